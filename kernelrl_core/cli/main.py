@@ -1,0 +1,117 @@
+"""Entry point of `kernelrl`: finds the command, reports errors, sets the exit code."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from kernelrl_core.errors import ExitCode, KernelRLError
+from kernelrl_core.version import __version__
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("kernelrl_core.cli.run", "Train as a recipe says."),
+    "resume": ("kernelrl_core.cli.resume", "Continue a run exactly where it stopped."),
+    "eval": ("kernelrl_core.cli.eval", "Measure a policy or a checkpoint on a split."),
+    "check": ("kernelrl_core.cli.check", "Judge one kernel file against one task."),
+    "validate": ("kernelrl_core.cli.validate", "Report every error of a recipe at once."),
+    "schema": ("kernelrl_core.cli.schema", "Print the JSON schema of recipes."),
+    "plugins": ("kernelrl_core.cli.plugins", "List and describe plugins."),
+    "recipes": ("kernelrl_core.cli.recipes", "List, show and copy recipes."),
+    "tasks": ("kernelrl_core.cli.tasks", "List and show tasks."),
+    "runs": ("kernelrl_core.cli.runs", "List and show runs."),
+    "status": ("kernelrl_core.cli.status", "Say how a run is doing."),
+    "logs": ("kernelrl_core.cli.logs", "Print the log of a run."),
+    "doctor": ("kernelrl_core.cli.doctor", "Check prerequisites, each with its fix."),
+}
+"""Command -> module holding it as `command`, and its line in the overview. Modules are imported on use."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are used, and which suggests the nearest name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*COMMANDS, *_plugin_commands()]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in COMMANDS:
+            found: Any = importlib.import_module(COMMANDS[cmd_name][0]).command
+            assert isinstance(found, click.Command)
+            return found
+        component = _plugin_commands().get(cmd_name)
+        if component is None:
+            return None
+        loaded = component.load()
+        assert isinstance(loaded, click.Command)
+        return loaded
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and self.get_command(ctx, name) is None:
+            close = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
+            hint = f"did you mean {close[0]!r}?" if close else "see 'kernelrl --help'"
+            raise click.UsageError(f"no command {name!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        # The summaries stand in the table, so that the overview imports no command.
+        rows = [(name, summary) for name, (_, summary) in COMMANDS.items()]
+        rows += [(name, component.summary) for name, component in _plugin_commands().items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def _plugin_commands() -> dict[str, Any]:
+    from kernelrl_core.registry import registry
+
+    return {component.name: component for component in registry().components("commands")}
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", prog_name="kernelrl")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def cli(debug: bool) -> None:
+    """Train language models to write GPU kernels.
+
+    \b
+    Examples:
+      kernelrl run quickstart
+      kernelrl plugins list
+      kernelrl validate recipes/quickstart.yaml
+    """
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run a command and leave the process with its exit code (`ExitCode`)."""
+    from dotenv import find_dotenv, load_dotenv
+
+    load_dotenv(find_dotenv(usecwd=True), override=False)
+    arguments = sys.argv[1:] if argv is None else argv
+    debug = "--debug" in arguments
+    try:
+        code = cli.main(arguments, prog_name="kernelrl", standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        code = stop.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = ExitCode.USAGE
+    except KernelRLError as error:
+        if debug:
+            raise
+        for line in str(error).splitlines():
+            click.echo(f"kernelrl: {line}", err=True)
+        code = error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("kernelrl: interrupted", err=True)
+        code = ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # The reader went away (`kernelrl logs | head`); leave without Python's complaint at shutdown.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = ExitCode.OK
+    sys.exit(int(code) if isinstance(code, int) else ExitCode.OK)

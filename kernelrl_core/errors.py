@@ -1,0 +1,80 @@
+"""What can go wrong, by what the user has to do about it.
+
+    KernelRLError            exit 1   the run or the check failed
+    ├── UsageError           exit 2   bad arguments, an invalid recipe, an unusable file
+    │   └── LookupFailed     exit 2   a name that is unknown or offered twice
+    ├── MissingPrerequisite  exit 3   a plugin, GPU, key or program is not there
+    └── InfrastructureError  exit 1   a machine broke; never a verdict on a kernel
+
+A bad kernel is data (see `Outcome`) and never an exception. Only the command line's `main`, the plugin loader and the
+wrappers of single stages catch broadly; every message says what, where, and the command that mends it.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = [
+    "ExitCode",
+    "InfrastructureError",
+    "KernelRLError",
+    "LookupFailed",
+    "MissingPrerequisite",
+    "UsageError",
+]
+
+
+class ExitCode(IntEnum):
+    """Exit codes of every command."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    MISSING = 3
+    INTERRUPTED = 130
+
+
+class KernelRLError(Exception):
+    """A failure that the user is told about in a message, without a traceback.
+
+    Args:
+        message: what is wrong and where, in one or more lines.
+        fix: the command or change that mends it, if there is one.
+    """
+
+    exit_code = ExitCode.FAILED
+
+    def __init__(self, message: str, *, fix: str = "") -> None:
+        super().__init__(message, fix)
+        self.message = message
+        self.fix = fix
+
+    def __str__(self) -> str:
+        return f"{self.message}\nfix: {self.fix}" if self.fix else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.message, self.fix)
+
+
+class UsageError(KernelRLError):
+    """The arguments, the recipe or a file given by the user cannot be used."""
+
+    exit_code = ExitCode.USAGE
+
+
+class LookupFailed(UsageError):
+    """A name is unknown, or ambiguous; the message says what to write instead."""
+
+
+class MissingPrerequisite(KernelRLError):
+    """Something outside the recipe is missing: a plugin, a module, a program, a GPU, a key."""
+
+    exit_code = ExitCode.MISSING
+
+
+class InfrastructureError(KernelRLError):
+    """Our fault: a broken worker, network or disk. Retried by core, never rewarded, cached or shown to the model."""
+
+
+def _rebuild(cls: type[KernelRLError], message: str, fix: str) -> KernelRLError:
+    return cls(message, fix=fix)

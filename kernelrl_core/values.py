@@ -1,0 +1,509 @@
+"""The values that flow through a run, in the order in which they come into being.
+
+    Task ─> Prompt ─> Reply ─> Extraction ─> Candidate ─> EvaluationRequest ─> Evaluation ─> Turn ─> Episode ─> Group
+
+All are frozen and plain: text, numbers, tuples and mappings, so each can be written as JSON (`kernelrl_core.codec`), sent
+to another machine and compared. Units are in the names. Nothing here imports more than attrs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Literal
+
+import attrs
+
+__all__ = [
+    "BuildStatus",
+    "Candidate",
+    "Demonstration",
+    "EmbeddedSource",
+    "Episode",
+    "Evaluation",
+    "EvaluationRequest",
+    "EvaluationSettings",
+    "Example",
+    "Extraction",
+    "Finding",
+    "Group",
+    "Isolation",
+    "KernelFact",
+    "Message",
+    "Mismatch",
+    "Outcome",
+    "Prompt",
+    "Reply",
+    "Rule",
+    "RuntimeStatistics",
+    "SampleId",
+    "Score",
+    "Severity",
+    "SourceFacts",
+    "Task",
+    "Turn",
+    "Verdict",
+    "sha256_text",
+]
+
+
+def sha256_text(text: str) -> str:
+    """Hex SHA-256 of the UTF-8 bytes of `text` (64 characters)."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# --- what is asked --------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Task:
+    """A reference program in KernelBench's format: `Model`, `get_inputs()`, `get_init_inputs()`."""
+
+    id: str
+    """Unique name within a run, such as `kernelbench/1/19` or `starter/1/relu`."""
+    reference: str
+    """Python source of the reference. Parsed by anyone, executed by the judge alone."""
+    split: str = "train"
+    """Name of the split the task belongs to (`train`, `held_out`, …)."""
+    level: int | None = None
+    """Difficulty level, where the source has levels."""
+    name: str = ""
+    """Short readable name."""
+    flags: tuple[str, ...] = ()
+    """Quality flags of an audit, such as `constant_output`."""
+    precision: str | None = None
+    """Precision the task demands (`fp32`, `fp16`, `bf16`), or None for the recipe's."""
+
+    @property
+    def sha256(self) -> str:
+        """Content hash: the identity of a task wherever results are cached or compared."""
+        return sha256_text(self.reference)
+
+
+@attrs.frozen
+class Demonstration:
+    """A bundled answer to a task, for a supervised warm start. Reinforcement learning never sees one."""
+
+    source: str
+    """Python source that defines `ModelNew`, or text that is deliberately not that."""
+    backend: str
+    """Backend the answer is written for."""
+    outcome: Outcome
+    """How the answer must end when judged; a test checks it."""
+    flaw: str = ""
+    """Name of the planted flaw, empty for a right answer."""
+    weight: float = 1.0
+    """Relative share of this answer among the answers to its task."""
+
+
+@attrs.frozen
+class Example:
+    """A worked pair of reference and kernel shown in a prompt."""
+
+    reference: str
+    kernel: str
+    name: str = ""
+    origin: str = ""
+    """Where the pair comes from (corpus and revision), for the journal."""
+    similarity: float | None = None
+
+
+# --- what the model says --------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Message:
+    """One chat message."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@attrs.frozen
+class Prompt:
+    """A rendered conversation: what the policy is asked to continue."""
+
+    messages: tuple[Message, ...]
+    tokens: tuple[int, ...]
+    """Token ids after the policy's chat template; their number is what every budget counts."""
+
+
+@attrs.frozen
+class Reply:
+    """One sampled continuation of a prompt."""
+
+    text: str
+    """The whole raw text, thinking included."""
+    tokens: tuple[int, ...]
+    """[n] sampled token ids, the stop token included when it was sampled."""
+    logprobs: tuple[float, ...]
+    """[n] natural-log probability of each sampled token under the sampling policy, at temperature 1."""
+    stop_reason: Literal["stop", "length"]
+    """`stop`: the model ended by itself or at a stop string; `length`: it was cut at `max_tokens`."""
+    thinking: str | None = None
+    """Thinking as parsed by the policy's renderer; None when the renderer does not separate it."""
+
+
+@attrs.frozen
+class KernelFact:
+    """A device kernel found in a candidate's source by its backend's driver half."""
+
+    name: str
+    line: int
+    launched: bool
+    """Some call in the source launches it."""
+    reached: bool
+    """A launch of it can be reached from `ModelNew.forward`."""
+
+
+@attrs.frozen
+class EmbeddedSource:
+    """Source of another language inside the Python file."""
+
+    language: str
+    """`cuda`, `hip`, `cpp` or `triton`."""
+    source: str
+    line: int
+    """Line of the Python file (from 1) where the text begins."""
+
+
+@attrs.frozen
+class SourceFacts:
+    """What a backend can say about a candidate's source without running it."""
+
+    kernels: tuple[KernelFact, ...] = ()
+    embedded: tuple[EmbeddedSource, ...] = ()
+
+
+@attrs.frozen
+class Candidate:
+    """A kernel as the model wrote it. The same bytes are checked, evaluated and stored."""
+
+    source: str
+    backend: str
+    thinking: str = ""
+    """Text of the reply's thinking, for rewards that look at it."""
+    summary: str = ""
+    """The model's own summary of its change, where the prompt asks for one."""
+    facts: SourceFacts = SourceFacts()
+
+    @property
+    def sha256(self) -> str:
+        return sha256_text(self.source)
+
+
+@attrs.frozen
+class Extraction:
+    """The one reading of a reply: either a candidate or the reason there is none."""
+
+    candidate: Candidate | None
+    problem: Literal["", "no_code", "truncated", "syntax", "no_model"] = ""
+    """Empty when there is a candidate."""
+    message: str = ""
+    """What to tell the model about `problem`."""
+    thinking: str = ""
+    summary: str = ""
+
+
+# --- what is judged -------------------------------------------------------------------------------------------------
+
+
+class Outcome(str, Enum):
+    """How a turn ended: exactly one of these."""
+
+    FORMAT_ERROR = "format_error"
+    """No usable code in the reply, or the reply was cut off."""
+    REJECTED = "rejected"
+    """A rule that the prompt states was broken; nothing was run."""
+    COMPILE_ERROR = "compile_error"
+    """The kernel does not build, or its module does not load."""
+    RUNTIME_ERROR = "runtime_error"
+    """Constructing or calling `ModelNew` failed."""
+    TIMEOUT = "timeout"
+    """The time limit of the candidate was reached."""
+    OUT_OF_MEMORY = "out_of_memory"
+    """A memory limit was reached."""
+    INCORRECT = "incorrect"
+    """It ran, and values, shape, dtype, device or structure of an output are wrong."""
+    HACKED = "hacked"
+    """Dynamic evidence that the answer or the time is not real."""
+    CORRECT = "correct"
+    """Every trial passed."""
+    INFRA_ERROR = "infra_error"
+    """Our fault. Never rewarded, cached or shown to the model: retried, then the sample is masked and counted."""
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Severity(str, Enum):
+    """How much a finding weighs."""
+
+    NOTE = "note"
+    SUSPECT = "suspect"
+    HACK = "hack"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Verdict(str, Enum):
+    """The worst severity among the findings of a turn."""
+
+    CLEAN = "clean"
+    SUSPECT = "suspect"
+    HACK = "hack"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@attrs.frozen
+class Rule:
+    """A rule that a checker can find broken."""
+
+    id: str
+    """Stable name, unique within its checker."""
+    severity: Severity
+    statement: str
+    """One sentence in the imperative. Prompt, feedback and documentation use these very words."""
+    reason: str = ""
+    """Why the rule exists, for the documentation."""
+
+
+@attrs.frozen
+class Finding:
+    """Evidence that a rule was broken."""
+
+    rule: str
+    severity: Severity
+    evidence: str
+    """What was seen, with line and excerpt where there is a source."""
+    line: int | None = None
+    checker: str = ""
+    """Name of the checker in the recipe, or `judge`."""
+
+
+@attrs.frozen
+class EvaluationSettings:
+    """How a candidate is judged. Every field is part of the identity of a verdict."""
+
+    profile: Literal["strict", "kernelbench"] = "strict"
+    """`strict`: magnitude-aware comparison and exact dtype and device; `kernelbench`: that benchmark's own protocol."""
+    precision: Literal["fp32", "fp16", "bf16"] = "fp32"
+    """Dtype of floating-point inputs and parameters."""
+    trials: int = attrs.field(default=5, validator=attrs.validators.ge(1))
+    """Correctness trials, each on fresh inputs. All must pass."""
+    atol: float | None = None
+    """Absolute tolerance; None takes the precision's (fp32 1e-4, fp16 and bf16 1e-2)."""
+    rtol: float | None = None
+    """Relative tolerance; None takes the precision's."""
+    timeout_s: float = attrs.field(default=60.0, validator=attrs.validators.gt(0))
+    """Wall-clock limit from the start of loading to the last trial."""
+    build_timeout_s: float = attrs.field(default=120.0, validator=attrs.validators.gt(0))
+    """Wall-clock limit for compiling."""
+    memory_mib: int = attrs.field(default=4096, validator=attrs.validators.ge(64))
+    """Host memory limit of a runner, in MiB."""
+    timing: bool = False
+    """Measure run time and speedup. Needs hardware on which that is honest."""
+    timing_method: Literal["window", "cuda_event", "do_bench", "do_bench_impl", "host_time"] = "window"
+    """`window` is the judge's clock; the others are KernelBench's."""
+    timing_trials: int = attrs.field(default=100, validator=attrs.validators.ge(1))
+    """Timed samples per kernel."""
+    baseline: Literal["eager", "compile"] = "eager"
+    """What speedup is measured against."""
+    excessive_speedup: float | None = 10.0
+    """Speedups above this are suspect; None turns the check off."""
+
+
+@attrs.frozen
+class EvaluationRequest:
+    """Everything an evaluator needs, as plain data: no paths and no live objects."""
+
+    task_id: str
+    task_source: str
+    task_sha256: str
+    source: str
+    """Candidate source."""
+    source_sha256: str
+    backend: str
+    """Backend component name; remote workers resolve it in their own registry."""
+    backend_options: Mapping[str, Any]
+    settings: EvaluationSettings
+    seed: str
+    """Hex input seed (128 bits), derived from the run's secret. The runner never sees it."""
+    api_version: str
+    """kernelrl version of the sender; a worker of another version refuses the request."""
+
+
+class BuildStatus(str, Enum):
+    """How far the build came."""
+
+    NOT_REACHED = "not_reached"
+    FAILED = "failed"
+    BUILT = "built"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@attrs.frozen
+class RuntimeStatistics:
+    """Run time of one call, in microseconds."""
+
+    median_us: float
+    p10_us: float
+    p90_us: float
+    ci95_us: tuple[float, float]
+    """Bootstrap 95 % interval of the median."""
+    n: int
+    """Number of samples."""
+
+
+@attrs.frozen
+class Mismatch:
+    """How an output differs from the expected one."""
+
+    kind: Literal["structure", "shape", "dtype", "device", "values", "non_finite"]
+    output: str
+    """Which output, as a path such as `[0]`; empty for a single tensor."""
+    expected: str = ""
+    """Expected structure, shape, dtype or device."""
+    actual: str = ""
+    max_abs: float | None = None
+    """Largest absolute difference."""
+    mean_abs: float | None = None
+    """Mean absolute difference."""
+    wrong_share: float | None = None
+    """Share of elements outside the tolerance, from 0 to 1."""
+
+
+@attrs.frozen
+class Isolation:
+    """How well the candidate was kept apart."""
+
+    level: int = 0
+    """0: another process; 1: with limits; 2: with user and pid namespaces; 3: and private mounts and network; 4: and seccomp."""
+    missing: tuple[str, ...] = ()
+    """Layers this machine did not allow."""
+
+
+@attrs.frozen
+class Evaluation:
+    """What an evaluator found out about one candidate."""
+
+    outcome: Outcome
+    message: str = ""
+    """For the model: cleaned, short, with the cause."""
+    detail: str = ""
+    """For people: the whole log."""
+    build: BuildStatus = BuildStatus.NOT_REACHED
+    tests_passed: int = 0
+    tests_total: int = 0
+    mismatch: Mismatch | None = None
+    runtime: RuntimeStatistics | None = None
+    baseline: RuntimeStatistics | None = None
+    speedup: float | None = None
+    """Baseline median over candidate median; None where it cannot be measured honestly."""
+    speedup_ci: tuple[float, float] | None = None
+    findings: tuple[Finding, ...] = ()
+    """What the judge's probes found."""
+    profile: Mapping[str, Any] = attrs.field(factory=dict)
+    """Facts for the feedback: registers, spills, bandwidth, notes such as how parameters were matched."""
+    isolation: Isolation = Isolation()
+    provenance: Mapping[str, Any] = attrs.field(factory=dict)
+    """GPU, driver, versions, mode, task hash, settings."""
+    seconds: Mapping[str, float] = attrs.field(factory=dict)
+    """Wall time by stage, such as `build` and `run`."""
+
+    @property
+    def compiled(self) -> bool:
+        return self.build is BuildStatus.BUILT
+
+    @property
+    def correct(self) -> bool:
+        return self.outcome is Outcome.CORRECT
+
+
+# --- what is learnt -------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(order=True)
+class SampleId:
+    """Place of a turn in a run. Their order is the order in which training consumes samples."""
+
+    step: int
+    task_index: int
+    """Index of the task within the step's batch."""
+    attempt: int
+    turn: int
+
+    def __str__(self) -> str:
+        return f"{self.step}.{self.task_index}.{self.attempt}.{self.turn}"
+
+
+@attrs.frozen
+class Score:
+    """Reward of one turn."""
+
+    total: float
+    """Sum of the weighted parts: the very number that is trained on."""
+    parts: Mapping[str, float] = attrs.field(factory=dict)
+    """Weighted contribution of each reward component, by its name in the recipe."""
+
+
+@attrs.frozen
+class Turn:
+    """One prompt, its reply and everything concluded about it: one training sample."""
+
+    id: SampleId
+    task: Task
+    prompt: Prompt
+    reply: Reply
+    extraction: Extraction
+    evaluation: Evaluation | None
+    """None when nothing was run (`format_error`, `rejected`)."""
+    findings: tuple[Finding, ...]
+    """Findings of all checkers and of the judge."""
+    outcome: Outcome
+    verdict: Verdict
+    message: str
+    """Why the turn ended as it did, for the model and for `check`."""
+    score: Score = Score(0.0)
+    feedback: str = ""
+    """What the next turn's prompt says about this one."""
+    seconds: Mapping[str, float] = attrs.field(factory=dict)
+    """Wall time by stage: `sample`, `check`, `evaluate`, …"""
+
+    @property
+    def candidate(self) -> Candidate | None:
+        return self.extraction.candidate
+
+    @property
+    def correct(self) -> bool:
+        return self.outcome is Outcome.CORRECT
+
+    @property
+    def speedup(self) -> float | None:
+        return self.evaluation.speedup if self.evaluation is not None and self.correct else None
+
+    @property
+    def masked(self) -> bool:
+        """Whether training must leave this turn out."""
+        return self.outcome is Outcome.INFRA_ERROR
+
+
+@attrs.frozen
+class Episode:
+    """The turns of one attempt at a task, in order."""
+
+    turns: tuple[Turn, ...]
+
+
+@attrs.frozen
+class Group:
+    """All attempts at one task in one step."""
+
+    task: Task
+    episodes: tuple[Episode, ...]

@@ -1,0 +1,10 @@
+"""Policy that replays replies from a file."""
+
+from __future__ import annotations
+
+from kernelrl_core import Component, hookimpl
+
+
+@hookimpl
+def kernelrl_policies() -> list[Component]:
+    return []
