@@ -8,7 +8,7 @@ equal questions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -28,6 +28,7 @@ from kernelrl_core.values import (
     SourceFacts,
     Task,
     Turn,
+    WarmStartExample,
 )
 
 __all__ = [
@@ -236,8 +237,10 @@ class PolicyContext:
     """For what may be kept between runs. Written atomically, shared by concurrent runs."""
     run_dir: Path | None
     """Directory of the run, None outside one."""
-    demonstrations: Callable[[], Sequence[tuple[tuple[Message, ...], Demonstration, str]]]
-    """Messages, answer and reply text of each demonstration, composed as in training. Called by policies that warm-start."""
+    demonstrations: Callable[[], Awaitable[Sequence[WarmStartExample]]]
+    """Bundled answers of the training split in the words of training. Awaited by policies that warm-start, on a cache miss."""
+    demonstrations_key: str
+    """Hash of everything the demonstrations depend on, known without composing them: part of the key of a cached warm start."""
     say: Callable[[str], None]
     """Shows a line of progress to the user."""
 
@@ -385,5 +388,3 @@ class Logger(Protocol):
         ...
 
     def finish(self, state: Literal["finished", "stopped", "failed"]) -> None: ...
-
-

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from enum import Enum
+from enum import StrEnum
 from typing import Any, Literal
 
 import attrs
@@ -44,6 +44,7 @@ __all__ = [
     "Task",
     "Turn",
     "Verdict",
+    "WarmStartExample",
     "sha256_text",
 ]
 
@@ -95,6 +96,21 @@ class Demonstration:
     """Name of the planted flaw, empty for a right answer."""
     weight: float = 1.0
     """Relative share of this answer among the answers to its task."""
+
+
+@attrs.frozen
+class WarmStartExample:
+    """A demonstration as the policy sees it: composed by core exactly like the prompts of training."""
+
+    messages: tuple[Message, ...]
+    """The conversation up to the reply; with earlier turns and their feedback where the recipe has several turns."""
+    reply: str
+    """Text of the reply that is imitated."""
+    weight: float
+    """Relative share among all examples."""
+    task_id: str
+    outcome: Outcome
+    """How the reply ends when judged."""
 
 
 @attrs.frozen
@@ -209,7 +225,7 @@ class Extraction:
 # --- what is judged -------------------------------------------------------------------------------------------------
 
 
-class Outcome(str, Enum):
+class Outcome(StrEnum):
     """How a turn ended: exactly one of these."""
 
     FORMAT_ERROR = "format_error"
@@ -233,30 +249,21 @@ class Outcome(str, Enum):
     INFRA_ERROR = "infra_error"
     """Our fault. Never rewarded, cached or shown to the model: retried, then the sample is masked and counted."""
 
-    def __str__(self) -> str:
-        return self.value
 
-
-class Severity(str, Enum):
+class Severity(StrEnum):
     """How much a finding weighs."""
 
     NOTE = "note"
     SUSPECT = "suspect"
     HACK = "hack"
 
-    def __str__(self) -> str:
-        return self.value
 
-
-class Verdict(str, Enum):
+class Verdict(StrEnum):
     """The worst severity among the findings of a turn."""
 
     CLEAN = "clean"
     SUSPECT = "suspect"
     HACK = "hack"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @attrs.frozen
@@ -337,15 +344,12 @@ class EvaluationRequest:
     """kernelrl version of the sender; a worker of another version refuses the request."""
 
 
-class BuildStatus(str, Enum):
+class BuildStatus(StrEnum):
     """How far the build came."""
 
     NOT_REACHED = "not_reached"
     FAILED = "failed"
     BUILT = "built"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @attrs.frozen
@@ -384,7 +388,7 @@ class Isolation:
     """How well the candidate was kept apart."""
 
     level: int = 0
-    """0: another process; 1: with limits; 2: with user and pid namespaces; 3: and private mounts and network; 4: and seccomp."""
+    """0: another process; 1: and limits; 2: and user and pid namespaces; 3: and private mounts and network; 4: and seccomp."""
     missing: tuple[str, ...] = ()
     """Layers this machine did not allow."""
 
