@@ -41,10 +41,12 @@ class Component:
     target: str
     """Implementation as `module:attribute`, imported only when a recipe uses it."""
     config: str = ""
-    """Class of its options as `module:attribute`: a frozen attrs class in a module without heavy imports. Empty: no options.
+    """Class of its options as `module:attribute`: a frozen attrs class in a module without heavy imports. Empty: no
+    options.
 
     Its fields are the keys a recipe may write beside `use`; the docstring under each field is its help. It may define
-    `requires(self) -> Requires` for what depends on the options, and `problems(self) -> Iterable[str]` for contradictions.
+    `requires(self) -> Requires` for what depends on the options, and `problems(self) -> Iterable[str]` for
+    contradictions.
     """
     summary: str = ""
     """One line for tables."""

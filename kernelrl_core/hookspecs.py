@@ -1,8 +1,8 @@
 """Every hook of kernelrl on one screen.
 
-A plugin is a module named by an entry point of the group `kernelrl`. It holds hook implementations and nothing else; each
-returns a list of `Component`, which names its implementation without importing it. What the implementation of each kind
-must look like is said in `kernelrl_core.kinds`.
+A plugin is a module named by an entry point of the group `kernelrl`. It holds hook implementations and nothing else;
+each returns a list of `Component`, which names its implementation without importing it. What the implementation of
+each kind must look like is said in `kernelrl_core.kinds`.
 
     from kernelrl_core import Component, hookimpl
 

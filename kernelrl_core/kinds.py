@@ -1,9 +1,9 @@
 """What the implementation of each kind of plugin must offer.
 
-These are protocols: nothing needs to be inherited. An implementation is called once with its options, an instance of the
-component's config class (or with nothing when it has none), and then used as described here. What is said to be *pure* is
-called from the event loop, must return within milliseconds, must not change its arguments and must give equal answers to
-equal questions.
+These are protocols: nothing needs to be inherited. An implementation is called once with its options, an instance of
+the component's config class (or with nothing when it has none), and then used as described here. What is said to be
+*pure* is called from the event loop, must return within milliseconds, must not change its arguments and must give
+equal answers to equal questions.
 """
 
 from __future__ import annotations
@@ -163,9 +163,9 @@ class RewardBounds:
     low: float
     high: float
     gap: float
-    """Least rise of the component from any kernel that is not correct to any correct one, all else being as unfavourable as
-    possible; negative where it may fall. A component that reads only text has `low - high`. Core refuses a recipe whose
-    weighted gaps do not add up to more than 0."""
+    """Least rise of the component from any kernel that is not correct to any correct one, all else being as
+    unfavourable as possible; negative where it may fall. A component that reads only text has `low - high`. Core
+    refuses a recipe whose weighted gaps do not add up to more than 0."""
 
 
 class RewardConfig(Protocol):
@@ -238,9 +238,11 @@ class PolicyContext:
     run_dir: Path | None
     """Directory of the run, None outside one."""
     demonstrations: Callable[[], Awaitable[Sequence[WarmStartExample]]]
-    """Bundled answers of the training split in the words of training. Awaited by policies that warm-start, on a cache miss."""
+    """Bundled answers of the training split in the words of training. Awaited by policies that warm-start, on a cache
+    miss."""
     demonstrations_key: str
-    """Hash of everything the demonstrations depend on, known without composing them: part of the key of a cached warm start."""
+    """Hash of everything the demonstrations depend on, known without composing them: part of the key of a cached warm
+    start."""
     say: Callable[[str], None]
     """Shows a line of progress to the user."""
 

@@ -2,8 +2,8 @@
 
     Task ─> Prompt ─> Reply ─> Extraction ─> Candidate ─> EvaluationRequest ─> Evaluation ─> Turn ─> Episode ─> Group
 
-All are frozen and plain: text, numbers, tuples and mappings, so each can be written as JSON (`kernelrl_core.codec`), sent
-to another machine and compared. Units are in the names. Nothing here imports more than attrs.
+All are frozen and plain: text, numbers, tuples and mappings, so each can be written as JSON (`kernelrl_core.codec`),
+sent to another machine and compared. Units are in the names. Nothing here imports more than attrs.
 """
 
 from __future__ import annotations
@@ -388,7 +388,8 @@ class Isolation:
     """How well the candidate was kept apart."""
 
     level: int = 0
-    """0: another process; 1: and limits; 2: and user and pid namespaces; 3: and private mounts and network; 4: and seccomp."""
+    """0: another process; 1: and limits; 2: and user and pid namespaces; 3: and private mounts and network; 4: and
+    seccomp."""
     missing: tuple[str, ...] = ()
     """Layers this machine did not allow."""
 

@@ -1,7 +1,7 @@
 """Every key of a recipe, with its type, default and meaning.
 
-The sentence below a field is its documentation everywhere: in `kernelrl schema`, in editors, and in the reference. Blocks
-that choose a component have the type `Use`; its other keys are the options of that component.
+The sentence below a field is its documentation everywhere: in `kernelrl schema`, in editors, and in the reference.
+Blocks that choose a component have the type `Use`; its other keys are the options of that component.
 """
 
 from __future__ import annotations
@@ -230,7 +230,8 @@ class TrainSettings:
     eps: PositiveFloat = PositiveFloat(1e-8)
     weight_decay: NonNegativeFloat = NonNegativeFloat(0.0)
     drop_uniform_groups: bool = True
-    """Leave out groups whose advantages are all 0; a step with nothing left trains nothing and is counted as skipped."""
+    """Leave out groups whose advantages are all 0; a step with nothing left trains nothing and is counted as
+    skipped."""
     min_group_size: PositiveInt = PositiveInt(2)
     """Fewest attempts of a task that must be free of infrastructure errors; smaller groups are masked."""
     checkpoint_every: PositiveInt = PositiveInt(1)
@@ -285,7 +286,7 @@ class Recipe:
     """Seed of everything random in the run, apart from the hidden inputs of the judge."""
     evaluator: Use = Use("local")
     """Where candidates are judged."""
-    evaluation: EvaluationSettings = EvaluationSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()  # noqa: RUF009
     """How candidates are judged."""
     prompt: PromptSettings = PromptSettings()
     sampling: SamplingOptions = SamplingOptions()
