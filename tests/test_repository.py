@@ -1,0 +1,101 @@
+"""The repository keeps its own rules."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DISTRIBUTIONS = sorted(path.parent for path in ROOT.glob("plugins/*/pyproject.toml"))
+HEAVY = {
+    "datasets",
+    "faiss",
+    "modal",
+    "numpy",
+    "peft",
+    "ray",
+    "sentence_transformers",
+    "tinker",
+    "tinker_cookbook",
+    "tokenizers",
+    "torch",
+    "transformers",
+    "triton",
+}
+
+
+def imported_modules(source: str) -> set[str]:
+    """Top-level names of every import statement, wherever it stands."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def test_requirements_install_every_distribution_editable() -> None:
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    listed = {line.removeprefix("-e ./").partition("[")[0] for line in lines if line.startswith("-e ./")}
+    assert listed == {f"plugins/{folder.name}" for folder in DISTRIBUTIONS}
+
+
+def test_the_extra_all_names_every_distribution() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(project["optional-dependencies"]["all"]) == {folder.name for folder in DISTRIBUTIONS}
+
+
+@pytest.mark.parametrize("folder", DISTRIBUTIONS, ids=lambda folder: folder.name)
+def test_a_distribution_is_named_after_its_folder_package_and_entry_point(folder: Path) -> None:
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    package = folder.name.replace("-", "_")
+    assert project["name"] == folder.name
+    assert (folder / "src" / package / "__init__.py").is_file()
+    assert any(dependency.startswith("kernelrl>=") for dependency in project["dependencies"])
+    if folder.name.startswith("kernelrl-plugin-"):
+        name = folder.name.removeprefix("kernelrl-plugin-")
+        assert project["entry-points"]["kernelrl"] == {name: package}
+
+
+def test_core_imports_nothing_heavy_and_no_plugin() -> None:
+    for path in ROOT.glob("kernelrl_core/**/*.py"):
+        names = imported_modules(path.read_text())
+        assert not names & HEAVY, path
+        assert not {name for name in names if name.startswith(("kernelrl_plugin", "kernelrl_judge"))}, path
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("plugins/*/src/*/__init__.py")), ids=lambda path: path.parent.name)
+def test_a_plugin_module_holds_hook_implementations_only(path: Path) -> None:
+    assert imported_modules(path.read_text()) <= {"__future__", "kernelrl_core"}
+
+
+def test_bundled_plugins_depend_on_each_other_only_through_the_judge() -> None:
+    for folder in DISTRIBUTIONS:
+        own = folder.name.replace("-", "_")
+        for path in folder.glob("src/**/*.py"):
+            others = {name for name in imported_modules(path.read_text()) if name.startswith("kernelrl_plugin_")}
+            assert others <= {own}, path
+
+
+def test_listing_plugins_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\n"
+        "from kernelrl_core.registry import registry\n"
+        "assert registry().components('policies')\n"
+        f"print(sorted(set(sys.modules) & {HEAVY!r}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_hook_is_documented() -> None:
+    from kernelrl_core.hookspecs import KINDS
+
+    page = (ROOT / "docs/plugins.md").read_text()
+    assert [kind for kind in KINDS if f"`kernelrl_{kind}`" not in page] == []
