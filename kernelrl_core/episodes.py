@@ -1,0 +1,118 @@
+"""One attempt at a task: a few turns, each a prompt, a reply and a judgement."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+import attrs
+
+from kernelrl_core.errors import InfrastructureError
+from kernelrl_core.kinds import Policy, SamplingSettings
+from kernelrl_core.prompting import Composer
+from kernelrl_core.recipe.schema import Recipe, SpeedupStop
+from kernelrl_core.seeds import sample_seed
+from kernelrl_core.stages import stage
+from kernelrl_core.values import Episode, Example, Extraction, Outcome, Prompt, Reply, SampleId, Task, Turn, Verdict
+
+__all__ = ["Judging", "Player", "reply_limit"]
+
+
+class Judging(Protocol):
+    """What an episode needs of `kernelrl_core.environment.Environment`."""
+
+    composer: Composer
+
+    async def judge_reply(
+        self, id: SampleId, task: Task, prompt: Prompt, reply: Reply, *, seconds: Mapping[str, float]
+    ) -> Turn: ...
+
+    async def examples(self, task: Task) -> tuple[Example, ...]: ...
+
+
+@attrs.frozen
+class Player:
+    """Plays episodes as a recipe says."""
+
+    recipe: Recipe
+    policy: Policy
+    environment: Judging
+    purpose: str
+    """`train` or `eval`: keeps their seeds apart."""
+    temperature: float
+    finished: Mapping[SampleId, Turn]
+    """Turns of an interrupted run. They are taken as they are, neither sampled nor judged again."""
+    record: Callable[[Turn], Awaitable[None]]
+    """Journals a turn as soon as it is over."""
+
+    async def play(self, step: int, task_index: int, attempt: int, task: Task) -> Episode:
+        """The turns of an attempt. The episode ends early where the recipe says so, and at an infrastructure error."""
+        turns: list[Turn] = []
+        for number in range(self.recipe.episode.turns):
+            where = SampleId(step, task_index, attempt, number)
+            turn = self.finished.get(where)
+            if turn is None:
+                turn = await self._turn(where, task, tuple(turns))
+                await self.record(turn)
+            turns.append(turn)
+            if turn.masked or self._enough(turn):
+                break
+        return Episode(tuple(turns))
+
+    async def _turn(self, where: SampleId, task: Task, earlier: tuple[Turn, ...]) -> Turn:
+        examples = await self.environment.examples(task)
+        with stage(f"policy {self.recipe.policy.use!r}", "render"):
+            prompt, max_tokens = self.environment.composer.fit(
+                task,
+                render=self.policy.render,
+                context_tokens=self.policy.context_tokens,
+                max_tokens=reply_limit(self.recipe, where.step),
+                examples=examples,
+                turns=earlier,
+            )
+        sampling = self.recipe.sampling
+        settings = SamplingSettings(
+            max_tokens=max_tokens,
+            temperature=self.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            stop=sampling.stop,
+            seed=sample_seed(self.recipe.seed, self.purpose, where, task.id),
+        )
+        begin = time.monotonic()
+        try:
+            with stage(f"policy {self.recipe.policy.use!r}", "sample"):
+                reply = await self.policy.sample(prompt, settings)
+        except InfrastructureError as error:
+            return _unsampled(where, task, prompt, error, time.monotonic() - begin)
+        seconds = {"sample": time.monotonic() - begin}
+        return await self.environment.judge_reply(where, task, prompt, reply, seconds=seconds)
+
+    def _enough(self, turn: Turn) -> bool:
+        stop = self.recipe.episode.stop
+        if isinstance(stop, SpeedupStop):
+            return turn.speedup is not None and turn.speedup >= stop.speedup
+        return stop == "correct" and turn.correct
+
+
+def reply_limit(recipe: Recipe, step: int) -> int:
+    """`max_tokens` of a step, after the extension."""
+    extend = recipe.sampling.extend
+    return extend.max_tokens if extend is not None and step >= extend.after_step else recipe.sampling.max_tokens
+
+
+def _unsampled(where: SampleId, task: Task, prompt: Prompt, error: InfrastructureError, seconds: float) -> Turn:
+    return Turn(
+        id=where,
+        task=task,
+        prompt=prompt,
+        reply=Reply("", (), (), "stop"),
+        extraction=Extraction(None),
+        evaluation=None,
+        findings=(),
+        outcome=Outcome.INFRA_ERROR,
+        verdict=Verdict.CLEAN,
+        message=str(error),
+        seconds={"sample": seconds},
+    )

@@ -1,0 +1,70 @@
+"""The advantage estimators as components: their options, and the function each recipe gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Literal
+
+import attrs
+
+from kernelrl_core import advantages
+
+__all__ = [
+    "GrpoOptions",
+    "PerTurnOptions",
+    "TrlooOptions",
+    "dr_grpo",
+    "grpo",
+    "per_turn",
+    "rloo",
+    "trloo",
+]
+
+Estimate = Callable[[Sequence[Sequence[float]]], list[list[float]]]
+
+
+@attrs.frozen
+class GrpoOptions:
+    """Options of `grpo`."""
+
+    std: Literal["population", "sample", "none"] = "population"
+    """Deviation that centred returns are divided by: divisor N, divisor N - 1, or no division."""
+
+
+@attrs.frozen
+class TrlooOptions:
+    """Options of `trloo`."""
+
+    min_attempts: int = attrs.field(default=2, validator=attrs.validators.ge(2))
+    """Attempts that must have reached a turn; below, the turn is compared with all turns of the other attempts."""
+
+
+@attrs.frozen
+class PerTurnOptions:
+    """Options of `per_turn`."""
+
+    std: Literal["population", "sample", "none"] = "none"
+    """Deviation that centred returns are divided by: divisor N, divisor N - 1, or no division."""
+    min_attempts: int = attrs.field(default=2, validator=attrs.validators.ge(2))
+    """Attempts that must have reached a turn; below, the turn is compared with all turns of the group."""
+
+
+def grpo(options: GrpoOptions) -> Estimate:
+    return partial(advantages.grpo, std=options.std)
+
+
+def dr_grpo() -> Estimate:
+    return advantages.dr_grpo
+
+
+def rloo() -> Estimate:
+    return advantages.rloo
+
+
+def trloo(options: TrlooOptions) -> Estimate:
+    return partial(advantages.trloo, min_attempts=options.min_attempts)
+
+
+def per_turn(options: PerTurnOptions) -> Estimate:
+    return partial(advantages.per_turn, std=options.std, min_attempts=options.min_attempts)

@@ -1,0 +1,136 @@
+"""Append-only files of JSON lines that survive `kill -9` and a full disk.
+
+A row is written whole or not at all: one write, and what a failed write left is cut off again. After a crash only the
+last line can be damaged; it is cut off and kept aside. Damage anywhere else is somebody's doing and an error.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kernelrl_core.errors import KernelRLError
+
+__all__ = ["Journal", "disk_error", "read_rows", "write_atomically"]
+
+_log = logging.getLogger(__name__)
+
+
+class Journal:
+    """One file, open for appending. Not thread-safe: one thread writes."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or create `path`, and cut off a last line that a crash left damaged."""
+        self.path = path
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._cut_damaged_end()
+        except OSError as error:
+            raise disk_error(path, error) from error
+
+    def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write rows and wait until they are on the disk.
+
+        Raises:
+            KernelRLError: the disk is full or broken; no part of the rows stays in the file.
+            ValueError: a number is not finite.
+        """
+        if not rows:
+            return
+        text = "".join(json.dumps(row, allow_nan=False, separators=(",", ":")) + "\n" for row in rows)
+        data = memoryview(text.encode("ascii"))
+        size = os.fstat(self._fd).st_size
+        try:
+            while data:
+                data = data[os.write(self._fd, data) :]
+            os.fsync(self._fd)
+        except OSError as error:
+            os.ftruncate(self._fd, size)
+            raise disk_error(self.path, error) from error
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _cut_damaged_end(self) -> None:
+        data = self.path.read_bytes()
+        whole = data.rfind(b"\n") + 1
+        last = data[data.rfind(b"\n", 0, max(whole - 1, 0)) + 1 : whole]
+        # A machine that lost power may leave a line of zero bytes that does end in a newline.
+        if last and not _is_row(last):
+            whole -= len(last)
+        if whole == len(data):
+            return
+        aside = self.path.with_name(f"{self.path.name}.damaged")
+        with aside.open("ab") as stream:
+            stream.write(data[whole:] + b"\n")
+        os.ftruncate(self._fd, whole)
+        _log.warning(
+            "%s: cut off a damaged last line of %d bytes, kept in %s", self.path, len(data) - whole, aside.name
+        )
+
+
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a journal. A damaged last line is passed over, since a run may be writing it now.
+
+    Raises:
+        KernelRLError: the file cannot be read, or a line before the last is damaged.
+    """
+    try:
+        stream = path.open("rb")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise disk_error(path, error) from error
+    with stream:
+        damaged = 0
+        for number, line in enumerate(stream, 1):
+            if damaged:
+                raise KernelRLError(
+                    f"{path}:{damaged}: this line is not a row of JSON",
+                    fix="restore the file from a copy, or start a new run",
+                )
+            if _is_row(line):
+                yield json.loads(line)
+            else:
+                damaged = number
+
+
+def write_atomically(path: Path, text: str, *, mode: int = 0o644) -> None:
+    """Replace a file in one step: readers and crashes see the old text or the new one.
+
+    Raises:
+        KernelRLError: the disk is full, broken or read-only; the old file is untouched.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        try:
+            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+            with os.fdopen(fd, "w", encoding="utf-8") as stream:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise disk_error(path, error) from error
+
+
+def disk_error(path: Path, error: OSError) -> KernelRLError:
+    """What to tell the user about a failed read or write."""
+    return KernelRLError(f"{path}: {error.strerror or error}", fix="make room or give access, then continue the run")
+
+
+def _is_row(line: bytes) -> bool:
+    if not line.endswith(b"\n"):
+        return False
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False

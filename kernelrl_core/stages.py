@@ -1,0 +1,37 @@
+"""Whose code failed: the one place where an exception of a plugin becomes a message that names plugin and stage."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kernelrl_core.errors import KernelRLError
+
+__all__ = ["first_error", "stage"]
+
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def stage(component: str, action: str) -> Iterator[None]:
+    """Run code of a component, such as `policy 'torch'`, in a stage such as `sample`.
+
+    Raises:
+        KernelRLError: anything the component raised that is not already a message for the user. The traceback goes to
+            the log.
+    """
+    try:
+        yield
+    except KernelRLError:
+        raise
+    except Exception as error:
+        _log.exception("%s failed in %s", component, action)
+        raise KernelRLError(f"{component} failed in {action}: {type(error).__name__}: {error}") from error
+
+
+def first_error(error: BaseException) -> BaseException:
+    """The first leaf of nested exception groups: what a task group was cancelled for."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
