@@ -55,15 +55,13 @@ def assign_credit(
     groups: Sequence[Group], estimator: Estimator, returns: ReturnSettings, train: TrainSettings
 ) -> list[Credit]:
     """Credits in canonical order: (task, attempt, turn)."""
-    credits: list[Credit] = []
-    for group in groups:
-        credits += _credit_group(group, estimator, returns, train)
-    return sorted(credits, key=lambda credit: credit.turn.id)
+    batch = [credit for group in groups for credit in _credit_group(group, estimator, returns, train)]
+    return sorted(batch, key=lambda credit: credit.turn.id)
 
 
-def loss_normaliser(credits: Sequence[Credit], train: TrainSettings, max_tokens: int) -> float:
+def loss_normaliser(batch: Sequence[Credit], train: TrainSettings, max_tokens: int) -> float:
     """Divisor of the summed token loss. It counts filtered samples too, so it does not depend on the filter."""
-    turns = [credit.turn for credit in credits if not credit.masked]
+    turns = [credit.turn for credit in batch if not credit.masked]
     if train.length_norm == "tokens":
         divisor = sum(len(turn.reply.tokens) for turn in turns)
     elif train.length_norm == "max_tokens":
@@ -75,7 +73,7 @@ def loss_normaliser(credits: Sequence[Credit], train: TrainSettings, max_tokens:
     return float(max(divisor, 1))
 
 
-def training_samples(credits: Sequence[Credit]) -> tuple[TrainingSample, ...]:
+def training_samples(batch: Sequence[Credit]) -> tuple[TrainingSample, ...]:
     """What the policy learns from, in canonical order."""
     return tuple(
         TrainingSample(
@@ -85,7 +83,7 @@ def training_samples(credits: Sequence[Credit]) -> tuple[TrainingSample, ...]:
             logprobs=credit.turn.reply.logprobs,
             advantage=credit.advantage,
         )
-        for credit in credits
+        for credit in batch
         if credit.advantage is not None and not credit.dropped
     )
 
@@ -97,14 +95,14 @@ def _credit_group(group: Group, estimator: Estimator, returns: ReturnSettings, t
         for e, r in zip(group.episodes, reasons, strict=True)
     ]
     attempts = [turns for turns in valid if turns]
-    credits = [
+    credited = [
         Credit(turn, dropped=why)
         for episode, row in zip(group.episodes, reasons, strict=True)
         for turn, why in zip(episode.turns, row, strict=True)
         if why
     ]
     if len(attempts) < train.min_group_size:
-        return credits + [Credit(turn, dropped="small_group") for turns in attempts for turn in turns]
+        return credited + [Credit(turn, dropped="small_group") for turns in attempts for turn in turns]
     values = [
         discounted_returns([t.score.total for t in turns], returns.gamma, returns.aggregate) for turns in attempts
     ]
@@ -112,8 +110,8 @@ def _credit_group(group: Group, estimator: Estimator, returns: ReturnSettings, t
     uniform = train.drop_uniform_groups and not any(a for row in advantages for a in row)
     for turns, row, earned in zip(attempts, values, advantages, strict=True):
         for turn, value, advantage in zip(turns, row, earned, strict=True):
-            credits.append(Credit(turn, value, advantage, "uniform" if uniform else ""))
-    return credits
+            credited.append(Credit(turn, value, advantage, "uniform" if uniform else ""))
+    return credited
 
 
 def _spoilt(episode: Episode, gamma: float) -> list[str]:

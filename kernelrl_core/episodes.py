@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -25,10 +25,16 @@ class Judging(Protocol):
     composer: Composer
 
     async def judge_reply(
-        self, id: SampleId, task: Task, prompt: Prompt, reply: Reply, *, seconds: Mapping[str, float]
+        self,
+        id: SampleId,
+        task: Task,
+        prompt: Prompt,
+        reply: Reply,
+        *,
+        seconds: Mapping[str, float],  # noqa: A002
     ) -> Turn: ...
 
-    async def examples(self, task: Task) -> tuple[Example, ...]: ...
+    async def examples(self, task: Task) -> Sequence[Example]: ...
 
 
 @attrs.frozen

@@ -62,9 +62,9 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
     return row
 
 
-def credit_metrics(credits: Sequence[Credit]) -> dict[str, float]:
+def credit_metrics(batch: Sequence[Credit]) -> dict[str, float]:
     """What became of the samples of a step."""
-    valid = [credit for credit in credits if not credit.masked]
+    valid = [credit for credit in batch if not credit.masked]
     trained = [credit for credit in valid if not credit.dropped]
     row = _spread("reward/discounted", [c.value for c in valid if c.value is not None], separator="_")
     row |= _spread("advantage", [c.advantage for c in trained if c.advantage is not None])
@@ -75,7 +75,7 @@ def credit_metrics(credits: Sequence[Credit]) -> dict[str, float]:
     row |= _mean("uniform_group_frac", list(groups.values()))
     row["batch/trained_samples"] = len(trained)
     row["batch/filtered_samples"] = len(valid) - len(trained)
-    row["batch/masked_samples"] = len(credits) - len(valid)
+    row["batch/masked_samples"] = len(batch) - len(valid)
     return row
 
 

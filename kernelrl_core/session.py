@@ -1,0 +1,98 @@
+"""Everything that is alive while a policy is trained or evaluated, opened and closed together."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+import platformdirs
+
+from kernelrl_core.environment import Environment
+from kernelrl_core.errors import UsageError
+from kernelrl_core.kinds import Policy, PolicyContext
+from kernelrl_core.recipe.schema import Recipe
+from kernelrl_core.registry import Registry
+from kernelrl_core.seeds import derived_seed
+from kernelrl_core.stages import stage
+
+__all__ = ["Session", "cache_directory", "open_session", "require_learning"]
+
+_log = logging.getLogger(__name__)
+
+
+@attrs.frozen
+class Session:
+    """A started policy and its environment."""
+
+    recipe: Recipe
+    environment: Environment
+    policy: Policy
+
+    @property
+    def policy_label(self) -> str:
+        """How messages name the policy."""
+        return f"policy {self.recipe.policy.use!r}"
+
+
+@asynccontextmanager
+async def open_session(
+    recipe: Recipe, registry: Registry, *, secret: bytes, run_dir: Path | None, say: Callable[[str], None]
+) -> AsyncIterator[Session]:
+    """Make the environment and start the policy; close both at the end.
+
+    Raises:
+        UsageError, MissingPrerequisite: something of the recipe cannot be had.
+        KernelRLError: the policy fails to start.
+    """
+    cache = cache_directory()
+    policy: Policy = registry.make("policies", recipe.policy)
+    environment = Environment.from_recipe(recipe, registry=registry, secret=secret, cache_dir=cache)
+    session = Session(recipe, environment, policy)
+    try:
+        context = PolicyContext(
+            seed=derived_seed(recipe.seed, "policy"),
+            cache_dir=cache,
+            run_dir=run_dir,
+            demonstrations=environment.warm_start_examples,
+            demonstrations_key=environment.warm_start_key(),
+            say=say,
+        )
+        with stage(session.policy_label, "start"):
+            await policy.start(context)
+        yield session
+    finally:
+        try:
+            await policy.aclose()
+        except Exception:
+            _log.exception("%s failed in aclose", session.policy_label)
+        await environment.aclose()
+
+
+def require_learning(recipe: Recipe, policy: Policy) -> None:
+    """Refuse a recipe that asks more of the policy than it can do.
+
+    Raises:
+        UsageError: the loss is unknown to the policy, or groups are too small to be compared.
+    """
+    losses = policy.capabilities.losses
+    if not losses:
+        raise UsageError(f"policy {recipe.policy.use!r} cannot learn", fix="kernelrl eval RECIPE, or another policy")
+    if recipe.train.loss not in losses:
+        raise UsageError(
+            f"train.loss: policy {recipe.policy.use!r} has no loss {recipe.train.loss!r}; it has {', '.join(sorted(losses))}"
+        )
+    if recipe.train.group_size < recipe.train.min_group_size:
+        raise UsageError(
+            f"train.group_size {recipe.train.group_size} is below train.min_group_size {recipe.train.min_group_size}, "
+            "so nothing could ever be trained"
+        )
+
+
+def cache_directory() -> Path:
+    """Where results are kept between runs: `KERNELRL_CACHE_DIR`, or the user's cache."""
+    given = os.environ.get("KERNELRL_CACHE_DIR")
+    return Path(given).absolute() if given else platformdirs.user_cache_path("kernelrl")

@@ -1,0 +1,201 @@
+"""The loop: single-turn and multi-turn training alike, from the first step to the last.
+
+    play all attempts ─> credit ─> train ─> evaluate ─> checkpoint files ─> checkpoint row ─> metrics row ─> loggers
+
+The checkpoint row is the commit point. What comes before it is repeated after a crash, from the journalled samples and
+with equal results; what comes after it is made up for.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import attrs
+
+from kernelrl_core.batches import repeats_tasks, schedule
+from kernelrl_core.checkpoints import checkpoint_name, load_checkpoint, prune_checkpoints, save_checkpoint, sweep
+from kernelrl_core.credit import Credit, assign_credit, loss_normaliser, training_samples
+from kernelrl_core.episodes import Player, reply_limit
+from kernelrl_core.errors import KernelRLError
+from kernelrl_core.heldout import play_groups, play_split
+from kernelrl_core.kinds import Estimator, LossSettings, OptimizerSettings, TrainingStep
+from kernelrl_core.ledger import Ledger
+from kernelrl_core.metrics import batch_metrics, credit_metrics, rollout_metrics, time_metrics
+from kernelrl_core.observers import Observers
+from kernelrl_core.recipe.schema import TrainSettings
+from kernelrl_core.rundir import RunDir, now
+from kernelrl_core.scoreboard import scoreboard
+from kernelrl_core.session import Session
+from kernelrl_core.stages import stage
+from kernelrl_core.values import Group, Task, Turn
+
+__all__ = ["Display", "Training", "learning_rate"]
+
+_log = logging.getLogger(__name__)
+
+
+class Display(Protocol):
+    """Shows a run to the user."""
+
+    def say(self, text: str) -> None: ...
+
+    def expect(self, what: str, samples: int) -> None:
+        """A phase begins that takes at most so many samples."""
+        ...
+
+    def sample(self, turn: Turn) -> None: ...
+
+    def step(self, row: Mapping[str, Any], n_steps: int) -> None: ...
+
+
+@attrs.frozen
+class Training:
+    """A run in progress."""
+
+    run: RunDir
+    resolved: Mapping[str, Any]
+    """The recipe as it is saved, for the loggers."""
+    session: Session
+    estimator: Estimator
+    ledger: Ledger
+    observers: Observers
+    display: Display
+    stopping: Callable[[], bool]
+    """Whether the user wants the run to end after the step."""
+
+    async def go_on(self) -> bool:
+        """Train from where the run stands. The answer is whether it is finished; if not, the user stopped it."""
+        recipe, ledger = self.session.recipe, self.ledger
+        tasks = self.session.environment.tasks.tasks(recipe.train.split)
+        batches = schedule([task.id for task in tasks], recipe.train, recipe.seed)
+        if repeats_tasks(len(tasks), recipe.train):
+            self.display.say(
+                f"only {len(tasks)} tasks for {recipe.train.tasks_per_step} places: tasks repeat in a step"
+            )
+        await self._restore()
+        self.observers.start(self.run.path, self.resolved, ledger.next_step)
+        at_start = await self._evaluate(0) if recipe.eval.at_start and ledger.next_step == 0 else {}
+        for step in range(ledger.next_step, len(batches)):
+            if self.stopping():
+                return False
+            row = await self._step(step, len(batches), [tasks[index] for index in batches[step]])
+            if step == 0:
+                row |= {f"eval_start/{key.removeprefix('eval/')}": value for key, value in at_start.items()}
+            await self._close_step(step, len(batches), row)
+        return True
+
+    async def _step(self, step: int, n_steps: int, tasks: Sequence[Task]) -> dict[str, Any]:
+        recipe, begin = self.session.recipe, time.monotonic()
+        groups = await self._play(step, tasks)
+        played = time.monotonic()
+        batch = assign_credit(groups, self._estimate, recipe.returns, recipe.train)
+        await self.ledger.record_credits(batch)
+        rate = learning_rate(recipe.train, step, n_steps)
+        learnt = await self._learn(step, batch, rate)
+        trained = time.monotonic()
+        row: dict[str, Any] = {"step": step}
+        row |= batch_metrics(step, n_steps, groups, rate) | rollout_metrics(groups) | credit_metrics(batch)
+        repeated = self.ledger.seen.share(credit.turn for credit in batch)
+        row |= {"cache_hit": repeated} if repeated is not None else {}
+        row |= learnt
+        if recipe.eval.every and (step + 1) % recipe.eval.every == 0 or recipe.eval.at_end and step + 1 == n_steps:
+            row |= await self._evaluate(step + 1)
+        row |= time_metrics(groups)
+        row |= {"time/rollout": played - begin, "time/train": trained - played, "time/total": time.monotonic() - begin}
+        return row
+
+    async def _play(self, step: int, tasks: Sequence[Task]) -> list[Group]:
+        recipe = self.session.recipe
+        finished = self.ledger.finished_turns(step, tasks)
+
+        async def record(turn: Turn) -> None:
+            row = await self.ledger.record_sample(turn)
+            self.observers.sample(row)
+            self.display.sample(turn)
+
+        self.display.expect(f"step {step + 1}", len(tasks) * recipe.train.group_size * recipe.episode.turns)
+        temperature = recipe.sampling.temperature
+        player = Player(recipe, self.session.policy, self.session.environment, "train", temperature, finished, record)
+        groups = await play_groups(player, step, tasks, recipe.train.group_size)
+        lost = [turn for group in groups for episode in group.episodes for turn in episode.turns]
+        if all(turn.masked for turn in lost):
+            raise KernelRLError(
+                f"every sample of step {step} was lost to the infrastructure; the last error: {lost[-1].message}",
+                fix=f"mend it, then kernelrl resume {self.run.path}",
+            )
+        return groups
+
+    def _estimate(self, returns: Sequence[Sequence[float]]) -> list[list[float]]:
+        with stage(f"advantage {self.session.recipe.advantage.use!r}", "estimate"):
+            return self.estimator(returns)
+
+    async def _learn(self, step: int, batch: Sequence[Credit], rate: float) -> dict[str, float]:
+        train, samples = self.session.recipe.train, training_samples(batch)
+        if not samples:
+            return {"train/skipped": 1.0}
+        divisor = loss_normaliser(batch, train, reply_limit(self.session.recipe, step))
+        request = TrainingStep(
+            step=step,
+            samples=samples,
+            substeps=min(train.substeps, len(samples)),
+            loss=LossSettings(train.loss, train.clip_low, train.clip_high, divisor),
+            optimizer=OptimizerSettings(
+                rate, train.beta1, train.beta2, train.eps, train.weight_decay, train.max_grad_norm
+            ),
+        )
+        with stage(self.session.policy_label, "train"):
+            said = await self.session.policy.train(request)
+        own = ("time/", "cost/")
+        return {"train/skipped": 0.0} | {k if k.startswith(own) else f"train/{k}": v for k, v in said.items()}
+
+    async def _evaluate(self, update: int) -> dict[str, Any]:
+        session, settings, begin = self.session, self.session.recipe.eval, time.monotonic()
+        tasks = session.environment.tasks.tasks(settings.split)[: settings.max_tasks]
+
+        async def record(turn: Turn) -> None:
+            await self.ledger.record_eval(turn)
+            self.display.sample(turn)
+
+        self.display.expect(
+            f"evaluating {settings.split}", len(tasks) * settings.samples * session.recipe.episode.turns
+        )
+        finished = self.ledger.finished_evals(update, tasks)
+        groups = await play_split(session, settings, update=update, finished=finished, record=record)
+        board = scoreboard(groups, settings)
+        numbers = {f"eval/{key}": value for key, value in board.items() if isinstance(value, int | float)}
+        return numbers | {"time/eval_split": time.monotonic() - begin}
+
+    async def _close_step(self, step: int, n_steps: int, row: dict[str, Any]) -> None:
+        recipe, policy, begin = self.session.recipe, self.session.policy, time.monotonic()
+        last = step + 1 == n_steps
+        if (step + 1) % recipe.train.checkpoint_every == 0 or last or self.stopping():
+            name, state = checkpoint_name(step + 1), None
+            if policy.capabilities.checkpoints:
+                label = self.session.policy_label
+                state = await save_checkpoint(policy, self.run.checkpoints, name, component=label)
+            row["time/save_checkpoint"] = time.monotonic() - begin
+            row["time/total"] += row["time/save_checkpoint"]
+            loop = {"next_step": step + 1}
+            await self.ledger.commit(
+                {"name": name, "step": step, "policy": state, "loop": loop, "metrics": row, "time": now()}
+            )
+            prune_checkpoints(self.run.checkpoints, recipe.train.keep_checkpoints)
+        await self.ledger.record_metrics(row)
+        self.observers.step(row)
+        self.display.step(row, n_steps)
+
+    async def _restore(self) -> None:
+        sweep(self.run.checkpoints)
+        await self.ledger.complete_metrics()
+        if (row := self.ledger.last_checkpoint) is not None:
+            await load_checkpoint(self.session.policy, self.run.checkpoints, row, component=self.session.policy_label)
+            _log.info("continuing at step %d from checkpoint %s", self.ledger.next_step, row["name"])
+
+
+def learning_rate(train: TrainSettings, step: int, n_steps: int) -> float:
+    """Learning rate of a step: rises linearly over the first int(warmup_ratio * n_steps) steps."""
+    warmup = int(train.warmup_ratio * n_steps)
+    return train.learning_rate * min(1.0, (step + 1) / warmup) if warmup else train.learning_rate
