@@ -26,12 +26,12 @@ class Judging(Protocol):
 
     async def judge_reply(
         self,
-        id: SampleId,
+        id: SampleId,  # noqa: A002
         task: Task,
         prompt: Prompt,
         reply: Reply,
         *,
-        seconds: Mapping[str, float],  # noqa: A002
+        seconds: Mapping[str, float],
     ) -> Turn: ...
 
     async def examples(self, task: Task) -> Sequence[Example]: ...

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import secrets
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +24,7 @@ from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError
 from kernelrl_core.journal import disk_error, read_rows, write_atomically
 from kernelrl_core.values import sha256_text
 
-__all__ = ["JOURNALS", "RunDir", "State", "default_name", "find_run", "list_runs"]
+__all__ = ["JOURNALS", "RunDir", "State", "default_name", "find_run", "list_runs", "recipe_text"]
 
 State = Literal["running", "finished", "stopped", "failed", "killed"]
 
@@ -58,7 +59,7 @@ class RunDir:
         return self.path / "checkpoints"
 
     @classmethod
-    def create(cls, path: Path, resolved: dict[str, Any], provenance: dict[str, Any]) -> RunDir:
+    def create(cls, path: Path, resolved: Mapping[str, Any], provenance: dict[str, Any]) -> RunDir:
         """Make the directory with its first files, and lock it.
 
         Raises:
@@ -83,7 +84,7 @@ class RunDir:
             (path / "logs.log").touch()
         except OSError as error:
             raise disk_error(path, error) from error
-        text = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True, width=100)
+        text = recipe_text(resolved)
         write_atomically(path / "secret.key", _new_secret().hex() + "\n", mode=0o600)
         write_atomically(path / "recipe.yaml", text)
         # Written last: a directory with a provenance is a whole one.
@@ -182,6 +183,12 @@ class RunDir:
         finally:
             os.close(fd)
         return False
+
+
+def recipe_text(resolved: Mapping[str, Any]) -> str:
+    """A resolved recipe as it is saved."""
+    text: str = yaml.safe_dump(dict(resolved), sort_keys=False, allow_unicode=True, width=100)
+    return text
 
 
 def default_name(stem: str) -> str:

@@ -83,7 +83,8 @@ def require_learning(recipe: Recipe, policy: Policy) -> None:
         raise UsageError(f"policy {recipe.policy.use!r} cannot learn", fix="kernelrl eval RECIPE, or another policy")
     if recipe.train.loss not in losses:
         raise UsageError(
-            f"train.loss: policy {recipe.policy.use!r} has no loss {recipe.train.loss!r}; it has {', '.join(sorted(losses))}"
+            f"train.loss: policy {recipe.policy.use!r} has no loss {recipe.train.loss!r}; "
+            f"it has {', '.join(sorted(losses))}"
         )
     if recipe.train.group_size < recipe.train.min_group_size:
         raise UsageError(

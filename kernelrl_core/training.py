@@ -20,12 +20,12 @@ from kernelrl_core.checkpoints import checkpoint_name, load_checkpoint, prune_ch
 from kernelrl_core.credit import Credit, assign_credit, loss_normaliser, training_samples
 from kernelrl_core.episodes import Player, reply_limit
 from kernelrl_core.errors import KernelRLError
-from kernelrl_core.heldout import play_groups, play_split
+from kernelrl_core.heldout import eval_tasks, play_groups, play_split
 from kernelrl_core.kinds import Estimator, LossSettings, OptimizerSettings, TrainingStep
 from kernelrl_core.ledger import Ledger
 from kernelrl_core.metrics import batch_metrics, credit_metrics, rollout_metrics, time_metrics
 from kernelrl_core.observers import Observers
-from kernelrl_core.recipe.schema import TrainSettings
+from kernelrl_core.recipe.schema import EvalSettings, TrainSettings
 from kernelrl_core.rundir import RunDir, now
 from kernelrl_core.scoreboard import scoreboard
 from kernelrl_core.session import Session
@@ -75,6 +75,8 @@ class Training:
             self.display.say(
                 f"only {len(tasks)} tasks for {recipe.train.tasks_per_step} places: tasks repeat in a step"
             )
+        if recipe.eval.every or recipe.eval.at_start or recipe.eval.at_end:
+            eval_tasks(self.session.environment, recipe.eval)  # an empty split is better known now than hours later
         await self._restore()
         self.observers.start(self.run.path, self.resolved, ledger.next_step)
         at_start = await self._evaluate(0) if recipe.eval.at_start and ledger.next_step == 0 else {}
@@ -101,7 +103,7 @@ class Training:
         repeated = self.ledger.seen.share(credit.turn for credit in batch)
         row |= {"cache_hit": repeated} if repeated is not None else {}
         row |= learnt
-        if recipe.eval.every and (step + 1) % recipe.eval.every == 0 or recipe.eval.at_end and step + 1 == n_steps:
+        if _evaluates_after(recipe.eval, step, n_steps):
             row |= await self._evaluate(step + 1)
         row |= time_metrics(groups)
         row |= {"time/rollout": played - begin, "time/train": trained - played, "time/total": time.monotonic() - begin}
@@ -153,7 +155,7 @@ class Training:
 
     async def _evaluate(self, update: int) -> dict[str, Any]:
         session, settings, begin = self.session, self.session.recipe.eval, time.monotonic()
-        tasks = session.environment.tasks.tasks(settings.split)[: settings.max_tasks]
+        tasks = eval_tasks(session.environment, settings)
 
         async def record(turn: Turn) -> None:
             await self.ledger.record_eval(turn)
@@ -193,6 +195,11 @@ class Training:
         if (row := self.ledger.last_checkpoint) is not None:
             await load_checkpoint(self.session.policy, self.run.checkpoints, row, component=self.session.policy_label)
             _log.info("continuing at step %d from checkpoint %s", self.ledger.next_step, row["name"])
+
+
+def _evaluates_after(settings: EvalSettings, step: int, n_steps: int) -> bool:
+    due = settings.every > 0 and (step + 1) % settings.every == 0
+    return due or (settings.at_end and step + 1 == n_steps)
 
 
 def learning_rate(train: TrainSettings, step: int, n_steps: int) -> float:

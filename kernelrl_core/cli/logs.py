@@ -1,0 +1,39 @@
+"""`kernelrl logs`: the log of a run."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+
+@click.command("logs")
+@click.argument("run")
+@click.option("-f", "--follow", is_flag=True, help="Go on printing until the run ends.")
+@click.option("-n", "--lines", type=click.IntRange(min=0), help="Begin with the last N lines.")
+def command(run: str, follow: bool, lines: int | None) -> None:
+    """Print the log of RUN.
+
+    \b
+    Examples:
+      kernelrl logs quickstart -n 20
+      kernelrl logs quickstart -f
+    """
+    from kernelrl_core.errors import KernelRLError
+    from kernelrl_core.rundir import find_run
+
+    found = find_run(run)
+    path = found.path / "logs.log"
+    try:
+        stream = path.open(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise KernelRLError(f"{path}: {error.strerror}") from error
+    with stream:
+        text = stream.read()
+        click.echo(text if lines is None else "".join(text.splitlines(keepends=True)[-lines or len(text) :]), nl=False)
+        while follow:
+            running = found.locked()
+            click.echo(stream.read(), nl=False)
+            if not running:
+                return
+            time.sleep(0.3)

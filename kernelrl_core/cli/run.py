@@ -1,0 +1,74 @@
+"""`kernelrl run`: train as a recipe says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+
+@click.command("run")
+@click.argument("recipe")
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--name", help="Name of the run below runs/; the recipe's name and a time stamp when left out.")
+@click.option("--exist-ok", is_flag=True, help="Continue the run if it exists, or show its result if it is finished.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and what is missing for it. Touches nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
+@click.pass_context
+def command(
+    context: click.Context,
+    recipe: str,
+    overrides: tuple[str, ...],
+    name: str | None,
+    exist_ok: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Train as RECIPE says: a path, a file of ./recipes, or a bundled recipe.
+
+    \b
+    Examples:
+      kernelrl run quickstart
+      kernelrl run quickstart --name first train.steps=10 rewards.correct.weight=0.5
+      kernelrl run quickstart --dry-run
+    """
+    from kernelrl_core.errors import UsageError
+    from kernelrl_core.recipe.load import load_recipe
+    from kernelrl_core.registry import registry
+
+    loaded = load_recipe(recipe, overrides, registry=registry())
+    if dry_run:
+        from kernelrl_core.plan import plan, plan_lines
+
+        facts = plan(loaded.name, loaded.recipe, registry())
+        click.echo(json.dumps(facts) if as_json else "\n".join(plan_lines(facts)))
+        return
+
+    from kernelrl_core.cli.resume import continue_run, print_result
+    from kernelrl_core.provenance import provenance
+    from kernelrl_core.rundir import RunDir, default_name, recipe_text
+    from kernelrl_core.running import carry_out
+    from kernelrl_core.values import sha256_text
+
+    name = name or default_name(loaded.name)
+    if Path(name).name != name or name.startswith("."):
+        raise UsageError(f"--name {name!r} must be a plain name, without folders")
+    run = RunDir(Path("runs") / name)
+    click.echo(f"run: {run.path}", err=as_json)
+    if exist_ok and (run.path / "provenance.json").exists():
+        same = sha256_text(recipe_text(loaded.resolved)) == run.provenance().get("recipe_sha256")
+        if not same and run.state()[0] != "finished":
+            raise UsageError(
+                f"run {run.path} was begun with another recipe",
+                fix=f"kernelrl resume {run.path}, or choose another --name",
+            )
+        if not same:
+            click.echo("note: the recipe has changed since this run was made", err=True)
+        continue_run(context, run, as_json=as_json)
+        return
+    details = provenance(loaded.recipe, registry(), sources=loaded.sources, overrides=overrides)
+    run = RunDir.create(run.path, loaded.resolved, details)
+    code = carry_out(run, loaded.recipe, loaded.resolved, registry())
+    print_result(run, as_json=as_json)
+    context.exit(code)
