@@ -1,0 +1,368 @@
+"""What judge and runner say to each other, and what a backend's runner half must offer.
+
+The two share one stream socket and two anonymous files made by the judge: `inputs`, which the judge writes and the runner
+reads, and `outputs`, which the runner writes and whose size the judge has sealed. Both directions use frames of
+
+    4 bytes  magic          b"KRL1"
+    1 byte   kind           `FrameKind`
+    4 bytes  body length    little-endian, at most `MAX_BODY_BYTES`
+    n bytes  body
+
+The judge is trusted, so its bodies are JSON. A runner is not: its bodies are either empty, a failure (`encode_failure`), or a
+value tree (`encode_tree`) in a small tagged binary form with bounded depth and size. Nothing from a runner is unpickled,
+evaluated or imported; tensor bytes are read by the judge from `outputs`, and only where the described tensor is the expected
+one in shape and dtype. A decoder raises `ProtocolError` and nothing else.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Any, Protocol
+
+import attrs
+
+__all__ = [
+    "DTYPES",
+    "MAX_BODY_BYTES",
+    "BackendRunner",
+    "Failure",
+    "Frame",
+    "FrameKind",
+    "ProtocolError",
+    "Stage",
+    "TensorLeaf",
+    "decode_failure",
+    "decode_tree",
+    "encode_failure",
+    "encode_tree",
+    "receive",
+    "send",
+]
+
+MAX_BODY_BYTES = 1 << 20
+_MAX_DEPTH = 16
+_MAX_NODES = 4096
+_MAX_TEXT_BYTES = 48 * 1024
+_HEADER = struct.Struct("<4sBI")
+_MAGIC = b"KRL1"
+
+DTYPES = (
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+)
+"""Dtypes that can travel; their place is their code."""
+
+
+class ProtocolError(Exception):
+    """A frame is not what the protocol allows."""
+
+
+class FrameKind(IntEnum):
+    """Kinds of frame. The judge sends the first three, a runner the others."""
+
+    LOAD = 1
+    """Body: JSON with source, backend options, constructor arguments and state."""
+    CALL = 2
+    """Body: JSON tree of the inputs; call `forward` once and export the outputs."""
+    QUIT = 3
+    LOADED = 16
+    """The module is loaded and defines `ModelNew`. Body: empty."""
+    READY = 17
+    """`ModelNew` is constructed. Body: a tree of text, how its parameters were matched."""
+    RESULT = 18
+    """A call is done. Body: the tree of its outputs."""
+    FAILED = 19
+    """Something raised. Body: `Failure`."""
+
+
+class Stage(IntEnum):
+    """Where a failure happened."""
+
+    LOAD = 1
+    CONSTRUCT = 2
+    FORWARD = 3
+    EXPORT = 4
+
+
+@attrs.frozen
+class Frame:
+    """One message."""
+
+    kind: FrameKind
+    body: bytes
+
+
+@attrs.frozen
+class Failure:
+    """What a runner says of an exception: evidence against its own candidate, and no more."""
+
+    stage: Stage
+    kind: str
+    """`compile`, `memory` or `error`, as the backend's runner half classified it."""
+    name: str
+    """Name of the exception's class."""
+    text: str
+    """Traceback and message, shortened in the middle."""
+
+
+@attrs.frozen
+class TensorLeaf:
+    """A tensor in a value tree."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    device: str
+    """`cpu`, `cuda`, or another device type."""
+    offset: int
+    """Byte offset of its contents in the shared file; -1 when they did not fit."""
+
+
+# --- frames ---------------------------------------------------------------------------------------------------------
+
+
+def send(stream: socket.socket, kind: FrameKind, body: bytes = b"") -> None:
+    """Send one frame."""
+    stream.sendall(_HEADER.pack(_MAGIC, kind, len(body)) + body)
+
+
+def receive(stream: socket.socket) -> Frame | None:
+    """The next frame, or None when the other side has closed the stream.
+
+    Raises:
+        ProtocolError: the bytes are no frame.
+        TimeoutError: the stream's time-out passed.
+    """
+    header = _exactly(stream, _HEADER.size)
+    if header is None:
+        return None
+    magic, kind, length = _HEADER.unpack(header)
+    if magic != _MAGIC or length > MAX_BODY_BYTES or kind not in FrameKind.__members__.values():
+        raise ProtocolError("not a frame of this protocol")
+    body = _exactly(stream, length) if length else b""
+    if body is None:
+        raise ProtocolError("the stream ended inside a frame")
+    return Frame(FrameKind(kind), body)
+
+
+def _exactly(stream: socket.socket, count: int) -> bytes | None:
+    parts: list[bytes] = []
+    missing = count
+    while missing:
+        try:
+            part = stream.recv(missing)
+        except ConnectionError:
+            part = b""
+        if not part:
+            if parts:
+                raise ProtocolError("the stream ended inside a frame")
+            return None
+        parts.append(part)
+        missing -= len(part)
+    return b"".join(parts)
+
+
+# --- failures -------------------------------------------------------------------------------------------------------
+
+
+def encode_failure(failure: Failure) -> bytes:
+    """Body of a `FAILED` frame."""
+    return bytes([failure.stage]) + encode_tree([failure.kind, failure.name, failure.text])
+
+
+def decode_failure(body: bytes) -> Failure:
+    """The failure in the body of a `FAILED` frame.
+
+    Raises:
+        ProtocolError: it is none.
+    """
+    if not body or body[0] not in Stage.__members__.values():
+        raise ProtocolError("a failure without a stage")
+    tree = decode_tree(body[1:])
+    if not isinstance(tree, list) or len(tree) != 3 or not all(isinstance(item, str) for item in tree):
+        raise ProtocolError("a failure is three texts")
+    return Failure(Stage(body[0]), *tree)
+
+
+# --- value trees ----------------------------------------------------------------------------------------------------
+
+
+def encode_tree(value: Any) -> bytes:
+    """Tagged binary form of None, bool, int, float, str, list, tuple, dict with text keys, and `TensorLeaf`.
+
+    Raises:
+        TypeError: another type, an integer beyond 64 bits, or a tree too deep or too large.
+    """
+    out = bytearray()
+    _encode(value, out, _MAX_DEPTH)
+    if len(out) > MAX_BODY_BYTES:
+        raise TypeError("the value is too large")
+    return bytes(out)
+
+
+def _encode(value: Any, out: bytearray, depth: int) -> None:
+    if depth < 0:
+        raise TypeError("the value is nested too deeply")
+    # Exact types: a subclass could carry behaviour, and behaviour does not travel.
+    kind = type(value)
+    if value is None:
+        out += b"n"
+    elif kind is bool:
+        out += b"b" + bytes([value])
+    elif kind is int:
+        if not -(2**63) <= value < 2**63:
+            raise TypeError("an integer beyond 64 bits")
+        out += b"i" + struct.pack("<q", value)
+    elif kind is float:
+        out += b"f" + struct.pack("<d", value)
+    elif kind is str:
+        text = value.encode("utf-8", "replace")[:_MAX_TEXT_BYTES]
+        out += b"s" + struct.pack("<I", len(text)) + text
+    elif kind in (list, tuple):
+        out += (b"l" if kind is list else b"t") + struct.pack("<I", len(value))
+        for item in value:
+            _encode(item, out, depth - 1)
+    elif kind is dict:
+        out += b"d" + struct.pack("<I", len(value))
+        for key, item in value.items():
+            if type(key) is not str:
+                raise TypeError("only text can be a key")
+            _encode(key, out, depth - 1)
+            _encode(item, out, depth - 1)
+    elif kind is TensorLeaf:
+        device = value.device.encode()[:255]
+        out += b"T" + bytes([DTYPES.index(value.dtype), len(value.shape)])
+        out += struct.pack(f"<{len(value.shape)}q", *value.shape) + struct.pack("<q", value.offset)
+        out += bytes([len(device)]) + device
+    else:
+        raise TypeError(f"a value of type {kind.__name__} does not travel")
+
+
+def decode_tree(body: bytes) -> Any:
+    """The value that `encode_tree` wrote.
+
+    Raises:
+        ProtocolError: the bytes are not the form of one value.
+    """
+    reader = _Reader(body)
+    value = reader.value(_MAX_DEPTH)
+    if reader.place != len(body):
+        raise ProtocolError("bytes after the value")
+    return value
+
+
+class _Reader:
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.place = 0
+        self.nodes = 0
+
+    def take(self, count: int) -> bytes:
+        end = self.place + count
+        if end > len(self.body):
+            raise ProtocolError("the value is cut off")
+        part = self.body[self.place : end]
+        self.place = end
+        return part
+
+    def number(self, form: str) -> Any:
+        return struct.unpack(form, self.take(struct.calcsize(form)))[0]
+
+    def value(self, depth: int) -> Any:
+        self.nodes += 1
+        if depth < 0 or self.nodes > _MAX_NODES:
+            raise ProtocolError("the value is too deep or too large")
+        tag = self.take(1)
+        match tag:
+            case b"n":
+                return None
+            case b"b":
+                flag = self.take(1)[0]
+                if flag > 1:
+                    raise ProtocolError("a truth value is 0 or 1")
+                return bool(flag)
+            case b"i":
+                return self.number("<q")
+            case b"f":
+                return self.number("<d")
+            case b"s":
+                return self.text(self.number("<I"))
+            case b"l":
+                return [self.value(depth - 1) for _ in range(self.count())]
+            case b"t":
+                return tuple(self.value(depth - 1) for _ in range(self.count()))
+            case b"d":
+                pairs = [(self.value(depth - 1), self.value(depth - 1)) for _ in range(self.count())]
+                if not all(isinstance(key, str) for key, _ in pairs):
+                    raise ProtocolError("only text can be a key")
+                return dict(pairs)
+            case b"T":
+                return self.tensor()
+        raise ProtocolError("an unknown tag")
+
+    def count(self) -> int:
+        count: int = self.number("<I")
+        if count > _MAX_NODES:
+            raise ProtocolError("the value is too large")
+        return count
+
+    def text(self, length: int) -> str:
+        try:
+            return self.take(length).decode("utf-8")
+        except UnicodeDecodeError:
+            raise ProtocolError("a text that is not UTF-8") from None
+
+    def tensor(self) -> TensorLeaf:
+        code, dimensions = self.take(2)
+        if code >= len(DTYPES) or dimensions > 64:
+            raise ProtocolError("an unknown dtype or too many dimensions")
+        shape = tuple(self.number("<q") for _ in range(dimensions))
+        if any(size < 0 for size in shape):
+            raise ProtocolError("a negative size")
+        offset = self.number("<q")
+        return TensorLeaf(DTYPES[code], shape, self.text(self.take(1)[0]), offset)
+
+
+# --- backends -------------------------------------------------------------------------------------------------------
+
+
+class BackendRunner(Protocol):
+    """The half of a backend that works inside the zygote and the runner. Nothing of it runs in the main process.
+
+    It is made once in the zygote, before any candidate is known, and called in forks of it.
+    """
+
+    def mode(self, options: Mapping[str, Any], has_gpu: bool) -> str:
+        """`interpreter`, `cpu` or `gpu`: which zygote serves these options. Called in the judge; imports nothing."""
+        ...
+
+    def environment(self, mode: str) -> Mapping[str, str]:
+        """Environment variables of the zygote, set before Python starts."""
+        ...
+
+    def preload(self, mode: str) -> Sequence[str]:
+        """Modules that the zygote imports beside torch, so that each fork has them."""
+        ...
+
+    def load(self, path: str, options: Mapping[str, Any]) -> Any:
+        """Load the candidate written at `path` and return its `ModelNew` class. Called in the runner.
+
+        Raises whatever the candidate's code raises.
+        """
+        ...
+
+    def classify(self, error: BaseException) -> str:
+        """`compile`, `memory` or `error` for an exception raised by the candidate."""
+        ...

@@ -1,0 +1,163 @@
+"""Keeping a runner apart: namespaces, limits, descriptors, environment.
+
+Each layer is used where the machine allows it; what it does not allow is reported in `Isolation.missing`. `enter` is called
+in a fresh fork of the zygote, which must have a single thread, because a process with several may not make a user namespace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import sys
+
+__all__ = ["LAYERS", "die_with_parent", "enter", "isolation_level", "scrub"]
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+_CLONE_NEWNS = 0x00020000
+_CLONE_NEWUTS = 0x04000000
+_CLONE_NEWIPC = 0x08000000
+_CLONE_NEWUSER = 0x10000000
+_CLONE_NEWPID = 0x20000000
+_CLONE_NEWNET = 0x40000000
+_MS_NOSUID, _MS_NODEV, _MS_REC, _MS_PRIVATE = 0x2, 0x4, 0x4000, 0x40000
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
+
+LAYERS = ("limits", "user_namespace", "pid_namespace", "mount_namespace", "network_namespace", "seccomp")
+"""Layers in the order of the isolation level they add to."""
+
+_MAX_PROCESSES = 64
+
+
+def isolation_level(missing: list[str]) -> int:
+    """Level of `Isolation` that is reached when these layers are missing."""
+    for level, needed in enumerate((LAYERS[:1], LAYERS[1:3], LAYERS[3:5], LAYERS[5:])):
+        if set(needed) & set(missing):
+            return level
+    return 4
+
+
+def die_with_parent() -> None:
+    """End this process when its parent ends."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def enter(*, memory_mib: int | None, cpu_s: int, scratch: str, keep: set[int]) -> list[str]:
+    """Shut this process in; returns in a process of its own with what could not be done.
+
+    The calling process stays behind as the supervisor of the new one: it waits for it and ends with its status, so
+    killing it or its group ends everything. Nothing returns there.
+
+    Args:
+        memory_mib: limit of the address space beyond what the zygote has mapped, in MiB; None for no limit, because
+            a GPU driver reserves address space without using it.
+        cpu_s: limit of processor time, in seconds.
+        scratch: directory that becomes the private temporary directory.
+        keep: descriptors that stay open.
+    """
+    missing: list[str] = []
+    os.setsid()
+    die_with_parent()
+    _close_others(keep)
+    user, group = os.getuid(), os.getgid()
+    rest = _CLONE_NEWNS | _CLONE_NEWIPC | _CLONE_NEWUTS | _CLONE_NEWNET
+    if _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWPID | rest) == 0:
+        _map_user(user, group)
+        private = True
+    elif _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWPID) == 0:
+        _map_user(user, group)
+        private = False
+        missing += ["mount_namespace", "network_namespace"]
+    else:
+        private = False
+        missing += ["user_namespace", "pid_namespace", "mount_namespace", "network_namespace"]
+    child = os.fork()
+    if child:
+        _supervise(child)
+    die_with_parent()
+    if private and not _private_mounts(scratch):
+        missing.append("mount_namespace")
+    os.setsid()
+    _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    missing += _limit(memory_mib, cpu_s)
+    missing.append("seccomp")
+    return missing
+
+
+def _supervise(child: int) -> None:
+    _close_others(set())
+    while True:
+        with contextlib.suppress(InterruptedError):
+            _, status = os.waitpid(child, 0)
+            code = os.waitstatus_to_exitcode(status)
+            os._exit(code if code >= 0 else 128 - code)
+
+
+def _map_user(user: int, group: int) -> None:
+    # A user without privileges inside and outside: id 65534 inside stands for the user who runs kernelrl.
+    for path, text in (
+        ("/proc/self/setgroups", "deny"),
+        ("/proc/self/uid_map", f"65534 {user} 1"),
+        ("/proc/self/gid_map", f"65534 {group} 1"),
+    ):
+        with open(path, "w") as file:
+            file.write(text)
+
+
+def _private_mounts(scratch: str) -> bool:
+    mount = _libc.mount
+    if mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None):
+        return False
+    if mount(b"tmpfs", scratch.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, b"size=64m,mode=700"):
+        return False
+    return mount(b"proc", b"/proc", b"proc", _MS_NOSUID | _MS_NODEV, None) == 0
+
+
+def _limit(memory_mib: int | None, cpu_s: int) -> list[str]:
+    # The limit of processes does not bind root; that of process ids within the namespace does.
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/pid_max", "w") as file:
+        if os.getpid() == 1:
+            file.write("400")
+    mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    limits = {
+        resource.RLIMIT_AS: resource.RLIM_INFINITY if memory_mib is None else mapped + memory_mib * 2**20,
+        resource.RLIMIT_NPROC: _MAX_PROCESSES,
+        resource.RLIMIT_CPU: cpu_s,
+        resource.RLIMIT_FSIZE: 64 * 2**20,
+        resource.RLIMIT_NOFILE: 64,
+        resource.RLIMIT_CORE: 0,
+    }
+    failed = False
+    for limit, value in limits.items():
+        hard = resource.getrlimit(limit)[1]
+        if hard != resource.RLIM_INFINITY and value > hard or value == resource.RLIM_INFINITY:
+            value = hard
+        try:
+            resource.setrlimit(limit, (value, value))
+        except (OSError, ValueError):
+            failed = True
+    return ["limits"] if failed else []
+
+
+def _close_others(keep: set[int]) -> None:
+    edges = sorted({2, *keep}) if keep else [2]
+    for low, high in zip(edges, [*edges[1:], 1 << 20], strict=True):
+        if high > low + 1:
+            os.closerange(low + 1, min(high, _max_descriptor()))
+
+
+def _max_descriptor() -> int:
+    return min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1 << 16)
+
+
+def scrub(scratch: str, environment: dict[str, str]) -> None:
+    """Forget arguments and environment; only `environment` and a private home are left."""
+    os.environ.clear()
+    os.environ.update(environment, HOME=scratch, TMPDIR=scratch, PATH="/usr/bin:/bin")
+    sys.argv[:] = ["candidate"]
+    os.chdir(scratch)
+    os.umask(0o077)

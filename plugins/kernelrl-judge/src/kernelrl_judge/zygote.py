@@ -1,0 +1,61 @@
+"""The zygote: torch and the backend's modules loaded once, forked for every candidate.
+
+Started by exec with an environment that the backend's runner half gives, and with one socket to its judge. It never sees a
+task and never touches a GPU, so that every fork can make its own context. For each request it forks a runner with the four
+descriptors that came along, and answers with a process descriptor by which the judge can kill it.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import signal
+import socket
+import sys
+from typing import Any
+
+from kernelrl_judge import runner, sandbox
+
+_MAX_REQUEST_BYTES = 4096
+
+
+def main() -> None:
+    """Serve fork requests until the judge closes the socket. Arguments: descriptor, backend target, mode, scratch."""
+    sandbox.die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    descriptor, target, mode, scratch = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
+    judge = socket.socket(fileno=descriptor)
+    backend = _backend(target)
+    import torch
+
+    torch.set_num_threads(1)
+    for module in backend.preload(mode):
+        importlib.import_module(module)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    gc.collect()
+    # Pages of objects that the collector does not visit stay shared with the forks.
+    gc.freeze()
+    judge.send(b"ready")
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(judge, _MAX_REQUEST_BYTES, 4)
+        if not message:
+            return
+        child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            judge.close()
+            runner.main(descriptors, message, backend, mode, scratch)
+        handle = os.pidfd_open(child)
+        socket.send_fds(judge, [str(child).encode()], [handle])
+        for held in (*descriptors, handle):
+            os.close(held)
+
+
+def _backend(target: str) -> Any:
+    module, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module), attribute)()
+
+
+if __name__ == "__main__":
+    main()
