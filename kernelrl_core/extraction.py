@@ -36,6 +36,7 @@ __all__ = [
     "canonical_source",
     "extract",
     "extract_file",
+    "split_thinking",
 ]
 
 MAX_REPLY_CHARACTERS = 2_000_000
@@ -59,7 +60,7 @@ _COST_OF_PARSING = 500
 _THINK = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE | re.ASCII)
 _KERNEL = re.compile(r"<(/?)KERNEL>", re.IGNORECASE | re.ASCII)
 _SUMMARY = re.compile(r"<(/?)SUMMARY>", re.IGNORECASE | re.ASCII)
-_OPENING = re.compile(r"(`{3,}|~{3,})[ \t]*([^\s`~{]*)([^\n`]*)(?:\n|\Z)")
+_OPENING = re.compile(r"(`{3,}|~{3,})[ \t]*+([^\s`~{]*+)([^\n`]*+)(?:\n|\Z)")
 _CLOSING = re.compile(r"^([ \t]{0,64})(`{3,}|~{3,})[ \t]*(?=\r?$|</KERNEL>)", re.MULTILINE | re.IGNORECASE)
 _NAMES_MODEL = re.compile(r"\bclass[ \t]+ModelNew\b")
 _WHITE = " \t\r\n\f"
@@ -143,6 +144,12 @@ def _join(reply: str | Sequence[Mapping[str, Any]]) -> tuple[str, str]:
         elif part.get("type") == "text":
             text.append(str(part.get("text") or ""))
     return "".join(text), "\n\n".join(thoughts)
+
+
+def split_thinking(text: str, thinking: str = "") -> tuple[str, str]:
+    """The text without its thinking, and the thinking; `thinking` is what a renderer separated, if it did."""
+    visible, cut = _cut_thinking(text, thinking)
+    return visible, cut.thinking
 
 
 def _cut_thinking(text: str, given: str) -> tuple[str, _Cut]:
