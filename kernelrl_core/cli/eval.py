@@ -1,0 +1,90 @@
+"""`kernelrl eval`: measure a policy or a checkpoint on a split."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from kernelrl_core.evalrun import EvalJob
+
+
+@click.command("eval")
+@click.argument("recipe_or_run")
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--checkpoint", help="Checkpoint of a run: its number, or 'last' (default), or 'base' for the start.")
+@click.option("--split", help="Split to evaluate; the recipe's eval.split when left out.")
+@click.option("--samples", type=click.IntRange(min=1), help="Attempts at each task; the recipe's when left out.")
+@click.option("--temperature", type=click.FloatRange(min=0), help="Sampling temperature; the recipe's when left out.")
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write everything to a JSON file.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON document.")
+def command(
+    recipe_or_run: str,
+    overrides: tuple[str, ...],
+    checkpoint: str | None,
+    split: str | None,
+    samples: int | None,
+    temperature: float | None,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Measure RECIPE_OR_RUN: the untrained policy of a recipe, or a checkpoint of a run.
+
+    A sample is a whole attempt, however many turns it takes.
+
+    \b
+    Examples:
+      kernelrl eval runs/quickstart --samples 4
+      kernelrl eval quickstart --split held_out --output base.json
+    """
+    from kernelrl_core.evalrun import choose_job, evaluate_job
+    from kernelrl_core.journal import write_atomically
+    from kernelrl_core.registry import registry
+
+    job = choose_job(recipe_or_run, overrides, checkpoint, registry=registry())
+    job = job.with_settings(split=split, samples=samples, temperature=temperature)
+    if output is not None and not output.absolute().parent.is_dir():
+        from kernelrl_core.errors import UsageError
+
+        raise UsageError(f"--output {output}: there is no directory {output.absolute().parent}")
+    click.echo(f"evaluating {job.label} on split {job.recipe.eval.split!r}", err=True)
+    report = _run(job, evaluate_job)
+    if output is not None:
+        write_atomically(output, json.dumps(report, indent=1) + "\n")
+        click.echo(f"written: {output}", err=True)
+    flat = {key: value for key, value in report.items() if key not in ("rows", "provenance")}
+    click.echo(json.dumps(flat) if as_json else "\n".join(_lines(flat)))
+
+
+def _run(job: EvalJob, evaluate: Any) -> dict[str, Any]:
+    from kernelrl_core.stages import first_error
+
+    try:
+        report: dict[str, Any] = asyncio.run(evaluate(job))
+    except BaseExceptionGroup as group:
+        raise first_error(group) from group
+    return report
+
+
+def _lines(report: dict[str, Any]) -> list[str]:
+    reasons = report["reasons"]
+    lines = []
+    for key, value in report.items():
+        if key in ("reasons", "outcomes"):
+            continue
+        shown = f"– ({reasons[key]})" if value is None and key in reasons else _shown(value)
+        lines.append(f"{key:<24}{shown}")
+    counts = ", ".join(f"{name} {count}" for name, count in report["outcomes"].items() if count)
+    return [*lines, f"{'outcomes':<24}{counts}"]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    if isinstance(value, list):
+        return " – ".join(_shown(item) for item in value)
+    return "–" if value is None else str(value)

@@ -1,0 +1,107 @@
+"""What `kernelrl eval` does: a policy as it is, on a split, with a report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from kernelrl_core.checkpoints import choose_checkpoint, load_checkpoint
+from kernelrl_core.console import Console
+from kernelrl_core.errors import UsageError
+from kernelrl_core.heldout import eval_tasks, play_split
+from kernelrl_core.provenance import provenance
+from kernelrl_core.recipe.load import load_recipe
+from kernelrl_core.recipe.schema import Recipe
+from kernelrl_core.registry import Registry
+from kernelrl_core.rundir import RunDir, find_run
+from kernelrl_core.samples import sample_row
+from kernelrl_core.scoreboard import scoreboard
+from kernelrl_core.session import open_session
+from kernelrl_core.values import Turn
+
+__all__ = ["EvalJob", "choose_job", "evaluate_job"]
+
+
+@attrs.frozen
+class EvalJob:
+    """What is to be measured."""
+
+    recipe: Recipe
+    registry: Registry
+    label: str
+    """The policy in words."""
+    run: RunDir | None = None
+    checkpoint: Mapping[str, Any] | None = None
+    """Row of the checkpoint; None is the untrained policy."""
+
+    def with_settings(self, *, split: str | None, samples: int | None, temperature: float | None) -> EvalJob:
+        """The job with what the command line says in place of the recipe's."""
+        given = {"split": split, "samples": samples, "temperature": temperature}
+        settings = attrs.evolve(self.recipe.eval, **{key: value for key, value in given.items() if value is not None})
+        return attrs.evolve(self, recipe=attrs.evolve(self.recipe, eval=settings))
+
+
+def choose_job(
+    name: str, overrides: Sequence[str] = (), checkpoint: str | None = None, *, registry: Registry
+) -> EvalJob:
+    """The job that a recipe or a run names. A path says which; a bare name is a recipe, unless only a run has it.
+
+    Raises:
+        LookupFailed: neither exists, or the run lacks the checkpoint.
+        UsageError: the recipe is invalid, or `checkpoint` goes with a recipe.
+    """
+    is_run = (Path(name) / "recipe.yaml").is_file() or checkpoint is not None
+    if not is_run:
+        try:
+            loaded = load_recipe(name, overrides, registry=registry)
+        except UsageError:
+            if not (Path("runs") / name / "recipe.yaml").is_file():
+                raise
+        else:
+            return EvalJob(loaded.recipe, registry, f"the untrained policy of recipe {loaded.name!r}")
+    run = find_run(name)
+    loaded = load_recipe(str(run.path / "recipe.yaml"), overrides, registry=registry)
+    if checkpoint == "base":
+        return EvalJob(loaded.recipe, registry, f"the untrained policy of run {run.path}", run)
+    row = choose_checkpoint(run.rows("checkpoints"), run.checkpoints, checkpoint or "last")
+    return EvalJob(loaded.recipe, registry, f"checkpoint {row['name']} of run {run.path}", run, row)
+
+
+async def evaluate_job(job: EvalJob) -> dict[str, Any]:
+    """The report: flat results, then `provenance`, then `rows` with one row per turn.
+
+    Raises:
+        UsageError, MissingPrerequisite: something of the recipe cannot be had.
+    """
+    console = Console()
+    recipe, settings = job.recipe, job.recipe.eval
+    secret = job.run.secret() if job.run is not None else os.urandom(32)
+    update = int(job.checkpoint["loop"]["next_step"]) if job.checkpoint is not None else 0
+
+    async def record(turn: Turn) -> None:
+        console.sample(turn)
+
+    try:
+        async with open_session(recipe, job.registry, secret=secret, run_dir=None, say=console.say) as session:
+            if job.checkpoint is not None and job.run is not None:
+                label = session.policy_label
+                await load_checkpoint(session.policy, job.run.checkpoints, job.checkpoint, component=label)
+            tasks = eval_tasks(session.environment, settings)
+            console.expect(f"evaluating {settings.split}", len(tasks) * settings.samples * recipe.episode.turns)
+            groups = await play_split(session, settings, update=update, finished={}, record=record)
+    finally:
+        console.close()
+    turns = [turn for group in groups for episode in group.episodes for turn in episode.turns]
+    return {
+        "policy": job.label,
+        "split": settings.split,
+        "samples": settings.samples,
+        "temperature": recipe.sampling.temperature if settings.temperature is None else settings.temperature,
+        **scoreboard(groups, settings),
+        "provenance": provenance(recipe, job.registry),
+        "rows": [sample_row(turn) for turn in turns],
+    }
