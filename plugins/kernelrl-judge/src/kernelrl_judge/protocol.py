@@ -8,9 +8,8 @@ reads, and `outputs`, which the runner writes and whose size the judge has seale
     4 bytes  body length    little-endian, at most `MAX_BODY_BYTES`
     n bytes  body
 
-The judge is trusted, so its bodies are JSON. A runner is not: its bodies are either empty, a failure (`encode_failure`), or a
-value tree (`encode_tree`) in a small tagged binary form with bounded depth and size. Nothing from a runner is unpickled,
-evaluated or imported; tensor bytes are read by the judge from `outputs`, and only where the described tensor is the expected
+A body is empty, a value tree (`encode_tree`) in a small tagged binary form of bounded depth and size, or a failure
+(`encode_failure`), which is one too. Nothing from a runner is unpickled, evaluated or imported; tensor bytes are read by the judge from `outputs`, and only where the described tensor is the expected
 one in shape and dtype. A decoder raises `ProtocolError` and nothing else.
 """
 
@@ -74,10 +73,12 @@ class FrameKind(IntEnum):
     """Kinds of frame. The judge sends the first three, a runner the others."""
 
     LOAD = 1
-    """Body: JSON with source, backend options, constructor arguments and state."""
+    """Body: tree with the place of the source, backend options, constructor arguments and state."""
     CALL = 2
-    """Body: JSON tree of the inputs; call `forward` once and export the outputs."""
+    """Body: tree of the inputs; call `forward` once and export the outputs."""
     QUIT = 3
+    STARTED = 15
+    """The sandbox is closed and no candidate code has run. Body: tree of the layers that are missing."""
     LOADED = 16
     """The module is loaded and defines `ModelNew`. Body: empty."""
     READY = 17

@@ -34,13 +34,14 @@ from kernelrl_judge.protocol import (
 
 _MAX_ERROR_CHARACTERS = 32_000
 _ALIGNMENT = 64
+_MEMORY_SIGNS = ("can't allocate memory", "out of memory", "std::bad_alloc", "Cannot allocate memory")
 
 
 def main(descriptors: Sequence[int], request: bytes, backend: Any, mode: str, scratch: str) -> NoReturn:
     """Serve one candidate and end. Never returns, whatever the candidate does."""
     code = 0
     try:
-        stream, inputs, outputs, log = descriptors
+        stream, inputs, outputs, log, status = descriptors
         settings = json.loads(request)
         environment = {**backend.environment(mode), "OMP_NUM_THREADS": "1"}
         missing = sandbox.enter(
@@ -48,6 +49,7 @@ def main(descriptors: Sequence[int], request: bytes, backend: Any, mode: str, sc
             cpu_s=settings["cpu_s"],
             scratch=scratch,
             keep={stream, inputs, outputs, log},
+            status=status,
         )
         for signum in (signal.SIGINT, signal.SIGCHLD):
             signal.signal(signum, signal.SIG_DFL)
@@ -58,7 +60,9 @@ def main(descriptors: Sequence[int], request: bytes, backend: Any, mode: str, sc
         os.dup2(null, 0)
         os.close(null)
         sandbox.scrub(scratch, environment)
-        _serve(socket.socket(fileno=stream), inputs, outputs, backend, mode, missing, scratch)
+        connection = socket.socket(fileno=stream)
+        send(connection, FrameKind.STARTED, encode_tree(missing))
+        _serve(connection, inputs, outputs, backend, mode, scratch)
     except BaseException:
         # The judge sees the closed stream; what happened here is for the log only.
         with contextlib.suppress(BaseException):
@@ -69,7 +73,7 @@ def main(descriptors: Sequence[int], request: bytes, backend: Any, mode: str, sc
 
 
 def _serve(
-    stream: socket.socket, inputs: int, outputs: int, backend: Any, mode: str, missing: list[str], scratch: str
+    stream: socket.socket, inputs: int, outputs: int, backend: Any, mode: str, scratch: str
 ) -> None:
     path = os.path.join(scratch, "candidate.py")
 
@@ -93,7 +97,7 @@ def _serve(
     done, model_class = attempt(Stage.LOAD, lambda: backend.load(path, options))
     if not done:
         return
-    send(stream, FrameKind.LOADED, encode_tree(missing))
+    send(stream, FrameKind.LOADED)
     done, ready = attempt(Stage.CONSTRUCT, lambda: _construct(model_class, order, shared, mode))
     if not done:
         return
@@ -244,8 +248,6 @@ def _describe(error: BaseException, backend: Any, path: str) -> tuple[str, str, 
     kind = "error"
     with contextlib.suppress(BaseException):
         kind = str(backend.classify(error))
-    if isinstance(error, MemoryError):
-        kind = "memory"
     name = str(type.__getattribute__(type(error), "__name__"))[:200]
     frames = ""
     with contextlib.suppress(BaseException):
@@ -257,8 +259,10 @@ def _describe(error: BaseException, backend: Any, path: str) -> tuple[str, str, 
         text = str(error)
         if isinstance(error, SyntaxError) and error.lineno:
             text = f"{error.msg} (line {error.lineno})"
-    if not isinstance(text, str):
+    if type(text) is not str:
         text = ""
+    if isinstance(error, MemoryError) or any(sign in text for sign in _MEMORY_SIGNS):
+        kind = "memory"
     cause = error.__cause__
     with contextlib.suppress(BaseException):
         if cause is not None and str(cause) not in text:

@@ -45,7 +45,7 @@ def die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def enter(*, memory_mib: int | None, cpu_s: int, scratch: str, keep: set[int]) -> list[str]:
+def enter(*, memory_mib: int | None, cpu_s: int, scratch: str, keep: set[int], status: int) -> list[str]:
     """Shut this process in; returns in a process of its own with what could not be done.
 
     The calling process stays behind as the supervisor of the new one: it waits for it and ends with its status, so
@@ -57,11 +57,12 @@ def enter(*, memory_mib: int | None, cpu_s: int, scratch: str, keep: set[int]) -
         cpu_s: limit of processor time, in seconds.
         scratch: directory that becomes the private temporary directory.
         keep: descriptors that stay open.
+        status: descriptor on which the supervisor reports how the process ended: `exit N` or `signal N`.
     """
     missing: list[str] = []
     os.setsid()
     die_with_parent()
-    _close_others(keep)
+    _close_others({*keep, status})
     user, group = os.getuid(), os.getgid()
     rest = _CLONE_NEWNS | _CLONE_NEWIPC | _CLONE_NEWUTS | _CLONE_NEWNET
     if _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWPID | rest) == 0:
@@ -76,7 +77,8 @@ def enter(*, memory_mib: int | None, cpu_s: int, scratch: str, keep: set[int]) -
         missing += ["user_namespace", "pid_namespace", "mount_namespace", "network_namespace"]
     child = os.fork()
     if child:
-        _supervise(child)
+        _supervise(child, status)
+    os.close(status)
     die_with_parent()
     if private and not _private_mounts(scratch):
         missing.append("mount_namespace")
@@ -88,13 +90,12 @@ def enter(*, memory_mib: int | None, cpu_s: int, scratch: str, keep: set[int]) -
     return missing
 
 
-def _supervise(child: int) -> None:
-    _close_others(set())
-    while True:
-        with contextlib.suppress(InterruptedError):
-            _, status = os.waitpid(child, 0)
-            code = os.waitstatus_to_exitcode(status)
-            os._exit(code if code >= 0 else 128 - code)
+def _supervise(child: int, status: int) -> None:
+    _close_others({status})
+    _, ended = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(ended)
+    os.write(status, f"exit {code}".encode() if code >= 0 else f"signal {-code}".encode())
+    os._exit(0)
 
 
 def _map_user(user: int, group: int) -> None:

@@ -38,7 +38,7 @@ def main() -> None:
     gc.freeze()
     judge.send(b"ready")
     while True:
-        message, descriptors, _, _ = socket.recv_fds(judge, _MAX_REQUEST_BYTES, 4)
+        message, descriptors, _, _ = socket.recv_fds(judge, _MAX_REQUEST_BYTES, 5)
         if not message:
             return
         child = os.fork()

@@ -1,0 +1,144 @@
+"""Comparison of a candidate's outputs with the expected ones.
+
+Two profiles. `kernelbench` asks for `|actual - expected| <= atol + rtol |expected|`, element by element. `strict` scales the
+absolute part to the output: `|actual - expected| <= atol min(1, rms(expected)) + rtol |expected|`, where rms is the root mean
+square of the finite expected elements. So an output of size 1e-3, a softmax over a thousand elements say, is not matched by
+zeros. Both compare every element, and NaN and infinities must stand in the same places with the same sign. Structure, shape,
+dtype and device must be equal; integers and truth values must be equal exactly.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import torch
+from kernelrl_core.values import EvaluationSettings, Mismatch
+
+from kernelrl_judge.protocol import TensorLeaf
+
+__all__ = ["Tolerance", "compare_described", "compare_values", "tolerance"]
+
+_SMALLEST_SCALE = 1e-6
+
+
+@attrs.frozen
+class Tolerance:
+    """How far an element may be off."""
+
+    atol: float
+    rtol: float
+    scaled: bool
+    """Whether `atol` shrinks with outputs smaller than 1."""
+
+
+def tolerance(settings: EvaluationSettings) -> Tolerance:
+    """The tolerance in force: 1e-4 for fp32 and 1e-2 for fp16 and bf16, unless the settings say otherwise."""
+    usual = 1e-4 if settings.precision == "fp32" else 1e-2
+    return Tolerance(
+        atol=usual if settings.atol is None else settings.atol,
+        rtol=usual if settings.rtol is None else settings.rtol,
+        scaled=settings.profile == "strict",
+    )
+
+
+def compare_described(expected: Any, actual: Any, device: str, path: str = "") -> Mismatch | None:
+    """Compare structure, shape, dtype and device before any byte of an output is read.
+
+    Args:
+        expected: value of the reference, with tensors.
+        actual: tree of the candidate, with `TensorLeaf` in the place of tensors.
+        device: device type the outputs must lie on.
+    """
+    if isinstance(expected, torch.Tensor):
+        if not isinstance(actual, TensorLeaf):
+            return Mismatch("structure", path, _outline(expected), _outline(actual))
+        if actual.shape != tuple(expected.shape):
+            return Mismatch("shape", path, str(tuple(expected.shape)), str(actual.shape))
+        wanted = str(expected.dtype).removeprefix("torch.")
+        if actual.dtype != wanted:
+            return Mismatch("dtype", path, wanted, actual.dtype)
+        if actual.device != device:
+            return Mismatch("device", path, device, actual.device)
+        return None
+    if isinstance(expected, list | tuple):
+        if not isinstance(actual, list | tuple) or len(actual) != len(expected):
+            return Mismatch("structure", path, _outline(expected), _outline(actual))
+        pairs = [(f"{path}[{index}]", *pair) for index, pair in enumerate(zip(expected, actual, strict=True))]
+    elif isinstance(expected, dict):
+        if not isinstance(actual, dict) or list(map(str, expected)) != list(actual):
+            return Mismatch("structure", path, _outline(expected), _outline(actual))
+        pairs = [(f"{path}[{key!r}]", value, actual[str(key)]) for key, value in expected.items()]
+    else:
+        if type(expected) is not type(actual):
+            return Mismatch("structure", path, _outline(expected), _outline(actual))
+        return None
+    for below, want, got in pairs:
+        found = compare_described(want, got, device, below)
+        if found is not None:
+            return found
+    return None
+
+
+def compare_values(expected: Any, actual: Any, limit: Tolerance, path: str = "") -> Mismatch | None:
+    """Compare the elements of outputs whose description is equal; `actual` holds tensors again."""
+    if isinstance(expected, torch.Tensor):
+        return _compare_tensor(expected, actual, limit, path)
+    if isinstance(expected, list | tuple):
+        pairs = [(f"{path}[{index}]", *pair) for index, pair in enumerate(zip(expected, actual, strict=True))]
+    elif isinstance(expected, dict):
+        pairs = [(f"{path}[{key!r}]", value, actual[str(key)]) for key, value in expected.items()]
+    elif isinstance(expected, float):
+        return _compare_tensor(
+            torch.tensor(expected, dtype=torch.float64), torch.tensor(actual, dtype=torch.float64), limit, path
+        )
+    else:
+        return None if expected == actual else Mismatch("values", path, repr(expected), repr(actual)[:200])
+    for below, want, got in pairs:
+        found = compare_values(want, got, limit, below)
+        if found is not None:
+            return found
+    return None
+
+
+def _compare_tensor(expected: torch.Tensor, actual: torch.Tensor, limit: Tolerance, path: str) -> Mismatch | None:
+    if expected.is_complex():
+        expected, actual = torch.view_as_real(expected), torch.view_as_real(actual)
+    if not expected.is_floating_point():
+        if torch.equal(expected, actual):
+            return None
+        return _differences(expected.double(), actual.double(), expected != actual, path)
+    want, got = expected.double(), actual.double()
+    finite = torch.isfinite(want)
+    if not torch.equal(finite, torch.isfinite(got)):
+        wrong = finite != torch.isfinite(got)
+        return Mismatch("non_finite", path, wrong_share=float(wrong.double().mean()))
+    same_infinity = torch.isnan(want) & torch.isnan(got) | (want == got)
+    scale = 1.0
+    if limit.scaled and bool(finite.any()):
+        rms = float(want[finite].square().mean().sqrt())
+        scale = max(min(1.0, rms), _SMALLEST_SCALE)
+    close = (got - want).abs() <= limit.atol * scale + limit.rtol * want.abs()
+    wrong = ~torch.where(finite, close, same_infinity)
+    if not bool(wrong.any()):
+        return None
+    return _differences(torch.where(finite, want, 0.0), torch.where(finite, got, 0.0), wrong, path)
+
+
+def _differences(want: torch.Tensor, got: torch.Tensor, wrong: torch.Tensor, path: str) -> Mismatch:
+    difference = (got - want).abs()
+    return Mismatch(
+        "values",
+        path,
+        max_abs=float(difference.max()) if difference.numel() else None,
+        mean_abs=float(difference.mean()) if difference.numel() else None,
+        wrong_share=float(wrong.double().mean()) if wrong.numel() else None,
+    )
+
+
+def _outline(value: Any) -> str:
+    if isinstance(value, torch.Tensor | TensorLeaf):
+        return "a tensor"
+    if isinstance(value, list | tuple | dict):
+        return f"a {type(value).__name__} of {len(value)}"
+    return "None" if value is None else f"a value of type {type(value).__name__}"

@@ -1,0 +1,67 @@
+"""The judge process: executes references, makes inputs, reads outputs, compares. It never imports a candidate.
+
+Started by exec; takes one request at a time on standard input and answers on standard output (`kernelrl_judge.wire`). Any
+message that comes while an evaluation is under way cancels it. It ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from typing import Any
+
+from kernelrl_judge import sandbox, wire
+
+
+def main() -> None:
+    """Serve requests until standard input ends."""
+    sandbox.die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What a reference prints must not end up between the frames.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    requests = os.fdopen(os.dup(0), "rb", buffering=0)
+    import torch
+
+    torch.set_num_threads(1)
+    from kernelrl_core import codec
+    from kernelrl_core.values import EvaluationRequest
+
+    from kernelrl_judge.judging import Bench, Unavailable
+    from kernelrl_judge.reference import TaskError
+    from kernelrl_judge.running import Cancelled, ZygoteDied
+
+    def cancelled() -> bool:
+        return bool(select.select([requests], [], [], 0)[0])
+
+    def answer(message: dict[str, Any]) -> None:
+        answers.write(wire.pack(message))
+        answers.flush()
+
+    bench = Bench(cancelled, requests.fileno())
+    answer({"ready": True})
+    while True:
+        message = wire.read(requests)
+        if message is None:
+            break
+        if "request" not in message:
+            continue
+        request = codec.from_json(EvaluationRequest, message["request"])
+        try:
+            answer({"evaluation": codec.to_json(bench.evaluate(request, message["runner"]))})
+        except TaskError as error:
+            answer({"task_error": str(error)})
+        except Unavailable as error:
+            answer({"missing": error.args[0], "fix": error.args[1]})
+        except ZygoteDied as error:
+            answer({"died": str(error)})
+        except Cancelled:
+            answer({"cancelled": True})
+    bench.close()
+
+
+if __name__ == "__main__":
+    main()
+    sys.exit(0)

@@ -1,0 +1,292 @@
+"""One candidate's runner, seen from the judge: started by a zygote, spoken to, and killed with all it has started."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from kernelrl_judge import protocol
+from kernelrl_judge.protocol import Frame, FrameKind, TensorLeaf
+
+__all__ = ["Cancelled", "DeadlinePassed", "Runner", "RunnerEnded", "Zygote", "ZygoteDied", "leaves_bytes"]
+
+_ALIGNMENT = 64
+_KEPT_OUTPUT_BYTES = 16_384
+_START_TIMEOUT_S = 120.0
+
+
+class RunnerEnded(Exception):
+    """The runner's process ended without saying why; the text is how, such as `signal 11`."""
+
+
+class DeadlinePassed(Exception):
+    """The candidate's time is over."""
+
+
+class Cancelled(Exception):
+    """Nobody waits for this evaluation any more."""
+
+
+class ZygoteDied(Exception):
+    """The zygote is gone."""
+
+
+class Zygote:
+    """A process with torch and a backend's modules loaded, from which runners are forked."""
+
+    def __init__(self, target: str, mode: str, environment: Mapping[str, str]) -> None:
+        self._scratch = tempfile.TemporaryDirectory(prefix="kernelrl-")
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.channel = ours
+        # Nothing of the user's environment: a fork can read the one its zygote was started with.
+        clean = {"PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "LC_ALL": "C.UTF-8"}
+        for name in ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "PYTHONPATH"):
+            if name in os.environ:
+                clean[name] = os.environ[name]
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "kernelrl_judge.zygote", str(theirs.fileno()), target, mode, self._scratch.name],
+                env={**clean, "HOME": self._scratch.name, "TMPDIR": self._scratch.name, **environment},
+                cwd=self._scratch.name,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+            )
+        ours.settimeout(_START_TIMEOUT_S)
+        try:
+            ready = ours.recv(16)
+        except OSError:
+            ready = b""
+        if ready != b"ready":
+            self.close()
+            raise ZygoteDied(f"the zygote for {target} did not start")
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def fork(self, settings: Mapping[str, Any], descriptors: list[int]) -> tuple[int, int]:
+        """Process id of a new supervisor, and a process descriptor for it."""
+        try:
+            socket.send_fds(self.channel, [json.dumps(settings).encode()], descriptors)
+            message, handles, _, _ = socket.recv_fds(self.channel, 64, 1)
+        except OSError:
+            raise ZygoteDied("the zygote does not answer") from None
+        if not message:
+            raise ZygoteDied("the zygote ended")
+        return int(message), handles[0]
+
+    def close(self) -> None:
+        self.channel.close()
+        self._process.kill()
+        self._process.wait()
+        self._scratch.cleanup()
+
+
+class Runner:
+    """A runner under way. Use as a context manager; leaving it kills the runner and everything it started."""
+
+    def __init__(self, zygote: Zygote, *, memory_mib: int, deadline: float, cancelled: Callable[[], bool], watch: int):
+        self._zygote = zygote
+        self._deadline = deadline
+        self._cancelled = cancelled
+        self._watch = watch
+        self._head, self._tail, self._printed = b"", b"", 0
+        self._log_open = True
+        self._inputs = os.memfd_create("inputs")
+        self._outputs = os.memfd_create("outputs")
+        # The runner's descriptor cannot write: the judge's own file of inputs stays as the judge made it.
+        readable = os.open(f"/proc/self/fd/{self._inputs}", os.O_RDONLY | os.O_CLOEXEC)
+        self._log, log = os.pipe()
+        self._status, status = os.pipe()
+        for descriptor in (self._log, self._status):
+            os.set_blocking(descriptor, False)
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(self._log, fcntl.F_SETPIPE_SZ, 1 << 20)
+        self._stream, theirs = socket.socketpair()
+        limits = {"memory_mib": memory_mib, "cpu_s": max(1, int(deadline - time.monotonic()) + 2)}
+        try:
+            self._pid, self._handle = zygote.fork(limits, [theirs.fileno(), readable, self._outputs, log, status])
+        except ZygoteDied:
+            self._handle = -1
+            self._close()
+            raise
+        finally:
+            theirs.close()
+            for descriptor in (readable, log, status):
+                os.close(descriptor)
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            # First the group, for machines without process namespaces; then the supervisor, whose end ends a namespace.
+            os.killpg(self._pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+        select.select([self._handle], [], [], 10.0)
+        self._drain()
+        self._close()
+
+    def _close(self) -> None:
+        self._stream.close()
+        for descriptor in (self._inputs, self._outputs, self._log, self._status, self._handle):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    @property
+    def printed(self) -> str:
+        """What the candidate wrote to its standard output and error: beginning and end."""
+        left_out = self._printed - len(self._head) - len(self._tail)
+        gap = f"\n… {left_out} bytes left out …\n".encode() if left_out else b""
+        return (self._head + gap + self._tail).decode("utf-8", "replace")
+
+    def send(self, kind: FrameKind, body: bytes = b"") -> None:
+        try:
+            protocol.send(self._stream, kind, body)
+        except OSError:
+            raise RunnerEnded(self._ending()) from None
+
+    def receive(self) -> Frame:
+        """The next frame.
+
+        Raises:
+            DeadlinePassed, Cancelled, RunnerEnded, ZygoteDied: there will be none.
+            protocol.ProtocolError: what came is no frame.
+        """
+        while True:
+            left = self._deadline - time.monotonic()
+            if left <= 0:
+                raise DeadlinePassed
+            watched = [self._stream, self._watch, self._status, *([self._log] if self._log_open else [])]
+            ready, _, _ = select.select(watched, [], [], left)
+            if self._watch in ready and self._cancelled():
+                raise Cancelled
+            if self._log in ready:
+                self._drain(once=True)
+            if self._stream in ready:
+                break
+            if self._status in ready:
+                # The candidate is gone, and something that it started keeps the stream open.
+                raise RunnerEnded(self._ending())
+        # A frame that has begun must end in time as well.
+        self._stream.settimeout(max(0.05, self._deadline - time.monotonic()))
+        try:
+            frame = protocol.receive(self._stream)
+        except TimeoutError:
+            raise DeadlinePassed from None
+        if frame is None:
+            if not self._zygote.alive:
+                raise ZygoteDied("the zygote ended under a candidate")
+            raise RunnerEnded(self._ending())
+        return frame
+
+    def share(self, values: Any, first: bytes = b"") -> Any:
+        """Write `first`, at offset 0, and tensors into the file of inputs; returns the tree that describes the tensors."""
+        place = -(-len(first) // _ALIGNMENT) * _ALIGNMENT
+        chunks: list[tuple[int, bytes]] = [(0, first)]
+
+        def walk(value: Any) -> Any:
+            nonlocal place
+            if isinstance(value, torch.Tensor):
+                plain = value.detach().to("cpu").contiguous()
+                data = plain.reshape(-1).view(torch.uint8).numpy().tobytes() if plain.numel() else b""
+                leaf = TensorLeaf(str(value.dtype).removeprefix("torch."), tuple(value.shape), "cpu", place)
+                chunks.append((place, data))
+                place += -(-len(data) // _ALIGNMENT) * _ALIGNMENT
+                return leaf
+            if isinstance(value, list | tuple):
+                return type(value)(walk(item) for item in value)
+            if isinstance(value, dict):
+                return {key: walk(item) for key, item in value.items()}
+            return value
+
+        tree = walk(values)
+        os.ftruncate(self._inputs, max(place, 1))
+        for offset, data in chunks:
+            _write_at(self._inputs, data, offset)
+        return tree
+
+    def make_room(self, count: int) -> None:
+        """Let the file of outputs hold exactly `count` bytes."""
+        os.ftruncate(self._outputs, count)
+
+    def collect(self, expected: Any, described: Any) -> Any:
+        """Tensors in the place of the leaves of a description that equals the expected one.
+
+        Raises:
+            protocol.ProtocolError: a leaf points outside the file.
+        """
+        if isinstance(expected, torch.Tensor):
+            count = expected.numel() * expected.element_size()
+            if not count:
+                return expected.clone()
+            if described.offset < 0:
+                raise protocol.ProtocolError("an output of the expected size was not delivered")
+            data = os.pread(self._outputs, count, described.offset)
+            while 0 < len(data) < count:
+                part = os.pread(self._outputs, count - len(data), described.offset + len(data))
+                if not part:
+                    break
+                data += part
+            if len(data) != count:
+                raise protocol.ProtocolError("an output lies outside the shared file")
+            flat = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+            return flat.view(expected.dtype).view(expected.shape)
+        if isinstance(expected, list | tuple):
+            return [self.collect(*pair) for pair in zip(expected, described, strict=True)]
+        if isinstance(expected, dict):
+            return {str(key): self.collect(value, described[str(key)]) for key, value in expected.items()}
+        return described
+
+    def _ending(self) -> str:
+        if select.select([self._status], [], [], 2.0)[0]:
+            return os.read(self._status, 64).decode("ascii", "replace") or "killed"
+        return "silence"
+
+    def _drain(self, *, once: bool = False) -> None:
+        for _ in range(1 if once else 64):
+            try:
+                part = os.read(self._log, 1 << 20)
+            except BlockingIOError:
+                return
+            if not part:
+                self._log_open = False
+                return
+            self._printed += len(part)
+            room = _KEPT_OUTPUT_BYTES - len(self._head)
+            self._head += part[:room]
+            self._tail = (self._tail + part[room:])[-_KEPT_OUTPUT_BYTES:] if len(part) > room else self._tail
+
+
+def leaves_bytes(value: Any) -> int:
+    """Bytes that the tensors of a value need in the file of outputs."""
+    if isinstance(value, torch.Tensor):
+        return -(-value.numel() * value.element_size() // _ALIGNMENT) * _ALIGNMENT
+    if isinstance(value, list | tuple):
+        return sum(map(leaves_bytes, value))
+    if isinstance(value, dict):
+        return sum(map(leaves_bytes, value.values()))
+    return 0
+
+
+def _write_at(descriptor: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        count = os.pwrite(descriptor, view, offset)
+        view, offset = view[count:], offset + count
+

@@ -1,0 +1,112 @@
+"""What an evaluation says to the model, and the log it leaves to people."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+from kernelrl_core.values import Evaluation, Mismatch, Outcome
+
+from kernelrl_judge.protocol import Failure, Stage
+
+__all__ = ["ended", "failure", "finish", "forged", "incorrect", "parameters", "timeout"]
+
+_MAX_MESSAGE_CHARACTERS = 2000
+_MAX_DETAIL_CHARACTERS = 65_536
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_SCRATCH_PATH = re.compile(r"/[\w./-]*/kernelrl-\w+/")
+_PLACES = {
+    Stage.LOAD: "while the module was loaded",
+    Stage.CONSTRUCT: "in the constructor of ModelNew",
+    Stage.FORWARD: "in ModelNew.forward",
+    Stage.EXPORT: "while the outputs were read",
+}
+
+
+def failure(found: Failure) -> str:
+    """An exception of the candidate, with the place and the cause."""
+    return _short(f"Raised {_PLACES[found.stage]}:\n{_clean(found.text)}")
+
+
+def timeout(limit_s: float) -> str:
+    return f"Not finished within {limit_s:g} s."
+
+
+def ended(how: str) -> tuple[Outcome, str]:
+    """Outcome and message for a process that ended by itself."""
+    word, _, number = how.partition(" ")
+    if word == "signal" and number.isdigit():
+        name = signal.Signals(int(number)).name if int(number) in signal.valid_signals() else f"signal {number}"
+        if name in ("SIGXCPU",):
+            return Outcome.TIMEOUT, "The limit of processor time was reached."
+        meaning = {"SIGSEGV": "an access outside of its memory", "SIGFPE": "an arithmetic fault"}.get(name, name)
+        return Outcome.RUNTIME_ERROR, f"The process was ended by {meaning}."
+    if word == "exit":
+        return Outcome.RUNTIME_ERROR, f"The process ended itself with status {number} before it returned a result."
+    return Outcome.RUNTIME_ERROR, "The process ended before it returned a result."
+
+
+def forged() -> str:
+    return "The process sent something that is no result."
+
+
+def incorrect(wrong: Mismatch) -> str:
+    """How an output differs."""
+    where = f"Output {wrong.output}" if wrong.output else "The output"
+    match wrong.kind:
+        case "values":
+            numbers = ""
+            if wrong.max_abs is not None and wrong.mean_abs is not None:
+                numbers = f" Largest difference {wrong.max_abs:.4g}, mean difference {wrong.mean_abs:.4g}"
+                if wrong.wrong_share is not None:
+                    numbers += f", {100 * wrong.wrong_share:.1f} % of the elements outside the tolerance"
+                numbers += "."
+            return f"{where} has wrong values.{numbers}"
+        case "non_finite":
+            return f"{where} is infinite or NaN where it must not be, or finite where it must be."
+        case _:
+            return f"{where} has the wrong {wrong.kind}: expected {wrong.expected}, got {wrong.actual}."
+
+
+def parameters(note: Any, expected: int) -> str:
+    """How the candidate's parameters came to equal the reference's."""
+    if not expected:
+        return "the reference has none"
+    matched = note.get("matched", 0) if isinstance(note, dict) else 0
+    if matched == expected:
+        return "matched by name and shape"
+    return f"{matched} of {expected} matched by name and shape; the others as drawn in order of construction"
+
+
+def finish(
+    evaluation: Evaluation, *, printed: str, seconds: Mapping[str, float], provenance: Mapping[str, Any]
+) -> Evaluation:
+    """Add the log, the times and the provenance."""
+    detail = evaluation.detail or evaluation.message
+    if printed.strip():
+        detail = f"{detail}\n--- printed by the candidate ---\n{printed}"
+    return attrs.evolve(
+        evaluation,
+        detail=_middle_out(detail, _MAX_DETAIL_CHARACTERS),
+        seconds=dict(seconds),
+        provenance=dict(provenance),
+    )
+
+
+def _clean(text: str) -> str:
+    return _SCRATCH_PATH.sub("", _ANSI.sub("", text)).replace("\x00", "")
+
+
+def _short(text: str) -> str:
+    return _middle_out(text, _MAX_MESSAGE_CHARACTERS)
+
+
+def _middle_out(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    # Compilers put the place first and the cause last; what can be spared stands between.
+    return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"

@@ -1,0 +1,122 @@
+"""A judge process as our process sees it. Imports no torch."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from kernelrl_core import codec
+from kernelrl_core.errors import InfrastructureError, MissingPrerequisite, UsageError
+from kernelrl_core.values import Evaluation, EvaluationRequest
+
+from kernelrl_judge import wire
+
+__all__ = ["JudgeDied", "JudgeWorker"]
+
+_START_TIMEOUT_S = 180.0
+_GRACE_S = 60.0
+
+
+class JudgeDied(InfrastructureError):
+    """The judge or its zygote ended under a candidate."""
+
+
+class JudgeWorker:
+    """One judge process, started on first use, restarted after it died. Takes one request at a time."""
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._environment = dict(environment or {})
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def evaluate(self, request: EvaluationRequest, runner: str) -> Evaluation:
+        """Judge one candidate; cancelling the call kills the candidate.
+
+        Raises:
+            JudgeDied: there is no verdict, because a process of ours ended.
+            UsageError: the task cannot be used.
+            MissingPrerequisite: this machine lacks what the request asks for.
+        """
+        process = await self._started()
+        settings = request.settings
+        message = {"request": codec.to_json(request), "runner": runner}
+        try:
+            await self._send(process, message)
+            limit = settings.timeout_s + settings.build_timeout_s + _GRACE_S
+            answer = await asyncio.wait_for(self._answer(process), limit)
+        except TimeoutError:
+            await self.aclose()
+            raise JudgeDied("the judge did not answer in time") from None
+        except asyncio.CancelledError:
+            await asyncio.shield(self._cancel(process))
+            raise
+        if answer is None:
+            code = await process.wait()
+            self._process = None
+            raise JudgeDied(f"the judge ended with status {code}")
+        if "died" in answer:
+            await self.aclose()
+            raise JudgeDied(answer["died"])
+        if "task_error" in answer:
+            raise UsageError(answer["task_error"])
+        if "missing" in answer:
+            raise MissingPrerequisite(answer["missing"], fix=answer["fix"])
+        return codec.from_json(Evaluation, answer["evaluation"])
+
+    async def aclose(self) -> None:
+        """End the judge and all below it."""
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        if self._process is not None and self._process.returncode is None:
+            return self._process
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "kernelrl_judge.judge",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **self._environment},
+            limit=1 << 24,
+            start_new_session=True,
+        )
+        try:
+            ready = await asyncio.wait_for(self._answer(self._process), _START_TIMEOUT_S)
+        except TimeoutError:
+            ready = None
+        if ready is None:
+            await self.aclose()
+            raise JudgeDied("the judge did not start")
+        return self._process
+
+    async def _cancel(self, process: asyncio.subprocess.Process) -> None:
+        """Let the judge drop its candidate, so that the process serves the next one; end it if it does not."""
+        try:
+            await self._send(process, {"cancel": True})
+            if await asyncio.wait_for(self._answer(process), 15.0) is None:
+                await self.aclose()
+        except (TimeoutError, OSError):
+            await self.aclose()
+
+    @staticmethod
+    async def _send(process: asyncio.subprocess.Process, message: Any) -> None:
+        assert process.stdin is not None
+        with contextlib.suppress(ConnectionError):
+            process.stdin.write(wire.pack(message))
+            await process.stdin.drain()
+
+    @staticmethod
+    async def _answer(process: asyncio.subprocess.Process) -> Any | None:
+        assert process.stdout is not None
+        try:
+            header = await process.stdout.readexactly(wire.LENGTH.size)
+            return wire.unpack(await process.stdout.readexactly(wire.LENGTH.unpack(header)[0]))
+        except asyncio.IncompleteReadError:
+            return None
