@@ -16,21 +16,24 @@ Departures from them:
       never padded with an epsilon: equal returns are treated apart.
     - RLOO over several turns compares with all turns of the *other* attempts. The turns of one attempt depend on each
       other, so leaving out the sample alone would not make the baseline independent of it.
-    - TRLOO and the baseline per turn compare with fewer attempts the later the turn. Below `min_attempts` they fall back
-      to the baseline over all turns: that of RLOO and that of GRPO.
+    - TRLOO and the baseline per turn compare with fewer attempts the later the turn. Below `min_attempts` they fall
+      back to the baseline over all turns: that of RLOO and that of GRPO.
     - Clipping, length normalisation and the filter of uniform groups belong to the loss and to the batch: see `credit`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
-__all__ = ["Std", "discounted_returns", "dr_grpo", "grpo", "per_turn", "rloo", "trloo"]
+__all__ = ["Estimate", "Std", "discounted_returns", "dr_grpo", "grpo", "per_turn", "rloo", "trloo"]
 
 Std = Literal["population", "sample", "none"]
 """What centred returns are divided by: the deviation with divisor N, with divisor N - 1, or nothing."""
+
+Estimate = Callable[[Sequence[Sequence[float]]], list[list[float]]]
+"""An estimator with its options bound."""
 
 Returns = Sequence[Sequence[float]]
 """[attempt][turn], ragged."""
@@ -118,8 +121,7 @@ def _others(returns: Returns, i: int) -> list[float]:
 def _equal(values: Sequence[float]) -> bool:
     # Returns that are equal on paper differ in the last bits when they were summed in another order. Dividing such a
     # difference by a deviation of the same size would make an advantage of 1 out of nothing.
-    low, high = min(values), max(values)
-    return high - low <= 1e-9 * max(abs(low), abs(high))
+    return math.isclose(min(values), max(values), rel_tol=1e-9, abs_tol=1e-12)
 
 
 def _mean_of(others: Sequence[float], value: float) -> float:

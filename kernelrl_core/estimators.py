@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal
 
@@ -20,8 +19,6 @@ __all__ = [
     "rloo",
     "trloo",
 ]
-
-Estimate = Callable[[Sequence[Sequence[float]]], list[list[float]]]
 
 
 @attrs.frozen
@@ -50,21 +47,21 @@ class PerTurnOptions:
     """Attempts that must have reached a turn; below, the turn is compared with all turns of the group."""
 
 
-def grpo(options: GrpoOptions) -> Estimate:
+def grpo(options: GrpoOptions) -> advantages.Estimate:
     return partial(advantages.grpo, std=options.std)
 
 
-def dr_grpo() -> Estimate:
+def dr_grpo() -> advantages.Estimate:
     return advantages.dr_grpo
 
 
-def rloo() -> Estimate:
+def rloo() -> advantages.Estimate:
     return advantages.rloo
 
 
-def trloo(options: TrlooOptions) -> Estimate:
+def trloo(options: TrlooOptions) -> advantages.Estimate:
     return partial(advantages.trloo, min_attempts=options.min_attempts)
 
 
-def per_turn(options: PerTurnOptions) -> Estimate:
+def per_turn(options: PerTurnOptions) -> advantages.Estimate:
     return partial(advantages.per_turn, std=options.std, min_attempts=options.min_attempts)

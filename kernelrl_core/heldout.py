@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from kernelrl_core.environment import Environment
 from kernelrl_core.episodes import Player
 from kernelrl_core.errors import UsageError
 from kernelrl_core.recipe.schema import EvalSettings
 from kernelrl_core.session import Session
 from kernelrl_core.values import Group, SampleId, Task, Turn
+
+if TYPE_CHECKING:
+    from kernelrl_core.environment import Environment
 
 __all__ = ["eval_tasks", "play_groups", "play_split"]
 

@@ -85,7 +85,7 @@ class Training:
                 return False
             row = await self._step(step, len(batches), [tasks[index] for index in batches[step]])
             if step == 0:
-                row |= {f"eval_start/{key.removeprefix('eval/')}": value for key, value in at_start.items()}
+                row |= {key.replace("eval", "eval_start", 1): value for key, value in at_start.items()}
             await self._close_step(step, len(batches), row)
         return True
 
@@ -168,7 +168,7 @@ class Training:
         groups = await play_split(session, settings, update=update, finished=finished, record=record)
         board = scoreboard(groups, settings)
         numbers = {f"eval/{key}": value for key, value in board.items() if isinstance(value, int | float)}
-        return numbers | {"time/eval_split": time.monotonic() - begin}
+        return numbers | {"time/eval": time.monotonic() - begin}
 
     async def _close_step(self, step: int, n_steps: int, row: dict[str, Any]) -> None:
         recipe, policy, begin = self.session.recipe, self.session.policy, time.monotonic()
