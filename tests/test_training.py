@@ -367,3 +367,13 @@ def test_cache_hits_count_kernels_seen_before_in_canonical_order(tmp_path: Path)
 
 def test_two_runs_in_one_process_do_not_meet(tmp_path: Path) -> None:
     assert begin(tmp_path / "a").metrics() == begin(tmp_path / "b").metrics()
+
+
+def test_every_metric_is_documented(tmp_path: Path) -> None:
+    import re
+
+    page = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text()
+    known = [re.escape(name).replace(r"\*", ".+") for name in re.findall(r"`([a-z_*]+(?:/[a-z_*/]+)?)`", page)]
+    known = [pattern for pattern in known if pattern not in ("time/.+", "cost/.+")]
+    names = {name for row in begin(tmp_path / "run").rows("metrics") for name in row}
+    assert {name for name in names if not any(re.fullmatch(pattern, name) for pattern in known)} == set()

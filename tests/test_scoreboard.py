@@ -1,0 +1,111 @@
+"""pass@k, fast_p and intervals against numbers worked by hand."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from kernelrl_core.recipe.schema import EvalSettings, NonNegativeFloat, PositiveInt
+from kernelrl_core.scoreboard import pass_at_k, scoreboard, wilson_interval
+from kernelrl_core.values import (
+    Episode,
+    Evaluation,
+    Extraction,
+    Group,
+    Outcome,
+    Prompt,
+    Reply,
+    SampleId,
+    Task,
+    Turn,
+    Verdict,
+)
+
+SETTINGS = EvalSettings(
+    pass_at=(PositiveInt(1), PositiveInt(2)),
+    fast_thresholds=tuple(NonNegativeFloat(p) for p in (0.0, 1.0, 1.2, 2.0)),
+)
+
+
+def turn(outcome: Outcome, speedup: float | None = None) -> Turn:
+    return Turn(
+        id=SampleId(0, 0, 0, 0),
+        task=Task("t", "r"),
+        prompt=Prompt((), ()),
+        reply=Reply("", (), (), "stop"),
+        extraction=Extraction(None),
+        evaluation=Evaluation(outcome, speedup=speedup),
+        findings=(),
+        outcome=outcome,
+        verdict=Verdict.CLEAN,
+        message="",
+    )
+
+
+RIGHT, WRONG, LOST = Outcome.CORRECT, Outcome.INCORRECT, Outcome.INFRA_ERROR
+
+
+def group(*attempts: list[Turn]) -> Group:
+    return Group(Task("t", "r"), tuple(Episode(tuple(turns)) for turns in attempts))
+
+
+@pytest.mark.parametrize(
+    ("n", "correct", "k", "expected"),
+    [(4, 2, 1, 0.5), (4, 2, 2, 5 / 6), (4, 0, 2, 0.0), (4, 3, 2, 1.0), (5, 1, 5, 1.0), (10, 3, 5, 1 - 21 / 252)],
+)
+def test_pass_at_k(n: int, correct: int, k: int, expected: float) -> None:
+    assert pass_at_k(n, correct, k) == pytest.approx(expected)
+
+
+def test_pass_at_k_needs_k_samples() -> None:
+    with pytest.raises(ValueError, match="pass@3"):
+        pass_at_k(2, 1, 3)
+
+
+def test_wilson_interval() -> None:
+    """5 of 10: (0.5 + 0.19207) / 1.38415 = 0.5, half-width 0.26342."""
+    assert wilson_interval(0.5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
+    assert wilson_interval(0.0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
+
+
+def test_fast_p_is_a_share_of_all_samples() -> None:
+    board = scoreboard(
+        [group([turn(RIGHT, 1.5)], [turn(WRONG)]), group([turn(RIGHT, 0.8)], [turn(RIGHT, 3.0)])], SETTINGS
+    )
+    assert (board["fast_0"], board["fast_1"], board["fast_1.2"], board["fast_2"]) == (0.75, 0.5, 0.5, 0.25)
+    assert board["pass@1"] == 0.75
+    assert board["pass@2"] == 1.0
+    assert board["geometric_mean_speedup"] == pytest.approx((1.5 * 0.8 * 3.0) ** (1 / 3))
+    assert board["outcomes"]["correct"] == 3
+    assert not board["reasons"]
+
+
+def test_speed_that_was_not_measured_is_null_with_the_reason() -> None:
+    board = scoreboard([group([turn(RIGHT)], [turn(WRONG)])], SETTINGS)
+    assert board["fast_0"] == 0.5
+    assert board["fast_1"] is None
+    assert "not measured for 1 of 1" in board["reasons"]["fast_1"]
+
+
+def test_a_policy_that_is_never_right_is_fast_nowhere() -> None:
+    board = scoreboard([group([turn(WRONG)])], SETTINGS)
+    assert board["fast_1"] == 0.0
+    assert board["pass@2"] is None
+    assert "fewer than 2" in board["reasons"]["pass@2"]
+
+
+def test_turns_are_not_samples() -> None:
+    board = scoreboard([group([turn(WRONG), turn(RIGHT, 2.5), turn(WRONG)])], SETTINGS)
+    assert (board["num_samples"], board["pass@1"], board["fast_2"]) == (1, 1.0, 1.0)
+
+
+def test_lost_attempts_are_counted_apart() -> None:
+    board = scoreboard([group([turn(LOST)], [turn(RIGHT, 1.0)])], SETTINGS)
+    assert (board["num_lost"], board["num_samples"], board["pass@1"]) == (1, 1, 1.0)
+
+
+def test_nothing_at_all_is_null() -> None:
+    board = scoreboard([group([turn(LOST)])], attrs.evolve(SETTINGS))
+    assert board["pass@1"] is None
+    assert board["fast_0"] is None
+    assert board["correct_rate"] is None
