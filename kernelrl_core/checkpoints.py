@@ -33,7 +33,7 @@ async def save_checkpoint(policy: Policy, directory: Path, name: str, *, compone
         growing.mkdir(parents=True)
         with stage(component, "save"):
             try:
-                state = await policy.save(growing)
+                state: Mapping[str, Any] = await policy.save(growing)
             except OSError as error:
                 raise disk_error(growing, error) from error
         for path in growing.rglob("*"):

@@ -40,7 +40,7 @@ class EvalJob:
 
     def with_settings(self, *, split: str | None, samples: int | None, temperature: float | None) -> EvalJob:
         """The job with what the command line says in place of the recipe's."""
-        given = {"split": split, "samples": samples, "temperature": temperature}
+        given: dict[str, Any] = {"split": split, "samples": samples, "temperature": temperature}
         settings = attrs.evolve(self.recipe.eval, **{key: value for key, value in given.items() if value is not None})
         return attrs.evolve(self, recipe=attrs.evolve(self.recipe, eval=settings))
 

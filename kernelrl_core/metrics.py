@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from kernelrl_core.credit import Credit
 from kernelrl_core.values import Episode, Group, Outcome, Turn, Verdict
@@ -165,7 +165,7 @@ def _speedups(turns: Sequence[Turn]) -> list[float]:
     return [turn.speedup for turn in turns if turn.speedup is not None]
 
 
-def _mean(name: str, values: Sequence[float]) -> Mapping[str, float]:
+def _mean(name: str, values: Sequence[float]) -> dict[str, float]:
     return {name: statistics.fmean(values)} if values else {}
 
 

@@ -78,7 +78,7 @@ def scoreboard(groups: Sequence[Group], settings: EvalSettings) -> dict[str, Any
     unmeasured = _why_unmeasured(samples, len(solved), len(speedups))
     for p in settings.fast_thresholds:
         key = f"fast_{p:g}"
-        if p == 0 and samples:
+        if not p and samples:
             row[key] = row["correct_rate"]
         elif unmeasured:
             row[key], reasons[key] = None, unmeasured
