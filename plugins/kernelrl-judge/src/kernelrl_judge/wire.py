@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import struct
-from typing import Any, BinaryIO
+from typing import Any
 
 __all__ = ["LENGTH", "pack", "read", "unpack"]
 
@@ -22,9 +23,18 @@ def unpack(body: bytes) -> Any:
     return json.loads(body)
 
 
-def read(stream: BinaryIO) -> Any | None:
+def read(stream: io.RawIOBase) -> Any | None:
     """The next message, or None at the end of the stream."""
-    header = stream.read(LENGTH.size)
-    if len(header) < LENGTH.size:
-        return None
-    return unpack(stream.read(LENGTH.unpack(header)[0]))
+    header = _exactly(stream, LENGTH.size)
+    body = None if header is None else _exactly(stream, LENGTH.unpack(header)[0])
+    return None if body is None else unpack(body)
+
+
+def _exactly(stream: io.RawIOBase, count: int) -> bytes | None:
+    data = b""
+    while len(data) < count:
+        part = stream.read(count - len(data))
+        if not part:
+            return None
+        data += part
+    return data

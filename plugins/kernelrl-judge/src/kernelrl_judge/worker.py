@@ -19,6 +19,7 @@ __all__ = ["JudgeDied", "JudgeWorker"]
 
 _START_TIMEOUT_S = 180.0
 _GRACE_S = 60.0
+_CANCEL_TIMEOUT_S = 15.0
 
 
 class JudgeDied(InfrastructureError):
@@ -43,15 +44,18 @@ class JudgeWorker:
         process = await self._started()
         settings = request.settings
         message = {"request": codec.to_json(request), "runner": runner}
+        limit = settings.timeout_s + settings.build_timeout_s + _GRACE_S
+        # A task of its own: the answer must be read whole even when nobody waits for it any more.
+        reading = asyncio.create_task(self._answer(process))
         try:
             await self._send(process, message)
-            limit = settings.timeout_s + settings.build_timeout_s + _GRACE_S
-            answer = await asyncio.wait_for(self._answer(process), limit)
+            answer = await asyncio.wait_for(asyncio.shield(reading), limit)
         except TimeoutError:
+            reading.cancel()
             await self.aclose()
             raise JudgeDied("the judge did not answer in time") from None
         except asyncio.CancelledError:
-            await asyncio.shield(self._cancel(process))
+            await asyncio.shield(self._cancel(process, reading))
             raise
         if answer is None:
             code = await process.wait()
@@ -91,16 +95,19 @@ class JudgeWorker:
             ready = await asyncio.wait_for(self._answer(self._process), _START_TIMEOUT_S)
         except TimeoutError:
             ready = None
+        except asyncio.CancelledError:
+            await asyncio.shield(self.aclose())
+            raise
         if ready is None:
             await self.aclose()
             raise JudgeDied("the judge did not start")
         return self._process
 
-    async def _cancel(self, process: asyncio.subprocess.Process) -> None:
+    async def _cancel(self, process: asyncio.subprocess.Process, reading: asyncio.Task[Any]) -> None:
         """Let the judge drop its candidate, so that the process serves the next one; end it if it does not."""
         try:
             await self._send(process, {"cancel": True})
-            if await asyncio.wait_for(self._answer(process), 15.0) is None:
+            if await asyncio.wait_for(reading, _CANCEL_TIMEOUT_S) is None:
                 await self.aclose()
         except (TimeoutError, OSError):
             await self.aclose()

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from kernelrl_core import Component, hookimpl
+from kernelrl_core import Component, Requires, hookimpl
 
 
 @hookimpl
 def kernelrl_evaluators() -> list[Component]:
-    return []
+    return [
+        Component(
+            "local",
+            target="kernelrl_plugin_local.evaluator:LocalEvaluator",
+            config="kernelrl_plugin_local.config:LocalConfig",
+            summary="Judges candidates in isolated processes on this machine",
+            requires=Requires(modules=("torch",)),
+        )
+    ]

@@ -1,0 +1,50 @@
+"""The half of the backend that works in the zygote and in the runner."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["TritonRunner"]
+
+
+class TritonRunner:
+    """Loads Triton candidates; see `kernelrl_judge.protocol.BackendRunner`."""
+
+    def mode(self, options: Mapping[str, Any], has_gpu: bool) -> str:
+        """`gpu` where there is one and nothing else is asked for, otherwise Triton's `interpreter`."""
+        wanted = str(options.get("mode", "auto"))
+        if wanted == "auto":
+            return "gpu" if has_gpu else "interpreter"
+        return wanted
+
+    def environment(self, mode: str) -> Mapping[str, str]:
+        if mode == "interpreter":
+            return {"TRITON_INTERPRET": "1"}
+        # Asking torch whether there is a GPU must not start CUDA in the zygote: its forks could not use it.
+        return {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+
+    def preload(self, mode: str) -> Sequence[str]:
+        modules = ["triton", "triton.language", "torch.nn.functional"]
+        return [*modules, "triton.runtime.interpreter", "kernelrl_plugin_triton.warm"] if mode == "interpreter" else modules
+
+    def load(self, path: str, options: Mapping[str, Any]) -> Any:
+        """Import the file, because `triton.jit` reads the source of its functions, and return `ModelNew`.
+
+        Raises:
+            AttributeError: the module defines no `ModelNew`.
+        """
+        spec = importlib.util.spec_from_file_location("candidate", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["candidate"] = module
+        spec.loader.exec_module(module)
+        return module.ModelNew
+
+    def classify(self, error: BaseException) -> str:
+        import triton
+
+        return "compile" if isinstance(error, triton.compiler.errors.CompilationError) else "error"
