@@ -1,10 +1,11 @@
 """Comparison of a candidate's outputs with the expected ones.
 
-Two profiles. `kernelbench` asks for `|actual - expected| <= atol + rtol |expected|`, element by element. `strict` scales the
-absolute part to the output: `|actual - expected| <= atol min(1, rms(expected)) + rtol |expected|`, where rms is the root mean
-square of the finite expected elements. So an output of size 1e-3, a softmax over a thousand elements say, is not matched by
-zeros. Both compare every element, and NaN and infinities must stand in the same places with the same sign. Structure, shape,
-dtype and device must be equal; integers and truth values must be equal exactly.
+Two profiles. `kernelbench` asks for `|actual - expected| <= atol + rtol |expected|`, element by element. `strict`
+scales the absolute part to the output: `|actual - expected| <= atol min(1, rms(expected)) + rtol |expected|`, where
+rms is the root mean square of the finite expected elements. So an output of size 1e-3, a softmax over a thousand
+elements say, is not matched by zeros. Both compare every element, and NaN and infinities must stand in the same
+places with the same sign. Structure, shape, dtype and device must be equal; integers and truth values must be equal
+exactly.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Any
 
 import attrs
 import torch
-from kernelrl_core.values import EvaluationSettings, Mismatch
 
+from kernelrl_core.values import EvaluationSettings, Mismatch
 from kernelrl_judge.protocol import TensorLeaf
 
 __all__ = ["Tolerance", "compare_described", "compare_values", "tolerance"]

@@ -1,7 +1,7 @@
 """The judge process: executes references, makes inputs, reads outputs, compares. It never imports a candidate.
 
-Started by exec; takes one request at a time on standard input and answers on standard output (`kernelrl_judge.wire`). Any
-message that comes while an evaluation is under way cancels it. It ends when its standard input does.
+Started by exec; takes one request at a time on standard input and answers on standard output (`kernelrl_judge.wire`).
+Any message that comes while an evaluation is under way cancels it. It ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ def main() -> None:
     torch.set_num_threads(1)
     from kernelrl_core import codec
     from kernelrl_core.values import EvaluationRequest
-
     from kernelrl_judge.judging import Bench, Unavailable
     from kernelrl_judge.reference import TaskError
     from kernelrl_judge.running import Cancelled, ZygoteDied

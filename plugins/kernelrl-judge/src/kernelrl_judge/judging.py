@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+
 from kernelrl_core.values import (
     BuildStatus,
     Evaluation,
@@ -20,7 +21,6 @@ from kernelrl_core.values import (
     Outcome,
     Severity,
 )
-
 from kernelrl_judge import protocol, wording
 from kernelrl_judge.comparing import compare_described, compare_values, tolerance
 from kernelrl_judge.protocol import Failure, FrameKind, ProtocolError, Stage
@@ -241,5 +241,3 @@ class _Case:
             profile=self._profile,
             isolation=self._isolation,
         )
-
-

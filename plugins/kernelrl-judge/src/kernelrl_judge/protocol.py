@@ -1,7 +1,7 @@
 """What judge and runner say to each other, and what a backend's runner half must offer.
 
-The two share one stream socket and two anonymous files made by the judge: `inputs`, which the judge writes and the runner
-reads, and `outputs`, which the runner writes and whose size the judge has sealed. Both directions use frames of
+The two share one stream socket and two anonymous files made by the judge: `inputs`, which the judge writes and the
+runner reads, and `outputs`, which the runner writes and the judge reads. Both directions use frames of
 
     4 bytes  magic          b"KRL1"
     1 byte   kind           `FrameKind`
@@ -9,8 +9,9 @@ reads, and `outputs`, which the runner writes and whose size the judge has seale
     n bytes  body
 
 A body is empty, a value tree (`encode_tree`) in a small tagged binary form of bounded depth and size, or a failure
-(`encode_failure`), which is one too. Nothing from a runner is unpickled, evaluated or imported; tensor bytes are read by the judge from `outputs`, and only where the described tensor is the expected
-one in shape and dtype. A decoder raises `ProtocolError` and nothing else.
+(`encode_failure`), which is one too. Nothing from a runner is unpickled, evaluated or imported; tensor bytes are read
+by the judge from `outputs`, and only where the described tensor is the expected one in shape and dtype. A decoder
+raises `ProtocolError` and nothing else.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 import torch
+
 from kernelrl_core.values import EvaluationSettings
 
 __all__ = ["Reference", "TaskError", "Trial", "load_reference"]
@@ -33,8 +34,8 @@ class Trial:
 class Reference:
     """A task's reference under one input seed.
 
-    The seed of the constructor is public and unrelated to that of the inputs: a candidate that draws its parameters in the
-    same order arrives at the same ones.
+    The seed of the constructor is public and unrelated to that of the inputs: a candidate that draws its parameters
+    in the same order arrives at the same ones.
     """
 
     def __init__(self, module: types.ModuleType, task_id: str, settings: EvaluationSettings, seed: str, device: str):
@@ -112,7 +113,12 @@ class _told:
 def _split(given: Any) -> tuple[list[Any], dict[str, Any]]:
     if isinstance(given, dict):
         return [], given
-    if isinstance(given, list | tuple) and len(given) == 2 and isinstance(given[0], list) and isinstance(given[1], dict):
+    if (
+        isinstance(given, list | tuple)
+        and len(given) == 2
+        and isinstance(given[0], list)
+        and isinstance(given[1], dict)
+    ):
         return list(given[0]), given[1]
     return list(given), {}
 

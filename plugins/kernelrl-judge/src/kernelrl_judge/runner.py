@@ -1,8 +1,8 @@
 """The runner: one candidate, in a fork of the zygote, killed after it.
 
-It is given the candidate's source, constructor arguments, the reference's state, and the inputs of one call at a time. It
-knows neither the reference nor a seed of the inputs nor an expected output. Candidate code shares this process, so nothing
-that leaves it is believed: see `kernelrl_judge.protocol`.
+It is given the candidate's source, constructor arguments, the reference's state, and the inputs of one call at a
+time. It knows neither the reference nor a seed of the inputs nor an expected output. Candidate code shares this
+process, so nothing that leaves it is believed: see `kernelrl_judge.protocol`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import mmap
 import os
 import signal
 import socket
+import sys
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -69,12 +70,12 @@ def main(descriptors: Sequence[int], request: bytes, backend: Any, mode: str, sc
             traceback.print_exc()
         code = 70
     finally:
+        with contextlib.suppress(BaseException):
+            sys.stdout.flush()
         os._exit(code)
 
 
-def _serve(
-    stream: socket.socket, inputs: int, outputs: int, backend: Any, mode: str, scratch: str
-) -> None:
+def _serve(stream: socket.socket, inputs: int, outputs: int, backend: Any, mode: str, scratch: str) -> None:
     path = os.path.join(scratch, "candidate.py")
 
     def attempt(stage: Stage, work: Callable[[], Any]) -> tuple[bool, Any]:

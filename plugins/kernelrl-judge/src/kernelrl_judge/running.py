@@ -196,7 +196,7 @@ class Runner:
         return frame
 
     def share(self, values: Any, first: bytes = b"") -> Any:
-        """Write `first`, at offset 0, and tensors into the file of inputs; returns the tree that describes the tensors."""
+        """Write `first`, at offset 0, and the tensors of `values` into the file of inputs; returns the tree of them."""
         place = -(-len(first) // _ALIGNMENT) * _ALIGNMENT
         chunks: list[tuple[int, bytes]] = [(0, first)]
 
@@ -289,4 +289,3 @@ def _write_at(descriptor: int, data: bytes, offset: int) -> None:
     while view:
         count = os.pwrite(descriptor, view, offset)
         view, offset = view[count:], offset + count
-

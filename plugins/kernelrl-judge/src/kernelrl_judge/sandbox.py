@@ -1,7 +1,8 @@
 """Keeping a runner apart: namespaces, limits, descriptors, environment.
 
-Each layer is used where the machine allows it; what it does not allow is reported in `Isolation.missing`. `enter` is called
-in a fresh fork of the zygote, which must have a single thread, because a process with several may not make a user namespace.
+Each layer is used where the machine allows it; what it does not allow is reported in `Isolation.missing`. `enter` is
+called in a fresh fork of the zygote, which must have a single thread, because a process with several may not make a
+user namespace.
 """
 
 from __future__ import annotations
@@ -123,7 +124,8 @@ def _limit(memory_mib: int | None, cpu_s: int) -> list[str]:
     with contextlib.suppress(OSError), open("/proc/sys/kernel/pid_max", "w") as file:
         if os.getpid() == 1:
             file.write("400")
-    mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    with open("/proc/self/statm") as file:
+        mapped = int(file.read().split()[0]) * resource.getpagesize()
     limits = {
         resource.RLIMIT_AS: resource.RLIM_INFINITY if memory_mib is None else mapped + memory_mib * 2**20,
         resource.RLIMIT_NPROC: _MAX_PROCESSES,
@@ -135,7 +137,7 @@ def _limit(memory_mib: int | None, cpu_s: int) -> list[str]:
     failed = False
     for limit, value in limits.items():
         hard = resource.getrlimit(limit)[1]
-        if hard != resource.RLIM_INFINITY and value > hard or value == resource.RLIM_INFINITY:
+        if (hard != resource.RLIM_INFINITY and value > hard) or value == resource.RLIM_INFINITY:
             value = hard
         try:
             resource.setrlimit(limit, (value, value))

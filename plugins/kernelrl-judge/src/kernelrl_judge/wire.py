@@ -1,4 +1,4 @@
-"""Frames between our process and a judge: a length of four bytes and that many bytes of JSON. Both sides are trusted."""
+"""Frames between our process and a judge, both trusted: a length of four bytes and that many bytes of JSON."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import attrs
-from kernelrl_core.values import Evaluation, Mismatch, Outcome
 
+from kernelrl_core.values import Evaluation, Mismatch, Outcome
 from kernelrl_judge.protocol import Failure, Stage
 
 __all__ = ["ended", "failure", "finish", "forged", "incorrect", "parameters", "timeout"]

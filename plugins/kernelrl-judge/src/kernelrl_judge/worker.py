@@ -12,7 +12,6 @@ from typing import Any
 from kernelrl_core import codec
 from kernelrl_core.errors import InfrastructureError, MissingPrerequisite, UsageError
 from kernelrl_core.values import Evaluation, EvaluationRequest
-
 from kernelrl_judge import wire
 
 __all__ = ["JudgeDied", "JudgeWorker"]

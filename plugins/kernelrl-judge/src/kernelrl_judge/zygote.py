@@ -1,8 +1,8 @@
 """The zygote: torch and the backend's modules loaded once, forked for every candidate.
 
-Started by exec with an environment that the backend's runner half gives, and with one socket to its judge. It never sees a
-task and never touches a GPU, so that every fork can make its own context. For each request it forks a runner with the four
-descriptors that came along, and answers with a process descriptor by which the judge can kill it.
+Started by exec with an environment that the backend's runner half gives, and with one socket to its judge. It never
+sees a task and never touches a GPU, so that every fork can make its own context. For each request it forks a runner
+with the four descriptors that came along, and answers with a process descriptor by which the judge can kill it.
 """
 
 from __future__ import annotations

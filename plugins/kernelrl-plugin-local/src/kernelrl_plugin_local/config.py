@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import attrs
+
 from kernelrl_core.recipe.schema import PositiveInt
 
 __all__ = ["LocalConfig"]

@@ -10,7 +10,6 @@ from kernelrl_core.registry import registry
 from kernelrl_core.values import Evaluation, EvaluationRequest, Finding, Outcome, Severity, sha256_text
 from kernelrl_core.version import API_VERSION
 from kernelrl_judge.worker import JudgeDied, JudgeWorker
-
 from kernelrl_plugin_local.config import LocalConfig
 
 __all__ = ["LocalEvaluator"]

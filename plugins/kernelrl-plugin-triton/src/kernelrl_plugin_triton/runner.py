@@ -28,7 +28,11 @@ class TritonRunner:
 
     def preload(self, mode: str) -> Sequence[str]:
         modules = ["triton", "triton.language", "torch.nn.functional"]
-        return [*modules, "triton.runtime.interpreter", "kernelrl_plugin_triton.warm"] if mode == "interpreter" else modules
+        return (
+            [*modules, "triton.runtime.interpreter", "kernelrl_plugin_triton.warm"]
+            if mode == "interpreter"
+            else modules
+        )
 
     def load(self, path: str, options: Mapping[str, Any]) -> Any:
         """Import the file, because `triton.jit` reads the source of its functions, and return `ModelNew`.
