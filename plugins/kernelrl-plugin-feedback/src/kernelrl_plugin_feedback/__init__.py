@@ -7,4 +7,22 @@ from kernelrl_core import Component, hookimpl
 
 @hookimpl
 def kernelrl_feedback() -> list[Component]:
-    return []
+    return [
+        Component(
+            "structured",
+            "kernelrl_plugin_feedback.structured:Structured",
+            config="kernelrl_plugin_feedback.config:StructuredConfig",
+            summary="Category, cause, numbers and one line of guidance",
+        ),
+        Component(
+            "raw",
+            "kernelrl_plugin_feedback.raw:Raw",
+            config="kernelrl_plugin_feedback.config:RawConfig",
+            summary="Outcome and the whole message, up to a limit",
+        ),
+        Component(
+            "minimal",
+            "kernelrl_plugin_feedback.minimal:Minimal",
+            summary="One short line of constant phrases, for small models",
+        ),
+    ]

@@ -1,0 +1,25 @@
+"""Options of the formatters."""
+
+from __future__ import annotations
+
+import attrs
+
+from kernelrl_core.recipe.schema import PositiveInt
+
+__all__ = ["RawConfig", "StructuredConfig"]
+
+
+@attrs.frozen
+class StructuredConfig:
+    """Options of `structured`."""
+
+    max_characters: PositiveInt = attrs.field(default=PositiveInt(1200), validator=attrs.validators.ge(300))
+    """Longest feedback. Error text gives way first, and keeps its beginning and its end."""
+
+
+@attrs.frozen
+class RawConfig:
+    """Options of `raw`."""
+
+    max_characters: PositiveInt = attrs.field(default=PositiveInt(8000), validator=attrs.validators.ge(300))
+    """Longest feedback. A longer message keeps its beginning and its end."""

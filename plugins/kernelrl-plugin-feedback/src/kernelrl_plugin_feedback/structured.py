@@ -1,0 +1,133 @@
+"""Feedback by category: what happened, the cause, the numbers, and one line of guidance."""
+
+from __future__ import annotations
+
+import re
+
+from kernelrl_core.error_text import clean_error
+from kernelrl_core.values import Evaluation, Outcome, Severity, Turn
+from kernelrl_plugin_feedback.config import StructuredConfig
+from kernelrl_plugin_feedback.wording import CANDIDATE_FILE, OUTCOMES, describe_mismatch, number, tests
+
+__all__ = ["Structured"]
+
+_FORMAT_GUIDANCE = {
+    "no_code": "Put the whole Python file into the demanded form.",
+    "truncated": "Be shorter: think less and write compact code, so that the answer is complete.",
+    "syntax": "Write valid Python; sources of other languages belong into strings.",
+    "no_model": "Define `class ModelNew` at module level, with the constructor and forward of `Model`.",
+}
+_GUIDANCE = {
+    Outcome.REJECTED: "Nothing was run. Keep to the rule above.",
+    Outcome.COMPILE_ERROR: "Correct the cause named in the error.",
+    Outcome.RUNTIME_ERROR: "Correct the cause named in the error; compare constructor and forward with those of `Model`.",
+    Outcome.TIMEOUT: "Look for an endless loop or far too much work per call.",
+    Outcome.OUT_OF_MEMORY: "Allocate less: no temporaries larger than inputs and outputs.",
+    Outcome.HACKED: "The answer has to be computed from the inputs of each call.",
+}
+_ERROR_GUIDANCE = (
+    (r"out of resource: shared memory|too much shared data|shared memory.*(?:exceed|limit)",
+     "Use less shared memory: smaller blocks or fewer stages."),
+    (r"illegal memory access|misaligned address|segmentation fault|out of bounds",
+     "A kernel reads or writes outside its buffers: check offsets, masks and the grid."),
+    (r"No module named|cannot import name", "Import only what is installed, by its right name."),
+    (r"NameError|is not defined", "Define or import every name before it is used."),
+    (r"AttributeError: module '?triton|has no attribute", "Use only functions and attributes that exist."),
+    (r"arange|power of (?:2|two)", "Block sizes given to `tl.arange` must be constant powers of two."),
+    (r"constexpr", "Values needed at compile time must be `tl.constexpr` arguments."),
+    (r"size mismatch|shapes? .*(?:cannot|must|mismatch)|Incompatible|incompatible",
+     "Make the shapes of the operands agree."),
+    (r"missing \d+ required positional|unexpected keyword|takes \d+ positional",
+     "Give every call the arguments that its function declares."),
+)  # fmt: skip
+_MISMATCH_GUIDANCE = {
+    "structure": "Return as many outputs as `Model` does, in the same nesting.",
+    "shape": "Return the shape that `Model` returns.",
+    "dtype": "Return the dtype that `Model` returns.",
+    "device": "Return the output on the device of the inputs.",
+    "non_finite": "Guard divisions, exponentials and reductions, and mask what lies outside the data.",
+    "values": "Check the formula, the indexing and the masks of the edges.",
+}
+
+
+class Structured:
+    """Formats a turn by its category."""
+
+    def __init__(self, config: StructuredConfig = StructuredConfig()) -> None:  # noqa: B008
+        self._limit = config.max_characters
+
+    def format(self, turn: Turn) -> str:
+        head = [f"Result: {OUTCOMES[turn.outcome]}."]
+        passed = tests(turn)
+        if passed and turn.outcome is not Outcome.HACKED:
+            head.append(f"Tests passed: {passed}.")
+        tail = [f"Flagged as suspect by the rule {finding}" for finding in _suspicions(turn)]
+        cause, guidance = self._cause(turn)
+        tail += [guidance] if guidance else []
+        room = self._limit - len("\n".join([*head, *tail])) - 2
+        shown = clean_error(cause, max_characters=max(room, 0), keep_frames_of=CANDIDATE_FILE) if room > 0 else ""
+        return "\n".join(line for line in [*head, shown, *tail] if line)[: self._limit]
+
+    def _cause(self, turn: Turn) -> tuple[str, str]:
+        """What to say about the cause, and the guidance."""
+        match turn.outcome:
+            case Outcome.FORMAT_ERROR:
+                problem = turn.extraction.problem
+                return turn.message or turn.extraction.message, _FORMAT_GUIDANCE.get(problem, "")
+            case Outcome.INCORRECT:
+                mismatch = turn.evaluation.mismatch if turn.evaluation is not None else None
+                if mismatch is None:
+                    return turn.message, _MISMATCH_GUIDANCE["values"]
+                return "\n".join(describe_mismatch(mismatch)), _MISMATCH_GUIDANCE[mismatch.kind]
+            case Outcome.CORRECT:
+                return _speed(turn.evaluation), _speed_guidance(turn)
+            case Outcome.HACKED:
+                rules = dict.fromkeys(f.rule for f in turn.findings if f.severity is Severity.HACK)
+                named = f"Broken rule: {', '.join(rules)}.\n" if rules else ""
+                return named + turn.message, _GUIDANCE[Outcome.HACKED]
+            case Outcome.REJECTED:
+                return f"Broken rule: {turn.message}", _GUIDANCE[Outcome.REJECTED]
+            case outcome:
+                return turn.message, _error_guidance(turn.message) or _GUIDANCE.get(outcome, "")
+
+
+def _suspicions(turn: Turn) -> list[str]:
+    if turn.outcome not in {Outcome.CORRECT, Outcome.INCORRECT}:
+        return []
+    found = [finding for finding in turn.findings if finding.severity is Severity.SUSPECT]
+    return [
+        f"{finding.rule}: {clean_error(finding.evidence, max_characters=160, keep_frames_of=CANDIDATE_FILE)}"
+        for finding in found[:2]
+    ]
+
+
+def _speed(evaluation: Evaluation | None) -> str:
+    if evaluation is None or evaluation.speedup is None:
+        return "Speedup: not measured here."
+    interval = ""
+    if evaluation.speedup_ci is not None:
+        low, high = evaluation.speedup_ci
+        interval = f" (95 % interval {number(low)} to {number(high)})"
+    text = f"Speedup over the PyTorch baseline: {number(evaluation.speedup)}x{interval}."
+    if evaluation.runtime is not None and evaluation.baseline is not None:
+        text += (
+            f" Median {number(evaluation.runtime.median_us)} us, baseline {number(evaluation.baseline.median_us)} us."
+        )
+    return text
+
+
+def _speed_guidance(turn: Turn) -> str:
+    if turn.speedup is None:
+        return "Keep it correct; make it simpler or faster."
+    if turn.speedup < 1:
+        return "It is slower than the baseline: cut memory traffic, fuse steps, choose better block sizes."
+    return "Keep it correct and make it faster still."
+
+
+def _error_guidance(message: str) -> str:
+    """Guidance for a known error; looked for from the end, where the cause stands."""
+    for line in reversed(message[-4000:].splitlines()):
+        for pattern, guidance in _ERROR_GUIDANCE:
+            if re.search(pattern, line):
+                return guidance
+    return ""

@@ -1,0 +1,59 @@
+"""Words shared by the formatters."""
+
+from __future__ import annotations
+
+from kernelrl_core.values import Mismatch, Outcome, Turn
+
+__all__ = ["CANDIDATE_FILE", "OUTCOMES", "describe_mismatch", "number", "tests"]
+
+CANDIDATE_FILE = "candidate.py"
+"""File name under which a candidate is loaded, as it stands in tracebacks."""
+
+OUTCOMES = {
+    Outcome.FORMAT_ERROR: "format error",
+    Outcome.REJECTED: "rejected",
+    Outcome.COMPILE_ERROR: "compile error",
+    Outcome.RUNTIME_ERROR: "runtime error",
+    Outcome.TIMEOUT: "timeout",
+    Outcome.OUT_OF_MEMORY: "out of memory",
+    Outcome.INCORRECT: "incorrect output",
+    Outcome.HACKED: "not accepted",
+    Outcome.CORRECT: "correct",
+    Outcome.INFRA_ERROR: "not judged",
+}
+
+
+def tests(turn: Turn) -> str:
+    """Tests passed as `x/y`, empty when none was run."""
+    evaluation = turn.evaluation
+    if evaluation is None or not evaluation.tests_total:
+        return ""
+    return f"{evaluation.tests_passed}/{evaluation.tests_total}"
+
+
+def number(value: float) -> str:
+    """Three significant digits."""
+    return f"{value:.3g}"
+
+
+def describe_mismatch(mismatch: Mismatch) -> list[str]:
+    """Lines on how an output differs, the kind first."""
+    where = f" of output {mismatch.output}" if mismatch.output else ""
+    match mismatch.kind:
+        case "values":
+            lines = [f"Wrong values{where}."]
+        case "non_finite":
+            lines = [f"NaN or infinity{where} where the reference has none, or the reverse."]
+        case kind:
+            lines = [f"Wrong {kind}{where}: expected {mismatch.expected}, got {mismatch.actual}."]
+    differences = []
+    if mismatch.max_abs is not None:
+        differences.append(f"max difference {number(mismatch.max_abs)}")
+    if mismatch.mean_abs is not None:
+        differences.append(f"mean difference {number(mismatch.mean_abs)}")
+    if mismatch.wrong_share is not None:
+        differences.append(f"{number(100 * mismatch.wrong_share)} % of the elements wrong")
+    if differences:
+        text = ", ".join(differences)
+        lines.append(f"{text[0].upper()}{text[1:]}.")
+    return lines
