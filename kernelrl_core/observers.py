@@ -23,8 +23,10 @@ class Observers:
     def __init__(self, loggers: Mapping[str, Logger], *, patience_s: float = 30.0) -> None:
         self._threads = [_Observer(name, logger) for name, logger in loggers.items()]
         self._patience_s = patience_s
+        self._started = False
 
     def start(self, run_dir: Path, recipe: Mapping[str, Any], first_step: int) -> None:
+        self._started = True
         self._tell("start", run_dir, recipe, first_step)
 
     def sample(self, row: Mapping[str, Any]) -> None:
@@ -35,7 +37,8 @@ class Observers:
 
     def finish(self, state: str) -> None:
         """Tell the loggers, and wait a while until they have caught up."""
-        self._tell("finish", state)
+        if self._started:
+            self._tell("finish", state)
         self._tell("")
         deadline = time.monotonic() + self._patience_s
         for observer in self._threads:

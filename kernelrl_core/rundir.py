@@ -13,6 +13,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +23,7 @@ import yaml
 
 from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError
 from kernelrl_core.journal import disk_error, read_rows, write_atomically
+from kernelrl_core.naming import suggestion
 from kernelrl_core.values import sha256_text
 
 __all__ = ["JOURNALS", "RunDir", "State", "default_name", "find_run", "list_runs", "recipe_text"]
@@ -66,32 +68,34 @@ class RunDir:
             UsageError: it exists.
             KernelRLError: it cannot be written.
         """
-        run = cls(path)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.mkdir()
-        except FileExistsError:
+        if path.exists():
             raise UsageError(
                 f"run directory {path} already exists", fix=f"kernelrl resume {path}, or choose another --name"
-            ) from None
-        except OSError as error:
-            raise disk_error(path, error) from error
-        run.lock()
+            )
+        # It grows under another name, so that a crash leaves a whole run directory or none.
+        growing = cls(path.with_name(f".{path.name}.{os.getpid()}"))
         try:
-            run.checkpoints.mkdir()
-            for name in JOURNALS:
-                run.journal_path(name).touch()
-            (path / "logs.log").touch()
+            growing.path.mkdir(parents=True)
+            growing.lock()
+            growing._fill(resolved, provenance)
+            os.rename(growing.path, path)
         except OSError as error:
             raise disk_error(path, error) from error
+        finally:
+            shutil.rmtree(growing.path, ignore_errors=True)
+        growing.path = path
+        return growing
+
+    def _fill(self, resolved: Mapping[str, Any], provenance: dict[str, Any]) -> None:
+        self.checkpoints.mkdir()
+        for name in JOURNALS:
+            self.journal_path(name).touch()
+        (self.path / "logs.log").touch()
         text = recipe_text(resolved)
-        write_atomically(path / "secret.key", _new_secret().hex() + "\n", mode=0o600)
-        write_atomically(path / "recipe.yaml", text)
-        # Written last: a directory with a provenance is a whole one.
-        provenance = {**provenance, "recipe_sha256": sha256_text(text)}
-        run.set_state("running")
-        write_atomically(path / "provenance.json", json.dumps(provenance, indent=2, sort_keys=True) + "\n")
-        return run
+        write_atomically(self.path / "secret.key", _new_secret().hex() + "\n", mode=0o600)
+        write_atomically(self.path / "recipe.yaml", text)
+        self._write_provenance({**provenance, "recipe_sha256": sha256_text(text)})
+        self.set_state("running")
 
     def lock(self) -> None:
         """Claim the run for this process until it ends.
@@ -151,6 +155,9 @@ class RunDir:
         provenance = self.provenance()
         provenance["recipe_changes"] = [*provenance.get("recipe_changes", []), provenance["recipe_sha256"]]
         provenance["recipe_sha256"] = sha256_text(text)
+        self._write_provenance(provenance)
+
+    def _write_provenance(self, provenance: dict[str, Any]) -> None:
         write_atomically(self.path / "provenance.json", json.dumps(provenance, indent=2, sort_keys=True) + "\n")
 
     def set_state(self, state: State, error: str = "") -> None:
@@ -205,19 +212,15 @@ def find_run(name: str) -> RunDir:
     for path in (Path(name), Path("runs") / name):
         if (path / "recipe.yaml").is_file():
             return RunDir(path)
-    import difflib
-
-    known = [run.name for run in list_runs()]
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else "see 'kernelrl runs list'"
-    raise LookupFailed(f"no run {name!r}, neither as a directory nor below runs/; {hint}")
+    hint = suggestion(name, [run.name for run in list_runs()]) or "; see 'kernelrl runs list'"
+    raise LookupFailed(f"no run {name!r}, neither as a directory nor below runs/{hint}")
 
 
 def list_runs(directory: Path = Path("runs")) -> list[RunDir]:
     """The runs below a directory, oldest first."""
     if not directory.is_dir():
         return []
-    found = [path for path in directory.iterdir() if (path / "recipe.yaml").is_file()]
+    found = [path for path in directory.glob("[!.]*") if (path / "recipe.yaml").is_file()]
     return [RunDir(path) for path in sorted(found, key=lambda path: ((path / "recipe.yaml").stat().st_mtime, path))]
 
 

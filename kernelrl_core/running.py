@@ -43,7 +43,8 @@ def carry_out(run: RunDir, recipe: Recipe, resolved: Mapping[str, Any], registry
             finished = asyncio.run(_train(run, recipe, resolved, registry, console))
         except BaseException as error:
             console.close()
-            raise _record_failure(run, first_error(error)) from error
+            reason = _record_failure(run, first_error(error))
+            raise reason from (error if error is not reason else None)
         console.close()
         run.set_state("finished" if finished else "stopped")
         if not finished:

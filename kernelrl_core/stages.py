@@ -26,7 +26,7 @@ def stage(component: str, action: str) -> Iterator[None]:
     except KernelRLError:
         raise
     except Exception as error:
-        _log.exception("%s failed in %s", component, action)
+        _log.info("%s failed in %s", component, action, exc_info=True)
         raise KernelRLError(f"{component} failed in {action}: {type(error).__name__}: {error}") from error
 
 

@@ -1,0 +1,228 @@
+"""A plugin for tests of the flow: a policy that learns one number, and an evaluator that reads the answer.
+
+It runs the whole command line in a second, without torch and without executing anything that a policy writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from kernelrl_core import Component, hookimpl
+from kernelrl_core.kinds import BackendFacts, PolicyCapabilities, RewardBounds, SamplingSettings, TrainingStep
+from kernelrl_core.values import (
+    BuildStatus,
+    Evaluation,
+    EvaluationRequest,
+    Example,
+    Message,
+    Outcome,
+    Prompt,
+    Reply,
+    SourceFacts,
+    Task,
+    Turn,
+)
+
+SOURCE = """import torch
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return {answer!r}
+"""
+
+
+@attrs.frozen
+class PolicyOptions:
+    delay_s: float = 0.0
+    fail: str = ""
+    losses: tuple[str, ...] = ("importance_sampling", "ppo")
+
+
+class Policy:
+    context_tokens = 100_000
+
+    def __init__(self, options: PolicyOptions) -> None:
+        self.options, self.weight = options, 0.4
+        self.capabilities = PolicyCapabilities(frozenset(options.losses), deterministic=True)
+
+    async def start(self, context: Any) -> None:
+        self._fail("start")
+        context.say("fake policy started")
+
+    def render(self, messages: Sequence[Message]) -> Prompt:
+        text = "".join(message.content for message in messages)
+        return Prompt(tuple(messages), tuple(text.encode()[:50]))
+
+    async def sample(self, prompt: Prompt, settings: SamplingSettings) -> Reply:
+        await asyncio.sleep(self.options.delay_s)
+        self._fail("sample")
+        right = random.Random(settings.seed).random() < self.weight
+        source = SOURCE.format(answer="right" if right else "wrong")
+        return Reply(f"```python\n{source}```", (1, 2), (-0.5, -0.5), "stop")
+
+    async def train(self, step: TrainingStep) -> Mapping[str, float]:
+        self._fail("train")
+        self.weight += step.optimizer.learning_rate * sum(abs(s.advantage) for s in step.samples) / 100
+        return {"weight": self.weight}
+
+    async def save(self, directory: Path) -> Mapping[str, Any]:
+        (directory / "weight.json").write_text(json.dumps(self.weight))
+        return {"weight": self.weight}
+
+    async def load(self, state: Mapping[str, Any], directory: Path) -> None:
+        self.weight = json.loads((directory / "weight.json").read_text())
+
+    async def aclose(self) -> None:
+        pass
+
+    def _fail(self, where: str) -> None:
+        if self.options.fail == where:
+            raise RuntimeError(f"planted in {where}")
+
+
+@attrs.frozen
+class EvaluatorOptions:
+    padding: int = 0
+
+
+class Evaluator:
+    capacity = 64
+
+    def __init__(self, options: EvaluatorOptions) -> None:
+        self.options = options
+
+    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        right = re.search("return 'right'", request.source) is not None
+        return Evaluation(
+            outcome=Outcome.CORRECT if right else Outcome.INCORRECT,
+            message="" if right else "the values differ",
+            detail="x" * self.options.padding,
+            build=BuildStatus.BUILT,
+            tests_passed=int(right),
+            tests_total=1,
+            speedup=1.5 if right else None,
+            seconds={"run": time.perf_counter() % 1},
+        )
+
+    async def aclose(self) -> None:
+        pass
+
+
+class Backend:
+    facts = BackendFacts("Fake", ("fake",), "Answer with ModelNew.", Example("reference", SOURCE.format(answer="…")))
+    runner = "kernelrl_fake:nothing"
+
+    def source_facts(self, source: str) -> SourceFacts:
+        return SourceFacts()
+
+
+class Tasks:
+    def splits(self) -> Sequence[str]:
+        return ("train", "held_out")
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        reference = "class Model: pass\ndef get_inputs(): return []\ndef get_init_inputs(): return []\n# "
+        return [Task(f"fake/{split}/{i}", f"{reference}{split} {i}", split, level=1) for i in range(4)]
+
+    def manifest(self) -> Mapping[str, Any]:
+        return {"revision": "1"}
+
+
+@attrs.frozen
+class RewardOptions:
+    def bounds(self) -> RewardBounds:
+        return RewardBounds(0.0, 1.0, 1.0)
+
+    def needs_timing(self) -> bool:
+        return False
+
+
+class Reward:
+    def __init__(self, options: RewardOptions) -> None:
+        pass
+
+    def score(self, turn: Turn) -> float:
+        return float(turn.correct)
+
+
+class Feedback:
+    def format(self, turn: Turn) -> str:
+        return turn.message or "correct"
+
+
+@attrs.frozen
+class LoggerOptions:
+    fail: bool = False
+
+
+class Logger:
+    def __init__(self, options: LoggerOptions) -> None:
+        self.options = options
+
+    def start(self, run_dir: Path, recipe: Mapping[str, Any], first_step: int) -> None:
+        self.file = run_dir / "fake.log"
+        self._note(f"start {first_step}")
+
+    def sample(self, row: Mapping[str, Any]) -> None:
+        self._note(f"sample {row['sample']}")
+
+    def step(self, metrics: Mapping[str, Any]) -> None:
+        self._note(f"step {metrics['step']}")
+
+    def finish(self, state: str) -> None:
+        self._note(f"finish {state}")
+
+    def _note(self, line: str) -> None:
+        if self.options.fail:
+            raise RuntimeError("planted in the logger")
+        with self.file.open("a") as stream:
+            stream.write(line + "\n")
+
+
+def _one(target: str, config: str = "") -> list[Component]:
+    return [Component("fake", f"kernelrl_fake:{target}", config=f"kernelrl_fake:{config}" if config else "")]
+
+
+@hookimpl
+def kernelrl_policies() -> list[Component]:
+    return _one("Policy", "PolicyOptions")
+
+
+@hookimpl
+def kernelrl_evaluators() -> list[Component]:
+    return _one("Evaluator", "EvaluatorOptions")
+
+
+@hookimpl
+def kernelrl_backends() -> list[Component]:
+    return _one("Backend")
+
+
+@hookimpl
+def kernelrl_tasks() -> list[Component]:
+    return _one("Tasks")
+
+
+@hookimpl
+def kernelrl_rewards() -> list[Component]:
+    return _one("Reward", "RewardOptions")
+
+
+@hookimpl
+def kernelrl_feedback() -> list[Component]:
+    return _one("Feedback")
+
+
+@hookimpl
+def kernelrl_loggers() -> list[Component]:
+    return _one("Logger", "LoggerOptions")

@@ -1,0 +1,222 @@
+"""Runs from the command line, with a plugin of fakes: every way a run can begin, end and go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FAKES = Path(__file__).parent / "fakes"
+MAIN = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()"]
+RECIPE = """
+tasks:     {use: fake}
+backend:   {use: fake}
+policy:    {use: fake}
+evaluator: {use: fake}
+feedback:  {use: fake}
+forbid:    []
+rewards:   {correct: {use: fake}}
+loggers:   {mine: {use: fake}}
+episode:   {turns: 2}
+returns:   {gamma: 0.4}
+train:     {tasks_per_step: 2, group_size: 4, steps: 3, learning_rate: 0.1}
+eval:      {at_start: true, at_end: true, samples: 2}
+"""
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
+    (tmp_path / "small.yaml").write_text(RECIPE)
+
+    def starter(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+        environment = {**os.environ, "PYTHONPATH": str(FAKES), "KERNELRL_CACHE_DIR": str(tmp_path / "cache")}
+        environment |= {"KERNELRL_RUN_SECRET": "5a" * 32} | options.pop("environment", {})
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            [*MAIN, *arguments], cwd=tmp_path, env=environment, stdout=pipe, stderr=pipe, text=True, **options
+        )
+
+    return starter
+
+
+@pytest.fixture
+def kernelrl(start: Callable[..., subprocess.Popen[str]]) -> Run:
+    def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        process = start(*arguments, **options)
+        _out, err = process.communicate(timeout=60)
+        assert "Traceback" not in err, err
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+    return run
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in rows(run / "metrics.jsonl")]
+
+
+def test_a_run_and_what_the_commands_say_of_it(kernelrl: Run, tmp_path: Path) -> None:
+    done = kernelrl("run", "small.yaml", "--name", "a", "train.steps=2")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "run: runs/a"
+    assert "step 2/2" in done.stderr
+    run = tmp_path / "runs/a"
+    log = (run / "fake.log").read_text().splitlines()
+    assert (log[0], log[-1], sum(line.startswith("step") for line in log)) == ("start 0", "finish finished", 2)
+    assert json.loads((run / "provenance.json").read_text())["overrides"] == ["train.steps=2"]
+
+    status = json.loads(kernelrl("status", "a", "--json").stdout)
+    assert (status["state"], status["steps"], status["steps_total"]) == ("finished", 2, 2)
+    assert status["held_out_before"] is not None
+    assert "step 2/2" in kernelrl("logs", "a", "-f").stdout
+    assert len(kernelrl("logs", "a", "-n", "1").stdout.splitlines()) == 1
+    assert [item["run"] for item in json.loads(kernelrl("runs", "list", "--json").stdout)["runs"]] == ["runs/a"]
+    assert json.loads(kernelrl("runs", "show", "a", "--json").stdout)["checkpoints"] == ["000001", "000002"]
+
+    again = kernelrl("resume", "a")
+    assert again.returncode == 0
+    assert metrics(run) == metrics(run)
+    assert len(rows(run / "metrics.jsonl")) == 2
+
+    refused = kernelrl("run", "small.yaml", "--name", "a")
+    assert refused.returncode == 2
+    assert "kernelrl resume" in refused.stderr
+    shown = kernelrl("run", "small.yaml", "--name", "a", "--exist-ok", "--json", "train.steps=2")
+    assert json.loads(shown.stdout)["state"] == "finished"
+
+    evaluated = kernelrl("eval", "a", "--samples", "3", "--output", "out.json", "--json")
+    report = json.loads(evaluated.stdout)
+    assert report["num_samples"] == 12
+    assert "checkpoint 000002" in report["policy"]
+    assert report["fast_0"] == report["pass@1"]
+    assert len(json.loads((tmp_path / "out.json").read_text())["rows"]) == 24
+    assert kernelrl("eval", "a", "--checkpoint", "7").returncode == 2
+
+
+def test_a_killed_run_goes_on_to_the_same_end(kernelrl: Run, start: Any, tmp_path: Path) -> None:
+    slow = "policy.delay_s=0.1"
+    assert kernelrl("run", "small.yaml", "--name", "whole", slow).returncode == 0
+    process = start("run", "small.yaml", "--name", "a", slow)
+    samples = tmp_path / "runs/a/samples.jsonl"
+    while not samples.exists() or samples.read_text().count("\n") < 20:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert json.loads(kernelrl("status", "a", "--json").stdout)["state"] == "killed"
+    assert kernelrl("resume", "a").returncode == 0
+    assert metrics(tmp_path / "runs/a") == metrics(tmp_path / "runs/whole")
+    ids = [row["sample"] for row in rows(samples)]
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_an_interrupt_ends_after_the_step_and_a_second_one_at_once(
+    kernelrl: Run, start: Any, tmp_path: Path, presses: int
+) -> None:
+    process = start("run", "small.yaml", "--name", "a", "policy.delay_s=0.3", "train.steps=50")
+    samples = tmp_path / "runs/a/samples.jsonl"
+    while not samples.exists() or not samples.read_text():
+        time.sleep(0.01)
+    for _ in range(presses):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+    _out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert ("stopped at once" in err) == (presses == 2)
+    assert json.loads(kernelrl("status", "a", "--json").stdout)["state"] == "stopped"
+    checkpoints = len(rows(tmp_path / "runs/a/checkpoints.jsonl"))
+    assert (checkpoints > 0) == (presses == 1)
+
+
+@pytest.mark.parametrize("where", ["start", "sample", "train"])
+def test_a_failing_policy_is_named_and_the_run_can_go_on(kernelrl: Run, tmp_path: Path, where: str) -> None:
+    failed = kernelrl("run", "small.yaml", "--name", "a", f"policy.fail={where}")
+    assert failed.returncode == 1
+    assert f"policy 'fake' failed in {where}: RuntimeError: planted" in failed.stderr
+    status = json.loads(kernelrl("status", "a", "--json").stdout)
+    assert (status["state"], where in status["error"]) == ("failed", True)
+    recipe = tmp_path / "runs/a/recipe.yaml"
+    recipe.write_text(recipe.read_text().replace(f"fail: {where}", "fail: ''"))
+    changed = kernelrl("resume", "a")
+    assert changed.returncode == 2
+    assert "was changed" in changed.stderr
+    assert kernelrl("resume", "a", "--accept-changes").returncode == 0
+
+
+def test_a_failing_logger_stops_nothing(kernelrl: Run, tmp_path: Path) -> None:
+    done = kernelrl("run", "small.yaml", "--name", "a", "loggers.mine.fail=true")
+    assert done.returncode == 0
+    assert "logger 'mine' failed in step" in (tmp_path / "runs/a/logs.log").read_text()
+
+
+def test_a_full_disk_fails_the_run_which_can_go_on(kernelrl: Run, tmp_path: Path) -> None:
+    import resource
+
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
+
+    failed = kernelrl("run", "small.yaml", "--name", "a", "evaluator.padding=20000", preexec_fn=small_files)
+    assert failed.returncode == 1
+    assert "samples.jsonl: File too large" in failed.stderr
+    assert all(row["sample"] for row in rows(tmp_path / "runs/a/samples.jsonl"))
+    assert kernelrl("resume", "a").returncode == 0
+
+
+def test_a_directory_that_cannot_be_written_is_an_error(kernelrl: Run, tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("not a directory")
+    failed = kernelrl("run", "small.yaml", "--name", "a")
+    assert failed.returncode == 1
+    assert len(failed.stderr.strip().splitlines()) <= 2
+
+
+def test_damage_in_the_middle_of_a_journal_is_an_error(kernelrl: Run, tmp_path: Path) -> None:
+    kernelrl("run", "small.yaml", "--name", "a", "policy.fail=train")
+    samples = tmp_path / "runs/a/samples.jsonl"
+    lines = samples.read_text().splitlines(keepends=True)
+    samples.write_text("".join([*lines[:2], "garbage\n", *lines[3:]]))
+    failed = kernelrl("resume", "a")
+    assert failed.returncode == 1
+    assert "samples.jsonl:3" in failed.stderr
+
+
+def test_a_dry_run_touches_nothing(kernelrl: Run, tmp_path: Path) -> None:
+    plan = json.loads(kernelrl("run", "small.yaml", "--dry-run", "--json").stdout)
+    assert (plan["tasks"], plan["steps"], plan["samples_per_step"], plan["missing"]) == (4, 3, 16, [])
+    assert not (tmp_path / "runs").exists()
+    assert "samples per step" in kernelrl("run", "small.yaml", "--dry-run").stdout
+
+
+def test_a_policy_that_cannot_learn_is_refused_but_can_be_evaluated(kernelrl: Run) -> None:
+    refused = kernelrl("run", "small.yaml", "--name", "a", "policy.losses=[]")
+    assert refused.returncode == 2
+    assert "cannot learn" in refused.stderr
+    assert kernelrl("eval", "small.yaml", "policy.losses=[]").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["resume", "nothing"], "no run 'nothing'"),
+        (["run", "small.yaml", "--name", "../x"], "plain name"),
+        (["eval", "small.yaml", "--split", "nosuch", "eval.max_tasks=0"], "max_tasks"),
+        (["run", "small.yaml", "train.steps=2", "train.epochs=1"], "epochs"),
+    ],
+)
+def test_bad_arguments_are_one_clear_line(kernelrl: Run, tmp_path: Path, arguments: list[str], words: str) -> None:
+    failed = kernelrl(*arguments)
+    assert failed.returncode == 2
+    assert words in failed.stderr
