@@ -212,8 +212,8 @@ def find_run(name: str) -> RunDir:
     for path in (Path(name), Path("runs") / name):
         if (path / "recipe.yaml").is_file():
             return RunDir(path)
-    hint = suggestion(name, [run.name for run in list_runs()]) or "; see 'kernelrl runs list'"
-    raise LookupFailed(f"no run {name!r}, neither as a directory nor below runs/{hint}")
+    hint = suggestion(name, [run.name for run in list_runs()])
+    raise LookupFailed(f"no run {name!r}, neither as a directory nor below runs/; {hint}")
 
 
 def list_runs(directory: Path = Path("runs")) -> list[RunDir]:

@@ -53,7 +53,7 @@ def start(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
 def kernelrl(start: Callable[..., subprocess.Popen[str]]) -> Run:
     def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
         process = start(*arguments, **options)
-        _out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=60)
         assert "Traceback" not in err, err
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
