@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -36,14 +37,7 @@ async def save_checkpoint(policy: Policy, directory: Path, name: str, *, compone
                 state: Mapping[str, Any] = await policy.save(growing)
             except OSError as error:
                 raise disk_error(growing, error) from error
-        for path in growing.rglob("*"):
-            if path.is_file():
-                _sync(path)
-        _sync(growing)
-        # A directory of this name without a row was left by a crash between renaming and committing.
-        shutil.rmtree(directory / name, ignore_errors=True)
-        os.replace(growing, directory / name)
-        _sync(directory)
+        await asyncio.to_thread(_put_in_place, growing, directory / name)
     except OSError as error:
         raise disk_error(growing, error) from error
     return state
@@ -74,7 +68,7 @@ def choose_checkpoint(rows: Sequence[Mapping[str, Any]], directory: Path, name: 
     wanted = checkpoint_name(int(name)) if name.isdecimal() else name
     for row in reversed(kept):
         if wanted in ("last", row["name"]):
-            return row
+            return dict(row)
     have = ", ".join(row["name"] for row in kept) or "none"
     raise LookupFailed(f"no checkpoint {name!r} in {directory}; there are: {have}")
 
@@ -93,6 +87,17 @@ def sweep(directory: Path) -> None:
     """Remove what a crash left half-made or half-removed."""
     for path in directory.glob(".*"):
         shutil.rmtree(path, ignore_errors=True)
+
+
+def _put_in_place(growing: Path, final: Path) -> None:
+    for path in growing.rglob("*"):
+        if path.is_file():
+            _sync(path)
+    _sync(growing)
+    # A directory of this name without a row was left by a crash between renaming and committing.
+    shutil.rmtree(final, ignore_errors=True)
+    os.replace(growing, final)
+    _sync(final.parent)
 
 
 def _sync(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,18 +11,20 @@ from typing import Any
 import attrs
 
 from kernelrl_core.checkpoints import choose_checkpoint, load_checkpoint
+from kernelrl_core.codec import dumps, to_json
 from kernelrl_core.console import Console
 from kernelrl_core.errors import UsageError
 from kernelrl_core.heldout import eval_tasks, play_split
+from kernelrl_core.journal import Journal, read_rows
 from kernelrl_core.provenance import provenance
 from kernelrl_core.recipe.load import load_recipe
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.registry import Registry
 from kernelrl_core.rundir import RunDir, find_run
-from kernelrl_core.samples import sample_row
+from kernelrl_core.samples import sample_id, sample_row, turn_from_row
 from kernelrl_core.scoreboard import scoreboard
 from kernelrl_core.session import open_session
-from kernelrl_core.values import Turn
+from kernelrl_core.values import Outcome, Turn, sha256_text
 
 __all__ = ["EvalJob", "choose_job", "evaluate_job"]
 
@@ -35,6 +38,8 @@ class EvalJob:
     label: str
     """The policy in words."""
     run: RunDir | None = None
+    resolved: Mapping[str, Any] = attrs.field(factory=dict)
+    """The recipe as plain data."""
     checkpoint: Mapping[str, Any] | None = None
     """Row of the checkpoint; None is the untrained policy."""
 
@@ -62,17 +67,21 @@ def choose_job(
             if not (Path("runs") / name / "recipe.yaml").is_file():
                 raise
         else:
-            return EvalJob(loaded.recipe, registry, f"the untrained policy of recipe {loaded.name!r}")
+            label = f"the untrained policy of recipe {loaded.name!r}"
+            return EvalJob(loaded.recipe, registry, label, resolved=loaded.resolved)
     run = find_run(name)
     loaded = load_recipe(str(run.path / "recipe.yaml"), overrides, registry=registry)
     if checkpoint == "base":
-        return EvalJob(loaded.recipe, registry, f"the untrained policy of run {run.path}", run)
+        return EvalJob(loaded.recipe, registry, f"the untrained policy of run {run.path}", run, loaded.resolved)
     row = choose_checkpoint(run.rows("checkpoints"), run.checkpoints, checkpoint or "last")
-    return EvalJob(loaded.recipe, registry, f"checkpoint {row['name']} of run {run.path}", run, row)
+    return EvalJob(loaded.recipe, registry, f"checkpoint {row['name']} of run {run.path}", run, loaded.resolved, row)
 
 
-async def evaluate_job(job: EvalJob) -> dict[str, Any]:
+async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, Any]:
     """The report: flat results, then `provenance`, then `rows` with one row per turn.
+
+    Args:
+        partial: file in which turns are kept until the report is complete; an interrupted job goes on from there.
 
     Raises:
         UsageError, MissingPrerequisite: something of the recipe cannot be had.
@@ -82,8 +91,12 @@ async def evaluate_job(job: EvalJob) -> dict[str, Any]:
     secret = job.run.secret() if job.run is not None else os.urandom(32)
     update = int(job.checkpoint["loop"]["next_step"]) if job.checkpoint is not None else 0
 
+    journal, kept = _open_partial(job, partial) if partial is not None else (None, [])
+
     async def record(turn: Turn) -> None:
         console.sample(turn)
+        if journal is not None:
+            await asyncio.to_thread(journal.append, [sample_row(turn)])
 
     try:
         async with open_session(recipe, job.registry, secret=secret, run_dir=None, say=console.say) as session:
@@ -92,9 +105,12 @@ async def evaluate_job(job: EvalJob) -> dict[str, Any]:
                 await load_checkpoint(session.policy, job.run.checkpoints, job.checkpoint, component=label)
             tasks = eval_tasks(session.environment, settings)
             console.expect(f"evaluating {settings.split}", len(tasks) * settings.samples * recipe.episode.turns)
-            groups = await play_split(session, settings, update=update, finished={}, record=record)
+            finished = {sample_id(row): turn_from_row(row, tasks[row["task_index"]]) for row in kept}
+            groups = await play_split(session, settings, update=update, finished=finished, record=record)
     finally:
         console.close()
+        if journal is not None:
+            journal.close()
     turns = [turn for group in groups for episode in group.episodes for turn in episode.turns]
     return {
         "policy": job.label,
@@ -105,3 +121,17 @@ async def evaluate_job(job: EvalJob) -> dict[str, Any]:
         "provenance": provenance(recipe, job.registry),
         "rows": [sample_row(turn) for turn in turns],
     }
+
+
+def _open_partial(job: EvalJob, path: Path) -> tuple[Journal, list[dict[str, Any]]]:
+    """The journal of an unfinished job, and the turns in it when it is the same job."""
+    what = {"label": job.label, "recipe": job.resolved, "eval": to_json(job.recipe.eval)}
+    head = {"job": sha256_text(dumps(what))}
+    rows = list(read_rows(path))
+    if rows[:1] != [head]:
+        path.unlink(missing_ok=True)
+        rows = []
+    journal = Journal(path)
+    if not rows:
+        journal.append([head])
+    return journal, [row for row in rows[1:] if row["outcome"] != Outcome.INFRA_ERROR]

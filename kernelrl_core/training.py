@@ -8,6 +8,7 @@ with equal results; what comes after it is made up for.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -184,7 +185,7 @@ class Training:
             await self.ledger.commit(
                 {"name": name, "step": step, "policy": state, "loop": loop, "metrics": row, "time": now()}
             )
-            prune_checkpoints(self.run.checkpoints, recipe.train.keep_checkpoints)
+            await asyncio.to_thread(prune_checkpoints, self.run.checkpoints, recipe.train.keep_checkpoints)
         await self.ledger.record_metrics(row)
         self.observers.step(row)
         self.display.step(row, n_steps)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    from kernelrl_core.evalrun import EvalJob
 
 
 @click.command("eval")
@@ -20,7 +18,11 @@ if TYPE_CHECKING:
 @click.option("--split", help="Split to evaluate; the recipe's eval.split when left out.")
 @click.option("--samples", type=click.IntRange(min=1), help="Attempts at each task; the recipe's when left out.")
 @click.option("--temperature", type=click.FloatRange(min=0), help="Sampling temperature; the recipe's when left out.")
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write everything to a JSON file.")
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write everything to a JSON file; interrupted, the next call goes on.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON document.")
 def command(
     recipe_or_run: str,
@@ -52,22 +54,23 @@ def command(
 
         raise UsageError(f"--output {output}: there is no directory {output.absolute().parent}")
     click.echo(f"evaluating {job.label} on split {job.recipe.eval.split!r}", err=True)
-    report = _run(job, evaluate_job)
-    if output is not None:
+    partial = output.with_name(f"{output.name}.partial") if output is not None else None
+    report = _run(evaluate_job(job, partial))
+    if output is not None and partial is not None:
         write_atomically(output, json.dumps(report, indent=1) + "\n")
+        partial.unlink()
         click.echo(f"written: {output}", err=True)
     flat = {key: value for key, value in report.items() if key not in ("rows", "provenance")}
     click.echo(json.dumps(flat) if as_json else "\n".join(_lines(flat)))
 
 
-def _run(job: EvalJob, evaluate: Any) -> dict[str, Any]:
+def _run(evaluation: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
     from kernelrl_core.stages import first_error
 
     try:
-        report: dict[str, Any] = asyncio.run(evaluate(job))
+        return asyncio.run(evaluation)
     except BaseExceptionGroup as group:
         raise first_error(group) from group
-    return report
 
 
 def _lines(report: dict[str, Any]) -> list[str]:
