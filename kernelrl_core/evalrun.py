@@ -91,12 +91,14 @@ async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, A
     secret = job.run.secret() if job.run is not None else os.urandom(32)
     update = int(job.checkpoint["loop"]["next_step"]) if job.checkpoint is not None else 0
 
+    writing = asyncio.Lock()
     journal, kept = _open_partial(job, partial) if partial is not None else (None, [])
 
     async def record(turn: Turn) -> None:
         console.sample(turn)
         if journal is not None:
-            await asyncio.to_thread(journal.append, [sample_row(turn)])
+            async with writing:
+                await asyncio.to_thread(journal.append, [sample_row(turn)])
 
     try:
         async with open_session(recipe, job.registry, secret=secret, run_dir=None, say=console.say) as session:
