@@ -7,4 +7,11 @@ from kernelrl_core import Component, hookimpl
 
 @hookimpl
 def kernelrl_tasks() -> list[Component]:
-    return []
+    return [
+        Component(
+            "starter",
+            "kernelrl_plugin_starter.source:StarterTasks",
+            config="kernelrl_plugin_starter.config:StarterOptions",
+            summary="Small tasks of three levels with bundled Triton answers",
+        )
+    ]

@@ -7,4 +7,11 @@ from kernelrl_core import Component, hookimpl
 
 @hookimpl
 def kernelrl_policies() -> list[Component]:
-    return []
+    return [
+        Component(
+            "torch",
+            "kernelrl_plugin_torch.policy:TorchPolicy",
+            config="kernelrl_plugin_torch.config:TorchConfig",
+            summary="A small transformer from scratch, or any Hugging Face causal language model, trained in this process",
+        )
+    ]

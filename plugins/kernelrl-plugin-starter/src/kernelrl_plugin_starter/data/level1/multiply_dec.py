@@ -1,0 +1,17 @@
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x, z):
+        x = x * z
+        x = x - 1.0
+        return x
+
+
+def get_inputs():
+    return [torch.randn(900) * 2.0, torch.randn(900) - 1.0]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,17 @@
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        x = torch.sin(x)
+        x = x * 0.5
+        return x
+
+
+def get_inputs():
+    return [torch.randn(1100) * 3.0 + 1.0]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,16 @@
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        x = x - x.mean(dim=1, keepdim=True)
+        return x
+
+
+def get_inputs():
+    return [torch.randn(7, 45) * 2.0 + 1.0]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,16 @@
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        x = torch.cumsum(x, dim=1)
+        return x
+
+
+def get_inputs():
+    return [torch.randn(7, 50) + 0.5]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,18 @@
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x, z):
+        x = x - z
+        x = x * x
+        x = x.mean(dim=1)
+        return x
+
+
+def get_inputs():
+    return [torch.randn(7, 40), torch.randn(7, 40) * 2.0 + 1.0]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,75 @@
+"""The starter tasks as a source of tasks with answers."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kernelrl_core.errors import UsageError
+from kernelrl_core.values import Demonstration, Task
+from kernelrl_plugin_starter.answers import answers
+from kernelrl_plugin_starter.catalogue import ENTRIES, Entry
+from kernelrl_plugin_starter.config import StarterOptions
+from kernelrl_plugin_starter.practice import practice
+
+__all__ = ["StarterTasks"]
+
+_SPLITS = ("train", "held_out", "practice")
+
+
+class StarterTasks:
+    """Small tasks of kernelrl's own, in KernelBench's format, with right and flawed Triton answers.
+
+    Raises:
+        UsageError: `names` holds an unknown name.
+    """
+
+    def __init__(self, options: StarterOptions) -> None:
+        known = [entry.name for entry in ENTRIES]
+        for name in options.names:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f", did you mean '{near[0]}'?" if near else ""
+                raise UsageError(f"starter: no task is named '{name}'{hint}", fix="kernelrl tasks list starter")
+        self._options = options
+        chosen = [e for e in ENTRIES if e.level in options.levels and (not options.names or e.name in options.names)]
+        self._entries = {entry.id: entry for entry in chosen}
+        self._tasks = [_task(entry) for entry in chosen]
+        self._practice = {f"starter/practice/{made.name}": made for made in practice(options.practice)}
+
+    def splits(self) -> Sequence[str]:
+        """`train`, `held_out`, and `practice`, whose tasks serve the warm start alone."""
+        return _SPLITS
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        """The tasks of a split, by level, in the order of the catalogue."""
+        if split not in _SPLITS:
+            raise UsageError(f"starter: no split is named '{split}'; there are {', '.join(_SPLITS)}")
+        if split == "practice":
+            return [
+                Task(id=id_, reference=made.reference, split=split, name=made.name)
+                for id_, made in self._practice.items()
+            ]
+        return [task for task in self._tasks if task.split == split]
+
+    def manifest(self) -> Mapping[str, Any]:
+        """Hash of every task, by split."""
+        return {
+            "source": "starter",
+            "tasks": {split: {task.id: task.sha256 for task in self.tasks(split)} for split in _SPLITS},
+        }
+
+    def demonstrations(self, task: Task) -> Sequence[Demonstration]:
+        """Right and flawed Triton answers, weights adding up to 1; none for a held-out or foreign task."""
+        if task.id in self._practice:
+            made = self._practice[task.id]
+            return answers(made.reference, made.frame, int(made.name[-4:]), self._options.right_share)
+        entry = self._entries.get(task.id)
+        if entry is None or entry.split != "train":
+            return []
+        return answers(entry.reference(), entry.frame, ENTRIES.index(entry), self._options.right_share)
+
+
+def _task(entry: Entry) -> Task:
+    return Task(id=entry.id, reference=entry.reference(), split=entry.split, level=entry.level, name=entry.name)

@@ -1,0 +1,72 @@
+"""Drawing one token per row from logits.
+
+Every row uses a number of its own from [0, 1) and inverts its own distribution function, so a draw depends on nothing but
+the row. Probabilities are computed in double precision.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernelrl_core.kinds import SamplingSettings
+
+__all__ = ["draw", "keep_mask", "uniforms"]
+
+
+def uniforms(seed: int, n: int) -> list[float]:
+    """The first `n` numbers from [0, 1) of a reply's own stream, a counter-based generator (Philox)."""
+    numbers: list[float] = np.random.Generator(np.random.Philox(seed)).random(n).tolist()
+    return numbers
+
+
+def draw(logits: Tensor, numbers: Tensor, settings: list[SamplingSettings | None]) -> tuple[list[int], list[float]]:
+    """One token for each row.
+
+    Args:
+        logits: [rows, vocabulary].
+        numbers: [rows] from [0, 1), float64, on the CPU.
+        settings: for each row, or None for an idle one.
+
+    Returns:
+        Tokens, and their natural-log probabilities at temperature 1 with nothing left out; both [rows].
+    """
+    logits = logits.double()
+    temperature = [1.0 if s is None or s.temperature == 0 else s.temperature for s in settings]
+    weights = torch.softmax(logits / torch.tensor(temperature, dtype=torch.float64, device=logits.device)[:, None], -1)
+    for row, s in enumerate(settings):
+        if s is None:
+            continue
+        if s.temperature == 0:
+            weights[row] = torch.nn.functional.one_hot(logits[row].argmax(), logits.shape[1])
+        elif s.top_p < 1 or s.top_k > 0:
+            weights[row] *= keep_mask(weights[row], s.top_p, s.top_k)
+    ladder = weights.cumsum(-1)
+    points = numbers.to(logits.device)[:, None] * ladder[:, -1:]
+    tokens = torch.searchsorted(ladder, points, right=True)
+    # A point that rounding pushed onto the total would fall behind the last token of any weight.
+    last = torch.searchsorted(ladder, ladder[:, -1:].contiguous())
+    tokens = torch.minimum(tokens, last)
+    logprobs = logits.gather(1, tokens) - logits.logsumexp(-1, keepdim=True)
+    return tokens[:, 0].tolist(), logprobs[:, 0].tolist()
+
+
+def keep_mask(weights: Tensor, top_p: float, top_k: int) -> Tensor:
+    """Which tokens stay: the `top_k` most probable, then of these the fewest that hold a share of `top_p`.
+
+    Args:
+        weights: [vocabulary] probabilities.
+        top_p: share of what `top_k` left; the most probable token always stays.
+        top_k: number of tokens; below 1 keeps all.
+
+    Returns:
+        [vocabulary] 1 or 0. Of equal probabilities the smaller token comes first.
+    """
+    ordered, order = weights.sort(descending=True, stable=True)
+    if top_k > 0:
+        ordered[top_k:] = 0
+    before = ordered.cumsum(-1) - ordered
+    kept = (before < top_p * ordered.sum()) & (ordered > 0)
+    kept[0] = True
+    return torch.zeros_like(weights).index_put_((order[kept],), torch.ones((), dtype=weights.dtype, device=weights.device))

@@ -1,0 +1,269 @@
+"""The policy `torch`: a model in this process that samples and learns.
+
+The event loop only hands work over. One thread of its own does everything that touches the model, in the order in which it
+was asked for, so sampling and training never meet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import attrs
+import torch
+from torch import Tensor
+
+from kernelrl_core.errors import KernelRLError, UsageError
+from kernelrl_core.kinds import PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
+from kernelrl_core.values import Message, Prompt, Reply, WarmStartExample
+from kernelrl_plugin_torch.config import TorchConfig
+from kernelrl_plugin_torch.files import read_tensors, write_tensors
+from kernelrl_plugin_torch.language_model import LanguageModel
+from kernelrl_plugin_torch.learner import Learner
+from kernelrl_plugin_torch.losses import LOSSES
+from kernelrl_plugin_torch.sampler import Request, Sampler, rows_agree
+from kernelrl_plugin_torch.scratch_model import TOKENIZER_FILE, ScratchModel
+from kernelrl_plugin_torch.scratch_tokenizer import ScratchTokenizer
+from kernelrl_plugin_torch.warm_start import WarmStartCache, imitate, warm_start_key
+
+__all__ = ["TorchPolicy", "weights_hash"]
+
+T = TypeVar("T")
+
+_STATE_FILE = "policy.pt"
+_SCRATCH_CONTEXT = 1024
+
+
+class TorchPolicy:
+    """See `kernelrl_core.kinds.Policy`."""
+
+    def __init__(self, options: TorchConfig) -> None:
+        self._options = options
+        self.capabilities = PolicyCapabilities(
+            losses=LOSSES, warm_start=options.warm_start_settings is not None, deterministic=True
+        )
+        self.context_tokens = options.context_tokens or _SCRATCH_CONTEXT
+        self._worker = ThreadPoolExecutor(1, "torch-policy", initializer=torch.set_num_threads, initargs=(options.threads,))
+        self._stopping = threading.Event()
+        self._waiting: set[asyncio.Future[Reply]] = set()
+        self._pumping = False
+        self._steps = 0
+        self._context: PolicyContext | None = None
+        self._model: LanguageModel | None = None
+        self._sampler: Sampler | None = None
+        self._learner: Learner | None = None
+
+    # --- beginning and end ----------------------------------------------------------------------------------------
+
+    async def start(self, context: PolicyContext) -> None:
+        self._context = context
+        settings = self._options.warm_start_settings
+        if settings is None:
+            await self._do(lambda: self._adopt(self._build(())))
+            return
+        cache = WarmStartCache(context.cache_dir, context.say)
+        key = warm_start_key(self._options, context.demonstrations_key, context.seed)
+        if await self._do(lambda: self._from_cache(cache, key)):
+            return
+        examples = tuple(await context.demonstrations())
+
+        def learn() -> None:
+            model = self._build(examples)
+            imitate(model, examples, settings, seed=context.seed, say=context.say, stopped=self._stopping.is_set)
+            content: dict[str, Any] = {"weights": model.state()}
+            if isinstance(model, ScratchModel):
+                content["tokenizer"] = model.tokenizer.to_json()
+            cache.put(key, content)
+            self._adopt(model)
+
+        await self._do(learn)
+
+    def _from_cache(self, cache: WarmStartCache, key: str) -> bool:
+        content = cache.get(key)
+        if content is None:
+            return False
+        tokenizer = content.get("tokenizer")
+        model = self._scratch(ScratchTokenizer.from_json(tokenizer)) if tokenizer else self._build(())
+        model.load_state(content["weights"])
+        self._adopt(model)
+        return True
+
+    def _build(self, examples: Sequence[WarmStartExample]) -> LanguageModel:
+        """The model before any training."""
+        options = self._options
+        if options.model is not None:
+            from kernelrl_plugin_torch.huggingface import HuggingFaceModel
+
+            return HuggingFaceModel(options, seed=_present(self._context).seed)
+        texts: dict[str, list[str]] = {}
+        for example in examples:
+            seen = texts.setdefault(example.task_id, [])
+            seen += [message.content for message in example.messages] + [example.reply]
+        return self._scratch(
+            ScratchTokenizer.train(texts.values(), vocabulary=options.vocabulary, min_tasks=options.token_min_tasks)
+        )
+
+    def _scratch(self, tokenizer: ScratchTokenizer) -> ScratchModel:
+        options = self._options
+        return ScratchModel(
+            tokenizer,
+            width=options.width,
+            layers=options.layers,
+            heads=options.heads,
+            context_tokens=options.context_tokens or _SCRATCH_CONTEXT,
+            seed=self._context.seed if self._context else 0,
+        )
+
+    def _adopt(self, model: LanguageModel) -> None:
+        """Sample and learn with this model from now on."""
+        rows = self._options.sample_rows or (64 if isinstance(model, ScratchModel) else 16)
+        if rows > 1 and not rows_agree(model, rows):
+            if self._context is not None:
+                self._context.say(f"policy torch: {rows} rows are not computed alike here; sampling one reply at a time")
+            rows = 1
+        self._model, self.context_tokens = model, model.context_tokens
+        self._sampler = Sampler(model, rows)
+        self._learner = Learner(model, self._options.train_tokens)
+
+    async def aclose(self) -> None:
+        self._stopping.set()
+        for future in list(self._waiting):
+            future.cancel()
+        await asyncio.to_thread(self._worker.shutdown, cancel_futures=True)
+
+    # --- sampling -------------------------------------------------------------------------------------------------
+
+    def render(self, messages: Sequence[Message]) -> Prompt:
+        return Prompt(tuple(messages), _present(self._model).render(messages))
+
+    async def sample(self, prompt: Prompt, settings: SamplingSettings) -> Reply:
+        sampler = _present(self._sampler)
+        room = self.context_tokens - len(prompt.tokens)
+        if room < 1:
+            raise UsageError(
+                f"the prompt has {len(prompt.tokens)} tokens and leaves no room for a reply: "
+                f"the context holds {self.context_tokens}",
+                fix="shorten the prompt (prompt.max_tokens, history.keep) or raise policy.context_tokens",
+            )
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Reply] = loop.create_future()
+        request = Request(
+            prompt.tokens,
+            attrs.evolve(settings, max_tokens=min(settings.max_tokens, room)),
+            deliver=lambda reply: _call(loop, _settle, future, reply),
+            fail=lambda error: _call(loop, _settle, future, error),
+            wanted=lambda: not (future.done() or self._stopping.is_set()),
+        )
+        self._waiting.add(future)
+        try:
+            sampler.submit(request)
+            # After the callbacks that are ready now: calls made together start in one batch.
+            loop.call_soon(self._pump, loop, sampler)
+            return await future
+        finally:
+            self._waiting.discard(future)
+
+    def _pump(self, loop: asyncio.AbstractEventLoop, sampler: Sampler) -> None:
+        """Keep the worker sampling while somebody waits. Runs on the event loop."""
+        if self._pumping or self._stopping.is_set():
+            return
+        self._pumping = True
+        work = self._worker.submit(sampler.run)
+        work.add_done_callback(lambda done: _call(loop, self._pumped, loop, sampler, done.exception()))
+
+    def _pumped(self, loop: asyncio.AbstractEventLoop, sampler: Sampler, error: BaseException | None) -> None:
+        self._pumping = False
+        if error is not None:
+            for future in list(self._waiting):
+                _settle(future, error)
+        elif any(not future.done() for future in self._waiting):
+            # Submitted in the moment between the worker's last look at the queue and this call.
+            self._pump(loop, sampler)
+
+    # --- learning -------------------------------------------------------------------------------------------------
+
+    async def train(self, step: TrainingStep) -> Mapping[str, float]:
+        def work() -> dict[str, float]:
+            metrics = _present(self._learner).train(step)
+            _present(self._sampler).weights_changed()
+            self._steps += 1
+            return metrics
+
+        return await self._do(work)
+
+    async def save(self, directory: Path) -> Mapping[str, Any]:
+        def work() -> dict[str, Any]:
+            model = _present(self._model)
+            content = {"weights": model.state(), "optimizer": _present(self._learner).state(), "steps": self._steps}
+            write_tensors(directory / _STATE_FILE, content)
+            model.save_extras(directory)
+            return {"file": _STATE_FILE, "steps": self._steps, "weights_sha256": weights_hash(model.state())}
+
+        return await self._do(work)
+
+    async def load(self, state: Mapping[str, Any], directory: Path) -> None:
+        def work() -> None:
+            path = directory / str(state.get("file", _STATE_FILE))
+            try:
+                content = read_tensors(path)
+            except Exception as error:
+                raise KernelRLError(f"cannot read the checkpoint {path}: {error}") from error
+            model = self._model
+            if self._options.model is None:
+                text = (directory / TOKENIZER_FILE).read_text(encoding="utf-8")
+                model = self._scratch(ScratchTokenizer.from_json(text))
+            model = _present(model)
+            try:
+                model.load_state(content["weights"])
+                self._adopt(model)
+                _present(self._learner).load_state(content["optimizer"])
+            except (RuntimeError, ValueError, KeyError) as error:
+                raise UsageError(f"the checkpoint {path} is of another model than the recipe's policy: {error}") from error
+            self._steps = content["steps"]
+
+        await self._do(work)
+
+    # --- helpers --------------------------------------------------------------------------------------------------
+
+    async def _do(self, work: Callable[[], T]) -> T:
+        if self._stopping.is_set():
+            raise KernelRLError("the policy is closed")
+        return await asyncio.get_running_loop().run_in_executor(self._worker, work)
+
+
+def weights_hash(state: Mapping[str, Tensor]) -> str:
+    """Hex SHA-256 over names, shapes and bytes of the weights."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(state.items()):
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _present(value: T | None) -> T:
+    if value is None:
+        raise KernelRLError("the policy was used before start()")
+    return value
+
+
+def _settle(future: asyncio.Future[Reply], result: Reply | BaseException) -> None:
+    if future.done():
+        return
+    if isinstance(result, BaseException):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
+
+
+def _call(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: object) -> None:
+    """Call on the event loop, unless that has ended meanwhile."""
+    try:
+        loop.call_soon_threadsafe(function, *arguments)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise

@@ -1,0 +1,188 @@
+"""Sampling many replies side by side, each as if it were alone.
+
+Requests wait in a queue. A decoder has a fixed number of rows; whenever rows are idle they take what waits, so nothing is
+held back to fill a batch, and a long reply delays nobody. Each reply is handed over as soon as it ends. All computation is
+in fixed shapes, and rows do not see one another: a reply is a function of weights, prompt and its own seed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
+
+import attrs
+import torch
+from torch import Tensor
+
+from kernelrl_core.kinds import SamplingSettings
+from kernelrl_core.values import Reply
+from kernelrl_plugin_torch.drawing import draw, uniforms
+from kernelrl_plugin_torch.language_model import Decoder, LanguageModel, Prefix
+
+__all__ = ["Request", "Sampler", "rows_agree"]
+
+_KEPT_PREFIXES = 32
+
+
+@attrs.define(eq=False)
+class Request:
+    """A reply that somebody waits for."""
+
+    prompt: tuple[int, ...]
+    settings: SamplingSettings
+    """Its `max_tokens` fits into the context."""
+    deliver: Callable[[Reply], None]
+    fail: Callable[[BaseException], None]
+    wanted: Callable[[], bool]
+    """False once nobody waits any more."""
+
+
+class Sampler:
+    """Turns requests into replies. Used by one thread; only `submit` may be called from others."""
+
+    def __init__(self, model: LanguageModel, rows: int) -> None:
+        self._model = model
+        self._rows = rows
+        self._queue: deque[Request] = deque()
+        self._prefixes: OrderedDict[tuple[int, ...], Prefix] = OrderedDict()
+
+    def submit(self, request: Request) -> None:
+        self._queue.append(request)
+
+    def weights_changed(self) -> None:
+        """Forget what was computed with earlier weights."""
+        self._prefixes.clear()
+
+    @torch.inference_mode()
+    def run(self) -> None:
+        """Work until nothing waits."""
+        self._model.module.eval()
+        while self._queue:
+            waiting = [self._queue.popleft() for _ in range(len(self._queue))]
+            shapes = OrderedDict.fromkeys(self._model.shape(len(request.prompt)) for request in waiting)
+            self._queue.extendleft(reversed(waiting))
+            for shape in shapes:
+                self._run_shape(shape)
+
+    def _run_shape(self, shape: Hashable) -> None:
+        rows: list[_Row | None] = [None] * self._rows
+        decoder = self._model.decoder(self._rows, shape)
+        logits: Tensor | None = None
+        while True:
+            if logits is None or self._model.joins:
+                for request in self._take(shape, rows.count(None)):
+                    try:
+                        prefix = self._prefix(request.prompt)
+                    except Exception as error:
+                        request.fail(error)
+                        continue
+                    row = rows.index(None)
+                    rows[row] = _Row(request)
+                    decoder.admit(row, prefix)
+                    if logits is None:
+                        logits = prefix.logits.new_zeros(self._rows, len(prefix.logits))
+                    logits[row] = prefix.logits
+            if logits is None or not any(rows):
+                return
+            try:
+                logits = self._advance(rows, logits, decoder)
+            except Exception as error:
+                for row in filter(None, rows):
+                    row.request.fail(error)
+                return
+
+    def _advance(self, rows: list[_Row | None], logits: Tensor, decoder: Decoder) -> Tensor:
+        """One token for every busy row."""
+        numbers = torch.tensor([0.0 if row is None else row.next_number() for row in rows], dtype=torch.float64)
+        settings = [None if row is None else row.request.settings for row in rows]
+        tokens, logprobs = draw(logits, numbers, settings)
+        for index, row in enumerate(rows):
+            if row is None:
+                continue
+            reply = row.extend(tokens[index], logprobs[index], self._model)
+            if reply is not None or not row.request.wanted():
+                if reply is not None:
+                    row.request.deliver(reply)
+                rows[index] = None
+                decoder.release(index)
+        if not any(rows):
+            return logits
+        return decoder.step(torch.tensor(tokens, device=self._model.device))
+
+    def _take(self, shape: Hashable, n: int) -> list[Request]:
+        """At most `n` waiting requests of a shape; those nobody wants any more are dropped."""
+        taken: list[Request] = []
+        for _ in range(len(self._queue)):
+            request = self._queue.popleft()
+            if not request.wanted():
+                continue
+            if len(taken) < n and self._model.shape(len(request.prompt)) == shape:
+                taken.append(request)
+            else:
+                self._queue.append(request)
+        return taken
+
+    def _prefix(self, prompt: tuple[int, ...]) -> Prefix:
+        prefix = self._prefixes.pop(prompt, None)
+        if prefix is None:
+            prefix = self._model.prefill(prompt)
+        self._prefixes[prompt] = prefix
+        if len(self._prefixes) > _KEPT_PREFIXES:
+            self._prefixes.popitem(last=False)
+        return prefix
+
+
+class _Row:
+    """A reply under way."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self._numbers = uniforms(request.settings.seed, request.settings.max_tokens)
+        self._tokens: list[int] = []
+        self._logprobs: list[float] = []
+
+    def next_number(self) -> float:
+        return self._numbers[len(self._tokens)]
+
+    def extend(self, token: int, logprob: float, model: LanguageModel) -> Reply | None:
+        """Append a token; returns the reply when it ended with it."""
+        self._tokens.append(token)
+        self._logprobs.append(logprob)
+        settings = self.request.settings
+        if token in model.stop_tokens:
+            return self._reply(model.decode(self._tokens[:-1]), "stop")
+        if settings.stop:
+            text = model.decode(self._tokens)
+            ends = [text.find(stop) + len(stop) for stop in settings.stop if stop in text]
+            if ends:
+                return self._reply(text[: min(ends)], "stop")
+        if len(self._tokens) == settings.max_tokens:
+            return self._reply(model.decode(self._tokens), "length")
+        return None
+
+    def _reply(self, text: str, reason: str) -> Reply:
+        return Reply(text, tuple(self._tokens), tuple(self._logprobs), "stop" if reason == "stop" else "length")
+
+
+@torch.inference_mode()
+def rows_agree(model: LanguageModel, rows: int) -> bool:
+    """Whether this processor computes every row of a decoder alike, and alike beside longer rows.
+
+    Matrix libraries may treat the last rows of a matrix, or sums that end in zeros, in another order of operations; the
+    order does not depend on the numbers, so a few steps with equal rows show it.
+    """
+    model.module.eval()
+    short = model.prefill([index * 7 % 251 for index in range(23)])
+    equal, mixed = (model.decoder(rows, model.shape(short.length)) for _ in range(2))
+    for row in range(rows):
+        equal.admit(row, short)
+    mixed.admit(rows - 1, short)
+    if model.joins and rows > 1:
+        length = min(600, model.context_tokens - 8)
+        mixed.admit(0, model.prefill([index * 11 % 251 for index in range(length)]))
+    for token in (3, 50, 101):
+        tokens = torch.full((rows,), token, device=model.device)
+        logits = equal.step(tokens)
+        if not torch.equal(logits, logits[:1].expand_as(logits)) or not torch.equal(mixed.step(tokens)[-1], logits[-1]):
+            return False
+    return True

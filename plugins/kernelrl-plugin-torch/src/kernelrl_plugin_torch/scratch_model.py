@@ -1,0 +1,242 @@
+"""A small decoder-only transformer, made to be fast on one core.
+
+Pre-norm blocks with rotary positions; all query heads share one key and value head (Shazeer 2019, multi-query attention),
+which makes the cache small enough to stay near the processor. Input and output embeddings are the same matrix.
+
+Shape letters: R rows, T tokens of a row, D width, H heads, E = D / H, C context, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from kernelrl_core.values import Message
+from kernelrl_plugin_torch.files import write_text
+from kernelrl_plugin_torch.language_model import Prefix, Scores, Spoken
+from kernelrl_plugin_torch.scratch_tokenizer import ScratchTokenizer
+
+__all__ = ["TOKENIZER_FILE", "ScratchModel"]
+
+TOKENIZER_FILE = "tokenizer.json"
+_SPAN = 64
+
+
+class _Block(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads, self.size = heads, width // heads
+        self.norm_attention = nn.RMSNorm(width)
+        self.norm_mlp = nn.RMSNorm(width)
+        self.qkv = nn.Linear(width, (heads + 2) * self.size, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+        self.up = nn.Linear(width, 4 * width, bias=False)
+        self.down = nn.Linear(4 * width, width, bias=False)
+
+    def project(self, x: Tensor, rotation: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [..., H, E], keys and values [..., 1, E] of x [..., D]."""
+        qkv = self.qkv(self.norm_attention(x)).unflatten(-1, (self.heads + 2, self.size))
+        rotated = _rotate(qkv[..., :-1, :], *rotation)
+        return rotated[..., :-1, :], rotated[..., -1:, :], qkv[..., -1:, :]
+
+    def finish(self, x: Tensor, attended: Tensor) -> Tensor:
+        """The rest of the block after attention; attended [..., D]."""
+        x = x + self.out(attended)
+        return x + self.down(F.gelu(self.up(self.norm_mlp(x))))
+
+
+class _Transformer(nn.Module):
+    def __init__(self, vocabulary: int, width: int, layers: int, heads: int, context: int, seed: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, width)
+        self.blocks = nn.ModuleList(_Block(width, heads) for _ in range(layers))
+        self.norm = nn.RMSNorm(width)
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for name, parameter in self.named_parameters():
+                if parameter.ndim == 2:
+                    last = name.endswith(("out.weight", "down.weight"))
+                    std = 0.02 if "embedding" in name else parameter.shape[1] ** -0.5 * (0.3 if last else 1.0)
+                    parameter.normal_(0.0, std, generator=generator)
+        size = width // heads
+        frequency = 10_000.0 ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+        angle = torch.outer(torch.arange(context, dtype=torch.float64), frequency)
+        self.register_buffer("cos", angle.cos().float(), persistent=False)
+        self.register_buffer("sin", angle.sin().float(), persistent=False)
+
+    def rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines [..., 1, E/2] for positions [...]; the 1 stands for the heads."""
+        return self.cos[positions].unsqueeze(-2), self.sin[positions].unsqueeze(-2)
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        # Small output weights and inputs of the size that the blocks add: one matrix serves both.
+        return self.embedding(tokens) * self.embedding.embedding_dim**0.5
+
+    def forward(
+        self, tokens: Tensor, positions: Tensor, mask: Tensor | None, cache: list[tuple[Tensor, Tensor]] | None = None
+    ) -> Tensor:
+        """Hidden states [R, T, D] of tokens [R, T]; mask [R, 1, T, T] says what is seen, None: all that came before.
+
+        Keys and values [R, 1, T, E] of every layer are appended to `cache`.
+        """
+        rotation = self.rotation(positions)
+        x = self.embed(tokens)
+        for block in self.blocks:
+            query, key, value = (part.transpose(1, 2) for part in block.project(x, rotation))
+            if cache is not None:
+                cache.append((key, value))
+            heads = (-1, block.heads, -1, -1)
+            attended = F.scaled_dot_product_attention(
+                query, key.expand(heads), value.expand(heads), attn_mask=mask, is_causal=mask is None
+            )
+            x = block.finish(x, attended.transpose(1, 2).flatten(2))
+        return self.norm(x)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return F.linear(hidden, self.embedding.weight)
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
+
+
+class _Decoder:
+    """Rows at their own positions, over a cache of the whole context.
+
+    Attention looks at a span that is rounded up from the longest row. What lies beyond a row's own end has weight 0 and
+    changes no bit of its sums, which `sampler.rows_agree` checks before this is relied on.
+    """
+
+    def __init__(self, net: _Transformer, rows: int, context: int) -> None:
+        size = net.blocks[0].size
+        self._net = net
+        self._keys = [torch.zeros(rows, 1, context, size) for _ in net.blocks]
+        self._values = [torch.zeros(rows, 1, context, size) for _ in net.blocks]
+        self._ends = torch.zeros(rows, dtype=torch.long)
+        self._rows = torch.arange(rows)
+        self._places = torch.arange(context)
+        self._context = context
+
+    def admit(self, row: int, prefix: Prefix) -> None:
+        for keys, values, (key, value) in zip(self._keys, self._values, prefix.cache, strict=True):
+            keys[row, :, : prefix.length] = key[0]
+            values[row, :, : prefix.length] = value[0]
+        self._ends[row] = prefix.length
+
+    def release(self, row: int) -> None:
+        self._ends[row] = 0
+
+    def step(self, tokens: Tensor) -> Tensor:
+        ends = self._ends
+        span = min(-(-(int(ends.max()) + 1) // _SPAN) * _SPAN, self._context)
+        visible = (self._places[:span] <= ends[:, None])[:, None, None]
+        mask = torch.zeros(visible.shape).masked_fill_(~visible, float("-inf"))
+        rotation = self._net.rotation(ends)
+        x = self._net.embed(tokens)
+        for block, keys, values in zip(self._net.blocks, self._keys, self._values, strict=True):
+            query, key, value = block.project(x, rotation)
+            keys[self._rows, 0, ends] = key[:, 0]
+            values[self._rows, 0, ends] = value[:, 0]
+            # The heads stand where a sequence would: [R, 1, H, E] over keys [R, 1, span, E].
+            attended = F.scaled_dot_product_attention(
+                query.unsqueeze(1), keys[:, :, :span], values[:, :, :span], attn_mask=mask
+            )
+            x = block.finish(x, attended.flatten(1))
+        self._ends = torch.where(ends > 0, ends + 1, 0)
+        return self._net.logits(self._net.norm(x))
+
+
+class ScratchModel:
+    """The model from scratch, with its tokenizer."""
+
+    joins = True
+    device = torch.device("cpu")
+
+    def __init__(
+        self, tokenizer: ScratchTokenizer, *, width: int, layers: int, heads: int, context_tokens: int, seed: int
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.context_tokens = context_tokens
+        self.stop_tokens = frozenset({tokenizer.end})
+        self.module = self._net = _Transformer(tokenizer.size, width, layers, heads, context_tokens, seed)
+
+    def render(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        return tuple(self.tokenizer.render(messages))
+
+    def encode_reply(self, text: str) -> tuple[int, ...]:
+        return (*self.tokenizer.encode(text), self.tokenizer.end)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return self.tokenizer.decode(tokens)
+
+    def prefill(self, prompt: Sequence[int]) -> Prefix:
+        cache: list[tuple[Tensor, Tensor]] = []
+        tokens = torch.tensor([prompt])
+        hidden = self._net(tokens, torch.arange(len(prompt))[None], None, cache)
+        return Prefix(cache, len(prompt), self._net.logits(hidden[0, -1:])[0])
+
+    def shape(self, prompt_tokens: int) -> Hashable:
+        return self.context_tokens
+
+    def decoder(self, rows: int, shape: Hashable) -> _Decoder:
+        return _Decoder(self._net, rows, self.context_tokens)
+
+    def score(self, batch: Sequence[Spoken]) -> Scores:
+        """Neighbours with the same prompt share its computation: prompt and replies stand in one row, and a mask keeps the
+        replies from seeing one another."""
+        packs = [_Pack(prompt, [spoken.reply for spoken in group]) for prompt, group in groupby(batch, lambda s: s.prompt)]
+        longest = max(len(pack.tokens) for pack in packs)
+        tokens, positions, parts = (
+            torch.tensor([row + [filler] * (longest - len(row)) for row in rows])
+            for rows, filler in (
+                ([pack.tokens for pack in packs], 0),
+                ([pack.positions for pack in packs], 0),
+                ([pack.parts for pack in packs], -1),
+            )
+        )
+        seen = (parts[:, None, :] == 0) | (parts[:, None, :] == parts[:, :, None])
+        hidden = self._net(tokens, positions, torch.tril(seen)[:, None])
+        places = torch.tensor([row * longest + place for row, pack in enumerate(packs) for place in pack.before])
+        targets = torch.tensor([token for pack in packs for token in pack.targets])
+        distribution = F.log_softmax(self._net.logits(hidden.flatten(0, 1)[places]), dim=-1)
+        with torch.no_grad():
+            entropy = -(distribution.exp() * distribution).sum(-1)
+        return Scores(distribution.gather(1, targets[:, None])[:, 0], entropy)
+
+    def state(self) -> dict[str, Tensor]:
+        return dict(self.module.state_dict())
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        self.module.load_state_dict(state)
+
+    def save_extras(self, directory: Path) -> None:
+        write_text(directory / TOKENIZER_FILE, self.tokenizer.to_json())
+
+
+class _Pack:
+    """A prompt and its replies in one row."""
+
+    def __init__(self, prompt: Sequence[int], replies: Sequence[Sequence[int]]) -> None:
+        self.tokens = list(prompt)
+        self.positions = list(range(len(prompt)))
+        self.parts = [0] * len(prompt)
+        """0 in the prompt, then the number of the reply from 1."""
+        self.before: list[int] = []
+        """For each reply token, the place whose hidden state predicts it."""
+        self.targets: list[int] = []
+        for number, reply in enumerate(replies, start=1):
+            if not reply:
+                continue
+            start = len(self.tokens)
+            fed = len(reply) - 1
+            self.tokens += reply[:-1]
+            self.positions += range(len(prompt), len(prompt) + fed)
+            self.parts += [number] * fed
+            self.before += [len(prompt) - 1, *range(start, start + fed)]
+            self.targets += reply

@@ -1,0 +1,199 @@
+"""Supervised learning on bundled answers, cached between runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import torch
+
+from kernelrl_core.errors import UsageError
+from kernelrl_core.values import Message, WarmStartExample
+from kernelrl_plugin_torch.config import TorchConfig, WarmStart
+from kernelrl_plugin_torch.files import read_tensors, sync, write_tensors
+from kernelrl_plugin_torch.language_model import LanguageModel, Spoken
+
+__all__ = ["WarmStartCache", "imitate", "warm_start_key"]
+
+_FORMAT = 1
+
+
+def imitate(
+    model: LanguageModel,
+    examples: Sequence[WarmStartExample],
+    settings: WarmStart,
+    *,
+    seed: int,
+    say: Callable[[str], None],
+    stopped: Callable[[], bool] = lambda: False,
+) -> None:
+    """Train a model to give the replies of the examples, by their weights.
+
+    The loss is the mean negative log-probability over the tokens of replies; prompts are read and not learnt.
+
+    Raises:
+        UsageError: no examples, or an example longer than the context.
+        InterruptedError: `stopped` became true.
+    """
+    corpus = _Corpus(model, examples)
+    parameters = [p for p in model.module.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, betas=(0.9, 0.95), weight_decay=settings.weight_decay)
+    generator = np.random.Generator(np.random.Philox(seed))
+    model.module.train()
+    for step in range(settings.steps):
+        if stopped():
+            raise InterruptedError("the warm start was stopped")
+        loss = -model.score(corpus.draw(generator, settings)).logprobs.mean()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm)
+        for group in optimizer.param_groups:
+            group["lr"] = settings.learning_rate * _schedule(step, settings.steps)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        if step % max(1, settings.steps // 10) == 0 or step == settings.steps - 1:
+            say(f"warm start: step {step + 1} of {settings.steps}, loss {loss.item():.3f}")
+
+
+def _schedule(step: int, steps: int) -> float:
+    """Share of the highest learning rate: a linear rise over the first tenth, then a cosine down to 0.05."""
+    rise = min(1.0, (step + 1) / max(1, steps // 10))
+    return rise * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * step / steps)))
+
+
+class _Corpus:
+    """Examples as tokens, those with the same prompt together."""
+
+    def __init__(self, model: LanguageModel, examples: Sequence[WarmStartExample]) -> None:
+        if not examples:
+            raise UsageError(
+                "the warm start has no answers to learn from: these tasks bundle none for this backend",
+                fix="set policy.warm_start=null, or use tasks with bundled answers, such as `starter`",
+            )
+        self._prompts: list[tuple[int, ...]] = []
+        self._replies: list[list[tuple[int, ...]]] = []
+        weights: list[list[float]] = []
+        places: dict[tuple[Message, ...], int] = {}
+        for example in examples:
+            if example.messages not in places:
+                places[example.messages] = len(places)
+                self._prompts.append(model.render(example.messages))
+                self._replies.append([])
+                weights.append([])
+            place = places[example.messages]
+            reply = model.encode_reply(example.reply)
+            length = len(self._prompts[place]) + len(reply)
+            if length > model.context_tokens:
+                raise UsageError(
+                    f"a bundled answer to {example.task_id} needs {length} tokens with its prompt, "
+                    f"and the model's context holds {model.context_tokens}",
+                    fix=f"set policy.context_tokens={2 ** math.ceil(math.log2(length))}",
+                )
+            self._replies[place].append(reply)
+            weights[place].append(example.weight)
+        totals = np.array([sum(row) for row in weights])
+        if not totals.sum() > 0 or min(min(row) for row in weights) < 0:
+            raise UsageError("the weights of the bundled answers must not be negative, nor all 0")
+        self._prompt_shares = totals / totals.sum()
+        self._reply_shares = [np.array(row) / (sum(row) or 1.0) for row in weights]
+
+    def draw(self, generator: np.random.Generator, settings: WarmStart) -> list[Spoken]:
+        """A batch: different prompts by their weight, and for each some of its replies by theirs."""
+        n = min(settings.prompts_per_step, int((self._prompt_shares > 0).sum()))
+        batch: list[Spoken] = []
+        for place in generator.choice(len(self._prompts), size=n, replace=False, p=self._prompt_shares):
+            replies = self._replies[place]
+            chosen = generator.choice(len(replies), size=settings.replies_per_prompt, p=self._reply_shares[place])
+            batch += [Spoken(self._prompts[place], replies[index]) for index in chosen]
+        return batch
+
+
+def warm_start_key(config: TorchConfig, demonstrations_key: str, seed: int) -> str:
+    """Name of a cached warm start: hash of everything its weights depend on."""
+    import tokenizers
+
+    described = {
+        "format": _FORMAT,
+        "demonstrations": demonstrations_key,
+        "options": attrs.asdict(config),
+        "warm_start": attrs.asdict(config.warm_start_settings) if config.warm_start_settings else None,
+        "seed": seed,
+        "torch": torch.__version__,
+        "tokenizers": tokenizers.__version__,
+        "machine": platform.machine(),
+    }
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:32]
+
+
+class WarmStartCache:
+    """Finished warm starts, one directory each.
+
+    An entry is written beside its place and renamed into it, so nobody sees half of one; it holds the hash of its content,
+    so a damaged one is noticed and made again.
+    """
+
+    _CONTENT = "warm_start.pt"
+    _HASH = "sha256"
+
+    def __init__(self, directory: Path, say: Callable[[str], None]) -> None:
+        self._directory = directory / "torch-warm-start"
+        self._say = say
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """What was put under a key: `weights`, and `tokenizer` from scratch; None when there is nothing usable."""
+        entry = self._directory / key
+        if not entry.exists():
+            return None
+        try:
+            content = entry / self._CONTENT
+            if _file_hash(content) != (entry / self._HASH).read_text(encoding="ascii"):
+                raise ValueError("its content does not match its hash")
+            loaded: dict[str, Any] = read_tensors(content)
+        except Exception as error:
+            self._say(f"warm start: the cached one is damaged and will be made again ({entry}: {error})")
+            return None
+        return loaded
+
+    def put(self, key: str, content: dict[str, Any]) -> None:
+        """Keep a finished warm start. A cache that cannot be written is reported and costs nothing else."""
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            made = Path(tempfile.mkdtemp(prefix=f".{key}.", dir=self._directory))
+        except OSError as error:
+            self._say(f"warm start: not cached ({error})")
+            return
+        try:
+            write_tensors(made / self._CONTENT, content)
+            (made / self._HASH).write_text(_file_hash(made / self._CONTENT), encoding="ascii")
+            sync(made / self._HASH)
+            sync(made)
+            self._place(made, self._directory / key)
+            sync(self._directory)
+        except OSError as error:
+            self._say(f"warm start: not cached ({error})")
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+
+    def _place(self, made: Path, entry: Path) -> None:
+        try:
+            os.rename(made, entry)
+        except OSError:
+            # Taken: by a damaged entry, or by a run that made the same meanwhile. Ours is whole.
+            aside = Path(tempfile.mkdtemp(prefix=f".{entry.name}.old.", dir=self._directory))
+            os.rename(entry, aside / "entry")
+            os.rename(made, entry)
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _file_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
