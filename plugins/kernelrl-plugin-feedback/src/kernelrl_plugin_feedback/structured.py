@@ -20,7 +20,7 @@ _FORMAT_GUIDANCE = {
 _GUIDANCE = {
     Outcome.REJECTED: "Nothing was run. Keep to the rule above.",
     Outcome.COMPILE_ERROR: "Correct the cause named in the error.",
-    Outcome.RUNTIME_ERROR: "Correct the cause named in the error; compare constructor and forward with those of `Model`.",
+    Outcome.RUNTIME_ERROR: "Correct the cause named in the error, and compare constructor and forward with `Model`.",
     Outcome.TIMEOUT: "Look for an endless loop or far too much work per call.",
     Outcome.OUT_OF_MEMORY: "Allocate less: no temporaries larger than inputs and outputs.",
     Outcome.HACKED: "The answer has to be computed from the inputs of each call.",
