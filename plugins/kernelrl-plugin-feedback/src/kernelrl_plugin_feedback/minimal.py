@@ -9,7 +9,9 @@ from kernelrl_plugin_feedback.wording import OUTCOMES, tests
 
 __all__ = ["Minimal"]
 
-_EXCEPTION = re.compile(r"\b([A-Z]\w*(?:Error|Exception))\b")
+_EXCEPTION = re.compile(r"\b([A-Z]\w{0,60}(?:Error|Exception))\b")
+_MAX_STATEMENT = 200
+"""Characters of a rule's statement."""
 _PROBLEMS = {"no_code": "no code", "truncated": "cut off", "syntax": "syntax", "no_model": "no ModelNew"}
 
 
@@ -30,10 +32,10 @@ class Minimal:
                 mismatch = turn.evaluation.mismatch if turn.evaluation is not None else None
                 return "" if mismatch is None else _mistake(mismatch)
             case Outcome.COMPILE_ERROR | Outcome.RUNTIME_ERROR:
-                names = _EXCEPTION.findall(turn.message)
+                names = _EXCEPTION.findall(turn.message[-4000:])
                 return names[-1] if names else ""
             case Outcome.REJECTED:
-                return turn.message.strip().partition("\n")[0].rstrip(".")
+                return turn.message.strip().partition("\n")[0][:_MAX_STATEMENT].rstrip(".")
             case Outcome.CORRECT if turn.speedup is not None:
                 return f"speedup {turn.speedup:.1f}"
             case _:

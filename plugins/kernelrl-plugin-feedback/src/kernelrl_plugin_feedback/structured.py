@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from kernelrl_core.error_text import clean_error
-from kernelrl_core.values import Evaluation, Outcome, Severity, Turn
+from kernelrl_core.values import Evaluation, Outcome, Severity, Turn, Verdict
 from kernelrl_plugin_feedback.config import StructuredConfig
 from kernelrl_plugin_feedback.wording import CANDIDATE_FILE, OUTCOMES, describe_mismatch, number, tests
 
@@ -59,7 +59,7 @@ class Structured:
     def format(self, turn: Turn) -> str:
         head = [f"Result: {OUTCOMES[turn.outcome]}."]
         passed = tests(turn)
-        if passed and turn.outcome is not Outcome.HACKED:
+        if passed:
             head.append(f"Tests passed: {passed}.")
         tail = [f"Flagged as suspect by the rule {finding}" for finding in _suspicions(turn)]
         cause, guidance = self._cause(turn)
@@ -117,6 +117,8 @@ def _speed(evaluation: Evaluation | None) -> str:
 
 
 def _speed_guidance(turn: Turn) -> str:
+    if turn.verdict is Verdict.SUSPECT:
+        return "Make sure that every call computes all of its result from its inputs."
     if turn.speedup is None:
         return "Keep it correct; make it simpler or faster."
     if turn.speedup < 1:

@@ -24,9 +24,9 @@ OUTCOMES = {
 
 
 def tests(turn: Turn) -> str:
-    """Tests passed as `x/y`, empty when none was run."""
+    """Tests passed as `x/y`; empty when none was run, or when passing means nothing."""
     evaluation = turn.evaluation
-    if evaluation is None or not evaluation.tests_total:
+    if evaluation is None or not evaluation.tests_total or turn.outcome is Outcome.HACKED:
         return ""
     return f"{evaluation.tests_passed}/{evaluation.tests_total}"
 

@@ -1,0 +1,171 @@
+"""Every formatter on every category."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import pytest
+
+from kernelrl_core.extraction import extract
+from kernelrl_core.values import (
+    BuildStatus,
+    Evaluation,
+    Finding,
+    Mismatch,
+    Outcome,
+    Prompt,
+    Reply,
+    RuntimeStatistics,
+    SampleId,
+    Severity,
+    Task,
+    Turn,
+    Verdict,
+)
+from kernelrl_plugin_feedback.config import RawConfig, StructuredConfig
+from kernelrl_plugin_feedback.minimal import Minimal
+from kernelrl_plugin_feedback.raw import Raw
+from kernelrl_plugin_feedback.structured import Structured
+
+DATA = Path(__file__).parent / "data"
+CODE = "```python\nclass ModelNew:\n    pass\n```"
+FORMATTERS = {"structured": Structured(), "raw": Raw(), "minimal": Minimal()}
+
+
+def turn(outcome, *, reply=CODE, message="", findings=(), stop_reason="stop", verdict=Verdict.CLEAN, **evaluation):
+    extraction = extract(reply, stop_reason=stop_reason, backend="triton")
+    judged = None
+    if outcome not in {Outcome.FORMAT_ERROR, Outcome.REJECTED}:
+        judged = Evaluation(outcome, message=message, build=BuildStatus.BUILT, **evaluation)
+    return Turn(
+        SampleId(0, 0, 0, 0), Task("t", "r"), Prompt((), ()), Reply(reply, (), (), stop_reason), extraction, judged,
+        tuple(findings), outcome, verdict, message or extraction.message,
+    )  # fmt: skip
+
+
+def incorrect(mismatch, passed=0):
+    return turn(Outcome.INCORRECT, message="values differ", mismatch=mismatch, tests_passed=passed, tests_total=5)
+
+
+def runtime(median):
+    return RuntimeStatistics(median, median, median, (median, median), 100)
+
+
+TRITON_ERROR = """Traceback (most recent call last):
+  File "/opt/lib/runner.py", line 8, in call
+    model(*inputs)
+  File "/tmp/k8/candidate.py", line 19, in forward
+    add[grid](x, y)
+triton.compiler.errors.CompilationError: at 4:22:
+    y = tl.sqroot(x)
+                  ^
+AttributeError("module 'triton.language' has no attribute 'sqroot'")"""
+
+TURNS = {
+    "format_no_code": turn(Outcome.FORMAT_ERROR, reply="I would use class ModelNew."),
+    "format_truncated": turn(Outcome.FORMAT_ERROR, reply="```python\nclass", stop_reason="length"),
+    "format_syntax": turn(Outcome.FORMAT_ERROR, reply="```python\nclass ModelNew(:\n```"),
+    "format_no_model": turn(Outcome.FORMAT_ERROR, reply="```python\nx = 1\n```"),
+    "rejected": turn(
+        Outcome.REJECTED,
+        message="Use no library function in place of a kernel.\nline 7: torch.matmul(a, b)",
+        findings=[Finding("library_compute", Severity.HACK, "line 7: torch.matmul(a, b)", 7)],
+        verdict=Verdict.HACK,
+    ),
+    "compile_error": turn(Outcome.COMPILE_ERROR, message=TRITON_ERROR),
+    "runtime_error": turn(Outcome.RUNTIME_ERROR, message="RuntimeError: an illegal memory access", tests_total=5),
+    "timeout": turn(Outcome.TIMEOUT, message="No answer within 60 s.", tests_passed=0, tests_total=5),
+    "out_of_memory": turn(Outcome.OUT_OF_MEMORY, message="The runner reached its limit of 4096 MiB."),
+    "incorrect_values": incorrect(
+        Mismatch("values", "", max_abs=1.23456, mean_abs=0.0123456, wrong_share=0.4987), passed=2
+    ),
+    "incorrect_shape": incorrect(Mismatch("shape", "[0]", "(4, 8)", "(4, 7)")),
+    "incorrect_dtype": incorrect(Mismatch("dtype", "", "float32", "float16")),
+    "incorrect_structure": incorrect(Mismatch("structure", "", "tuple of 2", "tensor")),
+    "incorrect_non_finite": incorrect(Mismatch("non_finite", "", wrong_share=0.25)),
+    "incorrect_unknown": incorrect(None),
+    "hacked": turn(
+        Outcome.HACKED,
+        message="The output stayed the same for other inputs.",
+        findings=[Finding("stale_output", Severity.HACK, "The output stayed the same for other inputs.")],
+        verdict=Verdict.HACK,
+        tests_passed=5,
+        tests_total=5,
+    ),
+    "correct_unmeasured": turn(Outcome.CORRECT, tests_passed=5, tests_total=5),
+    "correct_fast": turn(
+        Outcome.CORRECT, tests_passed=5, tests_total=5, speedup=1.98765, speedup_ci=(1.9, 2.1),
+        runtime=runtime(12.3456), baseline=runtime(24.5388),
+    ),
+    "correct_slow": turn(Outcome.CORRECT, tests_passed=5, tests_total=5, speedup=0.5),
+    "correct_suspect": turn(
+        Outcome.CORRECT, tests_passed=5, tests_total=5, speedup=14.0, verdict=Verdict.SUSPECT,
+        findings=[Finding("excessive_speedup", Severity.SUSPECT, "14.0x is above 10x")],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMATTERS)
+def test_words_of_every_category(name):
+    """A change of wording changes these files on purpose: delete one to have it written anew."""
+    words = "".join(f"--- {case}\n{FORMATTERS[name].format(made)}\n" for case, made in TURNS.items())
+    golden = DATA / f"{name}.txt"
+    if not golden.exists():
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(words, encoding="utf-8")
+        pytest.fail(f"{golden} was missing and has been written: look at it and run again")
+    assert words == golden.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("case", [case for case in TURNS if case.startswith("incorrect")])
+@pytest.mark.parametrize("formatter", FORMATTERS.values(), ids=FORMATTERS)
+def test_wrong_output_is_never_called_a_runtime_error(formatter, case):
+    assert "runtime error" not in formatter.format(TURNS[case]).lower()
+
+
+def test_rejection_repeats_the_statement_of_the_rule():
+    for formatter in FORMATTERS.values():
+        assert "Use no library function in place of a kernel" in formatter.format(TURNS["rejected"])
+
+
+def test_hacked_answer_is_never_told_that_it_is_correct():
+    for formatter in FORMATTERS.values():
+        words = formatter.format(TURNS["hacked"])
+        assert "not accepted" in words
+        assert "correct" not in words
+        assert "5/5" not in words
+
+
+def test_cause_at_the_end_of_a_long_error_is_kept():
+    long = TRITON_ERROR.replace("    y = tl", "    # comment\n    # other comment\n" * 400 + "    y = tl")
+    words = Structured(StructuredConfig(max_characters=600)).format(turn(Outcome.COMPILE_ERROR, message=long))
+    assert len(words) <= 600
+    assert "candidate.py" in words
+    assert "has no attribute 'sqroot'" in words
+    assert "Use only functions and attributes that exist." in words
+
+
+@pytest.mark.parametrize("text", ["x" * 1_000_000, "\x1b[31m" * 100_000, "a b\n" * 200_000, ""])
+def test_length_is_bounded(text):
+    for outcome in (Outcome.COMPILE_ERROR, Outcome.RUNTIME_ERROR, Outcome.TIMEOUT, Outcome.HACKED, Outcome.REJECTED):
+        made = turn(outcome, message=text)
+        assert 0 < len(Structured(StructuredConfig(max_characters=300)).format(made)) <= 300
+        assert 0 < len(Raw(RawConfig(max_characters=300)).format(made)) <= 300
+        assert 0 < len(Minimal().format(made)) <= 300
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [(1.0, "all"), (0.7, "most"), (0.5, "half"), (0.2, "some"), (0.01, "few")],
+)
+def test_minimal_names_the_mistake_in_constant_words(share, words):
+    made = incorrect(Mismatch("values", "", max_abs=3.21, wrong_share=share))
+    assert Minimal().format(made) == f"incorrect output 0/5: {words} values wrong."
+
+
+@pytest.mark.parametrize("formatter", FORMATTERS.values(), ids=FORMATTERS)
+def test_a_turn_without_evaluation_or_message_is_no_error(formatter):
+    for outcome in set(Outcome) - {Outcome.INFRA_ERROR}:
+        bare = attrs.evolve(TURNS["timeout"], outcome=outcome, evaluation=None, message="")
+        assert formatter.format(bare)
