@@ -286,7 +286,7 @@ class Recipe:
     """Seed of everything random in the run, apart from the hidden inputs of the judge."""
     evaluator: Use = Use("local")
     """Where candidates are judged."""
-    evaluation: EvaluationSettings = EvaluationSettings()  # noqa: RUF009
+    evaluation: EvaluationSettings = EvaluationSettings()
     """How candidates are judged."""
     prompt: PromptSettings = PromptSettings()
     sampling: SamplingOptions = SamplingOptions()

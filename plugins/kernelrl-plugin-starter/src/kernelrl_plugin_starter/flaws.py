@@ -12,7 +12,7 @@ import attrs
 
 from kernelrl_core.values import Outcome
 from kernelrl_plugin_starter.frames import Frame, Program, Reference
-from kernelrl_plugin_starter.vocabulary import MISTAKES, SAME_SHAPE, TRANSLATIONS
+from kernelrl_plugin_starter.vocabulary import MISTAKES, SAME_SHAPE
 
 __all__ = ["SEMANTIC", "SYNTACTIC", "Flaw"]
 

@@ -1,12 +1,12 @@
 """The frames that kernels of the house style share: what is loaded, what is stored, how it is launched.
 
-    flat      one program per block of elements            elementwise
-    total     one program for all elements                 reduction to a scalar
-    rows      one program per row                          row-wise normalisation and scans
-    row_value one program per row, one value each          row-wise reductions
-    product   one program per block of rows                small matrix products
-    two_flat  `flat` with two outputs
-    lookup    one program per index of a table
+flat      one program per block of elements            elementwise
+total     one program for all elements                 reduction to a scalar
+rows      one program per row                          row-wise normalisation and scans
+row_value one program per row, one value each          row-wise reductions
+product   one program per block of rows                small matrix products
+two_flat  `flat` with two outputs
+lookup    one program per index of a table
 """
 
 from __future__ import annotations
@@ -167,7 +167,10 @@ def _outputs(reference: Reference, frame: Frame) -> tuple[str, ...]:
         dtype = "torch.int64" if "argmax" in reference.steps[-1] else "x.dtype"
         return ("m, n = x.shape", f"y = torch.empty(m, dtype={dtype}, device=x.device)")
     size = "m, n = x.shape" if frame == "rows" else "n = x.numel()"
-    return (size, "y = torch.empty_like(x, dtype=torch.bool)" if ">" in reference.steps[-1][:9] else "y = torch.empty_like(x)")
+    return (
+        size,
+        "y = torch.empty_like(x, dtype=torch.bool)" if ">" in reference.steps[-1][:9] else "y = torch.empty_like(x)",
+    )
 
 
 def _product(reference: Reference, block: int) -> Program:

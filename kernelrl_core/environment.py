@@ -1,0 +1,286 @@
+"""Everything of a run except the policy: tasks, prompts, checks, evaluation, rewards, feedback; wired from a recipe."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from kernelrl_core import codec
+from kernelrl_core.errors import MissingPrerequisite
+from kernelrl_core.evaluating import EvaluationService
+from kernelrl_core.extraction import extract
+from kernelrl_core.judging import WeightedReward, conclude, forbidden, score
+from kernelrl_core.kinds import Backend, Checker, Feedback, Retriever, TaskSource
+from kernelrl_core.prompting import Composer
+from kernelrl_core.recipe.schema import Recipe
+from kernelrl_core.registry import Registry
+from kernelrl_core.stages import stage
+from kernelrl_core.values import (
+    Candidate,
+    Evaluation,
+    EvaluationRequest,
+    Example,
+    Extraction,
+    Finding,
+    Outcome,
+    Prompt,
+    Reply,
+    Rule,
+    SampleId,
+    Severity,
+    SourceFacts,
+    Task,
+    Turn,
+    WarmStartExample,
+    sha256_text,
+)
+from kernelrl_core.version import API_VERSION
+from kernelrl_core.warm_start import Demonstrations
+
+__all__ = ["Environment", "missing_prerequisites", "request_seed"]
+
+_log = logging.getLogger(__name__)
+
+
+def request_seed(secret: bytes, task_sha256: str, source_sha256: str) -> str:
+    """Seed of the judge's inputs: 128 bits in hex, a keyed hash that nobody without the secret can predict."""
+    return hashlib.blake2b(f"{task_sha256} {source_sha256}".encode(), digest_size=16, key=secret[:64]).hexdigest()
+
+
+def missing_prerequisites(recipe: Recipe, registry: Registry) -> dict[str, str]:
+    """What this machine lacks for the recipe, and its fix; every component that the recipe uses is asked."""
+    uses = [
+        ("tasks", recipe.tasks),
+        ("backends", recipe.backend),
+        ("policies", recipe.policy),
+        ("evaluators", recipe.evaluator),
+        ("feedback", recipe.feedback),
+        *(("rewards", use) for use in recipe.rewards.values()),
+        *(("checkers", use) for use in recipe.checkers.values()),
+        *(("loggers", use) for use in recipe.loggers.values()),
+        *([("retrievers", recipe.retriever)] if recipe.retriever is not None else []),
+    ]
+    found: dict[str, str] = {}
+    for kind, use in uses:
+        for missing in registry.missing(registry.find(kind, use.use), use.options):
+            found.setdefault(missing.what, missing.fix)
+    return found
+
+
+class Environment:
+    """What turns a reply into a judged, scored and answered turn. Make it with `from_recipe`."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        *,
+        tasks: TaskSource,
+        backend: Backend,
+        checkers: Mapping[str, Checker],
+        rewards: Sequence[WeightedReward],
+        feedback: Feedback,
+        retriever: Retriever | None,
+        service: EvaluationService,
+        secret: bytes,
+    ) -> None:
+        self.recipe = recipe
+        self.tasks = tasks
+        self.backend = backend
+        rules = {rule.id: rule for checker in checkers.values() for rule in checker.rules}
+        self._forbid: dict[str, Rule] = {id_: rules[id_] for id_ in recipe.forbid if id_ in rules}
+        self.composer = Composer(
+            recipe.prompt, recipe.history, backend.facts, list(self._forbid.values()), recipe.evaluation
+        )
+        self._checkers = checkers
+        self._rewards = rewards
+        self._feedback = feedback
+        self._retriever = retriever
+        self._service = service
+        self._secret = secret
+        self._warned: set[str] = set()
+        self._demonstrations = Demonstrations(self)
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe, *, registry: Registry, secret: bytes, cache_dir: Path | None) -> Environment:
+        """Wire the components that a recipe names.
+
+        Args:
+            secret: key of the hidden input seeds.
+            cache_dir: where verdicts are kept; None neither reads nor writes any.
+
+        Raises:
+            MissingPrerequisite: this machine lacks something; all of it is listed.
+            UsageError: a component refuses its options.
+        """
+        missing = missing_prerequisites(recipe, registry)
+        if missing:
+            raise MissingPrerequisite(
+                "\n".join(f"missing: {what}" for what in missing), fix="; ".join(dict.fromkeys(missing.values()))
+            )
+        evaluator = registry.make("evaluators", recipe.evaluator)
+        retriever = registry.make("retrievers", recipe.retriever) if recipe.retriever is not None else None
+        versions = {plugin.name: plugin.version for plugin in registry.plugins if plugin.state == "ok"}
+        return cls(
+            recipe,
+            tasks=registry.make("tasks", recipe.tasks),
+            backend=registry.make("backends", recipe.backend),
+            checkers={name: registry.make("checkers", use) for name, use in recipe.checkers.items()},
+            rewards=[
+                WeightedReward(
+                    name,
+                    use.weight,
+                    registry.make("rewards", use),
+                    use.options.bounds() if hasattr(use.options, "bounds") else None,
+                    f"reward {use.use!r} of plugin {registry.plugin_of('rewards', use.use).name}",
+                )
+                for name, use in recipe.rewards.items()
+            ],
+            feedback=registry.make("feedback", recipe.feedback),
+            retriever=retriever,
+            service=EvaluationService(
+                evaluator,
+                cache_dir=cache_dir / "verdicts" if cache_dir is not None else None,
+                identity=str(sorted(versions.items())),
+            ),
+            secret=secret,
+        )
+
+    async def judge_reply(
+        self,
+        id: SampleId,  # noqa: A002
+        task: Task,
+        prompt: Prompt,
+        reply: Reply,
+        *,
+        seconds: Mapping[str, float],
+    ) -> Turn:
+        """Everything from reply to feedback.
+
+        Raises:
+            KernelRLError: a plugin failed, or the task cannot be used.
+        """
+        extraction = extract(
+            reply.text,
+            stop_reason=reply.stop_reason,
+            fences=self.backend.facts.fences,
+            backend=self.recipe.backend.use,
+            thinking=reply.thinking,
+        )
+        return await self.judge(id, task, prompt, reply, extraction, seconds=seconds)
+
+    async def judge(
+        self,
+        id: SampleId,  # noqa: A002
+        task: Task,
+        prompt: Prompt,
+        reply: Reply,
+        extraction: Extraction,
+        *,
+        seconds: Mapping[str, float],
+        seed: str | None = None,
+    ) -> Turn:
+        """Check, evaluate, conclude, score and answer what was extracted.
+
+        Args:
+            seed: input seed in hex; None derives it from the run's secret.
+        """
+        spent = dict(seconds)
+        before: tuple[Finding, ...] = ()
+        after: tuple[Finding, ...] = ()
+        evaluation: Evaluation | None = None
+        if extraction.candidate is not None:
+            begin = time.monotonic()
+            candidate = attrs.evolve(extraction.candidate, facts=self._facts(extraction.candidate.source))
+            extraction = attrs.evolve(extraction, candidate=candidate)
+            before = self._check(candidate, task, None)
+            spent["check"] = time.monotonic() - begin
+            if forbidden(before, self._forbid) is None:
+                begin = time.monotonic()
+                evaluation = await self._service.evaluate(self._request(task, candidate, seed))
+                spent["evaluate"] = time.monotonic() - begin
+                after = (*evaluation.findings, *self._check(candidate, task, evaluation))
+        conclusion = conclude(extraction, evaluation, before, after, self._forbid)
+        turn = Turn(
+            id=id,
+            task=task,
+            prompt=prompt,
+            reply=reply,
+            extraction=extraction,
+            evaluation=evaluation,
+            findings=tuple(dict.fromkeys((*before, *after))),
+            outcome=conclusion.outcome,
+            verdict=conclusion.verdict,
+            message=conclusion.message,
+            seconds=spent,
+        )
+        if turn.outcome is Outcome.INFRA_ERROR:
+            return turn
+        turn = attrs.evolve(turn, score=score(turn, self._rewards, self.recipe.verdicts))
+        with stage(f"feedback {self.recipe.feedback.use!r}", "format"):
+            return attrs.evolve(turn, feedback=self._feedback.format(turn))
+
+    async def examples(self, task: Task) -> Sequence[Example]:
+        """What the retriever finds for a task; nothing without one."""
+        if self._retriever is None or self.recipe.retriever is None:
+            return ()
+        use = self.recipe.retriever
+        with stage(f"retriever {use.use!r}", "retrieve"):
+            return await asyncio.to_thread(self._retriever.retrieve, task, self.recipe.backend.use, use.k)
+
+    async def warm_start_examples(self) -> Sequence[WarmStartExample]:
+        """The source's demonstrations in the words of training; see `kernelrl_core.warm_start`."""
+        return await self._demonstrations.examples()
+
+    def warm_start_key(self) -> str:
+        """Hash of all that the demonstrations depend on."""
+        return self._demonstrations.key()
+
+    async def aclose(self) -> None:
+        """End the evaluator and all below it."""
+        await self._service.aclose()
+
+    def _facts(self, source: str) -> SourceFacts:
+        with stage(f"backend {self.recipe.backend.use!r}", "source_facts"):
+            return self.backend.source_facts(source)
+
+    def _check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> tuple[Finding, ...]:
+        findings: list[Finding] = []
+        for name, checker in self._checkers.items():
+            try:
+                found = checker.check(candidate, task, evaluation)
+            except Exception as error:
+                # The sample goes on without this check, and says so: a checker must not be able to stop a run.
+                if name not in self._warned:
+                    self._warned.add(name)
+                    _log.warning("checkers.%s failed on %s", name, candidate.sha256, exc_info=True)
+                evidence = f"checkers.{name} failed: {type(error).__name__}: {error}"
+                findings.append(Finding("checker_failed", Severity.NOTE, evidence[:500], checker=name))
+            else:
+                findings.extend(attrs.evolve(finding, checker=finding.checker or name) for finding in found)
+        return tuple(findings)
+
+    def _request(self, task: Task, candidate: Candidate, seed: str | None) -> EvaluationRequest:
+        options: Any = codec.to_json(self.recipe.backend.options) if self.recipe.backend.options is not None else {}
+        settings = self.recipe.evaluation
+        if task.precision is not None:
+            settings = codec.from_json(type(settings), {**codec.to_json(settings), "precision": task.precision})
+        source_sha256 = sha256_text(candidate.source)
+        return EvaluationRequest(
+            task_id=task.id,
+            task_source=task.reference,
+            task_sha256=task.sha256,
+            source=candidate.source,
+            source_sha256=source_sha256,
+            backend=self.recipe.backend.use,
+            backend_options=options,
+            settings=settings,
+            seed=seed or request_seed(self._secret, task.sha256, source_sha256),
+            api_version=API_VERSION,
+        )

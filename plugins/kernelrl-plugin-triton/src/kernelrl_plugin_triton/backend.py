@@ -1,0 +1,33 @@
+"""The driver half of the backend `triton`: what prompts say, and what a source shows without being run."""
+
+from __future__ import annotations
+
+from kernelrl_core.kinds import BackendFacts
+from kernelrl_core.values import SourceFacts
+from kernelrl_plugin_triton.config import TritonConfig
+from kernelrl_plugin_triton.examples import FEW_SHOT, ONE_SHOT
+from kernelrl_plugin_triton.kernels import find_kernels
+
+__all__ = ["TritonBackend"]
+
+_INSTRUCTIONS = (
+    "Import triton and triton.language as tl, decorate each kernel with @triton.jit, allocate the outputs with "
+    "torch.empty or torch.empty_like, and launch the kernels from ModelNew.forward as kernel[grid](...). Mask every "
+    "load and store that can leave its tensor; sizes of tl.arange are powers of two."
+)
+
+
+class TritonBackend:
+    """See `kernelrl_core.kinds.Backend`."""
+
+    facts = BackendFacts(
+        title="Triton", fences=("triton",), instructions=_INSTRUCTIONS, example=ONE_SHOT, few_shot=FEW_SHOT
+    )
+    runner = "kernelrl_plugin_triton.runner:TritonRunner"
+
+    def __init__(self, config: TritonConfig) -> None:
+        self.config = config
+
+    def source_facts(self, source: str) -> SourceFacts:
+        """Kernels of a candidate, and whether `ModelNew.forward` can reach a launch of each."""
+        return SourceFacts(kernels=find_kernels(source))
