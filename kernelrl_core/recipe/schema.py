@@ -89,7 +89,7 @@ class PromptSettings:
     """How the core words the prompt."""
 
     template: str = "kernelrl"
-    """`kernelrl`, `kernelbench`, or the path of a jinja2 template."""
+    """`kernelrl`, `kernelbench`, `brief`, or the path of a jinja2 template."""
     shots: Literal["zero", "one", "few"] = "one"
     """Examples of the backend shown: none, one, or all it has."""
     example_turns: Literal["first", "all"] = "first"
