@@ -19,6 +19,7 @@ from kernelrl_core.extraction import extract
 from kernelrl_core.judging import WeightedReward, conclude, forbidden, score
 from kernelrl_core.kinds import Backend, Checker, Feedback, Retriever, TaskSource
 from kernelrl_core.prompting import Composer
+from kernelrl_core.prompting.composer import THINK_PREFIX
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.registry import Registry
 from kernelrl_core.stages import stage
@@ -44,7 +45,7 @@ from kernelrl_core.values import (
 from kernelrl_core.version import API_VERSION
 from kernelrl_core.warm_start import Demonstrations
 
-__all__ = ["Environment", "missing_prerequisites", "request_seed"]
+__all__ = ["Environment", "missing_prerequisites", "request_seed", "require_prerequisites"]
 
 _log = logging.getLogger(__name__)
 
@@ -72,6 +73,19 @@ def missing_prerequisites(recipe: Recipe, registry: Registry) -> dict[str, str]:
         for missing in registry.missing(registry.find(kind, use.use), use.options):
             found.setdefault(missing.what, missing.fix)
     return found
+
+
+def require_prerequisites(recipe: Recipe, registry: Registry) -> None:
+    """Refuse a recipe for which this machine lacks something.
+
+    Raises:
+        MissingPrerequisite: all of it is listed.
+    """
+    missing = missing_prerequisites(recipe, registry)
+    if missing:
+        raise MissingPrerequisite(
+            "\n".join(f"missing: {what}" for what in missing), fix="; ".join(dict.fromkeys(missing.values()))
+        )
 
 
 class Environment:
@@ -119,11 +133,7 @@ class Environment:
             MissingPrerequisite: this machine lacks something; all of it is listed.
             UsageError: a component refuses its options.
         """
-        missing = missing_prerequisites(recipe, registry)
-        if missing:
-            raise MissingPrerequisite(
-                "\n".join(f"missing: {what}" for what in missing), fix="; ".join(dict.fromkeys(missing.values()))
-            )
+        require_prerequisites(recipe, registry)
         evaluator = registry.make("evaluators", recipe.evaluator)
         retriever = registry.make("retrievers", recipe.retriever) if recipe.retriever is not None else None
         versions = {plugin.name: plugin.version for plugin in registry.plugins if plugin.state == "ok"}
@@ -166,8 +176,10 @@ class Environment:
         Raises:
             KernelRLError: a plugin failed, or the task cannot be used.
         """
+        # Where the prompt ends with an opened think tag, the reply begins inside it.
+        opening = THINK_PREFIX if self.recipe.prompt.think_prefix else ""
         extraction = extract(
-            reply.text,
+            opening + reply.text,
             stop_reason=reply.stop_reason,
             fences=self.backend.facts.fences,
             backend=self.recipe.backend.use,

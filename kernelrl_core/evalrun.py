@@ -105,7 +105,7 @@ async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, A
             if job.checkpoint is not None and job.run is not None:
                 label = session.policy_label
                 await load_checkpoint(session.policy, job.run.checkpoints, job.checkpoint, component=label)
-            tasks = eval_tasks(session.environment, settings)
+            tasks = eval_tasks(session.environment.tasks, settings)
             console.expect(f"evaluating {settings.split}", len(tasks) * settings.samples * recipe.episode.turns)
             finished = {sample_id(row): turn_from_row(row, tasks[row["task_index"]]) for row in kept}
             groups = await play_split(session, settings, update=update, finished=finished, record=record)

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from kernelrl_core.episodes import Player
 from kernelrl_core.errors import UsageError
+from kernelrl_core.kinds import TaskSource
 from kernelrl_core.recipe.schema import EvalSettings
 from kernelrl_core.session import Session
 from kernelrl_core.values import Group, SampleId, Task, Turn
 
-if TYPE_CHECKING:
-    from kernelrl_core.environment import Environment
-
 __all__ = ["eval_tasks", "play_groups", "play_split"]
 
 
-def eval_tasks(environment: Environment, settings: EvalSettings) -> list[Task]:
+def eval_tasks(source: TaskSource, settings: EvalSettings) -> list[Task]:
     """The tasks that are evaluated.
 
     Raises:
         UsageError: the split is unknown or empty.
     """
-    tasks = list(environment.tasks.tasks(settings.split))[: settings.max_tasks]
+    tasks = list(source.tasks(settings.split))[: settings.max_tasks]
     if not tasks:
         raise UsageError(f"split {settings.split!r} holds no tasks to evaluate")
     return tasks
@@ -41,7 +38,7 @@ async def play_split(
     """All attempts at all tasks of a split, at once, after `update` steps of training."""
     temperature = session.recipe.sampling.temperature if settings.temperature is None else settings.temperature
     player = Player(session.recipe, session.policy, session.environment, "eval", temperature, finished, record)
-    return await play_groups(player, update, eval_tasks(session.environment, settings), settings.samples)
+    return await play_groups(player, update, eval_tasks(session.environment.tasks, settings), settings.samples)
 
 
 async def play_groups(player: Player, step: int, tasks: Sequence[Task], attempts: int) -> list[Group]:

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from kernelrl_core.batches import schedule
+from kernelrl_core.environment import missing_prerequisites, require_prerequisites
 from kernelrl_core.errors import KernelRLError
+from kernelrl_core.heldout import eval_tasks
 from kernelrl_core.prompting import Composer
-from kernelrl_core.recipe.schema import Recipe, Use
+from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.registry import Registry
 from kernelrl_core.values import Task
 
-__all__ = ["plan", "plan_lines", "uses"]
+__all__ = ["plan", "plan_lines", "preflight"]
 
 CHARACTERS_PER_TOKEN = 3.5
 """Rough figure for code; the policy's tokenizer is not loaded for a plan."""
 
 
-def uses(recipe: Recipe) -> Iterator[tuple[str, Use]]:
-    """(kind, choice) of every component that a recipe names."""
-    yield from (("tasks", recipe.tasks), ("backends", recipe.backend), ("policies", recipe.policy))
-    yield from (("evaluators", recipe.evaluator), ("advantages", recipe.advantage), ("feedback", recipe.feedback))
-    if recipe.retriever is not None:
-        yield "retrievers", recipe.retriever
-    for kind, named in (("rewards", recipe.rewards), ("checkers", recipe.checkers), ("loggers", recipe.loggers)):
-        for use in named.values():
-            yield kind, use
+def preflight(recipe: Recipe, registry: Registry) -> None:
+    """Find out what would stop a run before anything is written or spent.
+
+    Raises:
+        MissingPrerequisite: this machine lacks something.
+        UsageError: an empty split, or contradictions in the batches.
+    """
+    require_prerequisites(recipe, registry)
+    tasks = registry.make("tasks", recipe.tasks)
+    schedule([task.id for task in tasks.tasks(recipe.train.split)], recipe.train, recipe.seed)
+    if recipe.eval.every or recipe.eval.at_start or recipe.eval.at_end:
+        eval_tasks(tasks, recipe.eval)
 
 
 def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
@@ -35,13 +39,7 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
     Raises:
         UsageError: an empty split, or contradictions in the batches.
     """
-    missing = []
-    for kind, use in uses(recipe):
-        try:
-            wants = registry.missing(registry.find(kind, use.use), use.options)
-            missing += [f"{use.use}: {item.what}; fix: {item.fix}" for item in wants]
-        except KernelRLError as error:
-            missing.append(f"{use.use}: {error}".replace("\n", "; "))
+    missing = [f"{what}; fix: {fix}" for what, fix in missing_prerequisites(recipe, registry).items()]
     tasks: list[Task] | None = None
     try:
         tasks = list(registry.make("tasks", recipe.tasks).tasks(recipe.train.split))
@@ -62,7 +60,7 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
         "samples": samples,
         "prompt_tokens": round(prompt * samples) if prompt is not None and samples is not None else None,
         "reply_tokens_at_most": recipe.sampling.max_tokens * samples if samples is not None else None,
-        "missing": list(dict.fromkeys(missing)),
+        "missing": missing,
     }
 
 

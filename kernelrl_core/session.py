@@ -7,20 +7,17 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 import platformdirs
 
+from kernelrl_core.environment import Environment
 from kernelrl_core.errors import UsageError
 from kernelrl_core.kinds import Policy, PolicyContext
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.registry import Registry
 from kernelrl_core.seeds import derived_seed
 from kernelrl_core.stages import stage
-
-if TYPE_CHECKING:
-    from kernelrl_core.environment import Environment
 
 __all__ = ["Session", "cache_directory", "open_session", "require_learning"]
 
@@ -51,8 +48,6 @@ async def open_session(
         UsageError, MissingPrerequisite: something of the recipe cannot be had.
         KernelRLError: the policy fails to start.
     """
-    from kernelrl_core.environment import Environment
-
     cache = cache_directory()
     policy: Policy = registry.make("policies", recipe.policy)
     environment = Environment.from_recipe(recipe, registry=registry, secret=secret, cache_dir=cache)

@@ -76,8 +76,6 @@ class Training:
             self.display.say(
                 f"only {len(tasks)} tasks for {recipe.train.tasks_per_step} places: tasks repeat in a step"
             )
-        if recipe.eval.every or recipe.eval.at_start or recipe.eval.at_end:
-            eval_tasks(self.session.environment, recipe.eval)  # an empty split is better known now than hours later
         await self._restore()
         self.observers.start(self.run.path, self.resolved, ledger.next_step)
         at_start = await self._evaluate(0) if recipe.eval.at_start and ledger.next_step == 0 else {}
@@ -156,7 +154,7 @@ class Training:
 
     async def _evaluate(self, update: int) -> dict[str, Any]:
         session, settings, begin = self.session, self.session.recipe.eval, time.monotonic()
-        tasks = eval_tasks(session.environment, settings)
+        tasks = eval_tasks(session.environment.tasks, settings)
 
         async def record(turn: Turn) -> None:
             await self.ledger.record_eval(turn)

@@ -220,3 +220,4 @@ def test_bad_arguments_are_one_clear_line(kernelrl: Run, tmp_path: Path, argumen
     failed = kernelrl(*arguments)
     assert failed.returncode == 2
     assert words in failed.stderr
+    assert not (tmp_path / "runs").exists()

@@ -46,6 +46,7 @@ def command(
         return
 
     from kernelrl_core.cli.resume import continue_run, print_result
+    from kernelrl_core.plan import preflight
     from kernelrl_core.provenance import provenance
     from kernelrl_core.rundir import RunDir, default_name, recipe_text
     from kernelrl_core.running import carry_out
@@ -68,6 +69,8 @@ def command(
         continue_run(context, run, as_json=as_json)
         return
     details = provenance(loaded.recipe, registry(), sources=loaded.sources, overrides=overrides)
+    if not run.path.exists():
+        preflight(loaded.recipe, registry())
     run = RunDir.create(run.path, loaded.resolved, details)
     code = carry_out(run, loaded.recipe, loaded.resolved, registry())
     print_result(run, as_json=as_json)
