@@ -64,7 +64,7 @@ class CorrectnessConfig:
 
     def problems(self) -> Iterable[str]:
         if self.partial_share >= 1:
-            yield f"partial_share must be below 1, not {self.partial_share:g}: a wrong kernel must earn less than a right one"
+            yield f"partial_share must be below 1, not {self.partial_share:g}: wrong must earn less than right"
 
     def bounds(self) -> RewardBounds:
         return RewardBounds(low=0.0, high=1.0, gap=1.0 - (self.partial_share if self.mode == "partial" else 0.0))

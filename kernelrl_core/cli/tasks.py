@@ -1,0 +1,111 @@
+"""`kernelrl tasks`: list and show tasks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from kernelrl_core.kinds import TaskSource
+    from kernelrl_core.values import Task
+
+_recipe = click.option("--recipe", "-r", help="Take the task source of this recipe.")
+_use = click.option("--use", help="Task source by name, such as starter (the default) or kernelbench.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+@click.group("tasks")
+def command() -> None:
+    """List and show tasks. Nothing of a task is executed."""
+
+
+@command.command("list")
+@click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
+@_recipe
+@_use
+@click.option("--split", help="Only this split.")
+@click.option("--level", type=int, help="Only this level.")
+@_json
+def list_command(
+    settings: Sequence[str], recipe: str | None, use: str | None, split: str | None, level: int | None, as_json: bool
+) -> None:
+    """List the tasks of a source, by split.
+
+    KEY=VALUE are options of the source, or with --recipe overrides of the recipe.
+
+    \b
+    Examples:
+      kernelrl tasks list
+      kernelrl tasks list --split held_out --level 2
+      kernelrl tasks list --use kernelbench levels=[1,2] holdout=kevin
+      kernelrl tasks list --recipe stage1 tasks.levels=[1] --json
+    """
+    source = _source(recipe, use, settings)
+    splits = [split] if split else source.splits()
+    tasks = [task for name in splits for task in source.tasks(name) if level in (None, task.level)]
+    if as_json:
+        click.echo(json.dumps({"tasks": [_row(task) for task in tasks]}))
+        return
+    width = max((len(task.id) for task in tasks), default=0)
+    for task in tasks:
+        known = "-" if task.level is None else task.level
+        click.echo(f"{task.id:<{width}}  level {known}  {task.split:<9} {' '.join(task.flags)}".rstrip())
+    click.echo(f"{len(tasks)} tasks", err=True)
+
+
+@command.command("show")
+@click.argument("task")
+@click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
+@_recipe
+@_use
+@_json
+def show_command(task: str, settings: Sequence[str], recipe: str | None, use: str | None, as_json: bool) -> None:
+    """Show TASK, an id or a file: what is known of it, and its reference.
+
+    \b
+    Examples:
+      kernelrl tasks show starter/1/relu
+      kernelrl tasks show my_task.py
+      kernelrl tasks show kernelbench/1/19 --json
+    """
+    from kernelrl_core.registry import registry
+    from kernelrl_core.task_lookup import find_task
+
+    source = _source(recipe, use, settings) if recipe or use or settings else None
+    found = find_task(task, registry=registry(), source=source)
+    if as_json:
+        click.echo(json.dumps({**_row(found), "precision": found.precision, "reference": found.reference}))
+        return
+    for key, value in _row(found).items():
+        shown = " ".join(value) if isinstance(value, list) else value
+        click.echo(f"# {key:<8} {shown}".rstrip())
+    click.echo(found.reference, nl=not found.reference.endswith("\n"))
+
+
+def _source(recipe: str | None, use: str | None, settings: Sequence[str]) -> TaskSource:
+    """The task source that the options of the command line name."""
+    from kernelrl_core.errors import UsageError
+    from kernelrl_core.recipe.load import load_recipe
+    from kernelrl_core.registry import registry
+
+    if recipe and use:
+        raise UsageError("--recipe and --use exclude each other: a recipe has its own task source")
+    # Options are understood as those of a recipe, whose other blocks do not matter here.
+    overrides = settings if recipe else [f"tasks.use={use or 'starter'}", *(f"tasks.{one}" for one in settings)]
+    loaded = load_recipe(recipe or "quickstart", overrides, registry=registry())
+    source: TaskSource = registry().make("tasks", loaded.recipe.tasks)
+    return source
+
+
+def _row(task: Task) -> dict[str, Any]:
+    return {
+        "id": task.id,
+        "name": task.name,
+        "level": task.level,
+        "split": task.split,
+        "flags": list(task.flags),
+        "sha256": task.sha256,
+    }
