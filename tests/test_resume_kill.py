@@ -27,7 +27,7 @@ RECIPE = """
 seed: 5
 tasks:     {use: starter}
 backend:   {use: triton}
-policy:    {use: torch, width: 64, layers: 2, heads: 2, context_tokens: 2048, warm_start: {steps: 40}}
+policy:    {use: torch, width: 64, layers: 2, heads: 2, context_tokens: 2048, warm_start: {steps: 150}}
 evaluator: {use: local}
 evaluation: {trials: 1}
 prompt:    {template: brief}
