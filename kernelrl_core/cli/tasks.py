@@ -89,14 +89,18 @@ def _source(recipe: str | None, use: str | None, settings: Sequence[str]) -> Tas
     """The task source that the options of the command line name."""
     from kernelrl_core.errors import UsageError
     from kernelrl_core.recipe.load import load_recipe
+    from kernelrl_core.recipe.merge import merge_layers, override_layer
+    from kernelrl_core.recipe.structure import structure_block
     from kernelrl_core.registry import registry
 
     if recipe and use:
         raise UsageError("--recipe and --use exclude each other: a recipe has its own task source")
-    # Options are understood as those of a recipe, whose other blocks do not matter here.
-    overrides = settings if recipe else [f"tasks.use={use or 'starter'}", *(f"tasks.{one}" for one in settings)]
-    loaded = load_recipe(recipe or "quickstart", overrides, registry=registry())
-    source: TaskSource = registry().make("tasks", loaded.recipe.tasks)
+    if recipe:
+        chosen = load_recipe(recipe, settings, registry=registry()).recipe.tasks
+    else:
+        layers = [f"tasks.use={use or 'starter'}", *(f"tasks.{setting}" for setting in settings)]
+        chosen = structure_block("tasks", merge_layers([override_layer(layer) for layer in layers]), registry())
+    source: TaskSource = registry().make("tasks", chosen)
     return source
 
 

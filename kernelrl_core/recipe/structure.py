@@ -20,11 +20,11 @@ from kernelrl_core.naming import suggestion
 from kernelrl_core.recipe import schema
 from kernelrl_core.recipe.blocks import Block, blocks, core_keys
 from kernelrl_core.recipe.merge import Keys, Merged
-from kernelrl_core.recipe.problems import Problem
+from kernelrl_core.recipe.problems import Problem, RecipeError
 from kernelrl_core.recipe.schema import Recipe, Use
 from kernelrl_core.registry import Registry
 
-__all__ = ["Structured", "structure"]
+__all__ = ["Structured", "structure", "structure_block"]
 
 _BAD: Any = object()
 """Stands for a value that could not be understood; its problem is recorded."""
@@ -60,6 +60,20 @@ def structure(merged: Merged, registry: Registry) -> Structured:
     return Structured(recipe, resolved, tuple(reader.problems))
 
 
+def structure_block(key: str, merged: Merged, registry: Registry) -> Use:
+    """The component that one block of a recipe, such as `tasks`, chooses; the rest of the recipe may be missing.
+
+    Raises:
+        RecipeError: with every mistake in the block.
+    """
+    reader = _Reader(merged, registry)
+    use, _ = reader.use(merged.data.get(key), blocks()[key], (key,))
+    if reader.problems:
+        raise RecipeError(reader.problems)
+    found: Use = use
+    return found
+
+
 class _Reader:
     def __init__(self, merged: Merged, registry: Registry) -> None:
         self._merged = merged
@@ -84,7 +98,7 @@ class _Reader:
                     continue
                 default = _default(field)
                 if block is not None and not block.named and default is not None:
-                    values[key], resolved[key] = self._use({"use": block.default}, block, (key,))
+                    values[key], resolved[key] = self.use({"use": block.default}, block, (key,))
                 else:
                     values[key], resolved[key] = default, plain(default)
             elif block is None:
@@ -93,7 +107,7 @@ class _Reader:
             elif block.named:
                 values[key], resolved[key] = self._named(data[key], block, (key,))
             else:
-                values[key], resolved[key] = self._use(data[key], block, (key,))
+                values[key], resolved[key] = self.use(data[key], block, (key,))
         if self.problems or _BAD in values.values():
             return None, resolved
         return Recipe(**values), resolved
@@ -108,10 +122,10 @@ class _Reader:
         resolved: dict[str, Any] = {}
         for name, value in data.items():
             if value is not None:
-                uses[str(name)], resolved[str(name)] = self._use(value, block, (*path, str(name)))
+                uses[str(name)], resolved[str(name)] = self.use(value, block, (*path, str(name)))
         return (_BAD if _BAD in uses.values() else uses), resolved
 
-    def _use(self, data: Any, block: Block, path: Keys) -> tuple[Any, dict[str, Any]]:
+    def use(self, data: Any, block: Block, path: Keys) -> tuple[Any, dict[str, Any]]:
         if not isinstance(data, Mapping):
             self._problem(path, f"expected a mapping with 'use: NAME', got {_shown(data)}")
             return _BAD, {}

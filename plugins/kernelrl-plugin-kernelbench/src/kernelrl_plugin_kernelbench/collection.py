@@ -1,0 +1,124 @@
+"""A checked collection of tasks in two splits: what all three sources become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from kernelrl_core.errors import UsageError
+from kernelrl_core.naming import suggestion
+from kernelrl_core.task_lookup import parse_task_source
+from kernelrl_core.values import Task
+
+__all__ = ["HELD_OUT", "TRAIN", "Collection", "Found", "collect", "refuse"]
+
+TRAIN, HELD_OUT = "train", "held_out"
+
+_MAX_LINES = 20
+
+
+@attrs.frozen
+class Found:
+    """A text that should be a task, and where it stands."""
+
+    task: Task
+    where: str
+    """File, or file and row, for messages."""
+
+
+@attrs.frozen
+class Collection:
+    """Tasks by split, in a stable order, and what identifies them."""
+
+    by_split: Mapping[str, tuple[Task, ...]]
+    origin: Mapping[str, Any]
+    """Where the tasks come from: part of the manifest."""
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        if split not in self.by_split:
+            hint = suggestion(split, self.by_split)
+            fix = "set the option holdout of the task source" if split == HELD_OUT else ""
+            raise UsageError(f"{self.origin['source']}: no split {split!r}; {hint}", fix=fix)
+        return self.by_split[split]
+
+    def manifest(self) -> Mapping[str, Any]:
+        hashes = {split: {task.id: task.sha256 for task in tasks} for split, tasks in self.by_split.items()}
+        return {**self.origin, "tasks": hashes}
+
+
+class LazyCollection:
+    """A task source that reads its collection on first use, so that a recipe can be validated without it."""
+
+    def __init__(self) -> None:
+        self._collection: Collection | None = None
+
+    def _read(self) -> Collection:
+        raise NotImplementedError
+
+    @property
+    def _read_once(self) -> Collection:
+        if self._collection is None:
+            self._collection = self._read()
+        return self._collection
+
+    def splits(self) -> Sequence[str]:
+        """Names of the splits that have tasks, `train` first."""
+        return tuple(self._read_once.by_split)
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        """The tasks of a split; raises as `kinds.TaskSource.tasks` says."""
+        return self._read_once.tasks(split)
+
+    def manifest(self) -> Mapping[str, Any]:
+        """Origin, hold-out, and the content hash of every task by split."""
+        return self._read_once.manifest()
+
+
+def collect(
+    found: Iterable[Found], held_out: Callable[[Sequence[Task]], set[str]], origin: dict[str, Any]
+) -> Collection:
+    """Check everything that was found and split it.
+
+    Args:
+        held_out: ids of the tasks of the split `held_out`.
+        origin: names the `source` and where its tasks come from.
+
+    Raises:
+        UsageError: nothing was found, an id occurs twice, or texts are not tasks; all of these are named.
+    """
+    tasks: dict[str, Task] = {}
+    places: dict[str, str] = {}
+    problems = []
+    for item in found:
+        id_ = item.task.id
+        if id_ in tasks:
+            problems.append(f"{item.where}: task id {id_!r} is taken already, by {places[id_]}")
+            continue
+        tasks[id_], places[id_] = item.task, item.where
+        try:
+            parse_task_source(item.task.reference, item.where)
+        except UsageError as error:
+            problems.append(error.message)
+    refuse(problems)
+    if not tasks:
+        raise UsageError(f"{origin['source']}: no task was found; searched {origin['searched']}")
+    chosen = held_out(list(tasks.values()))
+    by_split: dict[str, list[Task]] = {}
+    for task in tasks.values():
+        split = HELD_OUT if task.id in chosen else task.split
+        by_split.setdefault(split, []).append(attrs.evolve(task, split=split))
+    order = sorted(by_split, key=lambda split: split != TRAIN)
+    return Collection({split: tuple(by_split[split]) for split in order}, origin)
+
+
+def refuse(problems: Sequence[str]) -> None:
+    """Report mistakes together, the first twenty in words.
+
+    Raises:
+        UsageError: there are any.
+    """
+    if problems:
+        rest = len(problems) - _MAX_LINES
+        raise UsageError("\n".join([*problems[:_MAX_LINES], *([f"… and {rest} more"] if rest > 0 else [])]))
