@@ -7,21 +7,18 @@ reached, and an attribute leads to everything that is ever assigned to an attrib
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
 from collections.abc import Iterator
 
+from kernelrl_core.reachability import SourceIndex, names_in, parse_source
 from kernelrl_core.values import KernelFact
 
 __all__ = ["find_kernels"]
 
-_ENTRY = "ModelNew"
-
 
 def find_kernels(source: str) -> tuple[KernelFact, ...]:
     """The functions compiled by `triton.jit`, in the order of the source; nothing for a source that does not parse."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = parse_source(source)
+    if tree is None:
         return ()
     jit_names = set(_jit_names(tree))
     kernels = {
@@ -31,9 +28,10 @@ def find_kernels(source: str) -> tuple[KernelFact, ...]:
     }
     if not kernels:
         return ()
-    scopes = _Scopes(tree, set(kernels))
+    index = SourceIndex(tree)
+    scopes = _Scopes(index, set(kernels))
     launched = scopes.launched(None)
-    reached = scopes.launched(scopes.reached())
+    reached = scopes.launched(index.reached(stop=kernels))
     # A kernel may call another one on the device: what a launched kernel names is launched with it.
     for found in (launched, reached):
         found |= scopes.called_by(found)
@@ -60,53 +58,17 @@ def _is_jit(decorator: ast.expr, names: set[str]) -> bool:
 
 
 class _Scopes:
-    """Functions and attributes of a file, with the names each uses."""
+    """The kernels among the names of a file."""
 
-    def __init__(self, tree: ast.Module, kernels: set[str]) -> None:
-        self._tree = tree
+    def __init__(self, index: SourceIndex, kernels: set[str]) -> None:
+        self._index = index
         self._kernels = kernels
-        self._bodies: dict[str, list[ast.AST]] = defaultdict(list)
-        self._entry: list[ast.AST] = []
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                self._bodies[node.name].append(node)
-            elif isinstance(node, ast.ClassDef):
-                self._bodies[node.name].append(node)
-                if node.name == _ENTRY:
-                    self._entry += [
-                        item
-                        for item in node.body
-                        if isinstance(item, ast.FunctionDef) and item.name in ("forward", "__call__")
-                    ]
-            elif isinstance(node, ast.Assign):
-                for target in node.targets:
-                    for name in _targets(target):
-                        self._bodies[name].append(node.value)
-            elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
-                for name in _targets(node.target):
-                    self._bodies[name].append(node.value)
-
-    def reached(self) -> list[ast.AST]:
-        """Code that `ModelNew.forward` can come to."""
-        found: list[ast.AST] = []
-        waiting = list(self._entry)
-        seen: set[int] = set()
-        while waiting:
-            node = waiting.pop()
-            if id(node) in seen:
-                continue
-            seen.add(id(node))
-            found.append(node)
-            for name in _names(node):
-                if name not in self._kernels:
-                    waiting += self._bodies.get(name, ())
-        return found
 
     def launched(self, code: list[ast.AST] | None) -> set[str]:
         """Kernels that some code launches; None stands for the whole file."""
         aliases = self._aliases()
         found: set[str] = set()
-        for part in [self._tree] if code is None else code:
+        for part in [self._index.tree] if code is None else code:
             for node in ast.walk(part):
                 if isinstance(node, ast.Subscript):
                     found |= aliases.get(_last_name(node.value), set())
@@ -119,8 +81,8 @@ class _Scopes:
         found: set[str] = set()
         waiting = list(kernels)
         while waiting:
-            for node in self._bodies[waiting.pop()]:
-                new = (set(_names(node)) & self._kernels) - found - kernels
+            for node in self._index.bodies[waiting.pop()]:
+                new = (set(names_in(node)) & self._kernels) - found - kernels
                 found |= new
                 waiting += new
         return found
@@ -131,33 +93,17 @@ class _Scopes:
         changed = True
         while changed:
             changed = False
-            for name, bodies in self._bodies.items():
+            for name, bodies in self._index.bodies.items():
                 if name in self._kernels:
                     continue
                 for node in bodies:
                     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                         continue
-                    new = {kernel for used in _names(node) for kernel in aliases.get(used, ())}
+                    new = {kernel for used in names_in(node) for kernel in aliases.get(used, ())}
                     if new - aliases.get(name, set()):
                         aliases[name] = aliases.get(name, set()) | new
                         changed = True
         return aliases
-
-
-def _targets(target: ast.expr) -> Iterator[str]:
-    for node in ast.walk(target):
-        if isinstance(node, ast.Name):
-            yield node.id
-        elif isinstance(node, ast.Attribute):
-            yield node.attr
-
-
-def _names(node: ast.AST) -> Iterator[str]:
-    for below in ast.walk(node):
-        if isinstance(below, ast.Name):
-            yield below.id
-        elif isinstance(below, ast.Attribute):
-            yield below.attr
 
 
 def _last_name(node: ast.expr) -> str:

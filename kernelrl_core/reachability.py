@@ -1,0 +1,89 @@
+"""Which code of a candidate `ModelNew.forward` can come to, by names alone.
+
+On the side of reaching: a function counts as called wherever its name is used in code that is reached, and a name or
+attribute leads to everything that is ever assigned to a name or attribute of that spelling. For plugins that look at
+sources; nothing is executed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+
+__all__ = ["ENTRY", "SourceIndex", "names_in", "parse_source", "targets_of"]
+
+ENTRY = "ModelNew"
+
+
+def parse_source(source: str) -> ast.Module | None:
+    """The syntax tree, or None for text that defeats the parser."""
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+class SourceIndex:
+    """Functions, classes and assignments of a file by name, and the entry points of `ModelNew`."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.tree = tree
+        self.bodies: dict[str, list[ast.AST]] = defaultdict(list)
+        """Name -> definitions of it and values assigned to it."""
+        self.entries: list[ast.FunctionDef] = []
+        """`forward` and `__call__` of `ModelNew`."""
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                self.bodies[node.name].append(node)
+                if isinstance(node, ast.ClassDef) and node.name == ENTRY:
+                    self.entries += [
+                        item
+                        for item in node.body
+                        if isinstance(item, ast.FunctionDef) and item.name in ("forward", "__call__")
+                    ]
+            elif isinstance(node, ast.Assign):
+                for target in node.targets:
+                    for name in targets_of(target):
+                        self.bodies[name].append(node.value)
+            elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+                for name in targets_of(node.target):
+                    self.bodies[name].append(node.value)
+
+    def reached(self, stop: Collection[str] = ()) -> list[ast.AST]:
+        """Definitions and values that `forward` can come to; what is named in `stop` is not entered."""
+        found: list[ast.AST] = []
+        waiting: list[ast.AST] = list(self.entries)
+        seen: set[int] = set()
+        while waiting:
+            node = waiting.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            found.append(node)
+            for name in names_in(node):
+                if name not in stop:
+                    waiting += self.bodies.get(name, ())
+        return found
+
+
+def names_in(node: ast.AST) -> Iterator[str]:
+    """Every name and attribute that occurs in a piece of code."""
+    for below in ast.walk(node):
+        if isinstance(below, ast.Name):
+            yield below.id
+        elif isinstance(below, ast.Attribute):
+            yield below.attr
+
+
+def targets_of(target: ast.expr) -> Iterator[str]:
+    """Names and attributes that an assignment to `target` gives a value."""
+    if isinstance(target, ast.Name):
+        yield target.id
+    elif isinstance(target, ast.Attribute):
+        yield target.attr
+    elif isinstance(target, ast.Tuple | ast.List):
+        for item in target.elts:
+            yield from targets_of(item)
+    elif isinstance(target, ast.Starred | ast.Subscript):
+        yield from targets_of(target.value)
