@@ -55,7 +55,7 @@ class Correctness:
         evaluation = turn.evaluation
         if evaluation is None or evaluation.tests_total == 0 or turn.outcome is Outcome.HACKED:
             return 0.0
-        return self._partial_share * evaluation.tests_passed / evaluation.tests_total
+        return self._partial_share * (evaluation.tests_passed / evaluation.tests_total)
 
 
 class Speedup:
@@ -88,7 +88,8 @@ class Thinking:
         config, length = self._config, len(turn.extraction.thinking.strip())
         if length == 0:
             return config.without
-        return 1.0 - (1.0 - config.beyond) * _position(length, config.full, config.long)
+        position = _position(length, config.full, config.long)
+        return (1.0 - position) + config.beyond * position
 
 
 class Length:
