@@ -7,4 +7,11 @@ from kernelrl_core import Component, hookimpl
 
 @hookimpl
 def kernelrl_checkers() -> list[Component]:
-    return []
+    return [
+        Component(
+            "source_rules",
+            target="kernelrl_plugin_checkers.source_rules:SourceRules",
+            config="kernelrl_plugin_checkers.config:SourceRulesConfig",
+            summary="Rules on the syntax tree: own kernels, no library compute, no tampering",
+        )
+    ]

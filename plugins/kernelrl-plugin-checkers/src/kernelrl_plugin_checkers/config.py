@@ -1,0 +1,34 @@
+"""Options of the checker `source_rules`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from kernelrl_core.naming import suggestion
+from kernelrl_core.values import Severity
+from kernelrl_plugin_checkers.rules import RULES
+
+__all__ = ["SourceRulesConfig"]
+
+_SEVERITIES = tuple(severity.value for severity in Severity)
+
+
+@attrs.frozen
+class SourceRulesConfig:
+    """Which rules are looked at, and how much a breach weighs."""
+
+    skip: tuple[str, ...] = ()
+    """Rules that are not looked at."""
+    severity: dict[str, str] = attrs.field(factory=dict)
+    """Rule id -> `note`, `suspect` or `hack`, in place of the rule's own."""
+
+    def problems(self) -> Iterable[str]:
+        """What names no rule or no severity."""
+        for rule in (*self.skip, *self.severity):
+            if rule not in RULES:
+                yield f"there is no rule {rule!r}; {suggestion(rule, RULES)}"
+        for value in self.severity.values():
+            if value not in _SEVERITIES:
+                yield f"there is no severity {value!r}; {suggestion(value, _SEVERITIES)}"

@@ -1,0 +1,60 @@
+"""Which names of torch compute, and which only allocate, look at or arrange tensors."""
+
+from __future__ import annotations
+
+__all__ = ["COMPUTING_METHODS", "REDUCTIONS", "is_computing_module", "is_library_compute"]
+
+_ARRANGING_TEXT = """
+arange as_strided as_tensor broadcast_shapes broadcast_tensors broadcast_to cat chunk concat contiguous device
+dtype empty empty_like empty_strided expand eye finfo flatten full full_like get_default_dtype iinfo is_tensor
+jit movedim narrow no_grad numel inference_mode ones ones_like permute ravel reshape select set_grad_enabled
+size split squeeze stack swapaxes t tensor transpose unbind unflatten unsqueeze view_as_real view_as_complex
+zeros zeros_like manual_seed Tensor Size float16 float32 float64 bfloat16 half float double int8 int16 int32
+int64 uint8 long int bool strided contiguous_format channels_last preserve_format Generator enable_grad
+"""
+_ARRANGING = frozenset(_ARRANGING_TEXT.split())
+_MODULES_WITHOUT_COMPUTE = ("torch.cuda", "torch.utils", "torch.autograd", "torch.library", "torch.version")
+_ALLOWED_FUNCTIONS = frozenset({"pad"})
+_MODULES_THAT_COMPUTE = ("torch.ops", "torch.linalg", "torch.special", "torch.fft", "torch.sparse")
+_LIBRARIES = ("scipy", "cupy", "jax", "xformers", "flash_attn", "apex", "cublas", "numpy.linalg")
+_HOLDERS = frozenset(
+    {"Parameter", "ParameterList", "ParameterDict", "Module", "ModuleList", "ModuleDict", "Buffer", "Identity", "init"}
+)
+
+REDUCTIONS = frozenset({"sum", "mean"})
+
+_COMPUTING_METHODS_TEXT = """
+abs acos add add_ addbmm addcdiv addcmul addmm addmv amax amin aminmax argmax argmin argsort asin atan baddbmm
+bmm clamp clamp_ clamp_max clamp_min cos cosh cross cummax cummin cumprod cumsum diff dist div div_ dot einsum
+erf erfc exp exp_ expm1 fmod gelu hardtanh inverse kthvalue leaky_relu lerp log log1p log2 log10 log_softmax
+logcumsumexp logsumexp masked_fill masked_fill_ matmul max maximum mean median min minimum mm mode mul mul_
+multiply mv neg norm pow prod reciprocal relu relu_ renorm round rsqrt sigmoid sigmoid_ sign silu sin sinh
+softmax softplus sort sqrt square std sub sub_ subtract sum tan tanh tanh_ topk tril triu trunc var where
+"""
+COMPUTING_METHODS = frozenset(_COMPUTING_METHODS_TEXT.split())
+"""Methods of a tensor that compute. The names that plain Python objects have, too (`index`, `copy`), are left out."""
+
+
+def is_library_compute(name: str) -> bool:
+    """Whether calling the dotted name computes on tensors with a library.
+
+    `torch.nn` classes count when they are called as functions of tensors, which the caller finds out.
+    """
+    head, _, last = name.rpartition(".")
+    if name in ("torch.compile", "torch.vmap"):
+        return True
+    if name.startswith(_LIBRARIES):
+        return True
+    if head == "torch":
+        return last not in _ARRANGING
+    if head == "torch.nn.functional":
+        return last not in _ALLOWED_FUNCTIONS
+    if head == "torch.Tensor":
+        return last in COMPUTING_METHODS
+    return name.startswith(_MODULES_THAT_COMPUTE) and not name.startswith(_MODULES_WITHOUT_COMPUTE)
+
+
+def is_computing_module(name: str) -> bool:
+    """Whether the dotted name is a `torch.nn` class whose instances compute when they are called."""
+    head, _, last = name.rpartition(".")
+    return head in ("torch.nn", "torch.nn.modules") and last not in _HOLDERS and last[:1].isupper()
