@@ -44,16 +44,11 @@ class KernelBenchTasks(LazyCollection):
 
     def _read(self) -> Collection:
         problems, origin = self._problems()
-        levels = sorted(set(self._config.levels))
         everything = {problem.id for problem in problems}
         chosen = [problem for problem in problems if self._takes_part(problem)]
         self._refuse_unknown(everything)
         chosen.sort(key=lambda problem: (problem.level, problem.number))
-        found = [
-            Found(Task(id=p.id, reference=p.source, level=p.level, name=p.name), p.where)
-            for p in chosen
-            if p.level in levels
-        ]
+        found = [Found(Task(id=p.id, reference=p.source, level=p.level, name=p.name), p.where) for p in chosen]
         return collect(found, self._held_out, {**origin, "holdout": _plain(self._config.holdout)})
 
     def _takes_part(self, problem: Problem) -> bool:
@@ -85,7 +80,8 @@ class KernelBenchTasks(LazyCollection):
                 if level in self._config.levels and lacking:
                     problems.append(f"kernelbench: {key}: level {level} has no problem {', '.join(map(str, lacking))}")
                 elif numbers.of(level) and level not in self._config.levels:
-                    problems.append(f"kernelbench: {key}: level {level} takes no part (levels: {self._config.levels})")
+                    taking_part = ", ".join(map(str, self._config.levels))
+                    problems.append(f"kernelbench: {key}: level {level} takes no part (levels: {taking_part})")
         refuse(problems)
 
     def _problems(self) -> tuple[list[Problem], dict[str, Any]]:

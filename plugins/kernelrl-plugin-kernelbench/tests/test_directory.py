@@ -1,0 +1,96 @@
+"""Tasks from files below a directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernelrl_core.errors import UsageError
+from kernelrl_plugin_kernelbench.config import DirectoryConfig, FractionHoldout, NamedHoldout
+from kernelrl_plugin_kernelbench.directory import DirectoryTasks
+
+
+@pytest.fixture
+def folder(tmp_path: Path, task_source) -> Path:
+    for name in ("level1/relu", "level1/gelu", "level_2/softmax", "other/deep/scan", "plain"):
+        path = tmp_path / "tasks" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(task_source(len(name)))
+    (tmp_path / "tasks" / "__init__.py").touch()
+    return tmp_path / "tasks"
+
+
+def test_files_become_tasks_with_the_level_of_their_folder(folder: Path) -> None:
+    tasks = DirectoryTasks(DirectoryConfig(folder)).tasks("train")
+    assert {task.id: task.level for task in tasks} == {
+        "directory/level1/relu": 1,
+        "directory/level1/gelu": 1,
+        "directory/level_2/softmax": 2,
+        "directory/other/deep/scan": None,
+        "directory/plain": None,
+    }
+
+
+def test_a_glob_narrows_the_search(folder: Path) -> None:
+    source = DirectoryTasks(DirectoryConfig(folder, glob="level1/*.py"))
+    assert [task.name for task in source.tasks("train")] == ["gelu", "relu"]
+
+
+def test_names_and_patterns_are_held_out(folder: Path) -> None:
+    source = DirectoryTasks(DirectoryConfig(folder, holdout=NamedHoldout(("softmax", "level1/g*"))))
+    assert {task.name for task in source.tasks("held_out")} == {"softmax", "gelu"}
+    assert {task.name for task in source.tasks("train")} == {"relu", "scan", "plain"}
+    assert {task.split for task in source.tasks("held_out")} == {"held_out"}
+
+
+def test_a_held_out_name_that_fits_nothing_suggests_the_nearest(folder: Path) -> None:
+    with pytest.raises(UsageError, match="no task fits 'sofmax'; did you mean 'softmax'"):
+        DirectoryTasks(DirectoryConfig(folder, holdout=NamedHoldout(("sofmax",)))).splits()
+
+
+def test_a_share_holds_out_one_task_of_a_level_that_has_two(folder: Path) -> None:
+    source = DirectoryTasks(DirectoryConfig(folder, holdout=FractionHoldout(0.1)))
+    assert [task.level for task in source.tasks("held_out")] == [1, None]
+
+
+def test_all_files_that_are_not_tasks_are_named_at_once(folder: Path) -> None:
+    (folder / "broken.py").write_text("def get_inputs(:\n")
+    (folder / "half.py").write_text("class Model: ...\n")
+    with pytest.raises(UsageError) as caught:
+        DirectoryTasks(DirectoryConfig(folder)).tasks("train")
+    first, second = caught.value.message.splitlines()
+    assert first.startswith(f"{folder}/broken.py:1: not Python")
+    assert second == f"{folder}/half.py:1: not a task: defines no get_inputs or get_init_inputs at module level"
+
+
+def test_many_mistakes_are_cut_after_twenty(folder: Path) -> None:
+    for number in range(25):
+        (folder / f"bad{number}.py").write_text("")
+    with pytest.raises(UsageError) as caught:
+        DirectoryTasks(DirectoryConfig(folder)).tasks("train")
+    assert len(caught.value.message.splitlines()) == 21
+    assert caught.value.message.endswith("… and 5 more")
+
+
+def test_binary_junk_is_named(folder: Path) -> None:
+    (folder / "junk.py").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match=r"junk\.py: not a text file"):
+        DirectoryTasks(DirectoryConfig(folder)).tasks("train")
+
+
+@pytest.mark.parametrize("glob", ["*.txt", "nothing/*.py"])
+def test_an_empty_set_is_refused(folder: Path, glob: str) -> None:
+    with pytest.raises(UsageError, match="no task was found"):
+        DirectoryTasks(DirectoryConfig(folder, glob=glob)).tasks("train")
+
+
+@pytest.mark.parametrize("glob", ["/*.py", "", "a**b/*.py"])
+def test_an_impossible_glob_is_named(folder: Path, glob: str) -> None:
+    with pytest.raises(UsageError):
+        DirectoryTasks(DirectoryConfig(folder, glob=glob)).tasks("train")
+
+
+def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such directory"):
+        DirectoryTasks(DirectoryConfig(tmp_path / "nowhere")).splits()
