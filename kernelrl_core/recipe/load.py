@@ -1,122 +1,155 @@
-"""From the name of a recipe to a recipe that can be run."""
+"""From the name of a recipe to a checked `Recipe`, and to plain data from which the same recipe comes again."""
 
 from __future__ import annotations
 
-import os
+import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from kernelrl_core.errors import UsageError
+import kernelrl_core
+from kernelrl_core.errors import LookupFailed
 from kernelrl_core.naming import suggestion
+from kernelrl_core.recipe.blocks import core_keys
 from kernelrl_core.recipe.merge import Merged, merge_files, merge_layers, override_layer
 from kernelrl_core.recipe.problems import Origin, Problem, RecipeError
-from kernelrl_core.recipe.rules import contradictions
-from kernelrl_core.recipe.schema import Recipe
-from kernelrl_core.recipe.structure import structure
+from kernelrl_core.recipe.rules import PROMPT_TEMPLATES, contradictions
+from kernelrl_core.recipe.schema import Recipe, Use
+from kernelrl_core.recipe.structure import structure_recipe
 from kernelrl_core.registry import Registry
 
-__all__ = ["LoadedRecipe", "bundled_recipes", "find_recipe", "load_recipe", "recipe_from_mapping", "recipes"]
+__all__ = [
+    "LoadedRecipe",
+    "RecipeError",
+    "bundled_recipes",
+    "find_recipe",
+    "load_recipe",
+    "recipe_from_mapping",
+    "resolve",
+]
 
 
 @attrs.frozen
 class LoadedRecipe:
-    """A recipe that is understood and free of contradictions."""
+    """A recipe that is free of mistakes."""
 
     name: str
-    """Name of its file, without the ending."""
+    """Stem of its file."""
     recipe: Recipe
     resolved: dict[str, Any]
-    """Plain data with every default; loads again to an equal recipe."""
-    sources: tuple[Path, ...] = ()
+    """Plain data with every default and absolute paths; loads again to an equal recipe."""
+    sources: tuple[Path, ...]
     """Files it was read from, bases first."""
 
 
 def load_recipe(name_or_path: str, overrides: Sequence[str] = (), *, registry: Registry) -> LoadedRecipe:
-    """Read a recipe, lay the overrides over it, and check everything.
+    """Read, merge and check a recipe.
 
     Args:
-        name_or_path: an existing path, a file of `./recipes`, or a bundled recipe.
-        overrides: `a.b=VALUE` of the command line, the value read as YAML.
+        name_or_path: an existing path, then `./recipes/NAME.yaml`, then a bundled recipe.
+        overrides: `a.b=VALUE`, applied in order.
 
     Raises:
-        RecipeError: every mistake at once.
-        UsageError: there is no such recipe.
+        LookupFailed: there is no such recipe.
+        RecipeError: mistakes, all of them at once.
     """
     path = find_recipe(name_or_path)
-    layers = [merge_files(path, _extended)]
     problems: list[Problem] = []
+    layers: list[Merged] = []
+    try:
+        layers.append(merge_files(path, _find_base))
+    except RecipeError as error:
+        problems.extend(error.problems)
     for override in overrides:
         try:
             layers.append(override_layer(override))
         except RecipeError as error:
             problems.extend(error.problems)
-    return _understood(path.stem, merge_layers(layers), registry, problems)
+    if problems:
+        raise RecipeError(problems)
+    return _understand(path.stem, merge_layers(layers), registry)
 
 
-def recipe_from_mapping(data: Mapping[str, Any], *, registry: Registry, name: str = "recipe") -> LoadedRecipe:
-    """The recipe that plain data describes, such as `LoadedRecipe.resolved`.
-
-    Raises:
-        RecipeError: every mistake at once.
-    """
-    return _understood(name, Merged(dict(data), {(): Origin(name)}), registry, [])
+def recipe_from_mapping(data: Mapping[str, Any], *, registry: Registry, name: str) -> LoadedRecipe:
+    """Check a recipe given as plain data, such as the saved one of a run; raises as `load_recipe`."""
+    return _understand(name, Merged(dict(data), {(): Origin(name)}), registry)
 
 
 def find_recipe(name_or_path: str) -> Path:
-    """The file that a name stands for.
+    """The file that a recipe's name or path means.
 
     Raises:
-        UsageError: there is none.
+        LookupFailed: there is none; the message has the nearest name.
     """
-    given = Path(name_or_path)
-    if given.is_file():
-        return given
-    found = recipes().get(name_or_path)
-    if found is not None:
-        return found
-    if given.exists():
-        raise UsageError(f"{name_or_path} is not a file")
-    raise UsageError(
-        f"there is no recipe {name_or_path!r}; {suggestion(name_or_path, recipes())}", fix="kernelrl recipes list"
-    )
-
-
-def recipes() -> dict[str, Path]:
-    """Name -> file of every recipe that a bare name can mean; those of `./recipes` come before the bundled ones."""
-    return {**bundled_recipes(), **_in_folder(Path("recipes"))}
+    path = Path(name_or_path).expanduser()
+    local = Path("recipes") / f"{name_or_path}.yaml"
+    for candidate in (path, local):
+        if candidate.is_file():
+            return candidate.absolute()
+    bundled = bundled_recipes()
+    if name_or_path in bundled:
+        return bundled[name_or_path]
+    if path.is_dir():
+        raise LookupFailed(f"{name_or_path} is a directory, not a recipe")
+    names = {*bundled, *(found.stem for found in Path("recipes").glob("*.yaml"))}
+    raise LookupFailed(f"no recipe {name_or_path!r}; {suggestion(path.stem, names)}", fix="see 'kernelrl recipes list'")
 
 
 def bundled_recipes() -> dict[str, Path]:
-    """Name -> file of the recipes that come with kernelrl."""
-    package = Path(__file__).parents[1]
-    # Wheels carry them inside the package; an editable checkout has them beside it.
-    inside = package / "recipes"
-    return _in_folder(inside if inside.is_dir() else package.parent / "recipes")
+    """Name -> file of every recipe that comes with kernelrl, ordered by name."""
+    package = Path(kernelrl_core.__file__).parent
+    # An editable checkout has no recipes inside the package; there they lie beside it.
+    directory = next((d for d in (package / "recipes", package.parent / "recipes") if d.is_dir()), package / "recipes")
+    return {path.stem: path for path in sorted(directory.glob("*.yaml"))}
 
 
-def _in_folder(folder: Path) -> dict[str, Path]:
-    return {path.stem: path for path in sorted(folder.glob("*.yaml")) if os.access(path, os.R_OK)}
+def resolve(recipe: Recipe) -> dict[str, Any]:
+    """The whole recipe as plain data, every default written out."""
+    return {field.name: _plain(getattr(recipe, field.name)) for field in attrs.fields(Recipe)}
 
 
-def _extended(name: str, folder: Path) -> Path | None:
-    for path in (folder / name, folder / f"{name}.yaml"):
-        if path.is_file():
-            return path.absolute()
-    found = bundled_recipes().get(name.removesuffix(".yaml"))
-    return found.absolute() if found is not None else None
+def _find_base(name: str, directory: Path) -> Path | None:
+    beside = directory / Path(name).expanduser()
+    for candidate in (beside, beside.with_name(f"{beside.name}.yaml")):
+        if candidate.is_file():
+            return candidate.absolute()
+    return bundled_recipes().get(name.removesuffix(".yaml"))
 
 
-def _understood(name: str, merged: Merged, registry: Registry, problems: list[Problem]) -> LoadedRecipe:
-    found = structure(merged, registry)
-    problems = [*problems, *found.problems]
-    if found.recipe is not None:
-        problems += [
-            Problem(merged.origin(tuple(path.split("."))), path, message)
-            for path, message in contradictions(found.recipe, registry)
-        ]
-    if problems or found.recipe is None:
-        raise RecipeError(sorted(problems, key=lambda problem: (problem.origin.source, problem.origin.line or 0)))
-    return LoadedRecipe(name, found.recipe, found.resolved, merged.sources)
+def _understand(name: str, merged: Merged, registry: Registry) -> LoadedRecipe:
+    structured = structure_recipe(merged, registry)
+    prompt = structured.parts.get("prompt")
+    if prompt is not None and prompt.template not in PROMPT_TEMPLATES:
+        path = Path(prompt.template).expanduser()
+        structured.parts["prompt"] = attrs.evolve(prompt, template=str(path.absolute()))
+    problems = [
+        *structured.problems,
+        *(
+            Problem(merged.origin(found.path), ".".join(found.path), found.message, found.hint, found.missing)
+            for found in contradictions(structured.parts, registry)
+        ),
+    ]
+    if problems:
+        order = [str(source) for source in merged.sources]
+        raise RecipeError(sorted(problems, key=lambda p: (_rank(p.origin, order), p.origin.line or 0)))
+    recipe = Recipe(**structured.parts)
+    return LoadedRecipe(name, recipe, copy.deepcopy(resolve(recipe)), merged.sources)
+
+
+def _rank(origin: Origin, order: list[str]) -> int:
+    return next((index for index, source in enumerate(order) if source.endswith(origin.source)), len(order))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Use):
+        core = {key: _plain(getattr(value, key)) for key in core_keys(type(value))}
+        return {"use": value.use, **core, **{key: _plain(option) for key, option in value.raw.items()}}
+    if attrs.has(type(value)):
+        return {field.name: _plain(getattr(value, field.name)) for field in attrs.fields(type(value))}
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value

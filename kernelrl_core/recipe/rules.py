@@ -1,79 +1,212 @@
-"""Contradictions between the parts of a recipe: what no single key can show to be wrong."""
+"""Contradictions between the parts of a recipe, found before anything is spent."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-from kernelrl_core.errors import KernelRLError
+import attrs
+
+from kernelrl_core.errors import KernelRLError, MissingPrerequisite
 from kernelrl_core.kinds import RewardBounds
 from kernelrl_core.naming import suggestion
-from kernelrl_core.recipe.schema import Recipe, RewardUse
+from kernelrl_core.recipe.blocks import blocks
+from kernelrl_core.recipe.schema import RewardUse, SpeedupStop, Use
 from kernelrl_core.registry import Registry
 
-__all__ = ["contradictions"]
+__all__ = ["PROMPT_TEMPLATES", "Contradiction", "contradictions"]
 
-_COMPARING = ("rloo", "trloo")
-
-
-def contradictions(recipe: Recipe, registry: Registry) -> Iterator[tuple[str, str]]:
-    """Dotted path and message of each contradiction. Reads the options alone; nothing heavy is imported."""
-    yield from _rewards(recipe)
-    yield from _forbid(recipe, registry)
-    train = recipe.train
-    if train.steps is not None and train.epochs is not None:
-        yield "train.epochs", "steps and epochs are both given; keep one of them"
-    if train.group_size < train.min_group_size:
-        yield "train.group_size", f"is {train.group_size}, below train.min_group_size ({train.min_group_size})"
-    if train.group_size < 2 and recipe.advantage.use.rpartition(":")[2] in _COMPARING:
-        yield "train.group_size", f"advantage {recipe.advantage.use!r} compares attempts and needs at least 2"
-    if recipe.sampling.extend is not None and recipe.sampling.extend.max_tokens < recipe.sampling.max_tokens:
-        yield "sampling.extend.max_tokens", f"is below sampling.max_tokens ({recipe.sampling.max_tokens})"
-    if recipe.prompt.max_tokens is not None and recipe.prompt.shots == "few" and recipe.prompt.max_tokens < 256:
-        yield "prompt.max_tokens", "leaves no room for examples; use prompt.shots=zero"
-    if train.split == recipe.eval.split and (recipe.eval.every or recipe.eval.at_start or recipe.eval.at_end):
-        yield "eval.split", f"is the split that is trained on ({train.split}), so it measures nothing that is held out"
-    if isinstance(recipe.episode.stop, str) is False and not recipe.evaluation.timing:
-        yield "episode.stop", "waits for a speedup, but evaluation.timing is false"
+PROMPT_TEMPLATES = ("kernelrl", "kernelbench")
+"""Templates of the core; any other value of `prompt.template` is a path."""
 
 
-def _rewards(recipe: Recipe) -> Iterator[tuple[str, str]]:
-    if not recipe.rewards:
-        yield "rewards", "there is no reward, so nothing can be learnt"
+@attrs.frozen
+class Contradiction:
+    """Values that cannot stand together."""
+
+    path: tuple[str, ...]
+    """The value to change."""
+    message: str
+    hint: str = ""
+    missing: bool = False
+    """Something must be installed rather than changed."""
+
+
+Parts = Any
+Rule = Callable[[Parts, Registry], Iterator[Contradiction]]
+
+
+def contradictions(parts: Mapping[str, Any], registry: Registry) -> Iterator[Contradiction]:
+    """Every contradiction in the parts of a recipe that were read without a mistake."""
+    given = SimpleNamespace(**parts)
+    for needs, rule in _RULES:
+        if all(key in parts for key in needs):
+            yield from rule(given, registry)
+    for path, use in _uses(parts):
+        yield from _own_problems(path, use)
+
+
+def _uses(parts: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Use]]:
+    for key, block in blocks().items():
+        value = parts.get(key)
+        if value is None:
+            continue
+        yield from (((key, name), use) for name, use in value.items()) if block.named else [((key,), value)]
+
+
+def _own_problems(path: tuple[str, ...], use: Use) -> Iterator[Contradiction]:
+    problems = getattr(use.options, "problems", None)
+    if not callable(problems):
         return
-    gap = 0.0
-    known = True
-    for name, use in recipe.rewards.items():
-        if use.weight and getattr(use.options, "needs_timing", lambda: False)() and not recipe.evaluation.timing:
-            yield f"rewards.{name}", f"{use.use} needs run times, but evaluation.timing is false; set it, or weight: 0"
-        bounds = _bounds(use)
-        if bounds is None:
-            known = False
-        else:
-            gap += use.weight * bounds.gap if use.weight >= 0 else use.weight * (bounds.high - bounds.low)
-    if known and gap <= 0:
-        yield (
-            "rewards",
-            f"a wrong kernel could earn as much as a right one: the weighted gaps add up to {gap:g}, not above 0; "
-            "raise the weight of correctness, or lower those of the others",
+    try:
+        found = [str(problem) for problem in problems()]
+    except Exception as error:  # plugin code
+        found = [f"component {use.use!r} cannot check its options: {type(error).__name__}: {error}"]
+    yield from (Contradiction(path, message) for message in found)
+
+
+def _timing(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    if given.evaluation.timing:
+        return
+    hint = "set evaluation.timing: true, or remove it"
+    for name, use in given.rewards.items():
+        needs_timing = getattr(use.options, "needs_timing", None)
+        if use.weight and callable(needs_timing) and needs_timing():
+            yield Contradiction(("rewards", name), f"{use.use!r} needs run times, but evaluation.timing is false", hint)
+    if isinstance(given.episode.stop, SpeedupStop):
+        message = "a speedup can never be reached while evaluation.timing is false"
+        yield Contradiction(("episode", "stop"), message, hint)
+
+
+def _gaps(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    if not given.rewards:
+        yield Contradiction(
+            ("rewards",), "there is no reward", "give at least one, such as correct: {use: correctness}"
+        )
+        return
+    gaps = {}
+    for name, use in given.rewards.items():
+        try:
+            gaps[name] = _weighted_gap(use)
+        except Exception as error:
+            plugin = registry.plugin_of("rewards", use.use).name
+            told = f"{type(error).__name__}: {error}"
+            yield Contradiction(("rewards", name), f"plugin {plugin}: {use.use!r} does not state its bounds: {told}")
+    if len(gaps) == len(given.rewards) and not sum(gaps.values()) > 1e-12:
+        listed = ", ".join(f"{name} {gap:+g}" for name, gap in gaps.items())
+        yield Contradiction(
+            ("rewards",),
+            f"a wrong kernel could earn as much as a correct one: the least gains of being correct are {listed}",
+            "raise the weight of a reward for correctness, or lower those of rewards that look at the text alone",
         )
 
 
-def _bounds(use: RewardUse) -> RewardBounds | None:
-    bounds = getattr(use.options, "bounds", None)
-    found = bounds() if callable(bounds) else None
-    return found if isinstance(found, RewardBounds) else None
+def _weighted_gap(use: RewardUse) -> float:
+    bounds: RewardBounds = use.options.bounds()
+    if use.weight == 0:
+        return 0.0
+    # Under a negative weight the worst case is the component's whole rise.
+    gap = use.weight * (bounds.gap if use.weight > 0 else bounds.high - bounds.low)
+    if math.isnan(gap):
+        raise ValueError("a bound is not a number")
+    return float(gap)
 
 
-def _forbid(recipe: Recipe, registry: Registry) -> Iterator[tuple[str, str]]:
-    if not recipe.checkers:
-        # Without checkers no rule can be found broken, and none is stated.
-        return
+def _length(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    if given.train.steps is not None and given.train.epochs is not None:
+        yield Contradiction(("train", "epochs"), "train.steps is given, too", "keep one of them, and null the other")
+
+
+def _groups(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    size = given.train.group_size
+    if given.train.min_group_size > size:
+        message = f"{given.train.min_group_size} is more than train.group_size, {size}: every group would be masked"
+        yield Contradiction(("train", "min_group_size"), message)
+
+
+def _estimator(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    least = getattr(given.advantage.options, "min_attempts", 2)
+    if given.train.group_size < least:
+        message = f"advantage {given.advantage.use!r} compares at least {least} attempts of a task"
+        yield Contradiction(("train", "group_size"), message, f"set it to {least} or more")
+
+
+def _optimizer(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    for key in ("beta1", "beta2"):
+        if getattr(given.train, key) >= 1:
+            yield Contradiction(("train", key), "must be below 1, or the optimizer never moves")
+    if given.train.loss == "ppo" and given.train.clip_low >= 1:
+        yield Contradiction(("train", "clip_low"), "must be below 1, or the ratio is never clipped from below")
+
+
+def _sampling(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    sampling = given.sampling
+    if sampling.extend is not None and sampling.extend.max_tokens <= sampling.max_tokens:
+        message = f"{sampling.extend.max_tokens} does not extend sampling.max_tokens, {sampling.max_tokens}"
+        yield Contradiction(("sampling", "extend", "max_tokens"), message)
+    if sampling.top_p == 0:
+        yield Contradiction(("sampling", "top_p"), "keeps no token", "1 keeps all; temperature: 0 takes the best")
+    if sampling.top_k == 0 or sampling.top_k < -1:
+        yield Contradiction(("sampling", "top_k"), f"cannot keep {sampling.top_k} tokens", "-1 keeps all")
+
+
+def _template(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    template = given.prompt.template
+    if template not in PROMPT_TEMPLATES and not Path(template).is_file():
+        hint = suggestion(Path(template).name, PROMPT_TEMPLATES)
+        yield Contradiction(("prompt", "template"), f"there is no template file {template}", hint)
+
+
+def _forbid(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     known: set[str] = set()
-    for use in recipe.checkers.values():
+    for name, use in given.checkers.items():
         try:
             known |= {rule.id for rule in registry.make("checkers", use).rules}
-        except KernelRLError:
+        except MissingPrerequisite as error:
+            yield Contradiction(("checkers", name), error.message, error.fix, missing=True)
             return
-    for rule in recipe.forbid:
+        except KernelRLError as error:
+            yield Contradiction(("checkers", name), error.message, error.fix)
+            return
+    for rule in given.forbid:
         if rule not in known:
-            yield "forbid", f"no checker of this recipe has a rule {rule!r}; {suggestion(rule, known)}"
+            hint = suggestion(rule, known) if given.checkers else "add checkers: {source: {use: source_rules}}"
+            yield Contradiction(("forbid",), f"no checker of this recipe knows the rule {rule!r}", hint)
+
+
+def _requires(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    for text in given.requires:
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            yield Contradiction(("requires",), f"{text!r} is not a requirement", "write one such as 'kernelrl>=0.1'")
+            continue
+        try:
+            installed = metadata.version(requirement.name)
+        except metadata.PackageNotFoundError:
+            yield Contradiction(("requires",), f"{text} is not installed", f"pip install '{text}'", missing=True)
+            continue
+        if not requirement.specifier.contains(installed, prereleases=True):
+            message = f"{text} is required, {installed} is installed"
+            yield Contradiction(("requires",), message, f"pip install '{text}'", missing=True)
+
+
+_RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
+    (("rewards", "evaluation", "episode"), _timing),
+    (("rewards",), _gaps),
+    (("train",), _length),
+    (("train",), _groups),
+    (("train", "advantage"), _estimator),
+    (("train",), _optimizer),
+    (("sampling",), _sampling),
+    (("prompt",), _template),
+    (("checkers", "forbid"), _forbid),
+    (("requires",), _requires),
+)
+"""Keys that a rule looks at, and the rule. It is left out while one of them has mistakes of its own."""

@@ -1,362 +1,410 @@
-"""Turns the plain data of a merged recipe into `schema.Recipe`, strictly, and reports every mistake in one pass.
+"""Turns the plain data of a recipe into typed values, strictly, and lists every mistake it meets.
 
-Nothing is coerced: `"3"` is no number, 3 no text, `true` no integer; only an integer may stand where a number is
-asked. A path is made absolute against the working directory, so that the saved recipe means the same elsewhere.
+Nothing is converted: `"3"` is no number, 3 is no text, true is no integer; only an integer may stand for a float. A
+null where the type knows none means: as if it were not written. General converters either stop at the first fault of
+a class, run range checks only after everything else was right, or lose the path, so the walk over the attrs classes is
+done here.
 """
 
 from __future__ import annotations
 
+import difflib
 import math
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, Union
 
 import attrs
 
 from kernelrl_core.errors import KernelRLError, MissingPrerequisite
-from kernelrl_core.naming import suggestion
+from kernelrl_core.naming import nearest, suggestion
 from kernelrl_core.recipe import schema
 from kernelrl_core.recipe.blocks import Block, blocks, core_keys
-from kernelrl_core.recipe.merge import Keys, Merged
-from kernelrl_core.recipe.problems import Problem, RecipeError
+from kernelrl_core.recipe.merge import Merged
+from kernelrl_core.recipe.problems import Problem
 from kernelrl_core.recipe.schema import Recipe, Use
 from kernelrl_core.registry import Registry
 
-__all__ = ["Structured", "structure", "structure_block"]
+__all__ = ["Structured", "allows_none", "field_types", "structure_recipe"]
 
-_BAD: Any = object()
-"""Stands for a value that could not be understood; its problem is recorded."""
+Keys: TypeAlias = tuple[str, ...]
 
-_RANGES: dict[Any, tuple[type, str, Callable[[Any], bool]]] = {
+_RANGES: dict[Any, tuple[Any, str, Callable[[Any], bool]]] = {
     schema.PositiveInt: (int, "an integer of at least 1", lambda v: v >= 1),
     schema.NonNegativeInt: (int, "an integer of at least 0", lambda v: v >= 0),
     schema.PositiveFloat: (float, "a number above 0", lambda v: v > 0),
     schema.NonNegativeFloat: (float, "a number of at least 0", lambda v: v >= 0),
     schema.Fraction: (float, "a number from 0 to 1", lambda v: 0 <= v <= 1),
 }
+"""Ranges have types of their own, so they are checked in the same pass as everything else."""
+
+_INVALID: Any = object()
 
 
 @attrs.frozen
 class Structured:
-    """What became of a merged recipe."""
+    """The parts of a recipe that are right, and what is wrong with the others."""
 
-    recipe: Recipe | None
-    """None when there are problems."""
-    resolved: dict[str, Any]
-    """Every key with its value, defaults included, as plain data; complete when there are no problems."""
+    parts: dict[str, Any]
+    """Key of the recipe -> its value, for every key without a mistake; defaults included."""
     problems: tuple[Problem, ...]
 
 
-def structure(merged: Merged, registry: Registry) -> Structured:
-    """Understand a recipe.
+def structure_recipe(merged: Merged, registry: Registry) -> Structured:
+    """Understand merged data as a recipe. Imports config classes and no implementation."""
+    walk = _Walk(merged, registry)
+    hints = typing.get_type_hints(Recipe)
+    parts: dict[str, Any] = {}
+    known = [field.name for field in attrs.fields(Recipe)]
+    for key in merged.data:
+        if key not in known:
+            walk.unknown_key((), key, known)
+    for field in attrs.fields(Recipe):
+        before = len(walk.problems)
+        value = merged.data.get(field.name)
+        if value is None and not (field.name in merged.data and allows_none(hints[field.name])):
+            value = walk.default(field, ())
+            block = blocks().get(field.name)
+            if value is not _INVALID and block is not None and isinstance(value, Use):
+                value = walk.block(block, {}, (field.name,))
+        else:
+            value = walk.part(field.name, hints[field.name], value)
+        if value is not _INVALID and len(walk.problems) == before:
+            parts[field.name] = value
+    return Structured(parts, tuple(walk.problems))
 
-    Raises:
-        nothing: mistakes are in the answer.
-    """
-    reader = _Reader(merged, registry)
-    recipe, resolved = reader.recipe()
-    return Structured(recipe, resolved, tuple(reader.problems))
+
+def field_types(cls: type) -> dict[str, Any]:
+    """Types of the fields of an attrs class, with forward references resolved."""
+    hints = typing.get_type_hints(cls)
+    return {field.name: hints.get(field.name, Any) for field in attrs.fields(cls) if field.init}
 
 
-def structure_block(key: str, merged: Merged, registry: Registry) -> Use:
-    """The component that one block of a recipe, such as `tasks`, chooses; the rest of the recipe may be missing.
-
-    Raises:
-        RecipeError: with every mistake in the block.
-    """
-    reader = _Reader(merged, registry)
-    use, _ = reader.use(merged.data.get(key), blocks()[key], (key,))
-    if reader.problems:
-        raise RecipeError(reader.problems)
-    found: Use = use
-    return found
+def allows_none(wanted: Any) -> bool:
+    """Whether null is a value of the type."""
+    return wanted is Any or wanted is type(None) or type(None) in _members(wanted)
 
 
-class _Reader:
+def _members(wanted: Any) -> tuple[Any, ...]:
+    if typing.get_origin(wanted) in (Union, types.UnionType):
+        return typing.get_args(wanted)
+    return (wanted,)
+
+
+class _Walk:
     def __init__(self, merged: Merged, registry: Registry) -> None:
-        self._merged = merged
-        self._registry = registry
+        self.merged = merged
+        self.registry = registry
         self.problems: list[Problem] = []
 
-    def recipe(self) -> tuple[Recipe | None, dict[str, Any]]:
-        hints = typing.get_type_hints(Recipe)
-        data = self._merged.data
-        values: dict[str, Any] = {}
-        resolved: dict[str, Any] = {}
-        self._unknown_keys(data, Recipe, (), {})
-        for field in attrs.fields(Recipe):
-            key = field.name
-            block = blocks().get(key)
-            if key not in data or (data[key] is None and field.default is not attrs.NOTHING):
-                if field.default is attrs.NOTHING:
-                    self._problem((), f"required key {key!r} is missing")
-                    continue
-                if key in data and field.default is not None and block is not None and not block.named:
-                    self._problem((key,), "cannot be removed; choose another component instead")
-                    continue
-                default = _default(field)
-                if block is not None and not block.named and default is not None:
-                    values[key], resolved[key] = self.use({"use": block.default}, block, (key,))
-                else:
-                    values[key], resolved[key] = default, plain(default)
-            elif block is None:
-                values[key] = self._value(data[key], hints[key], (key,))
-                resolved[key] = plain(values[key])
-            elif block.named:
-                values[key], resolved[key] = self._named(data[key], block, (key,))
-            else:
-                values[key], resolved[key] = self.use(data[key], block, (key,))
-        if self.problems or _BAD in values.values():
-            return None, resolved
-        return Recipe(**values), resolved
+    def say(self, path: Keys, message: str, hint: str = "", *, missing: bool = False) -> Any:
+        self.problems.append(Problem(self.merged.origin(path), ".".join(path), message, hint, missing))
+        return _INVALID
 
-    # --- components --------------------------------------------------------------------------------------------------
+    # --- blocks with `use` ---
 
-    def _named(self, data: Any, block: Block, path: Keys) -> tuple[Any, dict[str, Any]]:
-        if not isinstance(data, Mapping):
-            self._problem(path, f"expected a mapping of names to components, got {_shown(data)}")
-            return _BAD, {}
-        uses: dict[str, Any] = {}
-        resolved: dict[str, Any] = {}
-        for name, value in data.items():
-            if value is not None:
-                uses[str(name)], resolved[str(name)] = self.use(value, block, (*path, str(name)))
-        return (_BAD if _BAD in uses.values() else uses), resolved
+    def part(self, key: str, wanted: Any, value: Any) -> Any:
+        block = blocks().get(key)
+        if block is None or value is None:
+            return self.value(wanted, value, (key,))
+        if not block.named:
+            return self.block(block, value, (key,))
+        if not isinstance(value, Mapping):
+            return self.expected("a mapping of names to components", value, (key,))
+        result = {}
+        for name, entry in value.items():
+            if not isinstance(name, str):
+                self.say((key, str(name)), f"the name must be text, got {_shown(name)}")
+            elif entry is not None:
+                result[name] = self.block(block, entry, (key, name))
+        return result
 
-    def use(self, data: Any, block: Block, path: Keys) -> tuple[Any, dict[str, Any]]:
-        if not isinstance(data, Mapping):
-            self._problem(path, f"expected a mapping with 'use: NAME', got {_shown(data)}")
-            return _BAD, {}
-        name = data.get("use", block.default) or None
-        if not isinstance(name, str):
-            known = sorted(component.name for component in self._registry.components(block.kind))
-            hint = f"known: {', '.join(known)}" if known else ""
-            what = "needs 'use: NAME'" if name is None else f"use: expected text, got {_shown(name)}"
-            self._problem(path, what, hint)
-            return _BAD, {}
-        hints = typing.get_type_hints(block.cls)
-        core: dict[str, Any] = {}
-        for key, field in core_keys(block.cls).items():
-            core[key] = self._value(data[key], hints[key], (*path, key)) if key in data else field.default
+    def block(self, block: Block, value: Any, path: Keys) -> Any:
+        if not isinstance(value, Mapping):
+            return self.expected("a mapping with 'use: NAME'", value, path)
+        values = {key: self._core_value(block.cls, field, value, path) for key, field in core_keys(block.cls).items()}
+        name = value.get("use", block.default)
+        if not name or not isinstance(name, str):
+            kind_names = sorted(component.name for component in self.registry.components(block.kind))
+            if "use" in value and value["use"] is not None:
+                return self.expected("the name of a component", value["use"], (*path, "use"))
+            return self.say(path, "required key 'use' is missing", f"known: {', '.join(kind_names) or 'none'}")
+        use_path = (*path, "use") if "use" in value else path
         try:
-            config = self._registry.config_class(block.kind, name)
+            self.registry.find(block.kind, name)
+            config = self.registry.config_class(block.kind, name)
+            types_of_options = field_types(config) if config is not None else {}
+        except MissingPrerequisite as error:
+            return self.say(use_path, error.message, error.fix, missing=True)
         except KernelRLError as error:
-            self._problem(
-                (*path, "use") if "use" in data else path,
-                error.message,
-                f"fix: {error.fix}" if error.fix else "",
-                missing=isinstance(error, MissingPrerequisite),
-            )
-            return _BAD, {}
-        written = {str(key): value for key, value in data.items() if key != "use" and key not in core}
-        options: Any = None
-        if config is None:
-            for key in written:
-                self._problem((*path, key), f"{name} has no options")
+            return self.say(use_path, error.message, error.fix)
+        except Exception as error:
+            plugin = self.registry.plugin_of(block.kind, name).name
+            return self.say(use_path, f"plugin {plugin}: the options of {name!r} cannot be read: {error}")
+        raw = {key: option for key, option in value.items() if key not in ("use", *core_keys(block.cls))}
+        options = None
+        if config is not None:
+            options = self.fields(config, raw, path, also=("use", *core_keys(block.cls)))
         else:
-            options = self._object(written, config, path, extra=core)
-        if options is _BAD or _BAD in core.values() or (config is None and written):
-            return _BAD, {}
-        for text in self._contradictions(options):
-            self._problem(path, text)
-        raw = plain(options) if options is not None else {}
-        resolved = {"use": name, **{key: plain(value) for key, value in core.items()}, **raw}
-        return block.cls(use=name, options=options, raw=raw, **core), resolved
+            for key in raw:
+                self.unknown_key(path, key, ["use", *core_keys(block.cls)])
+        if options is _INVALID or _INVALID in values.values():
+            return _INVALID
+        written = {key: _plain(getattr(options, key)) for key in types_of_options}
+        return block.cls(use=name, options=options, raw=written, **values)
 
-    @staticmethod
-    def _contradictions(options: Any) -> Iterable[str]:
-        problems = getattr(options, "problems", None)
-        return list(problems()) if callable(problems) else ()
+    def _core_value(self, cls: type[Use], field: Any, value: Mapping[Any, Any], path: Keys) -> Any:
+        if value.get(field.name) is None:
+            return field.default
+        return self.value(typing.get_type_hints(cls)[field.name], value[field.name], (*path, field.name))
 
-    # --- values ------------------------------------------------------------------------------------------------------
+    # --- values ---
 
-    def _value(self, value: Any, hint: Any, path: Keys) -> Any:
-        if hint in _RANGES:
-            base, wanted, fits = _RANGES[hint]
-            number = self._scalar(value, base)
-            if number is _BAD or not fits(number):
-                self._problem(path, f"expected {wanted}, got {_shown(value)}")
-                return _BAD
-            return number
-        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-        if hint is Any or hint is object:
+    def value(self, wanted: Any, value: Any, path: Keys) -> Any:
+        if wanted in (Any, object):
             return value
-        if hint is type(None):
-            return None if value is None else self._refuse(path, "nothing (null)", value)
+        if wanted in _RANGES:
+            base, words, fits = _RANGES[wanted]
+            if not _is(base, value) or not fits(value):
+                return self.expected(words, value, path)
+            return base(value)
+        if hasattr(wanted, "__supertype__"):
+            return self.value(wanted.__supertype__, value, path)
+        origin = typing.get_origin(wanted)
+        if origin in (Union, types.UnionType):
+            return self.union(wanted, value, path)
         if origin is Literal:
-            matches = [choice for choice in arguments if choice == value and type(choice) is type(value)]
-            return matches[0] if matches else self._refuse(path, _choices(arguments), value, known=arguments)
-        if origin in (typing.Union, types.UnionType):
-            return self._union(value, arguments, path)
-        if origin in (tuple, list):
-            return self._sequence(value, origin, arguments, path)
-        if isinstance(origin, type) and issubclass(origin, Mapping):
+            return self.choice(typing.get_args(wanted), value, path)
+        if attrs.has(wanted):
             if not isinstance(value, Mapping):
-                return self._refuse(path, "a mapping", value)
-            found = {
-                self._value(key, arguments[0], (*path, str(key))): self._value(item, arguments[1], (*path, str(key)))
-                for key, item in value.items()
-            }
-            return _BAD if _BAD in found or _BAD in found.values() else found
-        if attrs.has(hint):
-            return self._object(value, hint, path)
-        if hint is Path:
+                return self.expected(_words(wanted), value, path)
+            return self.fields(wanted, value, path)
+        if origin in (tuple, list) or wanted in (tuple, list):
+            return self.sequence(wanted, value, path)
+        if wanted is dict or (isinstance(origin, type) and issubclass(origin, Mapping)):
+            return self.mapping(typing.get_args(wanted) or (Any, Any), value, path)
+        if wanted is Path:
             return (
                 Path(value).expanduser().absolute()
-                if isinstance(value, str) and value
-                else self._refuse(path, "a path", value)
+                if _is(str, value) and value
+                else self.expected("a path", value, path)
             )
-        scalar = self._scalar(value, hint)
-        return self._refuse(path, _NAMES.get(hint, str(hint)), value) if scalar is _BAD else scalar
+        if not _is(wanted, value):
+            return self.expected(_words(wanted), value, path)
+        return float(value) if wanted is float else value
 
-    @staticmethod
-    def _scalar(value: Any, hint: Any) -> Any:
-        if hint is float and type(value) in (int, float):
-            return float(value) if math.isfinite(value) else _BAD
-        return value if type(value) is hint else _BAD
-
-    def _union(self, value: Any, arguments: tuple[Any, ...], path: Keys) -> Any:
-        if value is None and type(None) in arguments:
+    def union(self, wanted: Any, value: Any, path: Keys) -> Any:
+        members = typing.get_args(wanted)
+        if value is None and type(None) in members:
             return None
-        candidates = [hint for hint in arguments if hint is not type(None)]
-        if isinstance(value, Mapping):
-            objects = [hint for hint in candidates if attrs.has(hint)]
-            fitting = [hint for hint in objects if set(value) & {field.name for field in attrs.fields(hint)}]
-            if len(fitting or objects) == 1:
-                return self._value(value, (fitting or objects)[0], path)
-        before = len(self.problems)
-        for hint in candidates:
-            found = self._value(value, hint, path)
-            if found is not _BAD:
-                del self.problems[before:]
-                return found
-        if len(candidates) > 1:
-            # One message for the whole choice, unless a mapping came close to one of its forms.
-            del self.problems[before:]
-            return self._refuse(path, " or ".join(_described(hint) for hint in candidates), value)
-        return _BAD
+        members = tuple(member for member in members if member is not type(None))
+        if len(members) == 1:
+            return self.value(members[0], value, path)
+        found = self.problems
+        candidates = []
+        # Each alternative is tried alone; the one that comes closest speaks for the union.
+        for member in members:
+            self.problems = []
+            result = self.value(member, value, path)
+            if result is not _INVALID and not self.problems:
+                self.problems = found
+                return result
+            if attrs.has(member) and isinstance(value, Mapping):
+                candidates.append((len(self.problems), self.problems))
+        self.problems = found
+        if candidates:
+            self.problems.extend(min(candidates, key=lambda c: c[0])[1])
+            return _INVALID
+        hint = ""
+        choices = [c for member in members if typing.get_origin(member) is Literal for c in typing.get_args(member)]
+        if isinstance(value, str) and (close := nearest(value, choices)):
+            hint = f"did you mean {close!r}?"
+        return self.expected(" or ".join(_words(member) for member in members), value, path, hint)
 
-    def _sequence(self, value: Any, origin: Any, arguments: tuple[Any, ...], path: Keys) -> Any:
-        if not isinstance(value, list):
-            return self._refuse(path, "a list", value)
-        if (origin is tuple and len(arguments) == 2 and arguments[1] is not Ellipsis) or len(arguments) > 2:
+    def choice(self, choices: tuple[Any, ...], value: Any, path: Keys) -> Any:
+        if any(value == choice and type(value) is type(choice) for choice in choices):
+            return value
+        close = nearest(value, [c for c in choices if isinstance(c, str)]) if isinstance(value, str) else ""
+        return self.expected(_words(Literal[choices]), value, path, f"did you mean {close!r}?" if close else "")
+
+    def sequence(self, wanted: Any, value: Any, path: Keys) -> Any:
+        make = list if list in (wanted, typing.get_origin(wanted)) else tuple
+        arguments = typing.get_args(wanted) or (Any, ...)
+        if not isinstance(value, (list, tuple)):
+            return self.expected(_words(wanted), value, path)
+        if make is tuple and Ellipsis not in arguments:
             if len(value) != len(arguments):
-                return self._refuse(path, f"a list of {len(arguments)}", value)
-            pairs = enumerate(zip(value, arguments, strict=True))
-            items = [self._value(item, hint, (*path, str(i))) for i, (item, hint) in pairs]
+                return self.expected(_words(wanted), value, path)
+            inner: list[Any] = list(arguments)
         else:
-            items = [self._value(item, arguments[0], (*path, str(i))) for i, item in enumerate(value)]
-        return _BAD if _BAD in items else origin(items)
+            inner = [arguments[0]] * len(value)
+        items = [
+            self.value(each, item, (*path, str(index)))
+            for index, (each, item) in enumerate(zip(inner, value, strict=True))
+        ]
+        return _INVALID if any(item is _INVALID for item in items) else make(items)
 
-    def _object(self, value: Any, cls: type[Any], path: Keys, extra: Mapping[str, Any] | None = None) -> Any:
+    def mapping(self, arguments: tuple[Any, ...], value: Any, path: Keys) -> Any:
         if not isinstance(value, Mapping):
-            return self._refuse(path, "a mapping", value)
-        hints = typing.get_type_hints(cls)
-        bad = self._unknown_keys(value, cls, path, extra or {})
-        values: dict[str, Any] = {}
+            return self.expected("a mapping", value, path)
+        result = {}
+        for key, item in value.items():
+            if item is None and not allows_none(arguments[1]):
+                continue
+            here = (*path, str(key))
+            made_key = self.value(arguments[0], key, here)
+            made = self.value(arguments[1], item, here)
+            if made_key is _INVALID or made is _INVALID:
+                return _INVALID
+            result[made_key] = made
+        return result
+
+    def fields(self, cls: Any, value: Mapping[Any, Any], path: Keys, also: tuple[str, ...] = ()) -> Any:
+        hints = field_types(cls)
+        for key in value:
+            if key not in hints:
+                self.unknown_key(path, key, [*hints, *also])
+        before = len(self.problems)
+        values = {}
         for field in attrs.fields(cls):
             if not field.init:
                 continue
-            if field.name in value:
-                values[field.name] = self._value(value[field.name], hints[field.name], (*path, field.name))
-            elif field.default is attrs.NOTHING:
-                self._problem(path, f"required key {field.name!r} is missing")
-                bad = True
-        if bad or _BAD in values.values():
-            return _BAD
+            given = value.get(field.name)
+            if given is None and not (field.name in value and allows_none(hints[field.name])):
+                if field.default is attrs.NOTHING:
+                    self.default(field, path)
+                continue
+            made = self.value(hints[field.name], given, (*path, field.name))
+            if made is not _INVALID:
+                self._validate(field, made, (*path, field.name))
+            values[field.alias] = made
+        if len(self.problems) > before:
+            return _INVALID
         try:
             return cls(**values)
+        except Exception as error:
+            return self.say(path, _told(error))
+
+    def _validate(self, field: Any, value: Any, path: Keys) -> None:
+        # A class runs its validators only once every field could be read; asked here, they speak in the same pass. A
+        # validator that looks at the whole object cannot, and is left to the class.
+        if field.validator is None or field.converter is not None:
+            return
+        try:
+            field.validator(None, field, value)
         except (ValueError, TypeError) as error:
-            self._problem(path, str(error.args[0] if error.args else error))
-            return _BAD
+            self.say(path, _told(error))
+        except AttributeError:
+            return
 
-    def _unknown_keys(self, value: Mapping[Any, Any], cls: type[Any], path: Keys, extra: Mapping[str, Any]) -> bool:
-        known = {field.name for field in attrs.fields(cls) if field.init}
-        if issubclass(cls, Recipe):
-            known.add("extends")
-        unknown = [key for key in value if key not in known]
-        for key in unknown:
-            elsewhere = _places(str(key)) if not path or str(key) not in extra else []
-            choices = known | set(extra) | ({"use"} if extra else set())
-            hint = suggestion(str(key), choices)
-            if elsewhere and not hint.startswith("did you mean"):
-                hint = f"it belongs to {' or '.join(elsewhere)}"
-            self._problem((*path, str(key)), "unknown key", hint)
-        return bool(unknown)
+    def default(self, field: Any, path: Keys) -> Any:
+        if field.default is attrs.NOTHING:
+            return self.say(path, f"required key {field.name!r} is missing")
+        return field.default.factory() if isinstance(field.default, attrs.Factory) else field.default  # type: ignore[arg-type]
 
-    def _refuse(self, path: Keys, wanted: str, value: Any, known: tuple[Any, ...] = ()) -> Any:
-        hint = ""
-        if known and isinstance(value, str):
-            hint = suggestion(value, [str(choice) for choice in known])
-            hint = hint if hint.startswith("did you mean") else ""
-        self._problem(path, f"expected {wanted}, got {_shown(value)}", hint)
-        return _BAD
+    # --- messages ---
 
-    def _problem(self, path: Keys, message: str, hint: str = "", *, missing: bool = False) -> None:
-        self.problems.append(Problem(self._merged.origin(path), ".".join(path), message, hint, missing))
+    def expected(self, words: str, value: Any, path: Keys, hint: str = "") -> Any:
+        return self.say(path, f"expected {words}, got {_shown(value)}", hint)
 
+    def unknown_key(self, path: Keys, key: Any, known: list[str]) -> None:
+        here = (*path, str(key))
+        if not isinstance(key, str):
+            self.say(here, f"a key must be text, got {_shown(key)}")
+            return
+        if key == "<<":
+            self.say(here, "merge keys are not supported", "use extends")
+            return
+        elsewhere = [".".join(other) for other in self._known_paths() if other[-1] == key and other[:-1] != path]
+        close = nearest(key, known)
+        if elsewhere and _similarity(key, close) < 0.85:
+            hint = f"it belongs at {' or '.join(elsewhere[:3])!r}"
+        elif close:
+            hint = f"did you mean {close!r}?"
+        else:
+            far = {other[-1]: ".".join(other) for other in reversed(list(self._known_paths()))}
+            match = nearest(key, far)
+            hint = f"did you mean {far[match]!r}?" if match else suggestion(key, known)
+        self.say(here, f"unknown key {key!r}", hint)
 
-_NAMES: dict[Any, str] = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
-
-
-def plain(value: Any) -> Any:
-    """A value of a recipe as the plain data that reads back as it."""
-    if isinstance(value, Use):
-        core = {key: plain(getattr(value, key)) for key in core_keys(type(value))}
-        return {"use": value.use, **core, **{key: plain(item) for key, item in value.raw.items()}}
-    if attrs.has(type(value)):
-        return {field.name: plain(getattr(value, field.name)) for field in attrs.fields(type(value)) if field.init}
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
-
-
-def _default(field: attrs.Attribute[Any]) -> Any:
-    default: Any = field.default
-    return default.factory() if hasattr(default, "factory") else default
-
-
-def _places(key: str) -> list[str]:
-    """Blocks of core in which `key` would be right."""
-    hints = typing.get_type_hints(Recipe)
-    return [
-        name
-        for name, hint in hints.items()
-        if isinstance(hint, type)
-        and attrs.has(hint)
-        and not issubclass(hint, Use)
-        and key in {field.name for field in attrs.fields(hint)}
-    ]
+    def _known_paths(self) -> Iterator[Keys]:
+        """Paths of the schema, and of the options of the components that this recipe uses."""
+        for name, wanted in field_types(Recipe).items():
+            yield (name,)
+            block = blocks().get(name)
+            if block is None:
+                for member in _members(wanted):
+                    if attrs.has(member):
+                        yield from ((name, inner) for inner in field_types(member))
+                continue
+            value = self.merged.data.get(name)
+            if not isinstance(value, Mapping):
+                continue
+            for entry_name, entry in value.items() if block.named else [("", value)]:
+                use = entry.get("use", block.default) if isinstance(entry, Mapping) else None
+                try:
+                    config = self.registry.config_class(block.kind, use) if isinstance(use, str) else None
+                    options = field_types(config) if config is not None else {}
+                except Exception:  # reported where the block itself is read
+                    continue
+                prefix = (name, str(entry_name)) if block.named else (name,)
+                yield from ((*prefix, option) for option in [*core_keys(block.cls), *options])
 
 
-def _choices(choices: Iterable[Any]) -> str:
-    return " or ".join(repr(choice) if isinstance(choice, str) else str(choice) for choice in choices)
+def _similarity(one: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, one, other).ratio()
 
 
-def _described(hint: Any) -> str:
-    if hint in _RANGES:
-        return _RANGES[hint][1]
-    if typing.get_origin(hint) is Literal:
-        return _choices(typing.get_args(hint))
-    if isinstance(hint, type) and attrs.has(hint):
-        required = [field.name for field in attrs.fields(hint) if field.default is attrs.NOTHING]
-        return "{" + ", ".join(f"{name}: …" for name in required) + "}"
-    if typing.get_origin(hint) in (tuple, list):
-        return "a list"
-    if isinstance(typing.get_origin(hint), type) and issubclass(typing.get_origin(hint), Mapping):
-        return "a mapping"
-    return "a path" if hint is Path else _NAMES.get(hint, str(hint))
+def _is(wanted: Any, value: Any) -> bool:
+    if wanted is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if wanted is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(wanted, type) and isinstance(value, wanted)
+
+
+def _words(wanted: Any) -> str:
+    simple = {int: "an integer", float: "a finite number", bool: "true or false", str: "text", Path: "a path"}
+    if wanted in simple:
+        return simple[wanted]
+    if wanted in _RANGES:
+        return _RANGES[wanted][1]
+    if hasattr(wanted, "__supertype__"):
+        return _words(wanted.__supertype__)
+    origin = typing.get_origin(wanted)
+    if origin is Literal:
+        return " or ".join(_shown(choice) for choice in typing.get_args(wanted))
+    if origin in (tuple, list):
+        arguments = [argument for argument in typing.get_args(wanted) if argument is not Ellipsis]
+        if origin is tuple and Ellipsis not in typing.get_args(wanted):
+            return f"a list of {len(arguments)} values ({', '.join(_words(a) for a in arguments)})"
+        return f"a list, each {_words(arguments[0])}"
+    if attrs.has(wanted):
+        return f"a mapping with {', '.join(repr(name) for name in field_types(wanted))}"
+    return getattr(wanted, "__name__", str(wanted))
 
 
 def _shown(value: Any) -> str:
-    if value is None:
-        return "nothing (null)"
-    if isinstance(value, Mapping | list):
+    if isinstance(value, (Mapping, list)):
         return "a mapping" if isinstance(value, Mapping) else "a list"
-    sort = {bool: "true or false", int: "an integer", float: "a number", str: "text"}.get(type(value), "")
-    text = repr(value) if len(repr(value)) <= 60 else repr(value)[:57] + "…"
-    return f"{text} ({sort})" if sort else text
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _told(error: Exception) -> str:
+    return " ".join(str(error.args[0] if error.args else error).split()) or type(error).__name__
+
+
+def _plain(value: Any) -> Any:
+    """A structured value as YAML and JSON can hold it."""
+    if attrs.has(type(value)):
+        return {field.name: _plain(getattr(value, field.name)) for field in attrs.fields(type(value)) if field.init}
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
