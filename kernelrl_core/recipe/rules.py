@@ -20,7 +20,7 @@ from kernelrl_core.registry import Registry
 
 __all__ = ["PROMPT_TEMPLATES", "Contradiction", "contradictions"]
 
-PROMPT_TEMPLATES = ("kernelrl", "kernelbench")
+PROMPT_TEMPLATES = ("kernelrl", "kernelbench", "brief")
 """Templates of the core; any other value of `prompt.template` is a path."""
 
 
