@@ -90,7 +90,8 @@ def _source(recipe: str | None, use: str | None, settings: Sequence[str]) -> Tas
     from kernelrl_core.errors import UsageError
     from kernelrl_core.recipe.load import load_recipe
     from kernelrl_core.recipe.merge import merge_layers, override_layer
-    from kernelrl_core.recipe.structure import structure_block
+    from kernelrl_core.recipe.problems import RecipeError
+    from kernelrl_core.recipe.structure import structure_recipe
     from kernelrl_core.registry import registry
 
     if recipe and use:
@@ -99,7 +100,11 @@ def _source(recipe: str | None, use: str | None, settings: Sequence[str]) -> Tas
         chosen = load_recipe(recipe, settings, registry=registry()).recipe.tasks
     else:
         layers = [f"tasks.use={use or 'starter'}", *(f"tasks.{setting}" for setting in settings)]
-        chosen = structure_block("tasks", merge_layers([override_layer(layer) for layer in layers]), registry())
+        found = structure_recipe(merge_layers([override_layer(layer) for layer in layers]), registry())
+        # The blocks that are missing beside this one do not matter here.
+        if problems := [problem for problem in found.problems if problem.path.partition(".")[0] == "tasks"]:
+            raise RecipeError(problems)
+        chosen = found.parts["tasks"]
     source: TaskSource = registry().make("tasks", chosen)
     return source
 

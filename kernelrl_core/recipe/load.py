@@ -15,7 +15,7 @@ from kernelrl_core.naming import suggestion
 from kernelrl_core.recipe.blocks import core_keys
 from kernelrl_core.recipe.merge import Merged, merge_files, merge_layers, override_layer
 from kernelrl_core.recipe.problems import Origin, Problem, RecipeError
-from kernelrl_core.recipe.rules import PROMPT_TEMPLATES, contradictions
+from kernelrl_core.recipe.rules import contradictions
 from kernelrl_core.recipe.schema import Recipe, Use
 from kernelrl_core.recipe.structure import structure_recipe
 from kernelrl_core.registry import Registry
@@ -121,9 +121,9 @@ def _find_base(name: str, directory: Path) -> Path | None:
 def _understand(name: str, merged: Merged, registry: Registry) -> LoadedRecipe:
     structured = structure_recipe(merged, registry)
     prompt = structured.parts.get("prompt")
-    if prompt is not None and prompt.template not in PROMPT_TEMPLATES:
-        path = Path(prompt.template).expanduser()
-        structured.parts["prompt"] = attrs.evolve(prompt, template=str(path.absolute()))
+    if prompt is not None and Path(prompt.template).expanduser().is_file():
+        template = str(Path(prompt.template).expanduser().absolute())
+        structured.parts["prompt"] = attrs.evolve(prompt, template=template)
     problems = [
         *structured.problems,
         *(

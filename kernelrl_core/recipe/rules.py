@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +17,7 @@ from kernelrl_core.recipe.blocks import blocks
 from kernelrl_core.recipe.schema import RewardUse, SpeedupStop, Use
 from kernelrl_core.registry import Registry
 
-__all__ = ["PROMPT_TEMPLATES", "Contradiction", "contradictions"]
+__all__ = ["Contradiction", "contradictions", "own_problems"]
 
 PROMPT_TEMPLATES = ("kernelrl", "kernelbench", "brief")
 """Templates of the core; any other value of `prompt.template` is a path."""
@@ -47,7 +46,7 @@ def contradictions(parts: Mapping[str, Any], registry: Registry) -> Iterator[Con
         if all(key in parts for key in needs):
             yield from rule(given, registry)
     for path, use in _uses(parts):
-        yield from _own_problems(path, use)
+        yield from own_problems(path, use)
 
 
 def _uses(parts: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Use]]:
@@ -58,7 +57,8 @@ def _uses(parts: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Use]]:
         yield from (((key, name), use) for name, use in value.items()) if block.named else [((key,), value)]
 
 
-def _own_problems(path: tuple[str, ...], use: Use) -> Iterator[Contradiction]:
+def own_problems(path: tuple[str, ...], use: Use) -> Iterator[Contradiction]:
+    """What a component's options say against themselves."""
     problems = getattr(use.options, "problems", None)
     if not callable(problems):
         return
@@ -129,10 +129,10 @@ def _groups(given: Parts, registry: Registry) -> Iterator[Contradiction]:
 
 
 def _estimator(given: Parts, registry: Registry) -> Iterator[Contradiction]:
-    least = getattr(given.advantage.options, "min_attempts", 2)
-    if given.train.group_size < least:
-        message = f"advantage {given.advantage.use!r} compares at least {least} attempts of a task"
-        yield Contradiction(("train", "group_size"), message, f"set it to {least} or more")
+    # Every estimator of core compares attempts; one of a plugin may not.
+    if given.train.group_size < 2 and registry.plugin_of("advantages", given.advantage.use).name == "core":
+        message = f"advantage {given.advantage.use!r} compares the attempts at a task, and there is only one"
+        yield Contradiction(("train", "group_size"), message, "set it to 2 or more")
 
 
 def _optimizer(given: Parts, registry: Registry) -> Iterator[Contradiction]:
@@ -155,10 +155,12 @@ def _sampling(given: Parts, registry: Registry) -> Iterator[Contradiction]:
 
 
 def _template(given: Parts, registry: Registry) -> Iterator[Contradiction]:
-    template = given.prompt.template
-    if template not in PROMPT_TEMPLATES and not Path(template).is_file():
-        hint = suggestion(Path(template).name, PROMPT_TEMPLATES)
-        yield Contradiction(("prompt", "template"), f"there is no template file {template}", hint)
+    from kernelrl_core.prompting.templates import PromptTemplate
+
+    try:
+        PromptTemplate(given.prompt.template)
+    except KernelRLError as error:
+        yield Contradiction(("prompt", "template"), error.message.removeprefix("prompt.template: "), error.fix)
 
 
 def _forbid(given: Parts, registry: Registry) -> Iterator[Contradiction]:

@@ -23,11 +23,12 @@ from kernelrl_core.naming import nearest, suggestion
 from kernelrl_core.recipe import schema
 from kernelrl_core.recipe.blocks import Block, blocks, core_keys
 from kernelrl_core.recipe.merge import Merged
-from kernelrl_core.recipe.problems import Problem
+from kernelrl_core.recipe.problems import Problem, RecipeError
+from kernelrl_core.recipe.rules import own_problems
 from kernelrl_core.recipe.schema import Recipe, Use
 from kernelrl_core.registry import Registry
 
-__all__ = ["Structured", "allows_none", "field_types", "structure_recipe"]
+__all__ = ["Structured", "allows_none", "field_types", "structure_block", "structure_recipe"]
 
 Keys: TypeAlias = tuple[str, ...]
 
@@ -74,6 +75,23 @@ def structure_recipe(merged: Merged, registry: Registry) -> Structured:
         if value is not _INVALID and len(walk.problems) == before:
             parts[field.name] = value
     return Structured(parts, tuple(walk.problems))
+
+
+def structure_block(key: str, merged: Merged, registry: Registry) -> Use:
+    """Understand one component block of merged data, such as `tasks`, without the rest of a recipe.
+
+    Raises:
+        RecipeError: mistakes in the block, all of them at once.
+    """
+    walk = _Walk(merged, registry)
+    use = walk.block(blocks()[key], merged.data.get(key), (key,))
+    if not walk.problems:
+        for found in own_problems((key,), use):
+            walk.say(found.path, found.message, found.hint)
+    if walk.problems:
+        raise RecipeError(walk.problems)
+    assert isinstance(use, Use)
+    return use
 
 
 def field_types(cls: type) -> dict[str, Any]:

@@ -1,0 +1,108 @@
+"""`kernelrl plugins`: list and describe plugins."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from kernelrl_core.component import Component
+    from kernelrl_core.registry import PluginInfo, Registry
+
+
+@click.group("plugins")
+def command() -> None:
+    """List and describe plugins."""
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def list_command(as_json: bool) -> None:
+    """List every plugin, broken and disabled ones included, with its components."""
+    from kernelrl_core.registry import registry
+
+    plugins = registry().plugins
+    if as_json:
+        click.echo(json.dumps({"plugins": [_row(plugin) for plugin in plugins]}))
+        return
+    width = max((len(plugin.name) for plugin in plugins), default=0)
+    for plugin in plugins:
+        offered = [f"{_singular(kind)}:{item.name}" for kind, items in plugin.components.items() for item in items]
+        state = "" if plugin.state == "ok" else f"{plugin.state.upper()}: {plugin.error}"
+        click.echo(f"{plugin.name:<{width}}  {plugin.version:<8} {state or ' '.join(offered)}".rstrip())
+    if any(plugin.state == "broken" for plugin in plugins):
+        click.echo("the traceback of a broken plugin: kernelrl plugins show NAME", err=True)
+    if len(plugins) <= 1:
+        click.echo("only the core is here; add the rest with: pip install 'kernelrl[all]'", err=True)
+
+
+@command.command("show")
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def show_command(name: str, as_json: bool) -> None:
+    """Show plugin NAME: its components, their options and needs; the traceback of a broken one."""
+    from kernelrl_core.errors import LookupFailed
+    from kernelrl_core.naming import suggestion
+    from kernelrl_core.registry import registry
+
+    found = next((plugin for plugin in registry().plugins if plugin.name == name), None)
+    if found is None:
+        known = [plugin.name for plugin in registry().plugins]
+        raise LookupFailed(f"no plugin {name!r}; {suggestion(name, known)}", fix="kernelrl plugins list")
+    described = [
+        _component(registry(), found, kind, item) for kind, items in found.components.items() for item in items
+    ]
+    if as_json:
+        click.echo(json.dumps({**_row(found), "trace": found.trace, "components": described}))
+        return
+    click.echo(f"{found.name}  {found.dist} {found.version}  {found.state}")
+    if found.error:
+        click.echo(f"\n{found.error}\n{found.trace}".rstrip())
+    for item in described:
+        click.echo(f"\n{item['kind']} {item['name']}: {item['summary']}")
+        for option in item["options"]:
+            click.echo(f"  {option['name']}: {option['type']} = {option['default']}")
+            if option["help"]:
+                click.echo(f"      {option['help']}")
+        for need in item["missing"]:
+            click.echo(f"  missing: {need['what']}; fix: {need['fix']}")
+
+
+def _row(plugin: PluginInfo) -> dict[str, Any]:
+    return {
+        "name": plugin.name,
+        "dist": plugin.dist,
+        "version": plugin.version,
+        "state": plugin.state,
+        "error": plugin.error,
+        "components": [
+            {"kind": kind, "name": item.name, "summary": item.summary}
+            for kind, items in plugin.components.items()
+            for item in items
+        ],
+    }
+
+
+def _component(registry: Registry, plugin: PluginInfo, kind: str, component: Component) -> dict[str, Any]:
+    from kernelrl_core.errors import KernelRLError
+    from kernelrl_core.recipe.field_docs import describe_fields
+
+    try:
+        config = registry.config_class(kind, f"{plugin.name}:{component.name}")
+        options = describe_fields(config) if config is not None else []
+    except KernelRLError as error:
+        options = [{"name": "?", "type": "", "default": "", "help": error.message}]
+    return {
+        "kind": kind,
+        "name": component.name,
+        "summary": component.summary,
+        "target": component.target,
+        "options": options,
+        "missing": [{"what": item.what, "fix": item.fix} for item in registry.missing(component)],
+    }
+
+
+def _singular(kind: str) -> str:
+    return {"policies": "policy", "tasks": "tasks"}.get(kind, kind.removesuffix("s"))

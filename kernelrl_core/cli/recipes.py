@@ -1,0 +1,92 @@
+"""`kernelrl recipes`: list, show and copy recipes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+
+@click.group("recipes")
+def command() -> None:
+    """List, show and copy recipes."""
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def list_command(as_json: bool) -> None:
+    """List the recipes that a bare name can mean: those of ./recipes, then the bundled ones."""
+    from kernelrl_core.recipe.load import recipes
+
+    rows = [{"name": name, "summary": _summary(path), "path": str(path)} for name, path in sorted(recipes().items())]
+    if as_json:
+        click.echo(json.dumps({"recipes": rows}))
+        return
+    width = max((len(row["name"]) for row in rows), default=0)
+    for row in rows:
+        click.echo(f"{row['name']:<{width}}  {row['summary']}")
+
+
+@command.command("show")
+@click.argument("recipe")
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--resolved", is_flag=True, help="With everything it extends and every default.")
+@click.option("--json", "as_json", is_flag=True, help="The resolved recipe as one JSON document.")
+def show_command(recipe: str, overrides: tuple[str, ...], resolved: bool, as_json: bool) -> None:
+    """Show RECIPE as it is written, or resolved.
+
+    \b
+    Examples:
+      kernelrl recipes show quickstart
+      kernelrl recipes show stage1 --resolved train.steps=5
+    """
+    from kernelrl_core.errors import UsageError
+    from kernelrl_core.recipe.load import find_recipe, load_recipe
+    from kernelrl_core.registry import registry
+    from kernelrl_core.rundir import recipe_text
+
+    if not (resolved or as_json):
+        if overrides:
+            raise UsageError("overrides need --resolved", fix=f"kernelrl recipes show {recipe} --resolved …")
+        click.echo(find_recipe(recipe).read_text(encoding="utf-8"), nl=False)
+        return
+    loaded = load_recipe(recipe, overrides, registry=registry())
+    click.echo(json.dumps(loaded.resolved) if as_json else recipe_text(loaded.resolved), nl=as_json)
+
+
+@command.command("copy")
+@click.argument("recipe")
+@click.argument("destination", required=False)
+def copy_command(recipe: str, destination: str | None) -> None:
+    """Copy RECIPE to DESTINATION, a file or folder; ./recipes when left out. Overwrites nothing.
+
+    \b
+    Examples:
+      kernelrl recipes copy quickstart
+      kernelrl recipes copy quickstart my_recipe.yaml
+    """
+    from kernelrl_core.errors import UsageError
+    from kernelrl_core.recipe.load import find_recipe
+
+    source = find_recipe(recipe)
+    target = Path(destination) if destination else Path("recipes")
+    if target.is_dir() or not target.suffix:
+        target = target / source.name
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as file:
+            file.write(source.read_bytes())
+    except FileExistsError:
+        raise UsageError(f"{target} exists already", fix=f"kernelrl recipes copy {recipe} OTHER_NAME.yaml") from None
+    except OSError as error:
+        raise UsageError(f"{target} cannot be written: {error.strerror}") from None
+    click.echo(str(target))
+
+
+def _summary(path: Path) -> str:
+    """The first sentence of the header comment, without the recipe's name."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        first = file.readline().strip()
+    text = first.lstrip("# ") if first.startswith("#") else ""
+    return text.removeprefix(f"{path.stem}:").strip()

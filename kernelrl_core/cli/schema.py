@@ -1,0 +1,21 @@
+"""`kernelrl schema`: print the JSON schema of recipes."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+
+@click.command("schema")
+def command() -> None:
+    """Print the JSON schema of recipes, with the options of every installed component.
+
+    \b
+    Examples:
+      kernelrl schema > recipe.schema.json
+    """
+    from kernelrl_core.recipe.json_schema import recipe_schema
+    from kernelrl_core.registry import registry
+
+    click.echo(json.dumps(recipe_schema(registry()), indent=2))

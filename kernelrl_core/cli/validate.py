@@ -1,0 +1,44 @@
+"""`kernelrl validate`: report every error of a recipe at once."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+
+@click.command("validate")
+@click.argument("recipe")
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+def command(context: click.Context, recipe: str, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Report every error of RECIPE at once. Needs no key, GPU or network, and starts nothing.
+
+    \b
+    Examples:
+      kernelrl validate quickstart
+      kernelrl validate my_recipe.yaml train.steps=10
+    """
+    from kernelrl_core.recipe.load import load_recipe
+    from kernelrl_core.recipe.problems import RecipeError
+    from kernelrl_core.registry import registry
+
+    try:
+        loaded = load_recipe(recipe, overrides, registry=registry())
+    except RecipeError as error:
+        if not as_json:
+            raise
+        problems = [
+            {
+                "source": problem.origin.source,
+                "line": problem.origin.line,
+                "path": problem.path,
+                "message": problem.message,
+                "hint": problem.hint,
+            }
+            for problem in error.problems
+        ]
+        click.echo(json.dumps({"recipe": recipe, "valid": False, "problems": problems}))
+        context.exit(int(error.exit_code))
+    click.echo(json.dumps({"recipe": loaded.name, "valid": True, "problems": []}) if as_json else f"{loaded.name}: ok")

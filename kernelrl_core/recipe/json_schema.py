@@ -1,0 +1,123 @@
+"""JSON schema of recipes, made from the same classes that recipes are read into.
+
+Objects are closed, so that editors underline a misspelt key. A block that chooses a component has one branch for each
+installed one, with its options.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import attrs
+
+from kernelrl_core.errors import KernelRLError
+from kernelrl_core.recipe import schema
+from kernelrl_core.recipe.blocks import Block, blocks, core_keys
+from kernelrl_core.recipe.field_docs import field_docs
+from kernelrl_core.recipe.schema import Recipe
+from kernelrl_core.registry import Registry
+
+__all__ = ["recipe_schema"]
+
+_SCALARS: dict[Any, dict[str, Any]] = {
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    bool: {"type": "boolean"},
+    str: {"type": "string"},
+    Path: {"type": "string"},
+    type(None): {"type": "null"},
+    Any: {},
+    schema.PositiveInt: {"type": "integer", "minimum": 1},
+    schema.NonNegativeInt: {"type": "integer", "minimum": 0},
+    schema.PositiveFloat: {"type": "number", "exclusiveMinimum": 0},
+    schema.NonNegativeFloat: {"type": "number", "minimum": 0},
+    schema.Fraction: {"type": "number", "minimum": 0, "maximum": 1},
+}
+
+
+def recipe_schema(registry: Registry) -> dict[str, Any]:
+    """The schema (JSON Schema 2020-12), with a branch for every component of the registry."""
+    described = _object(Recipe)
+    properties = described["properties"]
+    properties["extends"] = {
+        "description": "Recipes that this one is laid over: names, or paths relative to this file.",
+        "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
+    }
+    for key, block in blocks().items():
+        choice = _choice(registry, block)
+        if block.named:
+            choice = {"type": "object", "additionalProperties": {"anyOf": [choice, {"type": "null"}]}}
+        properties[key] = {**choice, "description": properties[key].get("description", "")}
+    # What a recipe extends may bring the required keys.
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "kernelrl recipe",
+        **described,
+        "required": [],
+    }
+
+
+def _choice(registry: Registry, block: Block) -> dict[str, Any]:
+    hints = typing.get_type_hints(block.cls)
+    docs = field_docs(block.cls)
+    core = {key: {**_type(hints[key]), "description": docs.get(key, "")} for key in core_keys(block.cls)}
+    branches = []
+    for component in registry.components(block.kind):
+        label = registry.label(block.kind, component)
+        try:
+            config = registry.config_class(block.kind, label)
+        except KernelRLError:
+            config = None
+        options = _object(config) if config is not None else {"properties": {}, "required": []}
+        branches.append(
+            {
+                "type": "object",
+                "description": component.summary,
+                "properties": {"use": {"const": label}, **core, **options["properties"]},
+                "required": [*([] if block.default else ["use"])],
+                "additionalProperties": False,
+            }
+        )
+    return {"anyOf": branches} if branches else {"type": "object"}
+
+
+def _object(cls: type[Any]) -> dict[str, Any]:
+    hints, docs = typing.get_type_hints(cls), field_docs(cls)
+    properties: dict[str, Any] = {}
+    for field in attrs.fields(cls):
+        if not field.init:
+            continue
+        properties[field.name] = {**_type(hints[field.name])}
+        if field.name in docs:
+            properties[field.name]["description"] = docs[field.name]
+        if isinstance(field.default, bool | int | float | str):
+            properties[field.name]["default"] = field.default
+    return {
+        "type": "object",
+        "description": inspect.cleandoc(cls.__doc__ or ""),
+        "properties": properties,
+        "required": [field.name for field in attrs.fields(cls) if field.init and field.default is attrs.NOTHING],
+        "additionalProperties": False,
+    }
+
+
+def _type(hint: Any) -> dict[str, Any]:
+    if hint in _SCALARS:
+        return dict(_SCALARS[hint])
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if origin in (typing.Union, types.UnionType):
+        return {"anyOf": [_type(argument) for argument in arguments]}
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        return {"type": "array", "prefixItems": [_type(item) for item in arguments], "items": False}
+    if origin in (tuple, list):
+        return {"type": "array", "items": _type(arguments[0])}
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return {"type": "object", "additionalProperties": _type(arguments[1])}
+    return _object(hint) if isinstance(hint, type) and attrs.has(hint) else {}
