@@ -22,6 +22,7 @@ from kernelrl_core.prompting import Composer
 from kernelrl_core.prompting.composer import THINK_PREFIX
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.registry import Registry
+from kernelrl_core.requirements import missing_requirements
 from kernelrl_core.stages import stage
 from kernelrl_core.values import (
     Candidate,
@@ -71,6 +72,10 @@ def missing_prerequisites(recipe: Recipe, registry: Registry) -> dict[str, str]:
     found: dict[str, str] = {}
     for kind, use in uses:
         for missing in registry.missing(registry.find(kind, use.use), use.options):
+            found.setdefault(missing.what, missing.fix)
+    of_settings = getattr(recipe.evaluator.options, "requires_for", None)
+    if callable(of_settings):
+        for missing in missing_requirements(of_settings(recipe.evaluation)):
             found.setdefault(missing.what, missing.fix)
     return found
 

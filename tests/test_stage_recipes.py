@@ -50,7 +50,7 @@ def _turn(outcome: Outcome, passed: int = 0, speedup: float | None = None) -> Tu
 
 def _recipe(name: str) -> Recipe:
     # Checkers have no part in the numbers; without them the tests need the rewards alone.
-    return load_recipe(name, ["checkers.source=null"], registry=registry()).recipe
+    return load_recipe(name, ["checkers.source=null", "forbid=[]"], registry=registry()).recipe
 
 
 def _total(recipe: Recipe, turn: Turn) -> float:
