@@ -12,12 +12,11 @@ import attrs
 import kernelrl_core
 from kernelrl_core.errors import LookupFailed
 from kernelrl_core.naming import suggestion
-from kernelrl_core.recipe.blocks import core_keys
 from kernelrl_core.recipe.merge import Merged, merge_files, merge_layers, override_layer
 from kernelrl_core.recipe.problems import Origin, Problem, RecipeError
 from kernelrl_core.recipe.rules import contradictions
-from kernelrl_core.recipe.schema import Recipe, Use
-from kernelrl_core.recipe.structure import structure_recipe
+from kernelrl_core.recipe.schema import PromptSettings, Recipe
+from kernelrl_core.recipe.structure import plain, structure_recipe
 from kernelrl_core.registry import Registry
 
 __all__ = [
@@ -107,7 +106,7 @@ def bundled_recipes() -> dict[str, Path]:
 
 def resolve(recipe: Recipe) -> dict[str, Any]:
     """The whole recipe as plain data, every default written out."""
-    return {field.name: _plain(getattr(recipe, field.name)) for field in attrs.fields(Recipe)}
+    return {field.name: plain(getattr(recipe, field.name)) for field in attrs.fields(Recipe)}
 
 
 def _find_base(name: str, directory: Path) -> Path | None:
@@ -120,10 +119,8 @@ def _find_base(name: str, directory: Path) -> Path | None:
 
 def _understand(name: str, merged: Merged, registry: Registry) -> LoadedRecipe:
     structured = structure_recipe(merged, registry)
-    prompt = structured.parts.get("prompt")
-    if prompt is not None and Path(prompt.template).expanduser().is_file():
-        template = str(Path(prompt.template).expanduser().absolute())
-        structured.parts["prompt"] = attrs.evolve(prompt, template=template)
+    if "prompt" in structured.parts:
+        structured.parts["prompt"] = _with_absolute_template(structured.parts["prompt"])
     problems = [
         *structured.problems,
         *(
@@ -138,18 +135,14 @@ def _understand(name: str, merged: Merged, registry: Registry) -> LoadedRecipe:
     return LoadedRecipe(name, recipe, copy.deepcopy(resolve(recipe)), merged.sources)
 
 
+def _with_absolute_template(prompt: PromptSettings) -> PromptSettings:
+    from kernelrl_core.prompting.templates import BUILTIN
+
+    path = Path(prompt.template).expanduser()
+    if prompt.template in BUILTIN or not path.is_file():
+        return prompt
+    return attrs.evolve(prompt, template=str(path.absolute()))
+
+
 def _rank(origin: Origin, order: list[str]) -> int:
     return next((index for index, source in enumerate(order) if source.endswith(origin.source)), len(order))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Use):
-        core = {key: _plain(getattr(value, key)) for key in core_keys(type(value))}
-        return {"use": value.use, **core, **{key: _plain(option) for key, option in value.raw.items()}}
-    if attrs.has(type(value)):
-        return {field.name: _plain(getattr(value, field.name)) for field in attrs.fields(type(value))}
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value

@@ -155,10 +155,12 @@ def _sampling(given: Parts, registry: Registry) -> Iterator[Contradiction]:
 
 
 def _template(given: Parts, registry: Registry) -> Iterator[Contradiction]:
-    from kernelrl_core.prompting.templates import PromptTemplate
+    from kernelrl_core.prompting.templates import BUILTIN, Template
 
+    if given.prompt.template in BUILTIN:
+        return
     try:
-        PromptTemplate(given.prompt.template)
+        Template(given.prompt.template)
     except KernelRLError as error:
         yield Contradiction(("prompt", "template"), error.message.removeprefix("prompt.template: "), error.fix)
 

@@ -28,7 +28,7 @@ from kernelrl_core.recipe.rules import own_problems
 from kernelrl_core.recipe.schema import Recipe, Use
 from kernelrl_core.registry import Registry
 
-__all__ = ["Structured", "allows_none", "field_types", "structure_block", "structure_recipe"]
+__all__ = ["Structured", "allows_none", "field_types", "plain", "structure_block", "structure_recipe"]
 
 Keys: TypeAlias = tuple[str, ...]
 
@@ -170,7 +170,7 @@ class _Walk:
                 self.unknown_key(path, key, ["use", *core_keys(block.cls)])
         if options is _INVALID or _INVALID in values.values():
             return _INVALID
-        written = {key: _plain(getattr(options, key)) for key in types_of_options}
+        written = {key: plain(getattr(options, key)) for key in types_of_options}
         return block.cls(use=name, options=options, raw=written, **values)
 
     def _core_value(self, cls: type[Use], field: Any, value: Mapping[Any, Any], path: Keys) -> Any:
@@ -417,12 +417,15 @@ def _told(error: Exception) -> str:
     return " ".join(str(error.args[0] if error.args else error).split()) or type(error).__name__
 
 
-def _plain(value: Any) -> Any:
-    """A structured value as YAML and JSON can hold it."""
+def plain(value: Any) -> Any:
+    """A structured value as YAML and JSON can hold it, and as it can be read again."""
+    if isinstance(value, Use):
+        core = {key: plain(getattr(value, key)) for key in core_keys(type(value))}
+        return {"use": value.use, **core, **{key: plain(option) for key, option in value.raw.items()}}
     if attrs.has(type(value)):
-        return {field.name: _plain(getattr(value, field.name)) for field in attrs.fields(type(value)) if field.init}
+        return {field.name: plain(getattr(value, field.name)) for field in attrs.fields(type(value)) if field.init}
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return str(value) if isinstance(value, Path) else value
