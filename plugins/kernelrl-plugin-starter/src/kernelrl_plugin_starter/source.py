@@ -31,7 +31,7 @@ class StarterTasks:
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
                 hint = f", did you mean '{near[0]}'?" if near else ""
-                raise UsageError(f"starter: no task is named '{name}'{hint}", fix="kernelrl tasks list starter")
+                raise UsageError(f"starter: no task is named '{name}'{hint}", fix="kernelrl tasks list")
         self._options = options
         chosen = [e for e in ENTRIES if e.level in options.levels and (not options.names or e.name in options.names)]
         self._entries = {entry.id: entry for entry in chosen}
