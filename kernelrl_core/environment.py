@@ -56,12 +56,16 @@ def request_seed(secret: bytes, task_sha256: str, source_sha256: str) -> str:
     return hashlib.blake2b(f"{task_sha256} {source_sha256}".encode(), digest_size=16, key=secret[:64]).hexdigest()
 
 
-def missing_prerequisites(recipe: Recipe, registry: Registry) -> dict[str, str]:
-    """What this machine lacks for the recipe, and its fix; every component that the recipe uses is asked."""
+def missing_prerequisites(recipe: Recipe, registry: Registry, *, policy: bool = True) -> dict[str, str]:
+    """What this machine lacks for the recipe, and its fix; every component that the recipe uses is asked.
+
+    Args:
+        policy: whether the policy is asked, which judging alone does not need.
+    """
     uses = [
         ("tasks", recipe.tasks),
         ("backends", recipe.backend),
-        ("policies", recipe.policy),
+        *([("policies", recipe.policy)] if policy else []),
         ("evaluators", recipe.evaluator),
         ("feedback", recipe.feedback),
         *(("rewards", use) for use in recipe.rewards.values()),
@@ -80,13 +84,13 @@ def missing_prerequisites(recipe: Recipe, registry: Registry) -> dict[str, str]:
     return found
 
 
-def require_prerequisites(recipe: Recipe, registry: Registry) -> None:
-    """Refuse a recipe for which this machine lacks something.
+def require_prerequisites(recipe: Recipe, registry: Registry, *, policy: bool = True) -> None:
+    """Refuse a recipe for which this machine lacks something; see `missing_prerequisites`.
 
     Raises:
         MissingPrerequisite: all of it is listed.
     """
-    missing = missing_prerequisites(recipe, registry)
+    missing = missing_prerequisites(recipe, registry, policy=policy)
     if missing:
         raise MissingPrerequisite(
             "\n".join(f"missing: {what}" for what in missing), fix="; ".join(dict.fromkeys(missing.values()))
@@ -138,7 +142,7 @@ class Environment:
             MissingPrerequisite: this machine lacks something; all of it is listed.
             UsageError: a component refuses its options.
         """
-        require_prerequisites(recipe, registry)
+        require_prerequisites(recipe, registry, policy=False)
         evaluator = registry.make("evaluators", recipe.evaluator)
         retriever = registry.make("retrievers", recipe.retriever) if recipe.retriever is not None else None
         versions = {plugin.name: plugin.version for plugin in registry.plugins if plugin.state == "ok"}

@@ -54,12 +54,8 @@ def recipe_schema(registry: Registry) -> dict[str, Any]:
             choice = {"type": "object", "additionalProperties": {"anyOf": [choice, {"type": "null"}]}}
         properties[key] = {**choice, "description": properties[key].get("description", "")}
     # What a recipe extends may bring the required keys.
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "kernelrl recipe",
-        **described,
-        "required": [],
-    }
+    described["required"] = []
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "kernelrl recipe", **described}
 
 
 def _choice(registry: Registry, block: Block) -> dict[str, Any]:

@@ -1,0 +1,173 @@
+"""`kernelrl check`: judge one kernel file against one task."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from kernelrl_core.recipe.schema import Recipe
+    from kernelrl_core.registry import Registry
+    from kernelrl_core.values import Task, Turn
+
+_MAX_BYTES = 4 << 20
+
+
+@click.command("check")
+@click.argument("task")
+@click.argument("kernel")
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--backend", "-b", help="Backend of the kernel; triton, or that of --recipe, when left out.")
+@click.option("--evaluator", "-e", help="Where it is judged; local, or that of --recipe, when left out.")
+@click.option("--recipe", "-r", help="Judge as this recipe does: its checkers, rules, precision and tolerances.")
+@click.option("--seed", type=int, help="Seed of the judge's inputs, for a verdict that can be repeated.")
+@click.option("--cache", is_flag=True, help="Use the cache of verdicts.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+def command(
+    context: click.Context,
+    task: str,
+    kernel: str,
+    overrides: tuple[str, ...],
+    backend: str | None,
+    evaluator: str | None,
+    recipe: str | None,
+    seed: int | None,
+    cache: bool,
+    as_json: bool,
+) -> None:
+    """Judge KERNEL against TASK.
+
+    TASK is a file in KernelBench's format or the id of a task. KERNEL is a Python file that defines ModelNew, a saved
+    reply of a model, or - for standard input. KEY=VALUE change the recipe, such as evaluation.precision=bf16. Exit
+    code 0 when the kernel is correct, 1 when it is not.
+
+    \b
+    Examples:
+      kernelrl check starter/1/relu_double my_kernel.py
+      kernelrl check my_task.py reply.txt --seed 7 --json
+    """
+    import asyncio
+
+    from kernelrl_core.registry import registry
+    from kernelrl_core.task_lookup import find_task
+
+    known = registry()
+    loaded = _recipe(recipe, backend, evaluator, overrides, known)
+    source = known.make("tasks", loaded.tasks) if recipe and not Path(task).is_file() else None
+    found = find_task(task, registry=known, source=source)
+    turn = asyncio.run(_judge(loaded, known, found, _read(kernel), seed, cache))
+    if as_json:
+        click.echo(json.dumps(_described(turn, loaded)))
+    else:
+        click.echo("\n".join(_lines(turn)))
+    context.exit(0 if turn.correct else 1)
+
+
+def _recipe(
+    name: str | None, backend: str | None, evaluator: str | None, overrides: tuple[str, ...], registry: Registry
+) -> Recipe:
+    from kernelrl_core.recipe.load import load_recipe, recipe_from_mapping
+    from kernelrl_core.recipe.merge import Merged, merge_layers, override_layer
+
+    chosen = [f"backend.use={backend}"] if backend else []
+    chosen += [f"evaluator.use={evaluator}"] if evaluator else []
+    if name:
+        return load_recipe(name, [*chosen, *overrides], registry=registry).recipe
+    # Tasks, policy and rewards play no part in a check; a recipe has to name some.
+    plain = {
+        "tasks": {"use": "starter"},
+        "backend": {"use": "triton"},
+        "policy": {"use": "torch"},
+        "rewards": {"correct": {"use": "correctness"}},
+        "checkers": {"source": {"use": "source_rules"}},
+    }
+    layers = [Merged(plain), *map(override_layer, [*chosen, *overrides])]
+    return recipe_from_mapping(merge_layers(layers).data, registry=registry, name="check").recipe
+
+
+async def _judge(recipe: Recipe, registry: Registry, task: Task, text: str, seed: int | None, cache: bool) -> Turn:
+    import hashlib
+    import secrets
+
+    from kernelrl_core.environment import Environment
+    from kernelrl_core.extraction import extract_file
+    from kernelrl_core.session import cache_directory
+    from kernelrl_core.values import Prompt, Reply, SampleId
+
+    secret = secrets.token_bytes(32) if seed is None else hashlib.sha256(f"check {seed}".encode()).digest()
+    environment = Environment.from_recipe(
+        recipe, registry=registry, secret=secret, cache_dir=cache_directory() if cache else None
+    )
+    try:
+        extraction = extract_file(text, fences=environment.backend.facts.fences, backend=recipe.backend.use)
+        reply = Reply(text, (), (), "stop")
+        return await environment.judge(SampleId(0, 0, 0, 0), task, Prompt((), ()), reply, extraction, seconds={})
+    finally:
+        await environment.aclose()
+
+
+def _read(kernel: str) -> str:
+    from kernelrl_core.errors import UsageError
+
+    try:
+        content = sys.stdin.buffer.read(_MAX_BYTES + 1) if kernel == "-" else _head(Path(kernel))
+    except OSError as error:
+        raise UsageError(f"{kernel}: cannot be read: {error.strerror}") from None
+    # What is no text or too long is a bad answer like any other: it has an outcome, and no exception.
+    return content.decode("utf-8", "replace")
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_MAX_BYTES + 1)
+
+
+def _described(turn: Turn, recipe: Recipe) -> dict[str, Any]:
+    from kernelrl_core import codec
+
+    evaluation = turn.evaluation
+    described = codec.to_json(evaluation) if evaluation is not None else {}
+    return {
+        "task": turn.task.id,
+        "kernel_sha256": turn.candidate.sha256 if turn.candidate is not None else None,
+        "backend": recipe.backend.use,
+        "evaluator": recipe.evaluator.use,
+        "outcome": turn.outcome.value,
+        "verdict": turn.verdict.value,
+        "compiled": evaluation is not None and evaluation.compiled,
+        "correct": turn.correct,
+        "tests_passed": described.get("tests_passed", 0),
+        "tests_total": described.get("tests_total", 0),
+        "runtime_us": evaluation.runtime.median_us if evaluation is not None and evaluation.runtime else None,
+        "baseline_us": evaluation.baseline.median_us if evaluation is not None and evaluation.baseline else None,
+        "speedup": turn.speedup,
+        "speedup_ci": described.get("speedup_ci") if turn.correct else None,
+        "findings": [
+            {"rule": finding.rule, "severity": finding.severity.value, "evidence": finding.evidence}
+            for finding in turn.findings
+        ],
+        "message": turn.message,
+        "isolation": described.get("isolation"),
+        "provenance": described.get("provenance", {}),
+        "seconds": {stage: round(seconds, 4) for stage, seconds in described.get("seconds", {}).items()},
+    }
+
+
+def _lines(turn: Turn) -> list[str]:
+    lines = [f"{turn.outcome.value}  ({turn.verdict.value})  {turn.task.id}"]
+    evaluation = turn.evaluation
+    if evaluation is not None:
+        lines.append(f"tests     {evaluation.tests_passed} of {evaluation.tests_total} passed")
+        if turn.speedup is not None:
+            lines.append(f"speedup   {turn.speedup:.2f}")
+        elif turn.correct:
+            lines.append("speedup   not measured here")
+        without = f", without {', '.join(evaluation.isolation.missing)}" if evaluation.isolation.missing else ""
+        lines.append(f"isolation level {evaluation.isolation.level}{without}")
+    lines += [f"finding   {found.rule} ({found.severity.value}): {found.evidence}" for found in turn.findings]
+    return [*lines, turn.message] if turn.message else lines

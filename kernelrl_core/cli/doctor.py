@@ -1,0 +1,106 @@
+"""`kernelrl doctor`: check prerequisites, each with its fix."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+_COMPILERS = {"nvcc": "CUDA kernels", "hipcc": "HIP kernels", "g++": "C++ kernels"}
+
+
+@click.command("doctor")
+@click.option("--recipe", "-r", help="Only what this recipe needs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+def command(context: click.Context, recipe: str | None, as_json: bool) -> None:
+    """Check what this machine has, and say how to get what it lacks. Never prints a secret.
+
+    Exit code 3 when something is missing that --recipe needs, 0 otherwise.
+
+    \b
+    Examples:
+      kernelrl doctor
+      kernelrl doctor --recipe quickstart
+    """
+    rows = list(_recipe_checks(recipe) if recipe else _machine_checks())
+    if as_json:
+        click.echo(json.dumps({"checks": rows}))
+    else:
+        width = max(len(row["check"]) for row in rows)
+        for row in rows:
+            fix = f"; fix: {row['fix']}" if row["fix"] else ""
+            click.echo(f"{row['state']:<8} {row['check']:<{width}}  {row['detail']}{fix}".rstrip())
+    context.exit(3 if recipe and any(row["state"] == "missing" for row in rows) else 0)
+
+
+def _row(check: str, good: bool, detail: str, fix: str = "", *, lacking: str = "missing") -> dict[str, Any]:
+    return {"check": check, "state": "ok" if good else lacking, "detail": detail, "fix": "" if good else fix}
+
+
+def _recipe_checks(name: str) -> Iterator[dict[str, Any]]:
+    from kernelrl_core.environment import missing_prerequisites
+    from kernelrl_core.recipe.load import load_recipe
+    from kernelrl_core.registry import registry
+
+    loaded = load_recipe(name, registry=registry())
+    missing = missing_prerequisites(loaded.recipe, registry())
+    yield _row("recipe", True, f"{loaded.name} is valid")
+    for what, fix in missing.items():
+        yield _row(what, False, "", fix)
+    if not missing:
+        yield _row("prerequisites", True, "everything the recipe declares is here")
+
+
+def _machine_checks() -> Iterator[dict[str, Any]]:
+    from kernelrl_core.registry import registry
+    from kernelrl_core.requirements import gpu_vendors
+    from kernelrl_core.session import cache_directory
+
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield _row("python", sys.version_info >= (3, 11), version, "install Python 3.11 or newer")
+    broken = [plugin for plugin in registry().plugins if plugin.state == "broken"]
+    good = [plugin for plugin in registry().plugins if plugin.state == "ok"]
+    yield _row("plugins", len(good) > 1, f"{len(good)} loaded", "pip install 'kernelrl[all]'")
+    for plugin in broken:
+        yield _row(
+            f"plugin {plugin.name}", False, plugin.error, f"kernelrl plugins show {plugin.name}", lacking="broken"
+        )
+    for module in ("torch", "triton"):
+        found = importlib.util.find_spec(module) is not None
+        yield _row(module, found, "installed" if found else "", f"pip install {module}")
+    vendors = gpu_vendors()
+    yield _row("gpu", bool(vendors), ", ".join(sorted(vendors)), "none is needed for the quickstart", lacking="none")
+    for program, purpose in _COMPILERS.items():
+        path = shutil.which(program)
+        yield _row(program, path is not None, path or "", f"install {program}, for {purpose}", lacking="none")
+    isolated = _namespaces()
+    yield _row(
+        "isolation",
+        isolated,
+        "user, process, mount and network namespaces" if isolated else "candidates share this machine's namespaces",
+        "sysctl -w kernel.unprivileged_userns_clone=1, or the setting of your container",
+        lacking="weak",
+    )
+    cache = cache_directory()
+    yield _row("cache", _writable(cache), str(cache), "set KERNELRL_CACHE_DIR to a writable directory")
+
+
+def _namespaces() -> bool:
+    """Whether this user may make the namespaces that runners live in."""
+    code = "import ctypes; raise SystemExit(ctypes.CDLL(None).unshare(0x7C020000) != 0)"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+def _writable(path: os.PathLike[str]) -> bool:
+    folder = os.path.abspath(path)
+    while not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    return os.access(folder, os.W_OK)
