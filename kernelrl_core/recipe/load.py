@@ -26,6 +26,7 @@ __all__ = [
     "find_recipe",
     "load_recipe",
     "recipe_from_mapping",
+    "recipes",
     "resolve",
 ]
 
@@ -92,8 +93,12 @@ def find_recipe(name_or_path: str) -> Path:
         return bundled[name_or_path]
     if path.is_dir():
         raise LookupFailed(f"{name_or_path} is a directory, not a recipe")
-    names = {*bundled, *(found.stem for found in Path("recipes").glob("*.yaml"))}
-    raise LookupFailed(f"no recipe {name_or_path!r}; {suggestion(path.stem, names)}", fix="see 'kernelrl recipes list'")
+    raise LookupFailed(f"no recipe {name_or_path!r}; {suggestion(path.stem, recipes())}", fix="kernelrl recipes list")
+
+
+def recipes() -> dict[str, Path]:
+    """Name -> file of every recipe that a bare name can mean; those of `./recipes` come before the bundled ones."""
+    return bundled_recipes() | _in_directory(Path("recipes"))
 
 
 def bundled_recipes() -> dict[str, Path]:
@@ -101,7 +106,11 @@ def bundled_recipes() -> dict[str, Path]:
     package = Path(kernelrl_core.__file__).parent
     # An editable checkout has no recipes inside the package; there they lie beside it.
     directory = next((d for d in (package / "recipes", package.parent / "recipes") if d.is_dir()), package / "recipes")
-    return {path.stem: path for path in sorted(directory.glob("*.yaml"))}
+    return _in_directory(directory)
+
+
+def _in_directory(directory: Path) -> dict[str, Path]:
+    return {path.stem: path.absolute() for path in sorted(directory.glob("*.yaml")) if path.is_file()}
 
 
 def resolve(recipe: Recipe) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from kernelrl_core.errors import KernelRLError, MissingPrerequisite
 from kernelrl_core.kinds import RewardBounds
 from kernelrl_core.naming import suggestion
 from kernelrl_core.recipe.blocks import blocks
-from kernelrl_core.recipe.schema import RewardUse, SpeedupStop, Use
+from kernelrl_core.recipe.schema import Recipe, RewardUse, SpeedupStop, Use
 from kernelrl_core.registry import Registry
 
 __all__ = ["Contradiction", "contradictions", "own_problems"]
@@ -166,6 +166,12 @@ def _template(given: Parts, registry: Registry) -> Iterator[Contradiction]:
 
 
 def _forbid(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    if not given.checkers:
+        # Nothing can be found broken, and the prompt states nothing. Only rules that were asked for are missed.
+        if given.forbid and given.forbid != attrs.fields(Recipe).forbid.default:
+            hint = "add checkers: {source: {use: source_rules}}"
+            yield Contradiction(("forbid",), "there is no checker that could find these rules broken", hint)
+        return
     known: set[str] = set()
     for name, use in given.checkers.items():
         try:
@@ -178,8 +184,8 @@ def _forbid(given: Parts, registry: Registry) -> Iterator[Contradiction]:
             return
     for rule in given.forbid:
         if rule not in known:
-            hint = suggestion(rule, known) if given.checkers else "add checkers: {source: {use: source_rules}}"
-            yield Contradiction(("forbid",), f"no checker of this recipe knows the rule {rule!r}", hint)
+            message = f"no checker of this recipe knows the rule {rule!r}"
+            yield Contradiction(("forbid",), message, suggestion(rule, known))
 
 
 def _requires(given: Parts, registry: Registry) -> Iterator[Contradiction]:
