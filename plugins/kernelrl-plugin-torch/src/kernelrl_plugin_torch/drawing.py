@@ -69,4 +69,6 @@ def keep_mask(weights: Tensor, top_p: float, top_k: int) -> Tensor:
     before = ordered.cumsum(-1) - ordered
     kept = (before < top_p * ordered.sum()) & (ordered > 0)
     kept[0] = True
-    return torch.zeros_like(weights).index_put_((order[kept],), torch.ones((), dtype=weights.dtype, device=weights.device))
+    return torch.zeros_like(weights).index_put_(
+        (order[kept],), torch.ones((), dtype=weights.dtype, device=weights.device)
+    )

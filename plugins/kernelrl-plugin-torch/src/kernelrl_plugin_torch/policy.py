@@ -48,7 +48,9 @@ class TorchPolicy:
             losses=LOSSES, warm_start=options.warm_start_settings is not None, deterministic=True
         )
         self.context_tokens = options.context_tokens or _SCRATCH_CONTEXT
-        self._worker = ThreadPoolExecutor(1, "torch-policy", initializer=torch.set_num_threads, initargs=(options.threads,))
+        self._worker = ThreadPoolExecutor(
+            1, "torch-policy", initializer=torch.set_num_threads, initargs=(options.threads,)
+        )
         self._stopping = threading.Event()
         self._waiting: set[asyncio.Future[Reply]] = set()
         self._pumping = False
@@ -124,7 +126,9 @@ class TorchPolicy:
         rows = self._options.sample_rows or (64 if isinstance(model, ScratchModel) else 16)
         if rows > 1 and not rows_agree(model, rows):
             if self._context is not None:
-                self._context.say(f"policy torch: {rows} rows are not computed alike here; sampling one reply at a time")
+                self._context.say(
+                    f"policy torch: {rows} rows are not computed alike here; sampling one reply at a time"
+                )
             rows = 1
         self._model, self.context_tokens = model, model.context_tokens
         self._sampler = Sampler(model, rows)
@@ -223,7 +227,9 @@ class TorchPolicy:
                 self._adopt(model)
                 _present(self._learner).load_state(content["optimizer"])
             except (RuntimeError, ValueError, KeyError) as error:
-                raise UsageError(f"the checkpoint {path} is of another model than the recipe's policy: {error}") from error
+                raise UsageError(
+                    f"the checkpoint {path} is of another model than the recipe's policy: {error}"
+                ) from error
             self._steps = content["steps"]
 
         await self._do(work)

@@ -190,7 +190,9 @@ class ScratchModel:
     def score(self, batch: Sequence[Spoken]) -> Scores:
         """Neighbours with the same prompt share its computation: prompt and replies stand in one row, and a mask keeps the
         replies from seeing one another."""
-        packs = [_Pack(prompt, [spoken.reply for spoken in group]) for prompt, group in groupby(batch, lambda s: s.prompt)]
+        packs = [
+            _Pack(prompt, [spoken.reply for spoken in group]) for prompt, group in groupby(batch, lambda s: s.prompt)
+        ]
         longest = max(len(pack.tokens) for pack in packs)
         tokens, positions, parts = (
             torch.tensor([row + [filler] * (longest - len(row)) for row in rows])
