@@ -122,7 +122,9 @@ class EvaluationService:
             evaluation = await self._persist(request)
         except InfrastructureError as error:
             logger.warning("evaluation of %s gave up after %d attempts: %s", request.task_id, self._attempts, error)
-            return Evaluation(Outcome.INFRA_ERROR, message="The evaluation could not be carried out.", detail=str(error))
+            return Evaluation(
+                Outcome.INFRA_ERROR, message="The evaluation could not be carried out.", detail=str(error)
+            )
         if self._cache is not None and evaluation.outcome is not Outcome.INFRA_ERROR:
             await self._on_disk(self._cache.write, key, evaluation)
         return evaluation
