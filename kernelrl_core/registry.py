@@ -85,6 +85,12 @@ class Registry:
             raise PluginFailed(f"plugin {plugin.name}: the {what} ({component.config}) are not an attrs class")
         return found
 
+    def load(self, kind: str, name: str) -> Any:
+        """The implementation of a component, imported and not called; raises as `make`."""
+        plugin, component = self._locate(kind, name)
+        what = f"{_singular(kind)} {component.name!r}"
+        return self._guarded(plugin, component, f"cannot import the {what}", component.load)
+
     def make(self, kind: str, use: Use) -> Any:
         """The implementation that `use` names, made with its options.
 
@@ -94,12 +100,11 @@ class Registry:
             PluginFailed: anything else goes wrong in its import or construction.
         """
         plugin, component = self._locate(kind, use.use)
-        what = f"{_singular(kind)} {component.name!r}"
-        target = self._guarded(plugin, component, f"cannot import the {what}", component.load)
+        target = self.load(kind, use.use)
         return self._guarded(
             plugin,
             component,
-            f"cannot make the {what}",
+            f"cannot make the {_singular(kind)} {component.name!r}",
             lambda: target() if use.options is None else target(use.options),
         )
 

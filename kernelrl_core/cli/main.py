@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import sys
@@ -10,7 +9,8 @@ from typing import Any
 
 import click
 
-from kernelrl_core.errors import ExitCode, KernelRLError
+from kernelrl_core.errors import ExitCode, KernelRLError, UsageError
+from kernelrl_core.naming import nearest
 from kernelrl_core.version import __version__
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -42,11 +42,14 @@ class LazyGroup(click.Group):
             found: Any = importlib.import_module(COMMANDS[cmd_name][0]).command
             assert isinstance(found, click.Command)
             return found
-        component = _plugin_commands().get(cmd_name)
-        if component is None:
+        if cmd_name not in _plugin_commands():
             return None
-        loaded = component.load()
-        assert isinstance(loaded, click.Command)
+        from kernelrl_core.registry import PluginFailed, registry
+
+        loaded = registry().load("commands", cmd_name)
+        if not isinstance(loaded, click.Command):
+            plugin = registry().plugin_of("commands", cmd_name).name
+            raise PluginFailed(f"plugin {plugin}: command {cmd_name!r} is a {type(loaded).__name__}, no click.Command")
         return loaded
 
     def resolve_command(
@@ -54,9 +57,8 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0] if args else ""
         if name and not name.startswith("-") and self.get_command(ctx, name) is None:
-            close = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
-            hint = f"did you mean {close[0]!r}?" if close else "see 'kernelrl --help'"
-            raise click.UsageError(f"no command {name!r}; {hint}", ctx)
+            close = nearest(name, self.list_commands(ctx))
+            raise click.UsageError(f"no command {name!r}{f'; did you mean {close!r}?' if close else ''}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -70,7 +72,8 @@ class LazyGroup(click.Group):
 def _plugin_commands() -> dict[str, Any]:
     from kernelrl_core.registry import registry
 
-    return {component.name: component for component in registry().components("commands")}
+    # Under the label, so that of two plugins with one command neither hides the other.
+    return {registry().label("commands", component): component for component in registry().components("commands")}
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -89,29 +92,53 @@ def cli(debug: bool) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     """Run a command and leave the process with its exit code (`ExitCode`)."""
-    from dotenv import find_dotenv, load_dotenv
-
-    load_dotenv(find_dotenv(usecwd=True), override=False)
     arguments = sys.argv[1:] if argv is None else argv
+    # Accepted anywhere, since one adds it at the end of a command that has just failed.
     debug = "--debug" in arguments
     try:
-        code = cli.main(arguments, prog_name="kernelrl", standalone_mode=False)
+        _read_dotenv()
+        code = cli.main([a for a in arguments if a != "--debug"], prog_name="kernelrl", standalone_mode=False)
     except click.exceptions.Exit as stop:
         code = stop.exit_code
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         code = ExitCode.USAGE
-    except KernelRLError as error:
-        if debug:
-            raise
-        for line in str(error).splitlines():
-            click.echo(f"kernelrl: {line}", err=True)
-        code = error.exit_code
+    except click.ClickException as error:
+        _say(error.format_message())
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            _say(f"see '{error.ctx.command_path} --help'")
+        code = ExitCode.USAGE
     except (KeyboardInterrupt, click.Abort):
-        click.echo("kernelrl: interrupted", err=True)
+        _say("interrupted")
         code = ExitCode.INTERRUPTED
     except BrokenPipeError:
         # The reader went away (`kernelrl logs | head`); leave without Python's complaint at shutdown.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = ExitCode.OK
+    except KernelRLError as error:
+        if debug:
+            raise
+        _say(str(error))
+        code = error.exit_code
+    except Exception as error:
+        if debug:
+            raise
+        _say(f"{type(error).__name__}: {' '.join(str(error).split())}")
+        _say("fix: rerun with --debug for the traceback")
+        code = ExitCode.FAILED
     sys.exit(int(code) if isinstance(code, int) else ExitCode.OK)
+
+
+def _say(text: str) -> None:
+    for line in text.splitlines():
+        click.echo(f"kernelrl: {line}", err=True)
+
+
+def _read_dotenv() -> None:
+    from dotenv import find_dotenv, load_dotenv
+
+    path = find_dotenv(usecwd=True)
+    try:
+        load_dotenv(path, override=False)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None

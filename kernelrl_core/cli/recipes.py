@@ -17,10 +17,9 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def list_command(as_json: bool) -> None:
     """List the recipes that a bare name can mean: those of ./recipes, then the bundled ones."""
-    from kernelrl_core.recipe.load import bundled_recipes
+    from kernelrl_core.recipe.load import recipes
 
-    found = {**bundled_recipes(), **{path.stem: path for path in Path("recipes").glob("*.yaml")}}
-    rows = [{"name": name, "summary": _summary(path), "path": str(path)} for name, path in sorted(found.items())]
+    rows = [{"name": name, "summary": _summary(path), "path": str(path)} for name, path in sorted(recipes().items())]
     if as_json:
         click.echo(json.dumps({"recipes": rows}))
         return

@@ -1,0 +1,72 @@
+"""How long the command line takes to start, against importing what it cannot do without.
+
+    python benchmarks/startup.py
+
+Prints one JSON document: medians of alternating runs in milliseconds, their ratio, and where it was measured.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+
+RUNS = 15
+TARGET_RATIO = 2.5
+
+
+def main() -> None:
+    program = shutil.which("kernelrl", path=str(Path(sys.executable).parent)) or shutil.which("kernelrl")
+    if program is None:
+        sys.exit("the program kernelrl is not installed in this environment")
+    commands = {
+        "baseline": [sys.executable, "-c", "import click, rich.table, yaml, attrs"],
+        "help": [program, "--help"],
+        "plugins_list": [program, "plugins", "list"],
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(RUNS + 1):
+        for name, command in commands.items():
+            began = time.perf_counter()
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            seconds[name].append(time.perf_counter() - began)
+    # The first round fills the file cache and is left out.
+    medians = {name: statistics.median(values[1:]) for name, values in seconds.items()}
+    ratios = {name: medians[name] / medians["baseline"] for name in commands if name != "baseline"}
+    result = {
+        "benchmark": "startup",
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "median_ms": {name: round(value * 1e3, 1) for name, value in medians.items()},
+        "ratio": {name: round(value, 2) for name, value in ratios.items()},
+        "target_ratio": TARGET_RATIO,
+        "reached": max(ratios.values()) <= TARGET_RATIO,
+        "runs": RUNS,
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "load_average": round(os.getloadavg()[0], 1),
+        "python": platform.python_version(),
+        "versions": {
+            name: metadata.version(name) for name in ("kernelrl", "click", "rich", "pyyaml", "attrs", "pluggy")
+        },
+    }
+    print(json.dumps(result, indent=1))
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+if __name__ == "__main__":
+    main()
