@@ -12,6 +12,6 @@ def kernelrl_policies() -> list[Component]:
             "torch",
             "kernelrl_plugin_torch.policy:TorchPolicy",
             config="kernelrl_plugin_torch.config:TorchConfig",
-            summary="A small transformer from scratch, or any Hugging Face causal language model, trained in this process",
+            summary="A small transformer from scratch or a Hugging Face language model, trained in this process",
         )
     ]

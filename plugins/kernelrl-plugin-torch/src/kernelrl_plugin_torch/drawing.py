@@ -1,7 +1,7 @@
 """Drawing one token per row from logits.
 
-Every row uses a number of its own from [0, 1) and inverts its own distribution function, so a draw depends on nothing but
-the row. Probabilities are computed in double precision.
+Every row uses a number of its own from [0, 1) and inverts its own distribution function, so a draw depends on
+nothing but the row. Probabilities are computed in double precision.
 """
 
 from __future__ import annotations

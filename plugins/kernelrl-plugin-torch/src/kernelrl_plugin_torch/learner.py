@@ -84,7 +84,7 @@ class _Totals:
             self._sums[name] += float(values.sum(dtype=torch.float64))
 
     def metrics(self) -> dict[str, float]:
-        """Loss as a sum, the others as means over tokens: `kl` is the mean of log p_sampled - log p_now before each update."""
+        """Loss as a sum, the others as means over tokens; `kl` is log p_sampled - log p_now, before each update."""
         means = {name: total / max(self._n, 1) for name, total in self._sums.items()}
         return means | {"loss": self._sums["loss"], "tokens": float(self._n)}
 

@@ -1,8 +1,8 @@
 """Policy-gradient losses on tokens.
 
-`importance_sampling` is -ratio * A. `ppo` is the clipped surrogate of Schulman et al. 2017 with separate bounds below and
-above (Yu et al. 2025, clip-higher), -min(ratio * A, clip(ratio, 1 - low, 1 + high) * A). Both are sums over tokens; the
-divisor is the caller's.
+`importance_sampling` is -ratio * A. `ppo` is the clipped surrogate of Schulman et al. 2017 with separate bounds below
+and above (Yu et al. 2025, clip-higher), -min(ratio * A, clip(ratio, 1 - low, 1 + high) * A). Both are sums over tokens;
+the divisor is the caller's.
 """
 
 from __future__ import annotations

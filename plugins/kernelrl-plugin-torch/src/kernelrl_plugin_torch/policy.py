@@ -1,7 +1,7 @@
 """The policy `torch`: a model in this process that samples and learns.
 
-The event loop only hands work over. One thread of its own does everything that touches the model, in the order in which it
-was asked for, so sampling and training never meet.
+The event loop only hands work over. One thread of its own does everything that touches the model, in the order in which
+it was asked for, so sampling and training never meet.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Sampling many replies side by side, each as if it were alone.
 
-Requests wait in a queue. A decoder has a fixed number of rows; whenever rows are idle they take what waits, so nothing is
-held back to fill a batch, and a long reply delays nobody. Each reply is handed over as soon as it ends. All computation is
-in fixed shapes, and rows do not see one another: a reply is a function of weights, prompt and its own seed.
+Requests wait in a queue. A decoder has a fixed number of rows; whenever rows are idle they take what waits, so nothing
+is held back to fill a batch, and a long reply delays nobody. Each reply is handed over as soon as it ends. All
+computation is in fixed shapes, and rows do not see one another: a reply is a function of weights, prompt and its seed.
 """
 
 from __future__ import annotations

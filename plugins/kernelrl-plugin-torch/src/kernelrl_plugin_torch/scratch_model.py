@@ -1,7 +1,7 @@
 """A small decoder-only transformer, made to be fast on one core.
 
-Pre-norm blocks with rotary positions; all query heads share one key and value head (Shazeer 2019, multi-query attention),
-which makes the cache small enough to stay near the processor. Input and output embeddings are the same matrix.
+Pre-norm blocks with rotary positions; all query heads share one key and value head (multi-query attention, Shazeer
+2019), which makes the cache small enough to stay near the processor. Input and output embeddings are the same matrix.
 
 Shape letters: R rows, T tokens of a row, D width, H heads, E = D / H, C context, V vocabulary.
 """
@@ -188,8 +188,8 @@ class ScratchModel:
         return _Decoder(self._net, rows, self.context_tokens)
 
     def score(self, batch: Sequence[Spoken]) -> Scores:
-        """Neighbours with the same prompt share its computation: prompt and replies stand in one row, and a mask keeps the
-        replies from seeing one another."""
+        """Neighbours with the same prompt share its computation: prompt and replies stand in one row, and a mask keeps
+        the replies from seeing one another."""
         packs = [
             _Pack(prompt, [spoken.reply for spoken in group]) for prompt, group in groupby(batch, lambda s: s.prompt)
         ]

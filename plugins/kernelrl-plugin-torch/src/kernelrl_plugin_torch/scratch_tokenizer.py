@@ -1,8 +1,8 @@
 """Byte-pair tokenizer whose tokens may be whole lines.
 
-Merges may span a whole line with its indentation and line break, so that the lines every prompt and every kernel have in
-common cost one token each. A merge is only learnt from pieces that several tasks share; what is peculiar to a task stays
-in pieces that can be put together anew. Bytes are the alphabet: every text can be encoded, and decoded to itself.
+Merges may span a whole line with its indentation and line break, so that the lines every prompt and every kernel have
+in common cost one token each. A merge is only learnt from pieces that several tasks share; what is peculiar to a task
+stays in pieces that can be put together anew. Bytes are the alphabet: every text can be encoded, and decoded to itself.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ __all__ = ["ScratchTokenizer"]
 class ScratchTokenizer:
     """Tokenizer and chat template of the model from scratch.
 
-    A conversation is `<role> content <end>` for each message, then `<assistant>`. The four special tokens have ids behind
-    the vocabulary of the text, so no text can be mistaken for one.
+    A conversation is `<role> content <end>` for each message, then `<assistant>`. The special tokens have ids behind the
+    vocabulary of the text, so no text can be mistaken for one.
     """
 
     _roles = ("system", "user", "assistant")

@@ -137,8 +137,8 @@ def warm_start_key(config: TorchConfig, demonstrations_key: str, seed: int) -> s
 class WarmStartCache:
     """Finished warm starts, one directory each.
 
-    An entry is written beside its place and renamed into it, so nobody sees half of one; it holds the hash of its content,
-    so a damaged one is noticed and made again.
+    An entry is written beside its place and renamed into it, so nobody sees half of one; it holds the hash of its
+    content, so a damaged one is noticed and made again.
     """
 
     _CONTENT = "warm_start.pt"

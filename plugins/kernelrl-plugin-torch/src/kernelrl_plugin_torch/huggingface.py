@@ -1,0 +1,227 @@
+"""Any causal language model of Hugging Face, with its own tokenizer and chat template."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from kernelrl_core.errors import MissingPrerequisite, UsageError
+from kernelrl_core.values import Message
+from kernelrl_plugin_torch.config import TorchConfig
+from kernelrl_plugin_torch.language_model import Prefix, Scores, Spoken
+
+try:
+    import transformers
+    from transformers import DynamicCache
+except ImportError as missing:
+    raise MissingPrerequisite(
+        f"policy torch with `model` needs transformers ({missing})", fix="pip install 'kernelrl-plugin-torch[hf]'"
+    ) from missing
+
+__all__ = ["HuggingFaceModel"]
+
+_BUCKET = 64
+
+
+class HuggingFaceModel:
+    """A loaded model. Prompts of one decoder are filled up on the left to a common multiple of 64 tokens."""
+
+    joins = False
+
+    def __init__(self, options: TorchConfig, *, seed: int) -> None:
+        """
+        Raises:
+            UsageError: no such directory, no chat template, or a context longer than the model's.
+            MissingPrerequisite: the model cannot be had, or a library or the GPU is missing.
+        """
+        name = str(options.model)
+        if options.device == "cuda" and not torch.cuda.is_available():
+            raise MissingPrerequisite("policy.device is cuda, and PyTorch finds no GPU", fix="set policy.device=cpu")
+        self.device = torch.device(options.device)
+        try:
+            self._tokenizer = transformers.AutoTokenizer.from_pretrained(_located(name))
+            net = transformers.AutoModelForCausalLM.from_pretrained(_located(name), dtype=getattr(torch, options.dtype))
+        except (OSError, ValueError) as error:
+            raise MissingPrerequisite(
+                f"policy.model: cannot load {name!r}: {str(error).splitlines()[0]}",
+                fix="name a directory that holds the model, or a hub id that this machine can download",
+            ) from error
+        if not self._tokenizer.chat_template:
+            raise UsageError(f"policy.model: {name!r} has no chat template", fix="choose an instruction-tuned model")
+        limit = getattr(net.config.get_text_config(), "max_position_embeddings", None)
+        if limit is None and options.context_tokens is None:
+            raise UsageError(
+                f"policy.model: {name!r} does not say how long its context is", fix="set policy.context_tokens"
+            )
+        if limit is not None and (options.context_tokens or 0) > limit:
+            raise UsageError(
+                f"policy.context_tokens is {options.context_tokens}, and {name!r} allows {limit}",
+                fix=f"set policy.context_tokens={limit}",
+            )
+        self.context_tokens = int(options.context_tokens or limit)
+        ends = net.generation_config.eos_token_id if net.generation_config is not None else None
+        listed = ends if isinstance(ends, list) else [ends, self._tokenizer.eos_token_id]
+        self.stop_tokens = frozenset(int(token) for token in listed if token is not None)
+        self._turn_end = (
+            self._tokenizer.eos_token_id if self._tokenizer.eos_token_id is not None else min(self.stop_tokens)
+        )
+        self._adapted = options.lora_rank is not None
+        self.module = (_with_lora(net, options, seed) if self._adapted else net).to(self.device)
+
+    def render(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        continued = bool(messages) and messages[-1].role == "assistant"
+        text = self._tokenizer.apply_chat_template(
+            [{"role": message.role, "content": message.content} for message in messages],
+            tokenize=False,
+            add_generation_prompt=not continued,
+            continue_final_message=continued,
+        )
+        return tuple(self._tokenizer.encode(text, add_special_tokens=False))
+
+    def encode_reply(self, text: str) -> tuple[int, ...]:
+        return (*self._tokenizer.encode(text, add_special_tokens=False), self._turn_end)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        # Markers such as those around thinking may be special tokens of the vocabulary: only ends of turn are left out.
+        kept = [token for token in tokens if token not in self.stop_tokens]
+        text: str = self._tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return text
+
+    def prefill(self, prompt: Sequence[int]) -> Prefix:
+        tokens = torch.tensor([prompt], device=self.device)
+        out = self.module(input_ids=tokens, use_cache=True, past_key_values=DynamicCache(), logits_to_keep=1)
+        cache = [(layer.keys, layer.values) for layer in out.past_key_values.layers]
+        return Prefix(cache, len(prompt), out.logits[0, -1].float())
+
+    def shape(self, prompt_tokens: int) -> Hashable:
+        return -(-prompt_tokens // _BUCKET) * _BUCKET
+
+    def decoder(self, rows: int, shape: Hashable) -> _Decoder:
+        assert isinstance(shape, int)
+        return _Decoder(self.module, rows, shape, self.device)
+
+    def score(self, batch: Sequence[Spoken]) -> Scores:
+        rows = [(*spoken.prompt, *spoken.reply) for spoken in batch]
+        longest, kept = max(map(len, rows)), max(len(spoken.reply) for spoken in batch) + 1
+        padding = torch.tensor([longest - len(row) for row in rows], device=self.device)[:, None]
+        tokens = torch.tensor([[0] * (longest - len(row)) + list(row) for row in rows], device=self.device)
+        places = torch.arange(longest, device=self.device)[None]
+        logits = self.module(
+            input_ids=tokens,
+            attention_mask=(places >= padding).long(),
+            position_ids=(places - padding).clamp(min=0),
+            use_cache=False,
+            logits_to_keep=kept,
+        ).logits
+        # Replies end at the right edge: a reply of n tokens is predicted by the n places before the last.
+        predicted = [logits[row, kept - 1 - len(spoken.reply) : kept - 1] for row, spoken in enumerate(batch)]
+        distribution = F.log_softmax(torch.cat(predicted).float(), dim=-1)
+        targets = torch.tensor(
+            [token for spoken in batch for token in spoken.reply], dtype=torch.long, device=self.device
+        )
+        with torch.no_grad():
+            entropy = -(distribution.exp() * distribution).sum(-1)
+        return Scores(distribution.gather(1, targets[:, None])[:, 0], entropy)
+
+    def state(self) -> dict[str, Tensor]:
+        if self._adapted:
+            return {name: p.detach() for name, p in self.module.named_parameters() if p.requires_grad}
+        return dict(self.module.state_dict())
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        missing, unexpected = self.module.load_state_dict(state, strict=not self._adapted)
+        trained = {name for name, p in self.module.named_parameters() if p.requires_grad}
+        if unexpected or trained & set(missing):
+            raise ValueError("the names of its weights differ")
+
+    def save_extras(self, directory: Path) -> None:
+        """Nothing: tokenizer and frozen weights come from the model's own place."""
+
+
+class _Decoder:
+    """Rows that start together; the cache grows by one column with every step."""
+
+    def __init__(self, module: torch.nn.Module, rows: int, bucket: int, device: torch.device) -> None:
+        self._module = module
+        self._bucket = bucket
+        self._prefixes: list[Prefix | None] = [None] * rows
+        self._cache: DynamicCache | None = None
+        self._ends = torch.zeros(rows, dtype=torch.long, device=device)
+        self._mask = torch.zeros(rows, bucket, dtype=torch.long, device=device)
+
+    def admit(self, row: int, prefix: Prefix) -> None:
+        self._prefixes[row] = prefix
+        self._ends[row] = prefix.length
+        self._mask[row, self._bucket - prefix.length :] = 1
+
+    def release(self, row: int) -> None:
+        """Nothing: the row goes on unheard until all have ended."""
+
+    def step(self, tokens: Tensor) -> Tensor:
+        if self._cache is None:
+            self._cache = self._filled()
+        self._mask = F.pad(self._mask, (0, 1), value=1)
+        out = self._module(
+            input_ids=tokens[:, None],
+            attention_mask=self._mask,
+            position_ids=self._ends[:, None],
+            past_key_values=self._cache,
+            use_cache=True,
+        )
+        self._ends = self._ends + 1
+        return out.logits[:, -1].float()
+
+    def _filled(self) -> DynamicCache:
+        """The cache with each prompt at the right edge of its row, and zeros elsewhere."""
+        cache = DynamicCache()
+        some = next(prefix for prefix in self._prefixes if prefix is not None)
+        for index, pair in enumerate(some.cache):
+            whole = [part.new_zeros(len(self._prefixes), part.shape[1], self._bucket, part.shape[3]) for part in pair]
+            for row, prefix in enumerate(self._prefixes):
+                if prefix is not None:
+                    for target, source in zip(whole, prefix.cache[index], strict=True):
+                        target[row, :, self._bucket - prefix.length :] = source[0]
+            cache.update(*whole, index)
+        self._prefixes.clear()
+        return cache
+
+
+def _located(name: str) -> str:
+    """The directory or hub id to load.
+
+    Raises:
+        UsageError: a path that is no directory.
+    """
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return str(path)
+    if path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
+        raise UsageError(f"policy.model: no such directory: {path}", fix="give an existing directory or a hub id")
+    return name
+
+
+def _with_lora(net: Any, options: TorchConfig, seed: int) -> Any:
+    try:
+        import peft
+    except ImportError as missing:
+        raise MissingPrerequisite(
+            f"policy.lora_rank needs peft ({missing})", fix="pip install 'kernelrl-plugin-torch[hf]'"
+        ) from missing
+    settings = peft.LoraConfig(
+        r=options.lora_rank,
+        lora_alpha=options.lora_alpha or 2 * options.lora_rank,
+        target_modules=list(options.lora_targets) or "all-linear",
+        lora_dropout=0.0,
+        task_type="CAUSAL_LM",
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            return peft.get_peft_model(net, settings)
+        except ValueError as error:
+            raise UsageError(f"policy.lora_targets: {error}") from error

@@ -1,0 +1,204 @@
+"""A tiny Hugging Face model, built here, as a policy."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from kernelrl_core.errors import MissingPrerequisite, UsageError
+from kernelrl_core.kinds import TrainingSample, TrainingStep
+from kernelrl_core.values import Message
+from kernelrl_plugin_torch.config import TorchConfig, WarmStart
+from kernelrl_plugin_torch.policy import TorchPolicy
+
+transformers = pytest.importorskip("transformers")
+
+TEMPLATE = (
+    "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+MESSAGES = (Message("system", "Be brief."), Message("user", "Say abc."))
+
+
+@pytest.fixture(scope="session", params=["llama", "gpt2"])
+def model_dir(request, tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp(request.param)
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    text = Tokenizer(models.BPE({symbol: index for index, symbol in enumerate(alphabet)}, []))
+    text.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    from tokenizers.decoders import ByteLevel
+
+    text.decoder = ByteLevel()
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=text,
+        eos_token="<|end|>",
+        additional_special_tokens=["<|system|>", "<|user|>", "<|assistant|>"],
+    )
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained(directory)
+    torch.manual_seed(0)
+    common = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id, "bos_token_id": None}
+    if request.param == "llama":
+        config = transformers.LlamaConfig(
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=256,
+            initializer_range=0.3,
+            **common,
+        )
+        net = transformers.LlamaForCausalLM(config)
+    else:
+        config = transformers.GPT2Config(
+            n_embd=32,
+            n_layer=2,
+            n_head=4,
+            n_positions=256,
+            initializer_range=0.3,
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            **common,
+        )
+        net = transformers.GPT2LMHeadModel(config)
+    net.save_pretrained(directory)
+    return directory
+
+
+async def started(context, model_dir: Path, **options) -> TorchPolicy:
+    policy = TorchPolicy(TorchConfig(model=str(model_dir), **options))
+    await policy.start(context)
+    return policy
+
+
+def test_logprobs_equal_those_of_transformers(make_context, model_dir, sampling) -> None:
+    async def work() -> None:
+        policy = await started(make_context(), model_dir)
+        assert policy.context_tokens == 256
+        prompts = [policy.render((*MESSAGES, Message("assistant", "x"), Message("user", "y" * n))) for n in (3, 9, 70)]
+        replies = await asyncio.gather(
+            *(policy.sample(prompt, sampling(seed, max_tokens=30)) for seed in range(4) for prompt in prompts)
+        )
+        net = transformers.AutoModelForCausalLM.from_pretrained(model_dir).eval()
+        for prompt, reply in zip(prompts * 4, replies, strict=True):
+            tokens = torch.tensor([[*prompt.tokens, *reply.tokens]])
+            with torch.no_grad():
+                distribution = net(tokens).logits[0, len(prompt.tokens) - 1 : -1].log_softmax(-1)
+            expected = distribution.gather(1, torch.tensor(reply.tokens)[:, None])[:, 0].tolist()
+            assert reply.logprobs == pytest.approx(expected, abs=1e-5)
+        await policy.aclose()
+
+    asyncio.run(work())
+
+
+def test_prompts_are_rendered_by_the_models_template(make_context, model_dir) -> None:
+    async def work() -> None:
+        policy = await started(make_context(), model_dir)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(model_dir)
+        text = "<|system|>Be brief.<|end|><|user|>Say abc.<|end|><|assistant|>"
+        assert tokenizer.decode(policy.render(MESSAGES).tokens) == text
+        continued = policy.render((*MESSAGES, Message("assistant", "<think>")))
+        assert tokenizer.decode(continued.tokens) == text + "<think>"
+        await policy.aclose()
+
+    asyncio.run(work())
+
+
+def test_a_sample_does_not_depend_on_its_batch(make_context, model_dir, sampling) -> None:
+    async def work() -> None:
+        policy = await started(make_context(), model_dir)
+        mine, other = policy.render(MESSAGES), policy.render((Message("user", "other"),))
+        alone = await policy.sample(mine, sampling(7))
+        crowd = [(other, sampling(seed)) for seed in range(40)]
+        crowd.insert(23, (mine, sampling(7)))
+        replies = await asyncio.gather(*(policy.sample(*pair) for pair in crowd))
+        assert replies[23] == alone
+        await policy.aclose()
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("lora_rank", [None, 4])
+def test_it_trains_saves_and_resumes(make_context, model_dir, sampling, loss, optimizer, tmp_path, lora_rank) -> None:
+    ends = [tmp_path / "saved", tmp_path / "a", tmp_path / "b"]
+    for directory in ends:
+        directory.mkdir()
+
+    async def work() -> None:
+        policy = await started(make_context(), model_dir, lora_rank=lora_rank)
+        prompt = policy.render(MESSAGES)
+        replies = [await policy.sample(prompt, sampling(seed, max_tokens=12)) for seed in (1, 2)]
+        samples = tuple(
+            TrainingSample(str(index), prompt.tokens, reply.tokens, reply.logprobs, advantage)
+            for index, (reply, advantage) in enumerate(zip(replies, (1.0, -1.0), strict=True))
+        )
+        step = TrainingStep(0, samples, 1, loss("ppo", 10.0, 0.9, 5.0), optimizer(5e-3, 1.0))
+        before = await policy.train(step)
+        assert abs(before["kl"]) < 1e-5
+        for _ in range(3):
+            await policy.train(step)
+        state = await policy.save(ends[0])
+        after = await policy.train(step)
+        assert after["loss"] < before["loss"] - 0.02
+        expected = await policy.save(ends[1])
+        other = await started(make_context(), model_dir, lora_rank=lora_rank)
+        await other.load(state, ends[0])
+        assert await other.train(step) == after
+        assert await other.save(ends[2]) == expected
+        assert expected["weights_sha256"] != state["weights_sha256"]
+        if lora_rank:
+            saved = torch.load(ends[0] / state["file"], weights_only=True)["weights"]
+            assert saved
+            assert all("lora_" in name for name in saved)
+        await policy.aclose()
+        await other.aclose()
+
+    asyncio.run(work())
+
+
+def test_a_warm_start_is_possible_too(make_context, model_dir, bundled) -> None:
+    async def work() -> None:
+        given = [
+            type(bundled[0])((Message("user", "hi"),), "yes", 1.0, "t", bundled[0].outcome),
+        ]
+        context = make_context(given=given)
+        for _ in range(2):
+            policy = await started(context, model_dir, warm_start=WarmStart(steps=3))
+            await policy.aclose()
+        assert make_context.asked == 1
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"model": "./nowhere"}, UsageError, "no such directory"),
+        ({"context_tokens": 1000}, UsageError, "allows 256"),
+        ({"lora_rank": 2, "lora_targets": ("nothing",)}, UsageError, "lora_targets"),
+    ],
+)
+def test_unusable_options_are_explained(make_context, model_dir, options, error, words) -> None:
+    async def work() -> None:
+        policy = TorchPolicy(TorchConfig(**({"model": str(model_dir)} | options)))
+        with pytest.raises(error, match=words):
+            await policy.start(make_context())
+        await policy.aclose()
+
+    asyncio.run(work())
+
+
+def test_a_directory_without_a_model_is_explained(make_context, tmp_path) -> None:
+    async def work() -> None:
+        policy = TorchPolicy(TorchConfig(model=str(tmp_path)))
+        with pytest.raises(MissingPrerequisite, match="cannot load"):
+            await policy.start(make_context())
+        await policy.aclose()
+
+    asyncio.run(work())

@@ -1,0 +1,290 @@
+"""The model from scratch, as a policy."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import attrs
+import pytest
+
+from kernelrl_core.errors import KernelRLError, UsageError
+from kernelrl_core.kinds import TrainingSample, TrainingStep
+from kernelrl_core.values import Message
+from kernelrl_plugin_torch import policy as policy_module
+from kernelrl_plugin_torch.config import TorchConfig, WarmStart
+from kernelrl_plugin_torch.language_model import Spoken
+from kernelrl_plugin_torch.policy import TorchPolicy
+
+SMALL = TorchConfig(
+    width=64,
+    layers=2,
+    heads=2,
+    context_tokens=256,
+    warm_start=WarmStart(steps=12, prompts_per_step=3, replies_per_prompt=2),
+)
+
+
+def run(work):
+    return asyncio.run(work)
+
+
+async def started(context, options: TorchConfig = SMALL) -> TorchPolicy:
+    policy = TorchPolicy(options)
+    await policy.start(context)
+    return policy
+
+
+def learnt(prompt, replies, advantages) -> tuple[TrainingSample, ...]:
+    return tuple(
+        TrainingSample(str(index), prompt.tokens, reply.tokens, reply.logprobs, advantage)
+        for index, (reply, advantage) in enumerate(zip(replies, advantages, strict=True))
+    )
+
+
+def test_a_sample_alone_and_among_63_others_is_bit_equal(make_context, bundled, sampling) -> None:
+    async def work() -> None:
+        policy = await started(make_context())
+        prompts = [policy.render(example.messages) for example in bundled[::9]]
+        long = policy.render((Message("user", "some other words\n" * 9),))
+        mine, own = prompts[3], sampling(77, max_tokens=60)
+        alone = await policy.sample(mine, own)
+        assert len(alone.tokens) > 3
+        shuffle = random.Random(5)
+        for _ in range(3):
+            crowd = [(shuffle.choice([*prompts, long]), sampling(shuffle.getrandbits(40))) for _ in range(63)]
+            place = shuffle.randrange(64)
+            crowd.insert(place, (mine, own))
+            replies = await asyncio.gather(*(policy.sample(prompt, settings) for prompt, settings in crowd))
+            assert replies[place] == alone
+        await policy.aclose()
+
+    run(work())
+
+
+def test_more_samples_than_rows_are_all_answered(make_context, bundled, sampling) -> None:
+    async def work() -> None:
+        policy = await started(make_context(), attrs.evolve(SMALL, sample_rows=8))
+        prompt = policy.render(bundled[0].messages)
+        replies = await asyncio.gather(*(policy.sample(prompt, sampling(seed)) for seed in range(30)))
+        again = await policy.sample(prompt, sampling(29))
+        assert again == replies[29]
+        await policy.aclose()
+
+    run(work())
+
+
+def test_rows_that_are_not_alike_are_sampled_alone(make_context, bundled, sampling, monkeypatch) -> None:
+    monkeypatch.setattr(policy_module, "rows_agree", lambda model, rows: False)
+
+    async def work() -> None:
+        policy = await started(make_context())
+        prompt = policy.render(bundled[0].messages)
+        assert len(await asyncio.gather(*(policy.sample(prompt, sampling(seed)) for seed in range(3)))) == 3
+        assert any("one reply at a time" in line for line in make_context.said)
+        await policy.aclose()
+
+    run(work())
+
+
+def test_limits_and_stop_strings(make_context, bundled, sampling) -> None:
+    async def work() -> None:
+        policy = await started(make_context())
+        prompt = policy.render(bundled[0].messages)
+        short = await policy.sample(prompt, sampling(1, max_tokens=2))
+        assert (short.stop_reason, len(short.tokens), len(short.logprobs)) == ("length", 2, 2)
+        whole = await policy.sample(prompt, sampling(1))
+        assert whole.tokens[:2] == short.tokens
+        marker = whole.text[10:14]
+        stopped = await policy.sample(prompt, sampling(1, stop=(marker,)))
+        assert stopped.stop_reason == "stop"
+        assert stopped.text == whole.text[: whole.text.find(marker) + 4]
+        greedy = {(await policy.sample(prompt, sampling(seed, temperature=0.0))).tokens for seed in (1, 2)}
+        assert len(greedy) == 1
+        roomy = await policy.sample(prompt, sampling(1, max_tokens=10_000))
+        assert len(prompt.tokens) + len(roomy.tokens) <= policy.context_tokens
+        with pytest.raises(UsageError, match="no room"):
+            await policy.sample(policy.render((Message("user", "é" * 300),)), sampling(1))
+        await policy.aclose()
+
+    run(work())
+
+
+def test_a_cancelled_sample_leaves_the_others_whole(make_context, bundled, sampling) -> None:
+    async def work() -> None:
+        policy = await started(make_context())
+        prompt = policy.render(bundled[0].messages)
+        expected = [await policy.sample(prompt, sampling(seed)) for seed in range(4)]
+        tasks = [asyncio.create_task(policy.sample(prompt, sampling(seed))) for seed in range(4)]
+        await asyncio.sleep(0.005)
+        tasks[1].cancel()
+        got = await asyncio.gather(*tasks, return_exceptions=True)
+        assert isinstance(got[1], asyncio.CancelledError)
+        assert [got[0], *got[2:]] == [expected[0], *expected[2:]]
+        await policy.aclose()
+        await policy.aclose()
+        with pytest.raises(KernelRLError, match="closed"):
+            await policy.train(TrainingStep(0, (), 1, None, None))
+
+    run(work())
+
+
+def test_training_metrics_at_unchanged_weights(make_context, bundled, sampling, loss, optimizer) -> None:
+    async def work() -> None:
+        policy = await started(make_context())
+        prompt = policy.render(bundled[0].messages)
+        replies = await asyncio.gather(*(policy.sample(prompt, sampling(seed)) for seed in range(8)))
+        samples = learnt(prompt, replies, [1.0, 0.0] * 4)
+        assert samples[0].logprobs
+        metrics = await policy.train(TrainingStep(0, samples, 1, loss(normaliser=10.0), optimizer(0.0)))
+        n = sum(len(reply.tokens) for reply in replies)
+        assert metrics["tokens"] == n
+        assert abs(metrics["kl"]) < 1e-5
+        assert metrics["ratio_mean"] == pytest.approx(1.0, abs=1e-4)
+        assert metrics["loss"] == pytest.approx(-sum(len(reply.tokens) for reply in replies[::2]) / 10, rel=1e-4)
+        assert metrics["grad_norm"] > 0
+        assert metrics["entropy"] > 0
+        scores = policy._model.score([Spoken(sample.prompt_tokens, sample.tokens) for sample in samples])
+        recomputed = scores.logprobs.tolist()
+        sampled = [x for sample in samples for x in sample.logprobs]
+        assert max(abs(a - b) for a, b in zip(recomputed, sampled, strict=True)) < 1e-4
+        await policy.aclose()
+
+    run(work())
+
+
+def test_a_rewarded_reply_becomes_more_probable(make_context, bundled, sampling, loss, optimizer) -> None:
+    async def work() -> None:
+        policy = await started(make_context())
+        prompt = policy.render(bundled[0].messages)
+        replies = [await policy.sample(prompt, sampling(seed)) for seed in (1, 2)]
+        assert replies[0].tokens != replies[1].tokens
+        samples = learnt(prompt, replies, [1.0, -1.0])
+        still = TrainingStep(0, samples, 1, loss(), optimizer(0.0))
+        before = await policy.train(still)
+        for step in range(3):
+            moved = await policy.train(TrainingStep(step, samples, 2, loss("ppo", 10.0), optimizer(1e-3, 1.0)))
+        after = await policy.train(still)
+        assert after["loss"] < before["loss"] - 0.1
+        assert moved["clipped_share"] >= 0
+        await policy.aclose()
+
+    run(work())
+
+
+def test_a_loaded_policy_continues_bit_for_bit(
+    make_context, bundled, sampling, loss, optimizer, tmp_path: Path
+) -> None:
+    saved, ends = tmp_path / "checkpoint", [tmp_path / "a", tmp_path / "b"]
+    for directory in (saved, *ends):
+        directory.mkdir()
+
+    async def step(policy, number: int):
+        prompt = policy.render(bundled[0].messages)
+        replies = await asyncio.gather(*(policy.sample(prompt, sampling(10 * number + i)) for i in range(4)))
+        samples = learnt(prompt, replies, [1.0, -0.5, 0.2, -0.7])
+        await policy.train(TrainingStep(number, samples, 2, loss("ppo", 20.0), optimizer(1e-3, 1.0)))
+        return replies
+
+    async def work() -> None:
+        first = await started(make_context())
+        for number in range(2):
+            await step(first, number)
+        state = await first.save(saved)
+        replies = await step(first, 2)
+        expected = await first.save(ends[0])
+        other = await started(make_context("other", seed=9), attrs.evolve(SMALL, warm_start=None))
+        await other.load(state, saved)
+        assert await step(other, 2) == replies
+        assert await other.save(ends[1]) == expected
+        assert expected["weights_sha256"] != state["weights_sha256"]
+        await first.aclose()
+        await other.aclose()
+
+    run(work())
+
+
+def test_a_checkpoint_of_another_model_is_refused(make_context, tmp_path: Path) -> None:
+    async def work() -> None:
+        policy = await started(make_context(), attrs.evolve(SMALL, warm_start=None))
+        state = await policy.save(tmp_path)
+        wider = await started(make_context(), attrs.evolve(SMALL, warm_start=None, width=128))
+        with pytest.raises(UsageError, match="another model"):
+            await wider.load(state, tmp_path)
+        (tmp_path / state["file"]).write_bytes(b"junk")
+        with pytest.raises(KernelRLError, match="cannot read"):
+            await policy.load(state, tmp_path)
+        await policy.aclose()
+        await wider.aclose()
+
+    run(work())
+
+
+def test_warm_start_is_cached_repeatable_and_mended(make_context, bundled, sampling) -> None:
+    async def reply(context, options=SMALL):
+        policy = await started(context, options)
+        try:
+            return await policy.sample(policy.render(bundled[0].messages), sampling(3))
+        finally:
+            await policy.aclose()
+
+    async def work() -> None:
+        context = make_context()
+        first = await reply(context)
+        assert make_context.asked == 1
+        assert await reply(context) == first
+        assert make_context.asked == 1
+        entries = [path for path in (context.cache_dir / "torch-warm-start").iterdir()]
+        assert len(entries) == 1
+        content = entries[0] / "warm_start.pt"
+        content.write_bytes(content.read_bytes()[:-100])
+        assert await reply(context) == first
+        assert make_context.asked == 2
+        assert any("damaged" in line for line in make_context.said)
+        assert await reply(context) == first
+        assert make_context.asked == 2
+        await reply(make_context("changed"))
+        assert make_context.asked == 3
+
+    run(work())
+
+
+def test_concurrent_warm_starts_share_a_cache(make_context, bundled) -> None:
+    async def work() -> None:
+        policies = [TorchPolicy(SMALL) for _ in range(2)]
+        await asyncio.gather(*(policy.start(make_context()) for policy in policies))
+        third = await started(make_context())
+        assert make_context.asked == 2
+        for policy in (*policies, third):
+            await policy.aclose()
+
+    run(work())
+
+
+def test_closing_ends_a_warm_start(make_context) -> None:
+    async def work() -> None:
+        policy = TorchPolicy(attrs.evolve(SMALL, warm_start=WarmStart(steps=100_000)))
+        starting = asyncio.create_task(policy.start(make_context()))
+        await asyncio.sleep(0.5)
+        await asyncio.wait_for(policy.aclose(), 10)
+        with pytest.raises(InterruptedError):
+            await starting
+
+    run(work())
+
+
+def test_no_bundled_answers_is_the_users_mistake(make_context) -> None:
+    async def work() -> None:
+        policy = TorchPolicy(SMALL)
+        with pytest.raises(UsageError, match="no answers"):
+            await policy.start(make_context(given=[]))
+        await policy.aclose()
+
+    run(work())
+
+
+def test_contradicting_options_are_listed() -> None:
+    assert not list(SMALL.problems())
+    assert len(list(TorchConfig(width=100, heads=3, vocabulary=10, lora_rank=4).problems())) == 3
+    assert len(list(TorchConfig(model="x", lora_alpha=2.0).problems())) == 1
