@@ -235,7 +235,7 @@ def test_warm_start_is_cached_repeatable_and_mended(make_context, bundled, sampl
         assert make_context.asked == 1
         assert await reply(context) == first
         assert make_context.asked == 1
-        entries = [path for path in (context.cache_dir / "torch-warm-start").iterdir()]
+        entries = list((context.cache_dir / "torch-warm-start").iterdir())
         assert len(entries) == 1
         content = entries[0] / "warm_start.pt"
         content.write_bytes(content.read_bytes()[:-100])

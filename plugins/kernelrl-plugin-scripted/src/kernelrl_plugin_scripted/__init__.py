@@ -7,4 +7,11 @@ from kernelrl_core import Component, hookimpl
 
 @hookimpl
 def kernelrl_policies() -> list[Component]:
-    return []
+    return [
+        Component(
+            "scripted",
+            "kernelrl_plugin_scripted.policy:ScriptedPolicy",
+            config="kernelrl_plugin_scripted.config:ScriptedConfig",
+            summary="Replays replies from a file: for tests and rehearsals, without a model",
+        )
+    ]

@@ -28,7 +28,8 @@ class Learner:
 
     def train(self, step: TrainingStep) -> dict[str, float]:
         """Exactly `min(substeps, n)` optimizer steps over consecutive parts of the samples."""
-        self._model.module.train()
+        # Dropout would make other probabilities than sampling saw, and draw on a generator that no checkpoint holds.
+        self._model.module.eval()
         totals = _Totals()
         norms: list[float] = []
         for part in parts(step.samples, step.substeps):

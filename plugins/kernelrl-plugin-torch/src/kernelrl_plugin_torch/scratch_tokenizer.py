@@ -19,8 +19,8 @@ __all__ = ["ScratchTokenizer"]
 class ScratchTokenizer:
     """Tokenizer and chat template of the model from scratch.
 
-    A conversation is `<role> content <end>` for each message, then `<assistant>`. The special tokens have ids behind the
-    vocabulary of the text, so no text can be mistaken for one.
+    A conversation is `<role> content <end>` for each message, then `<assistant>`. The special tokens have ids behind
+    those of the text, so no text can be mistaken for one.
     """
 
     _roles = ("system", "user", "assistant")

@@ -49,7 +49,7 @@ def imitate(
     parameters = [p for p in model.module.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, betas=(0.9, 0.95), weight_decay=settings.weight_decay)
     generator = np.random.Generator(np.random.Philox(seed))
-    model.module.train()
+    model.module.eval()  # no dropout, as in training
     for step in range(settings.steps):
         if stopped():
             raise InterruptedError("the warm start was stopped")
