@@ -3,9 +3,9 @@
     python benchmarks/quickstart.py --seeds 0 1 2 --output benchmarks/results/quickstart.json
 
 For each seed: the recipe `quickstart` with an empty cache; the same with learning rate 0; and supervised learning
-continued for as long as the reinforcement learning took. Wall time includes the warm start. The held-out change is paired
-by task and seed; its interval is a bootstrap over tasks. A result file is extended seed by seed, so the program can be
-stopped and started again.
+continued for as long as the reinforcement learning took. Wall time includes the warm start. The held-out change is
+paired by task and seed; its interval is a bootstrap over tasks. A result file is extended seed by seed, so the program
+can be stopped and started again.
 """
 
 from __future__ import annotations
@@ -121,10 +121,10 @@ def interval(differences: dict[str, list[float]]) -> tuple[float, float, float]:
 
 def provenance() -> dict[str, Any]:
     names = ("kernelrl", "torch", "triton")
-    cpu = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").open() if "model name" in line), "")
+    models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
-        "cpu": cpu,
+        "cpu": models[0] if models else "",
         "cores": len(os.sched_getaffinity(0)),
         "load_at_start": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
