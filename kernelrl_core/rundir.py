@@ -19,11 +19,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError
 from kernelrl_core.journal import disk_error, read_rows, write_atomically
 from kernelrl_core.naming import suggestion
+from kernelrl_core.recipe.yaml import dump
 from kernelrl_core.values import sha256_text
 
 __all__ = ["JOURNALS", "RunDir", "State", "default_name", "find_run", "list_runs", "recipe_text"]
@@ -194,8 +193,7 @@ class RunDir:
 
 def recipe_text(resolved: Mapping[str, Any]) -> str:
     """A resolved recipe as it is saved."""
-    text: str = yaml.safe_dump(dict(resolved), sort_keys=False, allow_unicode=True, width=100)
-    return text
+    return dump(dict(resolved))
 
 
 def default_name(stem: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import yaml
 
-__all__ = ["Document", "Path", "YamlProblem", "parse", "parse_value"]
+__all__ = ["Document", "Path", "YamlProblem", "dump", "parse", "parse_value"]
 
 Path = tuple[str, ...]
 """Keys from the root, list positions as text."""
@@ -46,6 +46,12 @@ class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
 
+class _Dumper(yaml.SafeDumper):
+    # The rules of both versions hold when writing: text is quoted if either would read it as something else.
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
 for _tag, _pattern, _first in (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
@@ -56,7 +62,14 @@ for _tag, _pattern, _first in (
         list("-+0123456789."),
     ),
 ):
-    _Loader.add_implicit_resolver(f"{_PREFIX}{_tag}", re.compile(rf"(?:{_pattern})\Z"), _first)
+    for _class in (_Loader, _Dumper):
+        _class.add_implicit_resolver(f"{_PREFIX}{_tag}", re.compile(rf"(?:{_pattern})\Z"), _first)
+
+
+def dump(data: Any) -> str:
+    """Plain data as YAML that `parse`, and any other reader, reads back with the same types."""
+    text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return text
 
 
 def parse(text: str) -> Document:
@@ -71,7 +84,7 @@ def parse(text: str) -> Document:
         return Document(reader.value(root, ()) if root is not None else None, reader.lines)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        told = error.problem or error.context or "not YAML"
+        told = " ".join(filter(None, (error.context, error.problem)))
         raise YamlProblem(f"not YAML: {told}", mark.line + 1 if mark else None) from None
     except yaml.YAMLError as error:
         raise YamlProblem(f"not YAML: {str(error).splitlines()[0]}", None) from None
@@ -147,7 +160,8 @@ def _scalar(node: yaml.Node, line: int) -> Any:
             case "int":
                 return int(text, 0) if text[:2] in ("0x", "0o") else int(text)
             case "float":
-                return float(text.replace(".inf", "inf").replace(".nan", "nan") if text[-1] in "fn" else text)
+                # Python writes the infinities and NaN without the dot.
+                return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
     except ValueError as error:
         raise YamlProblem(f"{text[:40]!r} is not a {kind}: {error}", line) from None
     raise YamlProblem(f"the tag {node.tag!r} is not known here", line)

@@ -1,0 +1,115 @@
+"""A registry of small components, so that these tests depend on no plugin."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Literal
+
+import attrs
+import pytest
+
+from kernelrl_core.component import Component
+from kernelrl_core.kinds import RewardBounds
+from kernelrl_core.plugin_loading import PluginInfo
+from kernelrl_core.recipe.schema import Fraction, NonNegativeFloat, PositiveInt
+from kernelrl_core.registry import Registry
+from kernelrl_core.values import Rule, Severity
+
+
+@attrs.frozen
+class Nested:
+    """A mapping within options."""
+
+    size: PositiveInt
+    """A required size."""
+    share: Fraction = Fraction(0.5)
+    """A share."""
+
+
+@attrs.frozen
+class PolicyOptions:
+    """Options of every type that recipes know."""
+
+    model: str | None = None
+    """Text or nothing."""
+    width: PositiveInt = PositiveInt(8)
+    """A range."""
+    rate: float = 0.5
+    """Any number."""
+    fast: bool = False
+    """A switch."""
+    path: Path | None = None
+    """A path."""
+    mode: Literal["a", "b", 3] = "a"
+    """A choice."""
+    nested: Literal["auto"] | Nested | None = "auto"
+    """A word, a mapping or nothing."""
+    names: tuple[str, ...] = ()
+    """A list."""
+    pair: tuple[int, float] = (1, 2.0)
+    """Two numbers."""
+    table: dict[str, NonNegativeFloat] = attrs.field(factory=dict)
+    """Numbers by name."""
+    checked: int = attrs.field(default=5, validator=attrs.validators.ge(2))
+    """At least 2, by a validator."""
+
+    def problems(self) -> Iterable[str]:
+        if self.width > 1000:
+            yield "a width above 1000 does not fit"
+
+
+@attrs.frozen
+class Bounded:
+    """A reward with any bounds."""
+
+    gap: float = 1.0
+    """Least rise to a correct kernel."""
+    timing: bool = False
+    """Whether it needs run times."""
+
+    def bounds(self) -> RewardBounds:
+        return RewardBounds(low=0.0, high=2.0, gap=self.gap)
+
+    def needs_timing(self) -> bool:
+        return self.timing
+
+
+class RulesChecker:
+    rules = (Rule("no_kernel", Severity.HACK, "Launch a kernel."), Rule("library_compute", Severity.HACK, "Compute."))
+
+
+@pytest.fixture(scope="session")
+def plugins() -> Registry:
+    """A plugin `demo` with a component of each kind, and two plugins that offer `twice`."""
+    module = ModuleType("kernelrl_recipe_test_components")
+    vars(module).update(globals())
+    sys.modules[module.__name__] = module
+
+    def component(name: str, config: str = "", target: str = "Bounded") -> Component:
+        place = module.__name__
+        return Component(name, f"{place}:{target}", config=f"{place}:{config}" if config else "")
+
+    demo = {
+        "tasks": (component("files", "PolicyOptions"),),
+        "backends": (component("triton"),),
+        "policies": (component("tiny", "PolicyOptions"),),
+        "rewards": (component("bounded", "Bounded"), component("boundless", "PolicyOptions"), component("twice")),
+        "evaluators": (component("local"),),
+        "feedback": (component("structured"),),
+        "checkers": (component("rules", target="RulesChecker"),),
+        "retrievers": (component("bm25", "PolicyOptions"),),
+        "advantages": (component("raw"),),
+        "loggers": (component("unreadable", "Missing"),),
+    }
+    estimators = {"advantages": (component("grpo"),)}
+    return Registry(
+        (
+            PluginInfo("broken", "dist-broken", "1", "broken", error="ImportError: no libfoo"),
+            PluginInfo("core", "kernelrl", "1", "ok", components=estimators),
+            PluginInfo("demo", "dist-demo", "1", "ok", components=demo),
+            PluginInfo("other", "dist-other", "1", "ok", components={"rewards": (component("twice"),)}),
+        )
+    )

@@ -1,0 +1,138 @@
+"""Layers of a recipe: what it extends, itself, the command line; with the origin of every value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernelrl_core.recipe.load import _find_base
+from kernelrl_core.recipe.merge import Merged, merge_files, merge_layers, override_layer
+from kernelrl_core.recipe.problems import RecipeError
+
+
+def merged(folder: Path, *overrides: str, **files: str) -> Merged:
+    for name, text in files.items():
+        (folder / f"{name}.yaml").write_text(text)
+    layers = [merge_files(folder / "main.yaml", _find_base), *(override_layer(text) for text in overrides)]
+    return merge_layers(layers)
+
+
+def test_maps_merge_deeply_and_lists_are_replaced(tmp_path: Path) -> None:
+    found = merged(
+        tmp_path,
+        base="train: {steps: 5, group_size: 4}\nforbid: [a, b]\n",
+        main="extends: base\ntrain: {steps: 7}\nforbid: [c]\n",
+    )
+    assert found.data == {"train": {"steps": 7, "group_size": 4}, "forbid": ["c"]}
+
+
+def test_later_bases_lie_over_earlier_ones(tmp_path: Path) -> None:
+    found = merged(tmp_path, one="seed: 1\n", two="seed: 2\n", main="extends: [one.yaml, two]\n")
+    assert found.data == {"seed": 2}
+
+
+def test_a_path_is_relative_to_the_including_file(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner/base.yaml").write_text("extends: ../root.yaml\n")
+    assert merged(tmp_path, root="seed: 3\n", main="extends: inner/base.yaml\n").data == {"seed": 3}
+
+
+def test_a_name_that_is_not_beside_the_file_means_a_bundled_recipe(tmp_path: Path) -> None:
+    assert merged(tmp_path, main="extends: quickstart\nseed: 9\n").data["policy"]["use"] == "torch"
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"main": "extends: main.yaml\n"}, r"main.yaml:1: extends: goes round in a circle: main.yaml -> main.yaml"),
+        ({"main": "seed: 1\nextends: a\n", "a": "extends: main\n"}, r"a.yaml:1: extends: goes round in a circle"),
+        ({"main": "extends: nowhere\n"}, r"main.yaml:1: extends: there is no recipe 'nowhere'"),
+        ({"main": "extends: {a: b}\n"}, r"expected the name or path of a recipe.*got a mapping"),
+        ({"main": "extends: a\n", "a": "x: [\n"}, r"a.yaml:2: not YAML"),
+        ({"main": "- a\n"}, r"is a list, not a mapping"),
+    ],
+)
+def test_what_cannot_be_extended_is_told_with_its_place(tmp_path: Path, files: dict[str, str], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        merged(tmp_path, **files)
+
+
+def test_a_base_may_be_reached_on_two_ways(tmp_path: Path) -> None:
+    found = merged(tmp_path, top="seed: 4\n", a="extends: top\n", b="extends: top\n", main="extends: [a, b]\n")
+    assert found.data == {"seed": 4}
+    assert [path.name for path in found.sources] == ["top.yaml", "a.yaml", "b.yaml", "main.yaml"]
+
+
+def test_another_component_drops_the_options_of_the_old_one_but_no_key_of_core(tmp_path: Path) -> None:
+    found = merged(
+        tmp_path,
+        base="policy: {use: torch, width: 8}\nrewards: {r: {use: length, weight: 2, full: 9}}\n",
+        main="extends: base\npolicy: {use: scripted}\nrewards: {r: {use: thinking}}\n",
+    )
+    assert found.data == {"policy": {"use": "scripted"}, "rewards": {"r": {"use": "thinking", "weight": 2}}}
+    assert ("policy", "width") not in found.origins
+
+
+def test_the_same_component_keeps_its_options(tmp_path: Path) -> None:
+    found = merged(
+        tmp_path, base="policy: {use: torch, width: 8}\n", main="extends: base\npolicy: {use: torch, layers: 2}\n"
+    )
+    assert found.data["policy"] == {"use": "torch", "width": 8, "layers": 2}
+
+
+def test_naming_the_default_component_is_no_change(tmp_path: Path) -> None:
+    found = merged(tmp_path, "evaluator.use=modal", main="evaluator: {use: local, workers: 2}\n")
+    assert found.data["evaluator"] == {"use": "modal"}
+    found = merged(tmp_path, "evaluator.use=local", main="evaluator: {workers: 2}\n")
+    assert found.data["evaluator"] == {"use": "local", "workers": 2}
+
+
+def test_every_value_knows_where_it_was_written_last(tmp_path: Path) -> None:
+    found = merged(
+        tmp_path,
+        "train.steps=9",
+        base="seed: 1\ntrain:\n  steps: 5\n  epochs: null\n",
+        main="extends: base\ntrain: {group_size: 4}\n",
+    )
+    assert str(found.origin(("seed",))).endswith("base.yaml:1")
+    assert str(found.origin(("train", "group_size"))).endswith("main.yaml:2")
+    assert str(found.origin(("train", "steps"))) == "command line"
+    assert str(found.origin(("train", "epochs", "deeper"))).endswith("base.yaml:4")
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        ("a.b=1e-5", {"a": {"b": 1e-5}}),
+        ("a=b=c", {"a": "b=c"}),
+        ("a=", {"a": None}),
+        ("a=[1, 2]", {"a": [1, 2]}),
+        ("a={use: torch}", {"a": {"use": "torch"}}),
+        ("a.1=no", {"a": {1: "no"}}),
+    ],
+)
+def test_an_override_is_split_at_the_first_equals_sign_and_its_value_is_yaml(text: str, data: object) -> None:
+    assert override_layer(text).data == data
+
+
+@pytest.mark.parametrize("text", ["train.steps", "=3", "a..b=1", "extends=x", "a=[1", "a=b: c: d"])
+def test_an_unusable_override_is_refused(text: str) -> None:
+    with pytest.raises(RecipeError, match="command line"):
+        override_layer(text)
+
+
+def test_an_override_may_reach_below_a_scalar(tmp_path: Path) -> None:
+    assert merged(tmp_path, "episode.stop.speedup=2", main="episode: {stop: correct}\n").data == {
+        "episode": {"stop": {"speedup": 2}}
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"\xff\xfe\x00", "not UTF-8"), (b"a: " + b"x" * (1 << 20), "too many for a recipe")],
+)
+def test_what_is_no_recipe_at_all_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "main.yaml").write_bytes(content)
+    with pytest.raises(RecipeError, match=message):
+        merge_files(tmp_path / "main.yaml", _find_base)
