@@ -99,3 +99,23 @@ def test_every_hook_is_documented() -> None:
 
     page = (ROOT / "docs/plugins.md").read_text()
     assert [kind for kind in KINDS if f"`kernelrl_{kind}`" not in page] == []
+
+
+def test_the_readme_maps_every_distribution_and_recipe() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert [folder.name for folder in DISTRIBUTIONS if folder.name not in readme] == []
+
+
+def test_the_repository_names_no_machine_path() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
+    files = [ROOT / name for name in listed] or [path for path in ROOT.glob("kernelrl_core/**/*.py")]
+    found = []
+    for path in files:
+        if (
+            path.suffix in (".py", ".md", ".yaml", ".toml", ".json", ".txt")
+            and path != Path(__file__)
+            and path.is_file()
+        ):
+            text = path.read_text(errors="replace")
+            found += [f"{path}: {place}" for place in ("/work/", "/root/", "/opt/wheels") if place in text]
+    assert found == []
