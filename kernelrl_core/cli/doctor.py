@@ -60,6 +60,7 @@ def _recipe_checks(name: str) -> Iterator[dict[str, Any]]:
 
 
 def _machine_checks() -> Iterator[dict[str, Any]]:
+    from kernelrl_core.hookspecs import KINDS
     from kernelrl_core.registry import registry
     from kernelrl_core.requirements import gpu_vendors
     from kernelrl_core.session import cache_directory
@@ -76,6 +77,11 @@ def _machine_checks() -> Iterator[dict[str, Any]]:
     for module in ("torch", "triton"):
         found = importlib.util.find_spec(module) is not None
         yield _row(module, found, "installed" if found else "", f"pip install {module}")
+    for kind in KINDS:
+        for component in registry().components(kind):
+            for missing in registry().missing(component):
+                what = f"{registry().plugin_of(kind, registry().label(kind, component)).name}:{component.name}"
+                yield _row(what, False, f"needs {missing.what}", missing.fix)
     vendors = gpu_vendors()
     yield _row("gpu", bool(vendors), ", ".join(sorted(vendors)), "none is needed for the quickstart", lacking="none")
     for program, purpose in _COMPILERS.items():

@@ -47,19 +47,24 @@ def show_command(name: str, as_json: bool) -> None:
     from kernelrl_core.naming import suggestion
     from kernelrl_core.registry import registry
 
-    found = next((plugin for plugin in registry().plugins if plugin.name == name), None)
+    plugins = registry().plugins
+    # Two distributions may give one name: the one that lost it is found under its own.
+    found = next((plugin for plugin in plugins if name == plugin.name), None) or next(
+        (plugin for plugin in plugins if name == plugin.dist), None
+    )
     if found is None:
-        known = [plugin.name for plugin in registry().plugins]
+        known = {plugin.name for plugin in plugins}
         raise LookupFailed(f"no plugin {name!r}; {suggestion(name, known)}", fix="kernelrl plugins list")
     described = [
         _component(registry(), found, kind, item) for kind, items in found.components.items() for item in items
     ]
     if as_json:
-        click.echo(json.dumps({**_row(found), "trace": found.trace, "components": described}))
+        click.echo(json.dumps({**_row(found), "stage": found.stage, "trace": found.trace, "components": described}))
         return
     click.echo(f"{found.name}  {found.dist} {found.version}  {found.state}")
     if found.error:
-        click.echo(f"\n{found.error}\n{found.trace}".rstrip())
+        stage = f" at {found.stage}" if found.stage else ""
+        click.echo(f"\n{found.state}{stage}: {found.error}\n{found.trace}".rstrip())
     for item in described:
         click.echo(f"\n{item['kind']} {item['name']}: {item['summary']}")
         for option in item["options"]:

@@ -59,5 +59,7 @@ def _default_text(default: Any) -> str:
     if default is attrs.NOTHING:
         return "required"
     if hasattr(default, "factory"):
+        if default.takes_self:
+            return "from the other options"
         default = default.factory()
     return "null" if default is None else str(default)

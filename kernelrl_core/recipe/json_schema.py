@@ -20,6 +20,7 @@ from kernelrl_core.recipe import schema
 from kernelrl_core.recipe.blocks import Block, blocks, core_keys
 from kernelrl_core.recipe.field_docs import field_docs
 from kernelrl_core.recipe.schema import Recipe
+from kernelrl_core.recipe.structure import allows_none
 from kernelrl_core.registry import Registry
 
 __all__ = ["recipe_schema"]
@@ -48,8 +49,11 @@ def recipe_schema(registry: Registry) -> dict[str, Any]:
         "description": "Recipes that this one is laid over: names, or paths relative to this file.",
         "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
     }
+    hints = typing.get_type_hints(Recipe)
     for key, block in blocks().items():
         choice = _choice(registry, block)
+        if allows_none(hints[key]):
+            choice = {"anyOf": [choice, {"type": "null"}]}
         if block.named:
             choice = {"type": "object", "additionalProperties": {"anyOf": [choice, {"type": "null"}]}}
         properties[key] = {**choice, "description": properties[key].get("description", "")}

@@ -1,0 +1,69 @@
+"""The JSON schema says what the loader accepts, so that editors can help."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+import pytest
+
+from kernelrl_core.recipe.json_schema import recipe_schema
+from kernelrl_core.recipe.load import bundled_recipes, load_recipe
+from kernelrl_core.recipe.yaml import parse
+from kernelrl_core.registry import Registry, registry
+
+
+@pytest.fixture(scope="module")
+def schema() -> dict[str, Any]:
+    return recipe_schema(registry())
+
+
+@pytest.mark.parametrize("name", sorted(bundled_recipes()))
+def test_bundled_recipes_fit_as_written_and_as_resolved(schema: dict[str, Any], name: str) -> None:
+    jsonschema.validate(parse(bundled_recipes()[name].read_text()).data, schema)
+    jsonschema.validate(load_recipe(name, registry=registry()).resolved, schema)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"sede": 1},
+        {"train": {"group_sise": 1}},
+        {"train": {"group_size": 0}},
+        {"returns": {"gamma": 1.5}},
+        {"episode": {"stop": "corect"}},
+        {"tasks": {"use": "nobody"}},
+        {"policy": {"use": "torch", "widht": 3}},
+        {"rewards": {"r": {"use": "correctness", "wieght": 1}}},
+        {"seed": "1"},
+    ],
+)
+def test_a_mistake_does_not_fit(schema: dict[str, Any], wrong: dict[str, Any]) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(wrong, schema)
+
+
+def test_the_schema_is_valid_and_explains_every_key_of_core(schema: dict[str, Any]) -> None:
+    jsonschema.Draft202012Validator.check_schema(schema)
+    group_size = schema["properties"]["train"]["properties"]["group_size"]
+    assert group_size == {"type": "integer", "minimum": 1, "description": "Attempts at each task.", "default": 8}
+
+
+def test_objects_are_closed_at_every_depth(schema: dict[str, Any]) -> None:
+    def walk(node: Any) -> None:
+        if isinstance(node, dict):
+            if "properties" in node and node.get("type") == "object":
+                assert node["additionalProperties"] is False
+            for value in node.values():
+                walk(value)
+        elif isinstance(node, list):
+            for value in node:
+                walk(value)
+
+    walk(schema)
+
+
+def test_a_name_offered_twice_stands_qualified_and_unreadable_options_do_not_stop_it(plugins: Registry) -> None:
+    rewards = recipe_schema(plugins)["properties"]["rewards"]["additionalProperties"]["anyOf"][0]["anyOf"]
+    names = [branch["properties"]["use"]["const"] for branch in rewards]
+    assert names == ["bounded", "boundless", "demo:twice", "other:twice"]

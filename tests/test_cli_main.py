@@ -1,0 +1,254 @@
+"""Every failure of a command is a line and an exit code, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+import pytest
+
+from kernelrl_core.cli import main as main_module
+from kernelrl_core.errors import KernelRLError, MissingPrerequisite, UsageError
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Runs the command line in an empty directory: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            main_module.main(list(arguments))
+        out, err = capsys.readouterr()
+        assert isinstance(stop.value.code, int)
+        return stop.value.code, out, err
+
+    return run
+
+
+def failing_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    def main(arguments: Sequence[str], **_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(main_module.cli, "main", main)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["valdate"], "no command 'valdate'; did you mean 'validate'?"),
+        (["plugins", "list", "--jsn"], "--json"),
+        (["validate"], "RECIPE"),
+        (["validate", "quikstart"], "did you mean 'quickstart'?"),
+        (["plugins", "show", "torhc"], "did you mean 'torch'?"),
+        (["validate", "quickstart", "train.group_sise=3"], "did you mean 'group_size'?"),
+        (["recipes", "show", "quickstart", "seed=1"], "--resolved"),
+    ],
+)
+def test_a_mistake_in_the_arguments_gets_the_nearest_right_word_and_exit_code_2(
+    call: Call, arguments: list[str], message: str
+) -> None:
+    code, out, err = call(*arguments)
+    assert code == 2
+    assert message in err
+    assert all(line.startswith("kernelrl: ") for line in err.splitlines())
+    assert out == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (UsageError("no such file", fix="write it"), 2, "kernelrl: no such file\nkernelrl: fix: write it\n"),
+        (MissingPrerequisite("no GPU"), 3, "kernelrl: no GPU\n"),
+        (KernelRLError("the run failed"), 1, "kernelrl: the run failed\n"),
+        (KeyboardInterrupt(), 130, "kernelrl: interrupted\n"),
+        (click.Abort(), 130, "kernelrl: interrupted\n"),
+        (ValueError("a\nb"), 1, "kernelrl: ValueError: a b\nkernelrl: fix: rerun with --debug for the traceback\n"),
+    ],
+)
+def test_each_sort_of_failure_has_its_exit_code_and_no_traceback(
+    call: Call, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, message: str
+) -> None:
+    failing_with(error, monkeypatch)
+    assert call("status") == (code, "", message)
+
+
+def test_debug_anywhere_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing_with(ValueError("x"), monkeypatch)
+    with pytest.raises(ValueError, match="x"):
+        main_module.main(["status", "--debug"])
+
+
+def test_help_lists_every_command_and_imports_none(call: Call) -> None:
+    code, out, _ = call("-h")
+    assert code == 0
+    assert all(f"  {name} " in out for name in main_module.COMMANDS)
+
+
+@pytest.mark.parametrize("name", sorted(main_module.COMMANDS))
+def test_every_command_has_help(call: Call, name: str) -> None:
+    code, out, _ = call(name, "--help")
+    assert code == 0
+    assert out.startswith(f"Usage: kernelrl {name}")
+
+
+def test_dotenv_is_read_and_never_overrides(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path(".env").write_text("KERNELRL_TEST_A=file\nKERNELRL_TEST_B=file\n")
+    monkeypatch.setenv("KERNELRL_TEST_A", "shell")
+    monkeypatch.setenv("KERNELRL_TEST_B", "")
+    monkeypatch.delenv("KERNELRL_TEST_B")
+    call("--version")
+    assert (os.environ["KERNELRL_TEST_A"], os.environ["KERNELRL_TEST_B"]) == ("shell", "file")
+    monkeypatch.delenv("KERNELRL_TEST_B")
+
+
+def test_a_dotenv_that_is_no_text_is_named(call: Call) -> None:
+    Path(".env").write_bytes(b"\xff\xfe\x00A=1")
+    code, _, err = call("--version")
+    assert code == 2
+    assert ".env cannot be read" in err
+
+
+def test_starting_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, contextlib, io\n"
+        "from kernelrl_core.cli.main import main\n"
+        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
+        "    main(['plugins', 'list'])\n"
+        "print(sorted({'torch', 'numpy', 'triton', 'cattrs', 'jinja2', 'asyncio', 'rich'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_reader_that_goes_away_is_no_failure() -> None:
+    done = subprocess.run(
+        f"{sys.executable} -c 'from kernelrl_core.cli.main import main; main()' schema | head -c 1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "{"
+    assert "Traceback" not in done.stderr
+
+
+def test_an_interrupt_ends_with_130() -> None:
+    code = (
+        "import os, signal\n"
+        "from kernelrl_core.cli import main as m\n"
+        f"m.cli.main = lambda *a, **k: os.kill(os.getpid(), {int(signal.SIGINT)}) or __import__('time').sleep(9)\n"
+        "m.main(['status'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "kernelrl: interrupted\n")
+
+
+# --- plugins, recipes, validate, schema, doctor ---
+
+
+def test_plugins_list_as_json_has_the_agreed_shape(call: Call) -> None:
+    code, out, _ = call("plugins", "list", "--json")
+    rows = json.loads(out)["plugins"]
+    assert code == 0
+    assert all(list(row) == ["name", "dist", "version", "state", "error", "components"] for row in rows)
+    core = next(row for row in rows if row["name"] == "core")
+    assert core["components"][0] == {
+        "kind": "advantages",
+        "name": "grpo",
+        "summary": "Distance from the group's mean in units of its deviation",
+    }
+
+
+def test_plugins_show_describes_options_with_their_sentences(call: Call) -> None:
+    _, out, _ = call("plugins", "show", "core", "--json")
+    (option,) = json.loads(out)["components"][0]["options"]
+    assert (option["name"], option["default"]) == ("std", "population")
+    assert option["help"].startswith("Deviation that centred returns")
+    assert "Deviation that centred returns" in call("plugins", "show", "core")[1]
+
+
+def test_a_broken_plugin_is_listed_shown_with_its_traceback_and_harmless(tmp_path: Path) -> None:
+    (tmp_path / "demo_broken.py").write_text("import a_module_that_is_not_there\n")
+    info = tmp_path / "demo_broken-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: demo-broken\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[kernelrl]\nfaulty = demo_broken\n")
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        code = "from kernelrl_core.cli.main import main; main()"
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        return subprocess.run(
+            [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True, check=False
+        )
+
+    listed = run("plugins", "list")
+    assert listed.returncode == 0
+    assert "BROKEN: ModuleNotFoundError: No module named 'a_module_that_is_not_there'" in listed.stdout
+    assert "demo_broken.py" in run("plugins", "show", "faulty").stdout
+    assert run("validate", "quickstart").stdout == "quickstart: ok\n"
+    used = run("validate", "quickstart", "policy={use: 'faulty:x'}")
+    assert used.returncode == 3
+    assert "No module named 'a_module_that_is_not_there'" in used.stderr
+    assert "kernelrl plugins show faulty" in used.stderr
+    assert "Traceback" not in used.stderr
+
+
+def test_recipes_are_listed_with_their_summaries(call: Call) -> None:
+    rows = json.loads(call("recipes", "list", "--json")[1])["recipes"]
+    assert {"quickstart", "smoke", "stage1"} <= {row["name"] for row in rows}
+    assert all(row["summary"] for row in rows)
+
+
+def test_a_resolved_recipe_can_be_used_as_it_is(call: Call) -> None:
+    Path("saved.yaml").write_text(call("recipes", "show", "stage1", "--resolved", "train.steps=5")[1])
+    assert call("validate", "saved.yaml")[:2] == (0, "saved: ok\n")
+    shown = json.loads(call("recipes", "show", "saved.yaml", "--json")[1])
+    assert shown["train"]["steps"] == 5
+    assert shown == json.loads(call("recipes", "show", "stage1", "--json", "train.steps=5")[1])
+
+
+def test_a_copied_recipe_works_and_nothing_is_overwritten(call: Call) -> None:
+    assert call("recipes", "copy", "quickstart", "mine.yaml")[:2] == (0, "mine.yaml\n")
+    assert call("validate", "mine.yaml")[0] == 0
+    Path("mine.yaml").write_text("kept")
+    code, _, err = call("recipes", "copy", "quickstart", "mine.yaml")
+    assert code == 2
+    assert "mine.yaml exists already" in err
+    assert Path("mine.yaml").read_text() == "kept"
+
+
+def test_validate_as_json_lists_the_problems(call: Call) -> None:
+    code, out, err = call("validate", "quickstart", "seed=-1", "sampling.top_q=1", "--json")
+    found = json.loads(out)
+    assert (code, err, found["valid"]) == (2, "", False)
+    assert [problem["path"] for problem in found["problems"]] == ["seed", "sampling.top_q"]
+    assert found["problems"][1]["hint"] == "did you mean 'top_p'?"
+
+
+def test_schema_prints_one_json_document(call: Call) -> None:
+    assert json.loads(call("schema")[1])["title"] == "kernelrl recipe"
+
+
+def test_doctor_never_prints_a_secret(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TINKER_API_KEY", "tml-very-secret")
+    code, out, err = call("doctor", "--json")
+    checks = json.loads(out)["checks"]
+    assert code == 0
+    assert {"python", "plugins", "torch", "gpu", "isolation", "cache"} <= {row["check"] for row in checks}
+    assert all(row["fix"] for row in checks if row["state"] == "missing")
+    assert "very-secret" not in out + err
+
+
+def test_doctor_for_a_recipe_says_what_that_recipe_lacks(call: Call) -> None:
+    code, out, _ = call("doctor", "--recipe", "quickstart")
+    assert code in (0, 3)
+    assert out.startswith("ok")
