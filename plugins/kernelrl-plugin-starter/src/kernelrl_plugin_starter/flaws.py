@@ -151,8 +151,8 @@ def _library_call(answer: _Answer) -> str | None:
         return None
     steps = "".join(f"        {line}\n" for line in answer.reference.steps)
     forward = f"    def forward({', '.join(['self', *answer.program.arguments])}):\n"
-    head = answer.program.source().partition(forward)[0]
-    return f"{head}{forward}{steps}        return {answer.program.result.replace('y', 'x', 1) if answer.frame != 'two_flat' else 'y, z'}\n"
+    result = "y, z" if answer.frame == "two_flat" else answer.program.result.replace("y", "x", 1)
+    return f"{answer.program.source().partition(forward)[0]}{forward}{steps}        return {result}\n"
 
 
 _incorrect = Outcome.INCORRECT

@@ -1,8 +1,8 @@
 """Practice: made-up compositions with answers, for the warm start alone.
 
 The tasks of the catalogue are too few to learn from that a kernel is the translation of its reference, line by line; a
-small model learns them by heart instead. Practice tasks combine the same lines at random. None has the lines of a task of
-the catalogue, so what is held out stays unseen; none is ever trained on by reinforcement, or evaluated.
+small model learns them by heart instead. Practice tasks combine the same lines at random. None has the lines of a task
+of the catalogue, so what is held out stays unseen; none is ever trained on by reinforcement, or evaluated.
 """
 
 from __future__ import annotations
