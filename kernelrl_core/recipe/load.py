@@ -122,7 +122,7 @@ def _find_base(name: str, directory: Path) -> Path | None:
     beside = directory / Path(name).expanduser()
     for candidate in (beside, beside.with_name(f"{beside.name}.yaml")):
         if candidate.is_file():
-            return candidate.absolute()
+            return candidate.resolve()  # one path for one file, so that circles are noticed
     return bundled_recipes().get(name.removesuffix(".yaml"))
 
 

@@ -50,7 +50,7 @@ def merge_files(path: Path, find: Callable[[str, Path], Path | None]) -> Merged:
     Raises:
         RecipeError: a file cannot be read, is not YAML, extends what is not there, or a cycle.
     """
-    return _read(path.absolute(), find, ())
+    return _read(path.resolve(), find, ())
 
 
 def override_layer(text: str) -> Merged:

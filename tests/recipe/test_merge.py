@@ -58,6 +58,13 @@ def test_what_cannot_be_extended_is_told_with_its_place(tmp_path: Path, files: d
         merged(tmp_path, **files)
 
 
+def test_a_circle_through_another_folder_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner/x.yaml").write_text("extends: ../main.yaml\n")
+    with pytest.raises(RecipeError, match="circle: main.yaml -> x.yaml -> main.yaml"):
+        merged(tmp_path, main="extends: inner/x.yaml\n")
+
+
 def test_a_base_may_be_reached_on_two_ways(tmp_path: Path) -> None:
     found = merged(tmp_path, top="seed: 4\n", a="extends: top\n", b="extends: top\n", main="extends: [a, b]\n")
     assert found.data == {"seed": 4}
