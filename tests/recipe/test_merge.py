@@ -61,7 +61,7 @@ def test_what_cannot_be_extended_is_told_with_its_place(tmp_path: Path, files: d
 def test_a_circle_through_another_folder_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner/x.yaml").write_text("extends: ../main.yaml\n")
-    with pytest.raises(RecipeError, match="circle: main.yaml -> x.yaml -> main.yaml"):
+    with pytest.raises(RecipeError, match=r"circle: main.yaml -> x.yaml -> main.yaml"):
         merged(tmp_path, main="extends: inner/x.yaml\n")
 
 
