@@ -184,9 +184,8 @@ def report(results: dict[str, Any]) -> None:
         for task, both in arms["rl"]["held_out_tasks"].items():
             differences[task].append(both["after"] - both["before"])
     mean, low, high = interval(differences)
-    print(
-        f"held-out change, paired by task over {len(results['seeds'])} seeds: {mean:+.3f} (95 % {low:+.3f} to {high:+.3f})"
-    )
+    seeds = len(results["seeds"])
+    print(f"held-out change, paired by task over {seeds} seeds: {mean:+.3f} (95 % {low:+.3f} to {high:+.3f})")
 
 
 if __name__ == "__main__":

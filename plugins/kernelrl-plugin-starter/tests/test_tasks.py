@@ -1,0 +1,178 @@
+"""The starter tasks: what they are made of, and that nothing but an answer passes them."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+
+import pytest
+
+from kernelrl_core.errors import UsageError
+from kernelrl_core.task_lookup import parse_task_source
+from kernelrl_core.values import Outcome, Task
+from kernelrl_plugin_starter.config import StarterOptions
+from kernelrl_plugin_starter.frames import read_reference
+from kernelrl_plugin_starter.source import StarterTasks
+
+SOURCE = StarterTasks(StarterOptions(practice=50))
+TASKS = [task for split in ("train", "held_out") for task in SOURCE.tasks(split)]
+
+
+class _Anonymous(ast.NodeTransformer):
+    """Names by order of appearance, numbers all alike."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Name(self.names.setdefault(node.id, f"v{len(self.names)}"), node.ctx)
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        return ast.arg(self.names.setdefault(node.arg, f"v{len(self.names)}"))
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        return ast.Constant(0) if isinstance(node.value, int | float) else node
+
+
+def structure(task: Task) -> str:
+    model = next(node for node in ast.parse(task.reference).body if isinstance(node, ast.ClassDef))
+    return ast.dump(_Anonymous().visit(model))
+
+
+def test_there_are_forty_tasks_and_more_in_three_levels_of_both_splits() -> None:
+    assert len(TASKS) >= 40
+    for split in ("train", "held_out"):
+        assert {task.level for task in SOURCE.tasks(split)} == {1, 2, 3}
+    assert len(SOURCE.tasks("train")) >= 24
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
+def test_a_task_is_in_kernelbench_format(task: Task) -> None:
+    parse_task_source(task.reference, task.id)
+
+
+def test_no_two_tasks_have_one_structure() -> None:
+    structures = [structure(task) for task in TASKS]
+    assert len(set(structures)) == len(structures)
+
+
+def test_splits_share_no_task() -> None:
+    splits = [{task.sha256 for task in SOURCE.tasks(split)} for split in SOURCE.splits()]
+    assert sum(map(len, splits)) == len(set.union(*splits))
+
+
+def test_practice_never_has_the_lines_of_a_task() -> None:
+    known = {read_reference(task.reference).steps for task in TASKS}
+    assert not known & {read_reference(task.reference).steps for task in SOURCE.tasks("practice")}
+
+
+def test_only_train_and_practice_have_answers() -> None:
+    assert all(SOURCE.demonstrations(task) for split in ("train", "practice") for task in SOURCE.tasks(split))
+    assert not any(SOURCE.demonstrations(task) for task in SOURCE.tasks("held_out"))
+
+
+@pytest.mark.parametrize("share", [0.25, 0.4])
+def test_the_right_answers_have_their_share(share: float) -> None:
+    source = StarterTasks(StarterOptions(practice=0, right_share=share))
+    for task in source.tasks("train"):
+        answers = source.demonstrations(task)
+        assert sum(answer.weight for answer in answers) == pytest.approx(1.0)
+        right = sum(answer.weight for answer in answers if answer.outcome is Outcome.CORRECT)
+        assert right == pytest.approx(share)
+
+
+def test_an_unknown_name_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match="did you mean 'softmax'"):
+        StarterTasks(StarterOptions(names=("softmx",)))
+
+
+# --- verdicts -------------------------------------------------------------------------------------------------------
+
+EMPTY = {
+    "zeros": "torch.zeros_like(y)",
+    "ones": "torch.ones_like(y)",
+    "first input": "args[0]",
+    "last input": "args[-1]",
+}
+"""What a kernel without the task's work could return; `y` is a tensor like the expected output."""
+
+
+def recipe() -> object:
+    from kernelrl_core.recipe.load import recipe_from_mapping
+    from kernelrl_core.registry import registry
+
+    return recipe_from_mapping(
+        {
+            "tasks": {"use": "starter", "practice": 0},
+            "backend": {"use": "triton", "mode": "interpreter"},
+            "policy": {"use": "torch"},
+            "rewards": {"correct": {"use": "correctness"}},
+            "checkers": {"source": {"use": "source_rules"}},
+        },
+        registry=registry(),
+        name="starter",
+    ).recipe
+
+
+async def judged(pairs: list[tuple[Task, str]], *, rules: bool) -> list[Outcome]:
+    """Outcomes of sources, each against its task, with the real judge."""
+    import attrs
+
+    from kernelrl_core.environment import Environment
+    from kernelrl_core.extraction import extract_file
+    from kernelrl_core.registry import registry
+    from kernelrl_core.values import Prompt, Reply, SampleId
+
+    chosen = recipe() if rules else attrs.evolve(recipe(), checkers={}, forbid=())
+    environment = Environment.from_recipe(chosen, registry=registry(), secret=b"secret", cache_dir=None)
+
+    async def one(task: Task, source: str) -> Outcome:
+        extraction = extract_file(source, backend="triton")
+        here = SampleId(0, 0, 0, 0)
+        reply = Reply(source, (), (), "stop")
+        turn = await environment.judge(here, task, Prompt((), ()), reply, extraction, seconds={})
+        return turn.outcome
+
+    try:
+        return await asyncio.gather(*(one(*pair) for pair in pairs))
+    finally:
+        await environment.aclose()
+
+
+@pytest.mark.slow
+def test_every_answer_ends_as_it_says() -> None:
+    answers = [(task, answer) for task in SOURCE.tasks("train") for answer in SOURCE.demonstrations(task)]
+    outcomes = asyncio.run(judged([(task, answer.source) for task, answer in answers], rules=True))
+    wrong = [
+        f"{task.id} {answer.flaw or 'right'}: {outcome}, not {answer.outcome}"
+        for (task, answer), outcome in zip(answers, outcomes, strict=True)
+        if outcome is not answer.outcome
+    ]
+    assert wrong == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EMPTY)
+def test_nothing_passes_without_the_work(name: str) -> None:
+    """The candidate runs in the runner alone and copies the reference's class only to learn the output's shape."""
+    pairs = []
+    for task in TASKS:
+        body = task.reference.replace("class Model(", "class Shape(")
+        source = (
+            f"{body}\n\nclass ModelNew(Shape):\n    def forward(self, *args):\n        like = super().forward(*args)\n"
+            "        several = isinstance(like, tuple)\n"
+            f"        made = [{EMPTY[name]} for y in (like if several else (like,))]\n"
+            "        return tuple(made) if several else made[0]\n"
+        )
+        pairs.append((task, source))
+    outcomes = asyncio.run(judged(pairs, rules=False))
+    passed = [task.id for (task, _), outcome in zip(pairs, outcomes, strict=True) if outcome is not Outcome.INCORRECT]
+    assert passed == []
+
+
+@pytest.mark.slow
+def test_practice_is_right_nearly_always() -> None:
+    """Made-up compositions may divide by next to nothing; nine in ten of the right answers must hold all the same."""
+    pairs = [(task, SOURCE.demonstrations(task)[0].source) for task in SOURCE.tasks("practice")]
+    outcomes = asyncio.run(judged(pairs, rules=True))
+    assert outcomes.count(Outcome.CORRECT) >= 0.9 * len(outcomes)
