@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -176,3 +177,8 @@ def test_practice_is_right_nearly_always() -> None:
     pairs = [(task, SOURCE.demonstrations(task)[0].source) for task in SOURCE.tasks("practice")]
     outcomes = asyncio.run(judged(pairs, rules=True))
     assert outcomes.count(Outcome.CORRECT) >= 0.9 * len(outcomes)
+
+
+def test_the_readme_lists_every_task() -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    assert [task.id for task in TASKS if f"| `{task.id}` | {task.split} |" not in readme] == []
