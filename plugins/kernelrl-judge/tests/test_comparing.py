@@ -1,0 +1,68 @@
+"""Comparison of outputs, on numbers worked by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from kernelrl_core.values import EvaluationSettings
+from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
+
+STRICT = Tolerance(1e-4, 1e-4, scaled=True)
+PLAIN = Tolerance(1e-4, 1e-4, scaled=False)
+
+
+@pytest.mark.parametrize(
+    ("precision", "profile", "expected"),
+    [
+        ("fp32", "strict", Tolerance(1e-4, 1e-4, True)),
+        ("fp16", "kernelbench", Tolerance(1e-2, 1e-2, False)),
+        ("bf16", "strict", Tolerance(1e-2, 1e-2, True)),
+    ],
+)
+def test_the_tolerance_follows_precision_and_profile(precision: str, profile: str, expected: Tolerance) -> None:
+    assert tolerance(EvaluationSettings(precision=precision, profile=profile)) == expected  # type: ignore[arg-type]
+
+
+def test_an_element_may_be_off_by_both_parts_together() -> None:
+    # expected 2: allowed 1e-4 + 2e-4 = 3e-4
+    assert compare_values(torch.tensor([2.0]), torch.tensor([2.00029]), PLAIN) is None
+    assert compare_values(torch.tensor([2.0]), torch.tensor([2.00031]), PLAIN) is not None
+
+
+def test_the_absolute_part_shrinks_with_the_output() -> None:
+    # rms 1e-3, so 1e-4 becomes 1e-7; with 1e-4 * 1e-3 of the relative part 2e-7 are allowed
+    expected = torch.full((4,), 1e-3, dtype=torch.float64)
+    assert compare_values(expected, expected + 1.9e-7, STRICT) is None
+    assert compare_values(expected, expected + 2.1e-7, STRICT) is not None
+    assert compare_values(expected, expected + 9e-5, PLAIN) is None
+
+
+def test_the_difference_is_described() -> None:
+    found = compare_values(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([1.0, 2.0, 3.5, 4.0]), PLAIN)
+    assert found is not None
+    assert (found.max_abs, found.mean_abs, found.wrong_share) == (0.5, 0.125, 0.25)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_non_finite_elements_must_stand_where_they_are_expected(value: float) -> None:
+    expected = torch.tensor([1.0, value])
+    assert compare_values(expected, expected.clone(), STRICT) is None
+    for wrong in (torch.tensor([value, 1.0]), torch.tensor([1.0, 1.0]), torch.tensor([value, value])):
+        assert compare_values(expected, wrong, STRICT) is not None
+
+
+def test_infinities_have_a_sign() -> None:
+    assert compare_values(torch.tensor([math.inf]), torch.tensor([-math.inf]), STRICT) is not None
+
+
+def test_integers_are_exact() -> None:
+    assert compare_values(torch.tensor([10**9]), torch.tensor([10**9 + 1]), PLAIN) is not None
+
+
+def test_the_place_of_a_difference_is_named() -> None:
+    found = compare_values((torch.ones(1), {"a": torch.ones(1)}), [torch.ones(1), {"a": torch.zeros(1)}], PLAIN)
+    assert found is not None
+    assert found.output == "[1]['a']"

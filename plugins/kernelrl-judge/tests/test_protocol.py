@@ -1,0 +1,89 @@
+"""The protocol between judge and runner: exact for what it allows, and unmoved by anything else."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelrl_judge import protocol
+from kernelrl_judge.protocol import Failure, FrameKind, ProtocolError, Stage, TensorLeaf
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+leaves = st.builds(
+    TensorLeaf,
+    dtype=st.sampled_from(protocol.DTYPES),
+    shape=st.lists(st.integers(0, 2**40), max_size=5).map(tuple),
+    device=st.sampled_from(["cpu", "cuda"]),
+    offset=st.integers(-1, 2**40),
+)
+scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | texts | leaves
+trees = st.recursive(
+    scalars,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.lists(inner, max_size=4).map(tuple) | st.dictionaries(texts, inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@given(trees)
+def test_a_tree_comes_back_as_it_was(tree: object) -> None:
+    back = protocol.decode_tree(protocol.encode_tree(tree))
+    assert back == tree
+    assert type(back) is type(tree)
+
+
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_are_refused_or_understood_and_nothing_else(body: bytes) -> None:
+    for decode in (protocol.decode_tree, protocol.decode_failure):
+        try:
+            decode(body)
+        except ProtocolError:
+            pass
+
+
+@given(st.sampled_from(Stage), texts, texts, texts)
+def test_a_failure_comes_back_as_it_was(stage: Stage, kind: str, name: str, text: str) -> None:
+    failure = Failure(stage, kind, name, text)
+    assert protocol.decode_failure(protocol.encode_failure(failure)) == failure
+
+
+def test_deep_nesting_is_refused_on_both_sides() -> None:
+    tree: list[object] = []
+    for _ in range(40):
+        tree = [tree]
+    with pytest.raises(TypeError, match="deep"):
+        protocol.encode_tree(tree)
+    with pytest.raises(ProtocolError):
+        protocol.decode_tree(b"l\x01\x00\x00\x00" * 40 + b"n")
+
+
+def test_a_subclass_does_not_travel() -> None:
+    class Sly(int):
+        pass
+
+    with pytest.raises(TypeError, match="Sly"):
+        protocol.encode_tree(Sly(3))
+
+
+@given(st.binary(min_size=1, max_size=64))
+def test_a_stream_of_garbage_is_no_frame(data: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(data)
+        theirs.shutdown(socket.SHUT_WR)
+        with pytest.raises(ProtocolError):
+            while protocol.receive(ours) is not None:
+                pass
+
+
+def test_a_frame_comes_back_as_it_was() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        protocol.send(theirs, FrameKind.RESULT, b"body")
+        assert protocol.receive(ours) == protocol.Frame(FrameKind.RESULT, b"body")
+        theirs.close()
+        assert protocol.receive(ours) is None

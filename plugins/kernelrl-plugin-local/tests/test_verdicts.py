@@ -1,0 +1,144 @@
+"""What the judge says of kernels that are right, and of kernels that are wrong in one way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kernelrl_core.values import BuildStatus, Outcome
+
+
+def task(forward: str, inputs: str, *, init: str = "[]", constructor: str = "", arguments: str = "x") -> str:
+    made = f"    def __init__(self{', ' + constructor.split('|')[0] if constructor else ''}):\n        super().__init__()\n"
+    body = "".join(f"        {line}\n" for line in constructor.split("|")[1:])
+    return (
+        "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n"
+        + (made + body if constructor else "")
+        + f"    def forward(self, {arguments}):\n        return {forward}\n\n\n"
+        f"def get_inputs():\n    return [{inputs}]\n\n\ndef get_init_inputs():\n    return {init}\n"
+    )
+
+
+def answer(reference: str, result: str | None = None) -> str:
+    """The reference's own code as a candidate, with another result. It runs in the runner alone."""
+    source = reference.replace("class Model(", "class ModelNew(")
+    if result is None:
+        return source
+    head, _, rest = source.partition("        return ")
+    return f"{head}        return {result}\n{rest.partition(chr(10))[2]}"
+
+
+PLAIN = task("x * 2.0", "torch.randn(50)")
+
+
+@pytest.mark.parametrize(
+    ("result", "kind"),
+    [
+        ("x * 2.1", "values"),
+        ("(x * 2.0)[:10]", "shape"),
+        ("(x * 2.0)[None]", "shape"),
+        ("(x * 2.0).double()", "dtype"),
+        ("[x * 2.0]", "structure"),
+        ("None", "structure"),
+        ("x * 2.0 / (x * 0.0)", "non_finite"),
+        ("object()", "structure"),
+    ],
+)
+def test_a_wrong_output_is_incorrect_and_says_how(bench: Any, result: str, kind: str) -> None:
+    evaluation = bench.judge(answer(PLAIN, result), PLAIN)
+    assert evaluation.outcome is Outcome.INCORRECT
+    assert evaluation.mismatch.kind == kind
+    assert evaluation.build is BuildStatus.BUILT
+
+
+def test_a_right_answer_passes_every_trial(bench: Any) -> None:
+    evaluation = bench.judge(answer(PLAIN), PLAIN, trials=7)
+    assert (evaluation.outcome, evaluation.tests_passed, evaluation.tests_total) == (Outcome.CORRECT, 7, 7)
+
+
+@pytest.mark.parametrize(
+    ("source", "outcome"),
+    [
+        ("import nothing_of_that_name\n", Outcome.COMPILE_ERROR),
+        ("x = 1\n", Outcome.COMPILE_ERROR),
+        ("class ModelNew:\n    def __init__(self): raise ValueError('no')\n", Outcome.RUNTIME_ERROR),
+        ("class ModelNew:\n    def __call__(self, x): return undefined\n", Outcome.RUNTIME_ERROR),
+    ],
+)
+def test_a_failure_has_the_outcome_of_its_stage(bench: Any, source: str, outcome: Outcome) -> None:
+    assert bench.judge(source, PLAIN).outcome is outcome
+
+
+def test_the_first_answer_kept_for_later_calls_is_incorrect(bench: Any) -> None:
+    source = answer(PLAIN).replace("return x * 2.0", "self.kept = getattr(self, 'kept', x * 2.0); return self.kept")
+    evaluation = bench.judge(source, PLAIN)
+    assert evaluation.outcome is Outcome.INCORRECT
+    assert evaluation.tests_passed == 1
+
+
+TINY = task("torch.softmax(x, dim=1) * 1e-3", "torch.randn(4, 500)")
+
+
+def test_zeros_do_not_match_a_tiny_output(bench: Any) -> None:
+    zeros = answer(TINY, "torch.zeros_like(x)")
+    assert bench.judge(zeros, TINY).outcome is Outcome.INCORRECT
+    assert bench.judge(zeros, TINY, profile="kernelbench").outcome is Outcome.CORRECT
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        task("(x.sum(), x * 2.0)", "torch.randn(50)"),
+        task("{'a': x * 2.0, 'b': [x]}", "torch.randn(50)"),
+        task("x.argmax(dim=1)", "torch.randn(8, 9)"),
+        task(
+            "torch.nn.functional.cross_entropy(x, t)", "torch.randn(8, 9), torch.randint(0, 9, (8,))", arguments="x, t"
+        ),
+        task("x * k + (0.0 if b is None else 1.0)", "torch.randn(50), 3, None", arguments="x, k, b"),
+        task("x[0] + x[1]", "[torch.randn(5), torch.randn(5)]"),
+        task("x > 0", "torch.randn(50)"),
+        task("self.fc(x)", "torch.randn(4, 6)", init="[6, 3]", constructor="a, b|self.fc = nn.Linear(a, b)"),
+    ],
+)
+def test_structures_and_inputs_of_every_kind_travel(bench: Any, reference: str) -> None:
+    evaluation = bench.judge(answer(reference), reference)
+    assert evaluation.outcome is Outcome.CORRECT, evaluation
+
+
+LINEAR = task("self.fc(x)", "torch.randn(4, 6)", constructor="|self.fc = nn.Linear(6, 3)")
+
+
+def test_parameters_are_matched_by_name(bench: Any) -> None:
+    source = answer(LINEAR).replace("nn.Linear(6, 3)", "nn.Linear(6, 3); nn.init.zeros_(self.fc.weight)")
+    evaluation = bench.judge(source, LINEAR)
+    assert evaluation.outcome is Outcome.CORRECT
+    assert evaluation.profile["parameters"] == "matched by name and shape"
+
+
+def test_other_names_stand_in_order_of_construction_and_the_verdict_says_so(bench: Any) -> None:
+    evaluation = bench.judge(answer(LINEAR).replace("self.fc", "self.other"), LINEAR)
+    assert evaluation.outcome is Outcome.CORRECT
+    assert "order of construction" in evaluation.profile["parameters"]
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_half_precisions_have_their_tolerance(bench: Any, precision: str) -> None:
+    assert bench.judge(answer(PLAIN), PLAIN, precision=precision).outcome is Outcome.CORRECT
+    assert bench.judge(answer(PLAIN, "x * 2.001"), PLAIN, precision=precision).outcome is Outcome.CORRECT
+    assert bench.judge(answer(PLAIN, "x * 2.001"), PLAIN).outcome is Outcome.INCORRECT
+
+
+def test_inputs_are_a_function_of_the_seed(bench: Any) -> None:
+    def worst(seed: str) -> float:
+        found: float = bench.judge(answer(PLAIN, "x * 3.0"), PLAIN, seed=seed).mismatch.max_abs
+        return found
+
+    assert worst("01" * 16) == worst("01" * 16)
+    assert worst("01" * 16) != worst("02" * 16)
+
+
+def test_what_a_candidate_prints_is_in_the_log_and_not_in_the_message(bench: Any) -> None:
+    evaluation = bench.judge(answer(PLAIN).replace("return x", "print('hello there'); return x"), PLAIN)
+    assert "hello there" in evaluation.detail
+    assert "hello there" not in evaluation.message
