@@ -35,12 +35,11 @@ def get_init_inputs():
 
 SEARCH = """\
 import gc, os, sys
-words = [w.encode() for w in ("reference_" + "marker_7f3a", "5eed" * 4 + "5eed")]
+words = ["_".join(["reference", "marker", "7f3a"]).encode(), b"".join([b"5e", b"ed"] * 5)]
 number = bytes.fromhex("NUMBER")
 found = []
 def look(data, where):
     for word in words:
-        # The candidate's own source spells them in halves, so that it does not find itself.
         if word in data: found.append((where, word))
     if number in data: found.append((where, "number"))
 for name, module in list(sys.modules.items()):
@@ -51,7 +50,7 @@ for thing in gc.get_objects():
             if type(value) is str: look(value.encode("utf-8", "replace"), "dict")
     if isinstance(thing, torch.Tensor) and thing.dtype == torch.float32 and thing.numel():
         look(thing.detach().reshape(-1)[:64].numpy().tobytes(), "tensor")
-frame = sys._getframe()
+frame = sys._getframe().f_back
 while frame is not None:
     look(repr(list(frame.f_locals.values()))[:100000].encode("utf-8", "replace"), "frame")
     frame = frame.f_back
@@ -70,7 +69,7 @@ for name in os.listdir("/proc/self/fd"):
         pass
 for folder, _, files in os.walk(os.environ["HOME"]):
     for name in files:
-        if name != "candidate.py": look(open(os.path.join(folder, name), "rb").read(), name)
+        if not name.startswith("candidate."): look(open(os.path.join(folder, name), "rb").read(), name)
 total = 0
 for line in open("/proc/self/maps"):
     area, rights = line.split()[:2]

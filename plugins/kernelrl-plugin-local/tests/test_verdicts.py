@@ -10,7 +10,8 @@ from kernelrl_core.values import BuildStatus, Outcome
 
 
 def task(forward: str, inputs: str, *, init: str = "[]", constructor: str = "", arguments: str = "x") -> str:
-    made = f"    def __init__(self{', ' + constructor.split('|')[0] if constructor else ''}):\n        super().__init__()\n"
+    given = f", {constructor.split('|')[0]}" if constructor else ""
+    made = f"    def __init__(self{given}):\n        super().__init__()\n"
     body = "".join(f"        {line}\n" for line in constructor.split("|")[1:])
     return (
         "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n"

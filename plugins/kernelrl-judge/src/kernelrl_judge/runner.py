@@ -70,8 +70,7 @@ def main(descriptors: Sequence[int], request: bytes, backend: Any, mode: str, sc
             traceback.print_exc()
         code = 70
     finally:
-        with contextlib.suppress(BaseException):
-            sys.stdout.flush()
+        _flush()
         os._exit(code)
 
 
@@ -115,6 +114,7 @@ def _serve(stream: socket.socket, inputs: int, outputs: int, backend: Any, mode:
         done, tree = attempt(Stage.EXPORT, lambda values=values: _Export(outputs).tree(values))
         if not done:
             return
+        _flush()
         send(stream, FrameKind.RESULT, encode_tree(tree))
 
 
@@ -242,6 +242,12 @@ class _Export:
                     view[offset : offset + count] = data.numpy().tobytes()
             self.end += -(-count // _ALIGNMENT) * _ALIGNMENT
         return TensorLeaf(dtype, shape, value.device.type, offset)
+
+
+def _flush() -> None:
+    # What the candidate printed must be in the log before the judge ends this process.
+    with contextlib.suppress(BaseException):
+        sys.stdout.flush()
 
 
 def _describe(error: BaseException, backend: Any, path: str) -> tuple[str, str, str]:
