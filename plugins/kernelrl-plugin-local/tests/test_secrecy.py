@@ -80,8 +80,11 @@ for line in open("/proc/self/maps"):
                 memory.seek(start)
                 data = memory.read(min(end - start, 8 << 20))
             total += len(data)
-            # Its own constants are in its memory: here only what it could not have brought counts.
-            if b"class Model(nn.Module):\\n    reference" in data: found.append((area, "source"))
+            # The two halves are never joined here, so that the search does not come upon itself.
+            place = data.find(b"class Model(nn.Mod")
+            while place >= 0:
+                if data[place + 18 : place + 24] == b"ule):" + bytes([10]): found.append((area, "source"))
+                place = data.find(b"class Model(nn.Mod", place + 1)
         except (OSError, OverflowError, ValueError):
             pass
 raise RuntimeError(f"found {found} in {total >> 20} MiB")
