@@ -56,7 +56,6 @@ def command(
     if Path(name).name != name or name.startswith("."):
         raise UsageError(f"--name {name!r} must be a plain name, without folders")
     run = RunDir(Path("runs") / name)
-    click.echo(f"run: {run.path}", err=as_json)
     if exist_ok and (run.path / "provenance.json").exists():
         same = sha256_text(recipe_text(loaded.resolved)) == run.provenance().get("recipe_sha256")
         if not same and run.state()[0] != "finished":
@@ -66,12 +65,14 @@ def command(
             )
         if not same:
             click.echo("note: the recipe has changed since this run was made", err=True)
+        click.echo(f"run: {run.path}", err=as_json)
         continue_run(context, run, as_json=as_json)
         return
     details = provenance(loaded.recipe, registry(), sources=loaded.sources, overrides=overrides)
     if not run.path.exists():
         preflight(loaded.recipe, registry())
     run = RunDir.create(run.path, loaded.resolved, details)
+    click.echo(f"run: {run.path}", err=as_json)
     code = carry_out(run, loaded.recipe, loaded.resolved, registry())
     print_result(run, as_json=as_json)
     context.exit(code)
