@@ -136,10 +136,14 @@ def test_missing_looks_at_the_declaration_and_at_the_options(targets: str) -> No
     assert all(item.fix for item in missing)
 
 
-def test_requirements_that_are_met_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requirements_that_are_met_are_not_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("A_KEY", "secret")
+    program = tmp_path / "a-program"
+    program.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
     assert (
-        missing_requirements(Requires(modules=("json", "os.path"), executables=("sh",), environment=("A_KEY",))) == ()
+        missing_requirements(Requires(modules=("json", "os.path"), executables=("a-program",), environment=("A_KEY",)))
+        == ()
     )
 
 
