@@ -141,10 +141,8 @@ def test_requirements_that_are_met_are_not_listed(monkeypatch: pytest.MonkeyPatc
     program = tmp_path / "a-program"
     program.touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert (
-        missing_requirements(Requires(modules=("json", "os.path"), executables=("a-program",), environment=("A_KEY",)))
-        == ()
-    )
+    needs = Requires(modules=("json", "os.path"), executables=("a-program",), environment=("A_KEY",))
+    assert missing_requirements(needs) == ()
 
 
 def test_an_empty_variable_counts_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:

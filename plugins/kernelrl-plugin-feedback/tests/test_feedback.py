@@ -169,3 +169,9 @@ def test_a_turn_without_evaluation_or_message_is_no_error(formatter):
     for outcome in set(Outcome) - {Outcome.INFRA_ERROR}:
         bare = attrs.evolve(TURNS["timeout"], outcome=outcome, evaluation=None, message="")
         assert formatter.format(bare)
+
+
+def test_none_says_nothing() -> None:
+    from kernelrl_plugin_feedback.silent import Silent
+
+    assert Silent().format(None) == ""  # type: ignore[arg-type]

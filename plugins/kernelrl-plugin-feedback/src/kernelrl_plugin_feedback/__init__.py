@@ -25,4 +25,9 @@ def kernelrl_feedback() -> list[Component]:
             "kernelrl_plugin_feedback.minimal:Minimal",
             summary="One short line of constant phrases, for small models",
         ),
+        Component(
+            "none",
+            "kernelrl_plugin_feedback.silent:Silent",
+            summary="Says nothing: the control that shows what feedback is worth",
+        ),
     ]

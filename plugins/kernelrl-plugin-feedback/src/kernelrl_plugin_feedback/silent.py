@@ -1,0 +1,14 @@
+"""No feedback: what is left of a later turn when the model is only asked again."""
+
+from __future__ import annotations
+
+from kernelrl_core.values import Turn
+
+__all__ = ["Silent"]
+
+
+class Silent:
+    """Says nothing."""
+
+    def format(self, turn: Turn) -> str:
+        return ""
