@@ -86,8 +86,10 @@ def parse_task_source(text: str, where: str) -> None:
         tree = ast.parse(text)
     except SyntaxError as error:
         raise UsageError(f"{where}:{error.lineno or 1}: not Python: {error.msg}") from error
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise UsageError(f"{where}:1: not Python: {error or type(error).__name__}") from error
+    except (RecursionError, MemoryError) as error:
+        raise UsageError(f"{where}: nested too deeply to be parsed") from error
+    except ValueError as error:
+        raise UsageError(f"{where}:1: not Python: {error}") from error
     defined = set(_names(tree.body))
     if missing := [name for name in _NEEDED if name not in defined]:
         what = " or ".join(missing)

@@ -121,6 +121,18 @@ CASES = {
     "task that does not parse": Case(
         ["check", "t.py", "k.py"], 2, r"t\.py:1: not Python", {"t.py": "def broken(:\n", "k.py": ""}
     ),
+    "task nested too deeply": Case(
+        ["check", "t.py", "k.py"], 2, r"t\.py: nested too deeply", {"t.py": f"x = {'-' * 100_000}1\n", "k.py": ""}
+    ),
+    "recipe nested too deeply": Case(
+        ["validate", "a.yaml"], 2, r"a\.yaml: nested too deeply", {"a.yaml": "[" * 100_000}
+    ),
+    "binary junk for a task": Case(
+        ["check", "t.py", "k.py"], 2, r"t\.py: not a text file", {"t.py": bytes(range(256)) * 40, "k.py": ""}
+    ),
+    "10 MB for a task": Case(
+        ["check", "t.py", "k.py"], 2, r"t\.py: not a task: longer", {"t.py": "#" * 10**7, "k.py": ""}
+    ),
     "task without inputs": Case(
         ["check", "t.py", "k.py"], 2, r"t\.py:1: not a task: .*get_inputs", {"t.py": "class Model: ...\n", "k.py": ""}
     ),
