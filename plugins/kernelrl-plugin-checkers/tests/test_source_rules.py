@@ -1,0 +1,154 @@
+"""The rules on the syntax tree: cheats that are found, and honest sources that are left alone."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from kernelrl_core.values import Candidate, Severity, SourceFacts, Task
+from kernelrl_plugin_checkers.config import SourceRulesConfig
+from kernelrl_plugin_checkers.rules import RULES
+from kernelrl_plugin_checkers.source_rules import SourceRules
+from kernelrl_plugin_triton.examples import FEW_SHOT, ONE_SHOT
+from kernelrl_plugin_triton.kernels import find_kernels
+
+TASK = Task("test", "")
+HEAD = """\
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(a_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    tl.store(out_ptr + offs, tl.load(a_ptr + offs, mask=mask) * 2.0, mask=mask)
+
+
+"""
+LAUNCH = "kernel[(triton.cdiv(n, 128),)](a, out, n, BLOCK=128)"
+
+
+def model(*forward: str, init: tuple[str, ...] = (), before: str = "", launch: bool = True) -> str:
+    lines = ["out = torch.empty_like(a)", "n = a.numel()", *([LAUNCH] if launch else []), *(forward or ("return out",))]
+    made = "    def __init__(self):\n        super().__init__()\n" + "".join(f"        {line}\n" for line in init)
+    return (
+        f"{HEAD}{before}\n\nclass ModelNew(nn.Module):\n{made if init else ''}"
+        "    def forward(self, a, b):\n" + "".join(f"        {line}\n" for line in lines)
+    )
+
+
+def rules(source: str, config: SourceRulesConfig | None = None) -> dict[str, Severity]:
+    candidate = Candidate(source, "triton", facts=SourceFacts(kernels=find_kernels(source)))
+    found = SourceRules(config or SourceRulesConfig()).check(candidate, TASK, None)
+    return {finding.rule: finding.severity for finding in found}
+
+
+CHEATS = {
+    "no launch, a product": (model("return a @ b", launch=False), "no_kernel"),
+    "a product beside the kernel": (model("return a @ b"), "library_compute"),
+    "a layer under another name": (
+        model("return self.f(out)", init=("Lin = nn.Linear", "self.f = Lin(3, 3)")),
+        "library_compute",
+    ),
+    "a method": (model("return a.matmul(b)"), "library_compute"),
+    "a fused operator": (model("return torch.addmm(a, a, b)"), "library_compute"),
+    "a raw operator": (model("return torch.ops.aten.mm(a, b)"), "library_compute"),
+    "a split name": (model("return getattr(torch, 'mat' + 'mul')(a, b)"), "library_compute"),
+    "an operator behind slashes": (model("n = n // 2; return torch.mm(a, b)"), "library_compute"),
+    "functional": (model("return F.softmax(out, dim=0)"), "library_compute"),
+    "arithmetic on an input": (model("return a * 2"), "library_compute"),
+    "arithmetic on an output": (model("return out + 1"), "library_compute"),
+    "a helper function": (model("return help(a)", before="def help(x):\n    return torch.exp(x)\n"), "library_compute"),
+    "a function on self": (model("return self.f(a)", init=("self.f = lambda x: torch.exp(x)",)), "library_compute"),
+    "an alias of torch": (model("return T.exp(a)", before="T = torch\n"), "library_compute"),
+    "a compiler": (model("return torch.compile(self.g)(a)"), "library_compute"),
+    "a layer made on the spot": (model("return nn.ReLU()(out)"), "library_compute"),
+    "a handler that computes": (
+        model("try:", "    return out", "except Exception:", "    return torch.exp(a)"),
+        "fallback",
+    ),
+    "looser products": (model("torch.backends.cuda.matmul.allow_tf32 = True", "return out"), "precision_switch"),
+    "a cache by address": (
+        model("key = a.data_ptr()", "if key in self.c: return self.c[key]", "return out", init=("self.c = {}",)),
+        "result_cache",
+    ),
+    "a patched clock": (model("return out", before="import time\ntime.time = lambda: 0\n"), "timing_patch"),
+    "a patched event": (
+        model("return out", before="torch.cuda.Event.elapsed_time = lambda *a: 0\n"),
+        "timing_patch",
+    ),
+    "frames": (model("import sys", "sys._getframe(1)", "return out"), "inspection"),
+    "threads": (model("return out", before="import threading\n"), "concurrency"),
+    "hidden code": (model("exec('x = 1')", "return out"), "dynamic_code"),
+}
+
+CLEAN = {
+    **{example.name: example.kernel for example in (ONE_SHOT, *FEW_SHOT)},
+    "functional that is unused": model(),
+    "a layer that holds parameters": model("w = self.f.weight", "return out", init=("self.f = nn.Linear(3, 3)",)),
+    "parameters drawn at random": model(init=("self.w = nn.Parameter(torch.randn(8) * 0.1)",)),
+    "glue": model("out = out.view(-1).contiguous().transpose(0, 0)", "return out.reshape(n)"),
+    "shapes": model("m = a.shape[0] * 2 + 1", "k = max(m, n) // 2", "return out"),
+    "an empty class": model(before="class Nothing:\n    pass\n"),
+    "an optional import": model(before="try:\n    import nothing\nexcept ImportError:\n    nothing = None\n"),
+    "guards": model("assert a.is_contiguous()", "if n < 1: raise ValueError('empty')", "return out"),
+    "a cached builder": model(before="import functools\n\n@functools.lru_cache\ndef block(n):\n    return 128\n"),
+    "slashes in a text": model(before="URL = 'http://example.org/a//b'\n"),
+    "a docstring that says pass": model(before='"""Do not pass torch.matmul here."""\n'),
+    "compute that nothing calls": model(before="def reference(x):\n    return torch.exp(x)\n"),
+    "constants of numbers": model("scale = 1.0 / n", "return out"),
+}
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_a_cheat_is_found(name: str) -> None:
+    source, rule = CHEATS[name]
+    assert rule in rules(source)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_an_honest_source_has_nothing_above_a_note(name: str) -> None:
+    found = rules(CLEAN[name])
+    assert {rule: severity for rule, severity in found.items() if severity is not Severity.NOTE} == {}
+
+
+def test_a_last_reduction_is_only_noted() -> None:
+    assert rules(model("return out.sum()")) == {"final_reduction": Severity.NOTE}
+
+
+def test_evidence_has_line_and_excerpt() -> None:
+    source = model("return torch.exp(a)")
+    candidate = Candidate(source, "triton", facts=SourceFacts(kernels=find_kernels(source)))
+    (finding,) = SourceRules(SourceRulesConfig()).check(candidate, TASK, None)
+    assert source.splitlines()[finding.line - 1].strip() == "return torch.exp(a)"
+    assert "return torch.exp(a)" in finding.evidence
+
+
+@pytest.mark.parametrize("source", ["\0", "(" * 100_000, "x = '" + "a" * 5_000_000 + "'", "def f(", "a" * 2_000_000])
+def test_a_source_that_defeats_the_parser_ends_within_a_second(source: str) -> None:
+    begin = time.monotonic()
+    rules(source)
+    assert time.monotonic() - begin < 1.0
+
+
+def test_a_rule_can_be_skipped_and_its_severity_changed() -> None:
+    source = model("return torch.exp(a)")
+    assert rules(source, SourceRulesConfig(skip=("library_compute",))) == {}
+    assert rules(source, SourceRulesConfig(severity={"library_compute": "hack"})) == {"library_compute": Severity.HACK}
+
+
+def test_an_unknown_rule_is_refused_with_the_nearest() -> None:
+    assert "did you mean 'library_compute'" in "".join(SourceRulesConfig(skip=("library_computes",)).problems())
+
+
+def test_every_rule_is_documented() -> None:
+    from pathlib import Path
+
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    for rule in RULES.values():
+        assert f"| `{rule.id}` | {rule.severity.value} | {rule.statement} |" in readme
