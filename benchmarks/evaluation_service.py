@@ -1,0 +1,83 @@
+"""What the core's evaluation service costs: 256 waits at once, a straggler, a cancelled waiter.
+
+    python benchmarks/evaluation_service.py
+
+The evaluator is a fake that sleeps, so that only the service is measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
+import os
+import platform
+import re
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from kernelrl_core.evaluating import EvaluationService
+from kernelrl_core.values import Evaluation, EvaluationRequest, EvaluationSettings, Outcome
+
+
+class Sleeper:
+    """Sleeps for as many seconds as the source says."""
+
+    capacity = 256
+
+    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        await asyncio.sleep(float(request.source.split()[0]))
+        return Evaluation(Outcome.CORRECT)
+
+    async def aclose(self) -> None:
+        return None
+
+
+def request(seconds: float, number: int) -> EvaluationRequest:
+    source = f"{seconds} {number}"
+    return EvaluationRequest("t", "ref", "0", source, source, "triton", {}, EvaluationSettings(), "00", "0.1")
+
+
+async def measure() -> dict[str, Any]:
+    service = EvaluationService(Sleeper(), cache_dir=None)
+    begin = time.monotonic()
+    await asyncio.gather(*(service.evaluate(request(1.0, n)) for n in range(256)))
+    together = time.monotonic() - begin
+
+    begin = time.monotonic()
+    straggler = asyncio.create_task(service.evaluate(request(30.0, 0)))
+    await asyncio.gather(*(service.evaluate(request(1.0, 1000 + n)) for n in range(255)))
+    beside = time.monotonic() - begin
+    await straggler
+    slow = time.monotonic() - begin
+
+    waiters = [asyncio.create_task(service.evaluate(request(1.0, 5000))) for _ in range(32)]
+    await asyncio.sleep(0.2)
+    waiters[0].cancel()
+    answers = await asyncio.gather(*waiters, return_exceptions=True)
+    await service.aclose()
+    return {
+        "256 one-second evaluations at capacity 256, seconds": round(together, 3),
+        "255 one-second evaluations beside a straggler of 30 s, seconds": round(beside, 3),
+        "the straggler, seconds": round(slow, 3),
+        "waiters of 32 answered after the first was cancelled": sum(isinstance(a, Evaluation) for a in answers),
+    }
+
+
+def main() -> None:
+    models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    provenance = {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
+        "cpu": models[0] if models else "",
+        "cores": len(os.sched_getaffinity(0)),
+        "load_at_start": round(os.getloadavg()[0], 2),
+        "python": platform.python_version(),
+        "kernelrl": version("kernelrl"),
+    }
+    print(json.dumps({"provenance": provenance, **asyncio.run(measure())}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
