@@ -130,15 +130,14 @@ def test_starting_imports_nothing_heavy() -> None:
 
 
 def test_a_reader_that_goes_away_is_no_failure() -> None:
-    done = subprocess.run(
-        f"{sys.executable} -c 'from kernelrl_core.cli.main import main; main()' schema | head -c 1",
-        shell=True,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "{"
-    assert "Traceback" not in done.stderr
+    command = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()", "schema"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(1) == b"{"
+        process.stdout.close()
+        assert b"Traceback" not in process.stderr.read()
+        assert process.wait() == 0
 
 
 def test_an_interrupt_ends_with_130() -> None:
