@@ -10,18 +10,28 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import attrs
 
 from kernelrl_core import codec
 from kernelrl_core.extraction import extract
-from kernelrl_core.values import Demonstration, Outcome, Prompt, Reply, SampleId, Task, Turn, WarmStartExample
+from kernelrl_core.kinds import Backend, TaskSource
+from kernelrl_core.prompting import Composer
+from kernelrl_core.recipe.schema import Recipe
+from kernelrl_core.values import (
+    Demonstration,
+    Extraction,
+    Outcome,
+    Prompt,
+    Reply,
+    SampleId,
+    Task,
+    Turn,
+    WarmStartExample,
+)
 from kernelrl_core.version import __version__
-
-if TYPE_CHECKING:
-    from kernelrl_core.environment import Environment
 
 __all__ = ["Demonstrations"]
 
@@ -32,10 +42,31 @@ _SEED = "00" * 16
 """Input seed of these judgements: fixed, so that the same demonstrations come out every time."""
 
 
+class Judging(Protocol):
+    """What demonstrations need of `kernelrl_core.environment.Environment`."""
+
+    recipe: Recipe
+    tasks: TaskSource
+    backend: Backend
+    composer: Composer
+
+    async def judge(
+        self,
+        id: SampleId,  # noqa: A002
+        task: Task,
+        prompt: Prompt,
+        reply: Reply,
+        extraction: Extraction,
+        *,
+        seconds: Mapping[str, float],
+        seed: str | None = None,
+    ) -> Turn: ...
+
+
 class Demonstrations:
     """The demonstrations of an environment's task source; none where the source has none."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Judging) -> None:
         self._environment = environment
 
     def key(self) -> str:
