@@ -1,0 +1,138 @@
+"""The environment of a run: what it calls, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import pytest
+
+from kernelrl_core.environment import Environment, request_seed
+from kernelrl_core.evaluating import EvaluationService
+from kernelrl_core.recipe.load import recipe_from_mapping
+from kernelrl_core.registry import registry
+from kernelrl_core.values import (
+    Candidate,
+    Evaluation,
+    EvaluationRequest,
+    Finding,
+    Outcome,
+    Prompt,
+    Reply,
+    Rule,
+    SampleId,
+    Severity,
+    Task,
+    Turn,
+)
+
+TASK = Task("t", "reference")
+HERE = SampleId(0, 0, 0, 0)
+CODE = "```python\nclass ModelNew:\n    pass\n```"
+
+
+class Evaluator:
+    capacity = 4
+
+    def __init__(self) -> None:
+        self.requests: list[EvaluationRequest] = []
+
+    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        self.requests.append(request)
+        return Evaluation(Outcome.CORRECT)
+
+    async def aclose(self) -> None:
+        return None
+
+
+class Finds:
+    rules = (Rule("no_kernel", Severity.SUSPECT, "Launch a kernel."),)
+
+    def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> Sequence[Finding]:
+        return [Finding("no_kernel", Severity.SUSPECT, "there is none")] if evaluation is None else []
+
+
+class Breaks(Finds):
+    def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> Sequence[Finding]:
+        raise ZeroDivisionError("oh")
+
+
+class Says:
+    def format(self, turn: Turn) -> str:
+        return f"it was {turn.outcome}"
+
+
+def judged(text: str, *, checker: Any = None, secret: bytes = b"s", **prompt: Any) -> tuple[Turn, Evaluator]:
+    recipe = recipe_from_mapping(
+        {
+            "tasks": {"use": "starter"},
+            "backend": {"use": "triton"},
+            "policy": {"use": "torch"},
+            "rewards": {"correct": {"use": "correctness"}},
+            "prompt": prompt,
+        },
+        registry=registry(),
+        name="test",
+    ).recipe
+
+    async def scene() -> tuple[Turn, Evaluator]:
+        evaluator = Evaluator()
+        environment = Environment(
+            attrs.evolve(recipe, forbid=("no_kernel",)),
+            tasks=registry().make("tasks", recipe.tasks),
+            backend=registry().make("backends", recipe.backend),
+            checkers={"mine": checker} if checker is not None else {},
+            rewards=[],
+            feedback=Says(),
+            retriever=None,
+            service=EvaluationService(evaluator, cache_dir=None),
+            secret=secret,
+        )
+        turn = await environment.judge_reply(HERE, TASK, Prompt((), ()), Reply(text, (), (), "stop"), seconds={})
+        await environment.aclose()
+        return turn, evaluator
+
+    return asyncio.run(scene())
+
+
+def test_a_reply_becomes_a_judged_and_answered_turn() -> None:
+    turn, evaluator = judged(CODE)
+    assert (turn.outcome, turn.feedback) == (Outcome.CORRECT, "it was correct")
+    assert [request.source for request in evaluator.requests] == [turn.candidate.source if turn.candidate else None]
+
+
+@pytest.mark.parametrize(
+    ("text", "checker", "outcome"),
+    [("no code here", None, Outcome.FORMAT_ERROR), (CODE, Finds(), Outcome.REJECTED)],
+)
+def test_what_is_refused_before_a_run_calls_no_evaluator(text: str, checker: Any, outcome: Outcome) -> None:
+    turn, evaluator = judged(text, checker=checker)
+    assert turn.outcome is outcome
+    assert evaluator.requests == []
+
+
+def test_a_checker_that_fails_leaves_a_note_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        turn, _ = judged(CODE, checker=Breaks())
+    assert turn.outcome is Outcome.CORRECT
+    assert {finding.rule for finding in turn.findings} == {"checker_failed"}
+    assert "checkers.mine" in caplog.text
+
+
+def test_a_reply_that_continues_an_opened_think_tag_is_read_from_there() -> None:
+    turn, _ = judged(f"a draft\n{CODE}\n", think_prefix=True)
+    assert turn.outcome is Outcome.FORMAT_ERROR
+    turn, _ = judged(f"a thought</think>\n{CODE}\n", think_prefix=True)
+    assert turn.outcome is Outcome.CORRECT
+
+
+def test_the_input_seed_depends_on_secret_task_and_candidate() -> None:
+    seeds = {
+        request_seed(secret, task, source) for secret in (b"a", b"b") for task in ("1", "2") for source in ("3", "4")
+    }
+    assert len(seeds) == 8
+    assert all(len(bytes.fromhex(seed)) == 16 for seed in seeds)
+    assert judged(CODE)[1].requests[0].seed != judged(CODE, secret=b"other")[1].requests[0].seed
