@@ -77,10 +77,11 @@ def missing_prerequisites(recipe: Recipe, registry: Registry, *, policy: bool = 
     for kind, use in uses:
         for missing in registry.missing(registry.find(kind, use.use), use.options):
             found.setdefault(missing.what, missing.fix)
-    of_settings = getattr(recipe.evaluator.options, "requires_for", None)
-    if callable(of_settings):
-        for missing in missing_requirements(of_settings(recipe.evaluation)):
-            found.setdefault(missing.what, missing.fix)
+    for options in (recipe.evaluator.options, recipe.backend.options):
+        of_settings = getattr(options, "requires_for", None)
+        if callable(of_settings):
+            for missing in missing_requirements(of_settings(recipe.evaluation)):
+                found.setdefault(missing.what, missing.fix)
     return found
 
 

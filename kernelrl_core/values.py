@@ -310,6 +310,8 @@ class EvaluationSettings:
     """Wall-clock limit from the start of loading to the last trial."""
     build_timeout_s: float = attrs.field(default=120.0, validator=attrs.validators.gt(0))
     """Wall-clock limit for compiling."""
+    build_memory_mib: int = attrs.field(default=8192, validator=attrs.validators.ge(256))
+    """Host memory limit of each compiler process, in MiB."""
     memory_mib: int = attrs.field(default=4096, validator=attrs.validators.ge(64))
     """Host memory limit of a runner, in MiB."""
     timing: bool = False
@@ -320,6 +322,8 @@ class EvaluationSettings:
     """Timed samples per kernel."""
     baseline: Literal["eager", "compile"] = "eager"
     """What speedup is measured against."""
+    profile_kernels: bool = False
+    """Run one call of a correct kernel under a profiler, for feedback that names the kernels it spends its time in."""
     excessive_speedup: float | None = 10.0
     """Speedups above this are suspect; None turns the check off."""
 

@@ -21,6 +21,8 @@ from kernelrl_judge.protocol import TensorLeaf
 __all__ = ["Tolerance", "compare_described", "compare_values", "tolerance"]
 
 _SMALLEST_SCALE = 1e-6
+_CHUNK = 1 << 26
+"""Elements compared at once: the comparison is made in double precision and needs several times their memory."""
 
 
 @attrs.frozen
@@ -103,8 +105,48 @@ def compare_values(expected: Any, actual: Any, limit: Tolerance, path: str = "")
 
 
 def _compare_tensor(expected: torch.Tensor, actual: torch.Tensor, limit: Tolerance, path: str) -> Mismatch | None:
+    actual = actual.to(expected.device)
     if expected.is_complex():
         expected, actual = torch.view_as_real(expected), torch.view_as_real(actual)
+    if expected.numel() > _CHUNK:
+        return _compare_in_chunks(expected.reshape(-1), actual.reshape(-1), limit, path)
+    return _compare_block(expected, actual, limit, _scale(expected, limit), path)
+
+
+def _compare_in_chunks(expected: torch.Tensor, actual: torch.Tensor, limit: Tolerance, path: str) -> Mismatch | None:
+    scale = _scale(expected, limit)
+    found: list[tuple[int, Mismatch | None]] = [
+        (len(want), _compare_block(want, got, limit, scale, path))
+        for want, got in zip(expected.split(_CHUNK), actual.split(_CHUNK), strict=True)
+    ]
+    wrong = [(count, mismatch) for count, mismatch in found if mismatch is not None]
+    if not wrong:
+        return None
+    kind = next((mismatch for _, mismatch in wrong if mismatch.kind == "non_finite"), wrong[0][1])
+    total = expected.numel()
+    return attrs.evolve(
+        kind,
+        max_abs=max((mismatch.max_abs for _, mismatch in wrong if mismatch.max_abs is not None), default=None),
+        mean_abs=sum(count * (mismatch.mean_abs or 0.0) for count, mismatch in wrong) / total,
+        wrong_share=sum(count * (mismatch.wrong_share or 0.0) for count, mismatch in wrong) / total,
+    )
+
+
+def _scale(expected: torch.Tensor, limit: Tolerance) -> float:
+    """What the absolute tolerance is multiplied by: the root mean square of the finite elements, at most 1."""
+    if not limit.scaled or not expected.is_floating_point():
+        return 1.0
+    squares, count = 0.0, 0
+    for part in expected.reshape(-1).split(_CHUNK):
+        finite = torch.isfinite(part)
+        squares += float(torch.where(finite, part.double(), 0.0).square().sum())
+        count += int(finite.sum())
+    return max(min(1.0, (squares / count) ** 0.5), _SMALLEST_SCALE) if count else 1.0
+
+
+def _compare_block(
+    expected: torch.Tensor, actual: torch.Tensor, limit: Tolerance, scale: float, path: str
+) -> Mismatch | None:
     if not expected.is_floating_point():
         if torch.equal(expected, actual):
             return None
@@ -115,10 +157,6 @@ def _compare_tensor(expected: torch.Tensor, actual: torch.Tensor, limit: Toleran
         wrong = finite != torch.isfinite(got)
         return Mismatch("non_finite", path, wrong_share=float(wrong.double().mean()))
     same_infinity = torch.isnan(want) & torch.isnan(got) | (want == got)
-    scale = 1.0
-    if limit.scaled and bool(finite.any()):
-        rms = float(want[finite].square().mean().sqrt())
-        scale = max(min(1.0, rms), _SMALLEST_SCALE)
     close = (got - want).abs() <= limit.atol * scale + limit.rtol * want.abs()
     wrong = ~torch.where(finite, close, same_infinity)
     if not bool(wrong.any()):

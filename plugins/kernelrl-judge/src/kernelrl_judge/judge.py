@@ -23,12 +23,9 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     requests = os.fdopen(os.dup(0), "rb", buffering=0)
-    import torch
-
-    torch.set_num_threads(1)
     from kernelrl_core import codec
     from kernelrl_core.values import EvaluationRequest
-    from kernelrl_judge.judging import Bench, Unavailable
+    from kernelrl_judge.judging import Bench, DeviceFault, Unavailable
     from kernelrl_judge.reference import TaskError
     from kernelrl_judge.running import Cancelled, ZygoteDied
 
@@ -54,6 +51,8 @@ def main() -> None:
             answer({"task_error": str(error)})
         except Unavailable as error:
             answer({"missing": error.args[0], "fix": error.args[1]})
+        except DeviceFault as error:
+            answer({"device_fault": str(error)})
         except ZygoteDied as error:
             answer({"died": str(error)})
         except Cancelled:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import platform
+import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import attrs
 import torch
 
+from kernelrl_core.session import cache_directory
 from kernelrl_core.values import (
     BuildStatus,
     Evaluation,
@@ -21,32 +24,51 @@ from kernelrl_core.values import (
     Outcome,
     Severity,
 )
-from kernelrl_judge import protocol, wording
+from kernelrl_judge import device_facts, protocol, timing, wording
+from kernelrl_judge.building.service import BuildService, BuildUnavailable
 from kernelrl_judge.comparing import compare_described, compare_values, tolerance
-from kernelrl_judge.protocol import Failure, FrameKind, ProtocolError, Stage
+from kernelrl_judge.exchange import ArenaExchange, Arenas, Exchange, leaves_bytes
+from kernelrl_judge.protocol import Failure, Frame, FrameKind, ProtocolError, Stage
 from kernelrl_judge.reference import Reference, load_reference
-from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded, Zygote, leaves_bytes
+from kernelrl_judge.roofline import roofline
+from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded, Zygote
 from kernelrl_judge.sandbox import isolation_level
+from kernelrl_judge.turns import DeviceTurns
 
-__all__ = ["Bench", "Unavailable"]
+__all__ = ["Bench", "DeviceFault", "Unavailable"]
 
-_CACHED_REFERENCES = 256
+_CACHED_MODULES = 256
+_CACHED_REFERENCES = 2
 _OUTCOMES = {"compile": Outcome.COMPILE_ERROR, "memory": Outcome.OUT_OF_MEMORY, "error": Outcome.RUNTIME_ERROR}
+_UNTIMED = {"interpreter": "Triton's interpreter has no run time that means anything", "compile": "nothing is run"}
 
 
 class Unavailable(Exception):
     """This machine lacks what the request asks for; the arguments are what, and the fix."""
 
 
+class DeviceFault(Exception):
+    """The device fails the judge itself."""
+
+
 class Bench:
-    """What a judge keeps between evaluations: zygotes by backend and mode, and loaded references."""
+    """What a judge keeps between evaluations: zygotes by backend and mode, loaded references, device memory.
+
+    Args:
+        cancelled: whether nobody waits for the evaluation any more.
+        watch: descriptor that becomes readable when that may be so.
+    """
 
     def __init__(self, cancelled: Callable[[], bool], watch: int) -> None:
         self._cancelled = cancelled
         self._watch = watch
-        self._zygotes: dict[tuple[str, str], Zygote] = {}
+        self._zygotes: dict[tuple[str, ...], Zygote] = {}
         self._modules: OrderedDict[str, Any] = OrderedDict()
+        self._references: OrderedDict[tuple[str, ...], Reference] = OrderedDict()
         self._backends: dict[str, Any] = {}
+        self._turns: dict[str, DeviceTurns] = {}
+        self._arenas: Arenas | None = None
+        self._builds = BuildService(cache_directory() / "builds")
 
     def evaluate(self, request: EvaluationRequest, target: str) -> Evaluation:
         """Judge one candidate.
@@ -56,37 +78,113 @@ class Bench:
 
         Raises:
             TaskError: the task cannot be used.
-            Unavailable: a GPU or a timer is missing.
+            Unavailable: a GPU, a compiler or a clock is missing.
+            DeviceFault: the GPU fails.
             ZygoteDied, Cancelled: no verdict.
         """
-        settings = request.settings
-        if settings.timing:
-            raise Unavailable("this evaluator does not measure run time yet", "set evaluation.timing to false")
         backend = self._backend(target)
         has_gpu = torch.cuda.is_available()
         mode = backend.mode(request.backend_options, has_gpu)
         if mode == "gpu" and not has_gpu:
             raise Unavailable(f"backend {request.backend} needs a GPU, and there is none", "use a machine with a GPU")
+        if request.settings.timing and mode in _UNTIMED:
+            raise Unavailable(
+                f"backend {request.backend} cannot be timed here: {_UNTIMED[mode]}",
+                "set evaluation.timing=false, or use a machine with a GPU",
+            )
+        environment = {"OMP_NUM_THREADS": "1", **backend.environment(mode, request.backend_options)}
+        torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
         device = "cuda" if mode == "gpu" else "cpu"
-        reference = Reference(self._module(request), request.task_id, settings, request.seed, device)
-        zygote = self._zygote(target, backend, mode)
-        started = time.monotonic()
-        with Runner(
-            zygote,
-            memory_mib=settings.memory_mib,
-            deadline=started + settings.timeout_s,
-            cancelled=self._cancelled,
-            watch=self._watch,
-        ) as runner:
-            case = _Case(request, reference, runner, device)
-            evaluation = case.judge()
-        seconds = {"build": case.built_after_s or 0.0, "run": time.monotonic() - started - (case.built_after_s or 0.0)}
-        provenance = {**self._machine(mode, has_gpu), "task_sha256": request.task_sha256, "device": device}
-        return wording.finish(evaluation, printed=runner.printed, seconds=seconds, provenance=provenance)
+        with self._device_faults(device):
+            turns = self._device_turns(device)
+            evaluation = self._judged(request, target, backend, mode, environment, device, turns)
+            if device == "cuda" and evaluation.outcome is Outcome.OUT_OF_MEMORY:
+                # Others may have taken the memory: it counts only when the candidate has the device alone.
+                with turns.alone():
+                    evaluation = self._judged(request, target, backend, mode, environment, device, None)
+        return evaluation
 
     def close(self) -> None:
         for zygote in self._zygotes.values():
             zygote.close()
+        if self._arenas is not None:
+            self._arenas.close()
+
+    def _judged(
+        self,
+        request: EvaluationRequest,
+        target: str,
+        backend: Any,
+        mode: str,
+        environment: Mapping[str, str],
+        device: str,
+        turns: DeviceTurns | None,
+    ) -> Evaluation:
+        """One candidate in a runner of its own. Without `turns` the device is already this judge's alone."""
+        zygote = self._zygote(target, backend, mode, environment)
+        with Runner(
+            zygote,
+            memory_mib=request.settings.memory_mib,
+            limit_s=request.settings.timeout_s,
+            cancelled=self._cancelled,
+            watch=self._watch,
+        ) as runner:
+            case = _Case(request, runner, self, backend, mode, device, turns)
+            evaluation = case.judge()
+        provenance = {
+            **device_facts.machine_facts(device),
+            "mode": mode,
+            "device": device,
+            "task_sha256": request.task_sha256,
+            **case.provenance,
+        }
+        return wording.finish(evaluation, printed=runner.printed, seconds=case.seconds(), provenance=provenance)
+
+    # --- what cases use ---------------------------------------------------------------------------------------------
+
+    def reference(self, request: EvaluationRequest, device: str) -> Reference:
+        """The reference of a request, under its seed."""
+        settings = request.settings
+        key = (request.task_sha256, settings.precision, settings.profile, device)
+        found = self._references.pop(key, None)
+        if found is None:
+            while len(self._references) >= _CACHED_REFERENCES:
+                self._references.popitem(last=False)
+            if device == "cuda":
+                torch.cuda.empty_cache()
+            found = Reference(self._module(request), request.task_id, settings, device)
+        self._references[key] = found
+        return found.under(request.seed)
+
+    def exchange(self, runner: Runner, device: str) -> Exchange:
+        """Memory to share with a runner: the device's where it can be shared, otherwise the host's."""
+        if device != "cuda":
+            return runner.files
+        if self._arenas is None:
+            from kernelrl_judge.device_memory import supported
+
+            if not supported():
+                return runner.files
+            self._arenas = Arenas()
+
+        def attach(arenas: Arenas) -> None:
+            descriptors = [arenas.inputs.export(), arenas.outputs.export()]
+            try:
+                sizes = {"inputs": arenas.inputs.size, "outputs": arenas.outputs.size}
+                runner.send(FrameKind.ATTACH, protocol.encode_tree(sizes), descriptors)
+            finally:
+                for descriptor in descriptors:
+                    os.close(descriptor)
+
+        return ArenaExchange(self._arenas, attach)
+
+    def build(self, asked: bytes, backend: Any, request: EvaluationRequest, mode: str) -> tuple[bytes, list[int]]:
+        """Answer of the build service to a candidate, and a descriptor of what was built."""
+        spec = backend.toolchain(request.backend_options, mode)
+        try:
+            return self._builds.answer(json.loads(asked), spec, request.settings, cancelled=self._cancelled)
+        except BuildUnavailable as error:
+            raise Unavailable(*error.args) from None
 
     def _backend(self, target: str) -> Any:
         if target not in self._backends:
@@ -101,115 +199,278 @@ class Bench:
         if module is None:
             module = load_reference(request.task_source, request.task_id)
         self._modules[request.task_sha256] = module
-        while len(self._modules) > _CACHED_REFERENCES:
+        while len(self._modules) > _CACHED_MODULES:
             self._modules.popitem(last=False)
         return module
 
-    def _zygote(self, target: str, backend: Any, mode: str) -> Zygote:
-        zygote = self._zygotes.get((target, mode))
+    def _zygote(self, target: str, backend: Any, mode: str, environment: Mapping[str, str]) -> Zygote:
+        key = (target, mode, json.dumps(dict(environment), sort_keys=True))
+        zygote = self._zygotes.get(key)
         if zygote is None or not zygote.alive:
-            zygote = Zygote(target, mode, backend.environment(mode))
-            self._zygotes[(target, mode)] = zygote
+            zygote = Zygote(target, mode, environment)
+            self._zygotes[key] = zygote
         return zygote
 
-    def _machine(self, mode: str, has_gpu: bool) -> Mapping[str, Any]:
-        found = {
-            "mode": mode,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "machine": platform.machine(),
-        }
-        if mode == "gpu" and has_gpu:
-            found["gpu"] = torch.cuda.get_device_name()
-            found["cuda"] = str(torch.version.cuda)
-        return found
+    def _device_turns(self, device: str) -> DeviceTurns:
+        if device not in self._turns:
+            self._turns[device] = DeviceTurns(device_facts.device_name(device), self._check_cancelled)
+        return self._turns[device]
+
+    def _check_cancelled(self) -> None:
+        from kernelrl_judge.running import Cancelled
+
+        if self._cancelled():
+            raise Cancelled
+
+    @contextlib.contextmanager
+    def _device_faults(self, device: str) -> Iterator[None]:
+        """An error of the device in the judge's own process is the device's."""
+        try:
+            yield
+        except (RuntimeError, MemoryError) as error:
+            text = str(error)
+            if isinstance(error, torch.OutOfMemoryError):
+                self._references.clear()
+                torch.cuda.empty_cache()
+                raise DeviceFault("the judge has no device memory left for the reference and its inputs") from error
+            if device == "cuda" and ("CUDA" in text or "cuda" in text or "HIP" in text):
+                raise DeviceFault(" ".join(text.split())[:300]) from error
+            raise
 
 
 class _Case:
     """One candidate before the judge."""
 
-    def __init__(self, request: EvaluationRequest, reference: Reference, runner: Runner, device: str) -> None:
+    def __init__(
+        self,
+        request: EvaluationRequest,
+        runner: Runner,
+        bench: Bench,
+        backend: Any,
+        mode: str,
+        device: str,
+        turns: DeviceTurns | None,
+    ) -> None:
         self._request = request
-        self._reference = reference
+        self._settings = request.settings
         self._runner = runner
+        self._bench = bench
+        self._backend = backend
+        self._mode = mode
         self._device = device
-        self._started = time.monotonic()
+        self._turns = turns
         self._build = BuildStatus.NOT_REACHED
+        self._build_s = 0.0
+        self._waited_s = 0.0
+        self._started = time.monotonic()
+        self._loaded_after_s = 0.0
         self._passed = 0
         self._isolation = Isolation()
+        self._message_s = 0.0
         self._profile: dict[str, Any] = {}
-        self.built_after_s: float | None = None
+        self.provenance: dict[str, Any] = {}
+
+    def seconds(self) -> dict[str, float]:
+        """Wall time by stage. `build` is loading and compiling, `run` everything after it, `wait` that for a turn."""
+        whole = time.monotonic() - self._started
+        build = self._loaded_after_s or self._build_s
+        return {"build": build, "run": max(0.0, whole - build - self._waited_s), "wait": self._waited_s}
 
     def judge(self) -> Evaluation:
         try:
             return self._judge()
         except DeadlinePassed:
-            limit = self._request.settings.timeout_s
-            return self._end(Outcome.TIMEOUT, wording.timeout(limit))
+            return self._end(Outcome.TIMEOUT, wording.timeout(self._settings.timeout_s))
         except RunnerEnded as ending:
             return self._end(*wording.ended(str(ending)))
+        except _CandidateFailed as failed:
+            return self._failed(failed.failure)
+        except timing.WrongWindow as wrong:
+            return self._end(Outcome.INCORRECT, wording.incorrect_when_timed(wrong.mismatch), mismatch=wrong.mismatch)
         except ProtocolError as error:
             finding = Finding("protocol", Severity.HACK, f"forged or malformed answer: {error}", checker="judge")
             return self._end(Outcome.HACKED, wording.forged(), findings=(finding,))
 
     def _judge(self) -> Evaluation:
-        runner, reference = self._runner, self._reference
         missing = [str(layer) for layer in protocol.decode_tree(self._expect(FrameKind.STARTED).body)]
         self._isolation = Isolation(isolation_level(missing), tuple(missing))
+        if self._settings.timing:
+            self._message_s = timing.message_cost(self._runner, self._expect)
+        note = self._load()
+        if self._mode == "compile":
+            self.provenance["checked"] = note or "device code"
+            return self._end(Outcome.INFRA_ERROR, wording.compiled_only(self._request.backend, note))
+        with self._turn(alone=False):
+            reference = self._bench.reference(self._request, self._device)
+            exchange = self._bench.exchange(self._runner, self._device)
+            self._construct(reference, exchange)
+            wrong = self._trials(reference, exchange)
+            if wrong is not None:
+                return self._end(Outcome.INCORRECT, wording.incorrect(wrong), mismatch=wrong)
+        if not self._settings.timing:
+            return self._end(Outcome.CORRECT, "")
+        with self._turn(alone=True):
+            return self._timed(reference, exchange)
+
+    def _load(self) -> str:
         source = self._request.source.encode("utf-8", "surrogatepass")
-        shared = runner.share(
-            {"arguments": reference.arguments, "keywords": reference.keywords, "state": reference.state}, source
-        )
+        self._runner.files.share_text(source)
         order = {
-            **shared,
             "source_offset": 0,
             "source_bytes": len(source),
             "options": json.dumps(dict(self._request.backend_options)),
+            "builds": self._backend.toolchain(self._request.backend_options, self._mode) is not None,
+        }
+        self._runner.send(FrameKind.LOAD, protocol.encode_tree(order))
+        try:
+            frame = self._expect(FrameKind.LOADED)
+        except _CandidateFailed:
+            self._build = BuildStatus.FAILED
+            raise
+        self._build = BuildStatus.BUILT
+        self._loaded_after_s = time.monotonic() - self._started
+        return str(protocol.decode_tree(frame.body)) if frame.body else ""
+
+    def _construct(self, reference: Reference, exchange: Exchange) -> None:
+        exchange.make_room(1)
+        given = {"arguments": reference.arguments, "keywords": reference.keywords, "state": reference.state}
+        order = {
+            **exchange.share(given),
             "dtype": str(reference.dtype).removeprefix("torch."),
             "init_seed": reference.init_seed,
         }
-        runner.send(FrameKind.LOAD, protocol.encode_tree(order))
-        frame = self._expect(FrameKind.LOADED)
-        if frame.kind is FrameKind.FAILED:
-            self._build = BuildStatus.FAILED
-            return self._failed(protocol.decode_failure(frame.body))
-        self._build = BuildStatus.BUILT
-        self.built_after_s = time.monotonic() - self._started
+        self._runner.send(FrameKind.CONSTRUCT, protocol.encode_tree(order))
         frame = self._expect(FrameKind.READY)
-        if frame.kind is FrameKind.FAILED:
-            return self._failed(protocol.decode_failure(frame.body))
         self._profile["parameters"] = wording.parameters(protocol.decode_tree(frame.body), len(reference.state))
-        return self._trials()
 
-    def _trials(self) -> Evaluation:
-        runner, limit = self._runner, tolerance(self._request.settings)
+    def _trials(self, reference: Reference, exchange: Exchange) -> Mismatch | None:
+        limit = tolerance(self._settings)
         worst: Mismatch | None = None
-        for index in range(self._request.settings.trials):
-            trial = self._reference.trial(index)
-            runner.make_room(leaves_bytes(trial.expected))
-            runner.send(FrameKind.CALL, protocol.encode_tree({"arguments": runner.share(trial.inputs)}))
-            frame = self._expect(FrameKind.RESULT)
-            if frame.kind is FrameKind.FAILED:
-                return self._failed(protocol.decode_failure(frame.body))
-            described = protocol.decode_tree(frame.body)
+        for index in range(self._settings.trials):
+            trial = reference.trial(index)
+            exchange.make_room(leaves_bytes(trial.expected))
+            self._runner.send(FrameKind.CALL, protocol.encode_tree({"arguments": exchange.share(trial.inputs)}))
+            described = protocol.decode_tree(self._expect(FrameKind.RESULT).body)
             wrong = compare_described(trial.expected, described, self._device)
             if wrong is not None:
                 # Structure does not change from trial to trial: there is nothing more to learn.
-                return self._end(Outcome.INCORRECT, wording.incorrect(wrong), mismatch=wrong)
-            wrong = compare_values(trial.expected, runner.collect(trial.expected, described), limit)
+                return wrong
+            wrong = compare_values(trial.expected, exchange.collect(trial.expected, described), limit)
             if wrong is None:
                 self._passed += 1
             elif worst is None:
                 worst = wrong
-        if worst is not None:
-            return self._end(Outcome.INCORRECT, wording.incorrect(worst), mismatch=worst)
-        return self._end(Outcome.CORRECT, "")
+        return worst
 
-    def _expect(self, kind: FrameKind) -> protocol.Frame:
-        frame = self._runner.receive()
-        if frame.kind is not kind and (frame.kind is not FrameKind.FAILED or kind is FrameKind.STARTED):
-            raise ProtocolError(f"{frame.kind.name} in the place of {kind.name}")
-        return frame
+    def _timed(self, reference: Reference, exchange: Exchange) -> Evaluation:
+        self._runner.deadline = time.monotonic() + self._settings.timeout_s
+        if self._settings.timing_method == "window":
+            found = timing.measure(
+                self._runner,
+                reference,
+                exchange,
+                self._expect,
+                limit=tolerance(self._settings),
+                message_s=self._message_s,
+                max_rounds=self._settings.timing_trials,
+            )
+        else:
+            from kernelrl_judge.kernelbench_timing import compare
+
+            found = compare(self._runner, reference, exchange, self._expect, self._settings)
+        findings = list(found.findings)
+        limit = self._settings.excessive_speedup
+        if limit is not None and found.speedup > limit:
+            evidence = f"a speedup of {found.speedup:.1f}, above {limit:g}"
+            findings.append(Finding("excessive_speedup", Severity.SUSPECT, evidence, checker="judge"))
+        baseline, speedup, interval = self._bench_baseline(reference, found)
+        self._profile["timing"] = found.telemetry
+        self._profile["roofline"] = roofline(
+            reference,
+            found.runtime.median_us,
+            device_facts.ceilings(self._device, self._settings.precision, cache_directory()),
+        )
+        if self._settings.profile_kernels:
+            self._profile["device_kernels"] = self._device_kernels(reference, exchange)
+        return attrs.evolve(
+            self._end(Outcome.CORRECT, "", findings=tuple(findings)),
+            runtime=found.runtime,
+            baseline=baseline,
+            speedup=speedup,
+            speedup_ci=interval,
+        )
+
+    def _bench_baseline(self, reference: Reference, found: timing.Timing) -> tuple[Any, float, tuple[float, float]]:
+        """The baseline that is asked for: eager as it was interleaved, or compiled by its known share of eager."""
+        if self._settings.baseline == "eager":
+            return found.baseline, found.speedup, found.speedup_ci
+        from kernelrl_judge.baselines import compiled_share
+
+        share = compiled_share(reference, self._request, cache_directory())
+        scaled = attrs.evolve(
+            found.baseline,
+            median_us=found.baseline.median_us * share,
+            p10_us=found.baseline.p10_us * share,
+            p90_us=found.baseline.p90_us * share,
+            ci95_us=(found.baseline.ci95_us[0] * share, found.baseline.ci95_us[1] * share),
+        )
+        return scaled, found.speedup * share, (found.speedup_ci[0] * share, found.speedup_ci[1] * share)
+
+    def _device_kernels(self, reference: Reference, exchange: Exchange) -> list[Any]:
+        inputs = reference.inputs(reference.first_timed_input - 1)
+        self._runner.send(FrameKind.PROFILE, protocol.encode_tree({"arguments": exchange.share(inputs)}))
+        facts = protocol.decode_tree(self._expect(FrameKind.FACTS).body)
+        return facts if isinstance(facts, list) else []
+
+    # --- speaking with the runner -----------------------------------------------------------------------------------
+
+    def _expect(self, kind: FrameKind) -> Frame:
+        """The next frame, after all builds that the candidate asks for.
+
+        Raises:
+            _CandidateFailed: it says that the candidate raised.
+            ProtocolError: it is of another kind.
+        """
+        while True:
+            frame = self._runner.receive()
+            if frame.kind is FrameKind.BUILD and kind in _MAY_BUILD:
+                self._built(frame)
+                continue
+            if frame.kind is FrameKind.FAILED and kind is not FrameKind.STARTED:
+                raise _CandidateFailed(protocol.decode_failure(frame.body))
+            if frame.kind is not kind:
+                raise ProtocolError(f"{frame.kind.name} in the place of {kind.name}")
+            return frame
+
+    def _built(self, frame: Frame) -> None:
+        started = time.monotonic()
+        body, descriptors = self._bench.build(frame.body, self._backend, self._request, self._mode)
+        try:
+            answer = json.loads(body)
+            self._profile.setdefault("builds", []).append(answer.pop("facts", {}))
+            self._profile.setdefault("kernels", []).extend(answer.pop("resources", []))
+            self._runner.send(FrameKind.BUILT, json.dumps(answer).encode(), descriptors)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        spent_s = time.monotonic() - started
+        self._build_s += spent_s
+        # Compiling has a limit of its own.
+        self._runner.deadline += spent_s
+
+    @contextlib.contextmanager
+    def _turn(self, *, alone: bool) -> Iterator[None]:
+        if self._turns is None or (self._device == "cpu" and not alone):
+            yield
+            return
+        started = time.monotonic()
+        with self._turns.alone() if alone else self._turns.shared():
+            waited_s = time.monotonic() - started
+            self._waited_s += waited_s
+            self._runner.deadline += waited_s
+            yield
+
+    # --- endings ----------------------------------------------------------------------------------------------------
 
     def _failed(self, failure: Failure) -> Evaluation:
         if failure.stage is Stage.EXPORT and failure.kind == "error":
@@ -218,6 +479,8 @@ class _Case:
         outcome = _OUTCOMES.get(failure.kind, Outcome.RUNTIME_ERROR)
         if failure.stage is Stage.LOAD and outcome is Outcome.RUNTIME_ERROR:
             outcome = Outcome.COMPILE_ERROR
+        if outcome is Outcome.COMPILE_ERROR:
+            self._build = BuildStatus.FAILED
         return self._end(outcome, wording.failure(failure), detail=failure.text)
 
     def _end(
@@ -235,9 +498,20 @@ class _Case:
             detail,
             build=self._build,
             tests_passed=self._passed,
-            tests_total=self._request.settings.trials,
+            tests_total=self._settings.trials,
             mismatch=mismatch,
             findings=findings,
             profile=self._profile,
             isolation=self._isolation,
         )
+
+
+_MAY_BUILD = (FrameKind.LOADED, FrameKind.READY, FrameKind.RESULT)
+
+
+class _CandidateFailed(Exception):
+    """The runner says that its candidate raised."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.text)
+        self.failure = failure

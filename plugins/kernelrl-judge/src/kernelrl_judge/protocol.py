@@ -1,7 +1,8 @@
 """What judge and runner say to each other, and what a backend's runner half must offer.
 
 The two share one stream socket and two anonymous files made by the judge: `inputs`, which the judge writes and the
-runner reads, and `outputs`, which the runner writes and the judge reads. Both directions use frames of
+runner reads, and `outputs`, which the runner writes and the judge reads. On a GPU, two arenas of device memory take
+the place of the files for tensors (`kernelrl_judge.device_memory`). Both directions use frames of
 
     4 bytes  magic          b"KRL1"
     1 byte   kind           `FrameKind`
@@ -46,6 +47,7 @@ MAX_BODY_BYTES = 1 << 20
 _MAX_DEPTH = 16
 _MAX_NODES = 4096
 _MAX_TEXT_BYTES = 48 * 1024
+_MAX_DESCRIPTORS = 4
 _HEADER = struct.Struct("<4sBI")
 _MAGIC = b"KRL1"
 
@@ -71,23 +73,48 @@ class ProtocolError(Exception):
 
 
 class FrameKind(IntEnum):
-    """Kinds of frame. The judge sends the first three, a runner the others."""
+    """Kinds of frame. The judge sends those below 15, a runner the others."""
 
     LOAD = 1
-    """Body: tree with the place of the source, backend options, constructor arguments and state."""
+    """Body: tree with the place of the source and the backend's options."""
     CALL = 2
     """Body: tree of the inputs; call `forward` once and export the outputs."""
     QUIT = 3
+    CONSTRUCT = 4
+    """Body: tree with constructor arguments, state, dtype and the seed of the constructor."""
+    ATTACH = 5
+    """Body: tree with the sizes of two arenas of device memory, inputs and outputs; their descriptors come along."""
+    STAGE = 6
+    """Body: tree with the inputs of each call of the next windows, and where the outputs of each call belong. Copy the
+    inputs; answer `STAGED`."""
+    WINDOW = 7
+    """Body: tree with the number of calls; make them one after the other, wait for the device, export every output and
+    answer `DONE`."""
+    BUILT = 8
+    """Answer to `BUILD`. Body: JSON; the descriptor of the shared object comes along where there is one."""
+    PING = 9
+    """Answer `DONE` at once."""
+    PROFILE = 10
+    """Body: tree of the inputs; call `forward` once under a profiler and answer `FACTS`."""
+    TIME = 11
+    """Body: tree with one set of inputs, a timing method of KernelBench and the number of trials; answer `FACTS`."""
     STARTED = 15
     """The sandbox is closed and no candidate code has run. Body: tree of the layers that are missing."""
     LOADED = 16
     """The module is loaded and defines `ModelNew`. Body: empty."""
     READY = 17
-    """`ModelNew` is constructed. Body: a tree of text, how its parameters were matched."""
+    """`ModelNew` is constructed. Body: a tree, how its parameters were matched."""
     RESULT = 18
     """A call is done. Body: the tree of its outputs."""
     FAILED = 19
     """Something raised. Body: `Failure`."""
+    STAGED = 20
+    DONE = 21
+    """The outputs of a window are written. Body: tree of what the runner's own clocks say: telemetry, not believed."""
+    BUILD = 22
+    """The candidate wants an extension built. Body: JSON of what it asks for."""
+    FACTS = 23
+    """Body: tree of telemetry."""
 
 
 class Stage(IntEnum):
@@ -105,6 +132,8 @@ class Frame:
 
     kind: FrameKind
     body: bytes
+    descriptors: tuple[int, ...] = ()
+    """File descriptors that came along; the receiver closes them."""
 
 
 @attrs.frozen
@@ -135,19 +164,32 @@ class TensorLeaf:
 # --- frames ---------------------------------------------------------------------------------------------------------
 
 
-def send(stream: socket.socket, kind: FrameKind, body: bytes = b"") -> None:
-    """Send one frame."""
-    stream.sendall(_HEADER.pack(_MAGIC, kind, len(body)) + body)
+def send(stream: socket.socket, kind: FrameKind, body: bytes = b"", descriptors: Sequence[int] = ()) -> None:
+    """Send one frame, with copies of file descriptors of this process.
+
+    Raises:
+        ValueError: the body is too large.
+    """
+    if len(body) > MAX_BODY_BYTES:
+        raise ValueError(f"a message of more than {MAX_BODY_BYTES} bytes")
+    data = memoryview(_HEADER.pack(_MAGIC, kind, len(body)) + body)
+    if descriptors:
+        data = data[socket.send_fds(stream, [data], descriptors) :]
+    stream.sendall(data)
 
 
-def receive(stream: socket.socket) -> Frame | None:
+def receive(stream: socket.socket, descriptors: int = 0) -> Frame | None:
     """The next frame, or None when the other side has closed the stream.
+
+    Args:
+        descriptors: most file descriptors that may come along.
 
     Raises:
         ProtocolError: the bytes are no frame.
         TimeoutError: the stream's time-out passed.
     """
-    header = _exactly(stream, _HEADER.size)
+    handles: list[int] = []
+    header = _exactly(stream, _HEADER.size, handles if descriptors else None)
     if header is None:
         return None
     magic, kind, length = _HEADER.unpack(header)
@@ -156,15 +198,19 @@ def receive(stream: socket.socket) -> Frame | None:
     body = _exactly(stream, length) if length else b""
     if body is None:
         raise ProtocolError("the stream ended inside a frame")
-    return Frame(FrameKind(kind), body)
+    return Frame(FrameKind(kind), body, tuple(handles))
 
 
-def _exactly(stream: socket.socket, count: int) -> bytes | None:
+def _exactly(stream: socket.socket, count: int, handles: list[int] | None = None) -> bytes | None:
     parts: list[bytes] = []
     missing = count
     while missing:
         try:
-            part = stream.recv(missing)
+            if handles is None:
+                part = stream.recv(missing)
+            else:
+                part, received, _, _ = socket.recv_fds(stream, missing, _MAX_DESCRIPTORS)
+                handles += received
         except ConnectionError:
             part = b""
         if not part:
@@ -350,12 +396,19 @@ class BackendRunner(Protocol):
         """`interpreter`, `cpu` or `gpu`: which zygote serves these options. Called in the judge; imports nothing."""
         ...
 
-    def environment(self, mode: str) -> Mapping[str, str]:
-        """Environment variables of the zygote, set before Python starts."""
+    def environment(self, mode: str, options: Mapping[str, Any]) -> Mapping[str, str]:
+        """Environment variables of the zygote, set before Python starts, and of its runners."""
         ...
 
     def preload(self, mode: str) -> Sequence[str]:
         """Modules that the zygote imports beside torch, so that each fork has them."""
+        ...
+
+    def toolchain(self, options: Mapping[str, Any], mode: str) -> Mapping[str, Any] | None:
+        """How `load_inline` of a candidate is built; None: candidates build nothing.
+
+        Keys: `language` (`cuda`, `hip` or `cpp`), `arch` (a list; empty for that of the GPU at hand), `flags` (added to
+        every build), `device_only`."""
         ...
 
     def load(self, path: str, options: Mapping[str, Any]) -> Any:

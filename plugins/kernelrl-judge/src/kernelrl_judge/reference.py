@@ -32,17 +32,24 @@ class Trial:
 
 
 class Reference:
-    """A task's reference under one input seed.
+    """A task's reference on a device.
 
-    The seed of the constructor is public and unrelated to that of the inputs: a candidate that draws its parameters
+    The seed of the constructor is public and unrelated to those of the inputs: a candidate that draws its parameters
     in the same order arrives at the same ones.
+
+    Args:
+        device: `cpu` or `cuda`.
     """
 
-    def __init__(self, module: types.ModuleType, task_id: str, settings: EvaluationSettings, seed: str, device: str):
+    first_timed_input = 1 << 20
+    """Indices of inputs from here on belong to timing, those below to the trials."""
+
+    def __init__(self, module: types.ModuleType, task_id: str, settings: EvaluationSettings, device: str) -> None:
         self._module = module
         self._task_id = task_id
-        self._seed = seed
-        self._device = device
+        self._seed = ""
+        self._makes_on_device = device == "cuda" and settings.profile == "strict"
+        self.device = device
         self.dtype = _DTYPES[settings.precision]
         self.init_seed = int(hashlib.sha256(b"kernelrl init " + task_id.encode()).hexdigest()[:8], 16)
         torch.manual_seed(self.init_seed)
@@ -59,21 +66,59 @@ class Reference:
                 if tensor.is_floating_point():
                     tensor.data = tensor.data.to(self.dtype)
         self.state = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+        self.like: Any = None
+        """An expected output, once there is one: every other has its structure, shapes and dtypes."""
+        self.facts: dict[str, Any] = {}
+        """What was found out about the task, whatever the seed: shared by all references made by `under`."""
+
+    def under(self, seed: str) -> Reference:
+        """This reference with the inputs of another seed."""
+        other = copy.copy(self)
+        other._seed = seed
+        return other
+
+    def inputs(self, index: int) -> list[Any]:
+        """Fresh inputs on the device. Equal for equal seed, index and device."""
+        torch.manual_seed(self._number(index, 0))
+        with _told(self._task_id, "get_inputs()"):
+            if self._makes_on_device:
+                # Drawing large inputs on the CPU would take longer than everything else.
+                with torch.device(self.device):
+                    made = self._module.get_inputs()
+            else:
+                made = self._module.get_inputs()
+            return [_cast(_place(value, self.device), self.dtype) for value in made]
+
+    def expected(self, inputs: list[Any], index: int = 0) -> Any:
+        """What the reference makes of inputs; they stay as they are."""
+        torch.manual_seed(self._number(index, 8))
+        with _told(self._task_id, "Model.forward(...)"), torch.no_grad():
+            found = self.model(*_cloned(inputs))
+        self.restore()
+        return _detached(found)
 
     def trial(self, index: int) -> Trial:
-        """Fresh inputs of a trial, and the expected outputs. Equal for equal seed and index."""
-        digest = hashlib.sha256(f"{self._seed} {index}".encode()).digest()
-        torch.manual_seed(int.from_bytes(digest[:8], "little"))
-        with _told(self._task_id, "get_inputs()"):
-            inputs = [_cast(value, self.dtype) for value in self._module.get_inputs()]
-        torch.manual_seed(int.from_bytes(digest[8:16], "little"))
-        with _told(self._task_id, "Model.forward(...)"), torch.no_grad():
-            expected = self.model(*(_place(value, self._device) for value in copy.deepcopy(inputs)))
+        """Fresh inputs of a trial, and the expected outputs. Equal for equal seed, index and device."""
+        inputs = self.inputs(index)
+        if "mutates_inputs" not in self.facts:
+            before = _cloned(inputs)
+            with _told(self._task_id, "Model.forward(...)"), torch.no_grad():
+                self.model(*inputs)
+            self.restore()
+            self.facts["mutates_inputs"] = not _same(before, inputs)
+            inputs = before
+        self.like = self.expected(inputs, index)
+        return Trial(inputs, self.like)
+
+    def restore(self) -> None:
+        """Undo what forward keeps between calls, which would make an output depend on the number of calls."""
         with torch.no_grad():
-            # What forward keeps between calls would make the expected output depend on the number of calls.
             for name, tensor in self.model.state_dict().items():
                 tensor.copy_(self.state[name])
-        return Trial(inputs, _detached(expected))
+
+    def _number(self, index: int, place: int) -> int:
+        digest = hashlib.sha256(f"{self._seed} {index}".encode()).digest()
+        return int.from_bytes(digest[place : place + 8], "little")
 
 
 def load_reference(source: str, task_id: str) -> types.ModuleType:
@@ -145,9 +190,33 @@ def _place(value: Any, device: str) -> Any:
 
 def _detached(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
-        return value.detach().to("cpu").clone()
+        return value.detach().clone()
     if isinstance(value, list | tuple):
-        return type(value)(_detached(item) for item in value)
+        return (
+            type(value)(_detached(item) for item in value)
+            if type(value) in (list, tuple)
+            else tuple(_detached(item) for item in value)
+        )
     if isinstance(value, dict):
         return {key: _detached(item) for key, item in value.items()}
     return value
+
+
+def _cloned(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.clone()
+    if isinstance(value, list | tuple):
+        return type(value)(_cloned(item) for item in value)
+    if isinstance(value, dict):
+        return {key: _cloned(item) for key, item in value.items()}
+    return copy.deepcopy(value)
+
+
+def _same(left: Any, right: Any) -> bool:
+    if isinstance(left, torch.Tensor):
+        return torch.equal(left, right)
+    if isinstance(left, list | tuple):
+        return all(map(_same, left, right))
+    if isinstance(left, dict):
+        return all(_same(value, right[key]) for key, value in left.items())
+    return True

@@ -1,8 +1,8 @@
 """The runner: one candidate, in a fork of the zygote, killed after it.
 
-It is given the candidate's source, constructor arguments, the reference's state, and the inputs of one call at a
-time. It knows neither the reference nor a seed of the inputs nor an expected output. Candidate code shares this
-process, so nothing that leaves it is believed: see `kernelrl_judge.protocol`.
+It is given the candidate's source, constructor arguments, the reference's state, and the inputs of its calls. It knows
+neither the reference nor a seed of the inputs nor an expected output. Candidate code shares this process, so nothing
+that leaves it is believed: see `kernelrl_judge.protocol`.
 """
 
 from __future__ import annotations
@@ -10,41 +10,41 @@ from __future__ import annotations
 import contextlib
 import json
 import linecache
-import mmap
 import os
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from kernelrl_judge import sandbox
 from kernelrl_judge.protocol import (
-    DTYPES,
     Failure,
+    Frame,
     FrameKind,
     Stage,
-    TensorLeaf,
     decode_tree,
     encode_failure,
     encode_tree,
     receive,
     send,
 )
+from kernelrl_judge.runner_memory import Inputs, Outputs
 
 _MAX_ERROR_CHARACTERS = 32_000
-_ALIGNMENT = 64
 _MEMORY_SIGNS = ("can't allocate memory", "out of memory", "std::bad_alloc", "Cannot allocate memory")
 
 
-def main(descriptors: Sequence[int], request: bytes, backend: Any, mode: str, scratch: str) -> NoReturn:
+def main(
+    descriptors: Sequence[int], request: bytes, backend: Any, mode: str, environment: dict[str, str], scratch: str
+) -> NoReturn:
     """Serve one candidate and end. Never returns, whatever the candidate does."""
     code = 0
     try:
         stream, inputs, outputs, log, status = descriptors
         settings = json.loads(request)
-        environment = {**backend.environment(mode), "OMP_NUM_THREADS": "1"}
         missing = sandbox.enter(
             memory_mib=settings["memory_mib"] if mode != "gpu" else None,
             cpu_s=settings["cpu_s"],
@@ -63,7 +63,7 @@ def main(descriptors: Sequence[int], request: bytes, backend: Any, mode: str, sc
         sandbox.scrub(scratch, environment)
         connection = socket.socket(fileno=stream)
         send(connection, FrameKind.STARTED, encode_tree(missing))
-        _serve(connection, inputs, outputs, backend, mode, scratch)
+        _Candidate(connection, Inputs(inputs), Outputs(outputs), backend, mode, scratch).serve()
     except BaseException:
         # The judge sees the closed stream; what happened here is for the log only.
         with contextlib.suppress(BaseException):
@@ -74,174 +74,213 @@ def main(descriptors: Sequence[int], request: bytes, backend: Any, mode: str, sc
         os._exit(code)
 
 
-def _serve(stream: socket.socket, inputs: int, outputs: int, backend: Any, mode: str, scratch: str) -> None:
-    path = os.path.join(scratch, "candidate.py")
+class _Failed(BaseException):
+    """The candidate failed, and the judge has been told."""
 
-    def attempt(stage: Stage, work: Callable[[], Any]) -> tuple[bool, Any]:
-        try:
-            return True, work()
-        except BaseException as error:
-            kind, name, text = _describe(error, backend, path)
-            send(stream, FrameKind.FAILED, encode_failure(Failure(stage, kind, name, text)))
-            return False, None
 
-    frame = receive(stream)
-    if frame is None or frame.kind is not FrameKind.LOAD:
-        return
-    order = decode_tree(frame.body)
-    shared = _Shared(inputs)
-    source = shared.text(order["source_offset"], order["source_bytes"])
-    with open(path, "w", encoding="utf-8", errors="surrogatepass", newline="") as file:
-        file.write(source)
-    options = json.loads(order["options"])
-    done, model_class = attempt(Stage.LOAD, lambda: backend.load(path, options))
-    if not done:
-        return
-    send(stream, FrameKind.LOADED)
-    done, ready = attempt(Stage.CONSTRUCT, lambda: _construct(model_class, order, shared, mode))
-    if not done:
-        return
-    model, note = ready
-    send(stream, FrameKind.READY, encode_tree(note))
-    while True:
-        frame = receive(stream)
-        if frame is None or frame.kind is not FrameKind.CALL:
-            return
-        call = decode_tree(frame.body)
-        done, values = attempt(Stage.FORWARD, lambda call=call: _call(model, call, shared, mode))
-        if not done:
-            return
-        done, tree = attempt(Stage.EXPORT, lambda values=values: _Export(outputs).tree(values))
-        if not done:
-            return
+class _Candidate:
+    """The candidate between the judge's orders."""
+
+    def __init__(
+        self, stream: socket.socket, inputs: Inputs, outputs: Outputs, backend: Any, mode: str, scratch: str
+    ) -> None:
+        self._stream = stream
+        self._inputs = inputs
+        self._outputs = outputs
+        self._backend = backend
+        self._mode = mode
+        self._device = "cuda" if mode == "gpu" else "cpu"
+        self._path = os.path.join(scratch, "candidate.py")
+        self._options: dict[str, Any] = {}
+        self._module_class: Any = None
+        self._model: Any = None
+        self._staged: list[Any] = []
+        self._places: list[list[Any]] = []
+
+    def serve(self) -> None:
+        orders: dict[FrameKind, Callable[[Frame], None]] = {
+            FrameKind.PING: self._ping,
+            FrameKind.LOAD: self._load,
+            FrameKind.ATTACH: self._attach,
+            FrameKind.CONSTRUCT: self._construct,
+            FrameKind.CALL: self._call,
+            FrameKind.STAGE: self._stage,
+            FrameKind.WINDOW: self._window,
+            FrameKind.PROFILE: self._profile,
+            FrameKind.TIME: self._time,
+        }
+        while True:
+            frame = receive(self._stream, descriptors=2)
+            if frame is None or frame.kind not in orders:
+                return
+            try:
+                orders[frame.kind](frame)
+            except _Failed:
+                return
+
+    def _answer(self, kind: FrameKind, *body: Any) -> None:
         _flush()
-        send(stream, FrameKind.RESULT, encode_tree(tree))
+        send(self._stream, kind, b"".join(map(encode_tree, body)))
+
+    def _attempt(self, stage: Stage, work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        except BaseException as error:
+            kind, name, text = _describe(error, self._backend, self._path)
+            _flush()
+            send(self._stream, FrameKind.FAILED, encode_failure(Failure(stage, kind, name, text)))
+            raise _Failed from None
+
+    # --- orders -----------------------------------------------------------------------------------------------------
+
+    def _ping(self, frame: Frame) -> None:
+        send(self._stream, FrameKind.DONE)
+
+    def _load(self, frame: Frame) -> None:
+        order = decode_tree(frame.body)
+        self._inputs.refresh()
+        source = self._inputs.text(order["source_offset"], order["source_bytes"])
+        with open(self._path, "w", encoding="utf-8", errors="surrogatepass", newline="") as file:
+            file.write(source)
+        self._options = json.loads(order["options"])
+        if order["builds"]:
+            from kernelrl_judge import runner_builds
+
+            runner_builds.install(self._stream)
+        self._module_class = self._attempt(Stage.LOAD, lambda: self._backend.load(self._path, self._options))
+        self._answer(FrameKind.LOADED)
+
+    def _attach(self, frame: Frame) -> None:
+        from kernelrl_judge.device_memory import Arena
+
+        sizes = decode_tree(frame.body)
+        for memory, size, descriptor in zip(
+            (self._inputs, self._outputs), (sizes["inputs"], sizes["outputs"]), frame.descriptors, strict=True
+        ):
+            if memory.arena is not None:
+                memory.arena.close()
+            memory.arena = Arena.attach(descriptor, size, 0, writable=memory is self._outputs)
+            os.close(descriptor)
+
+    def _construct(self, frame: Frame) -> None:
+        import torch
+
+        order = decode_tree(frame.body)
+        self._inputs.refresh()
+        dtype = getattr(torch, order["dtype"])
+
+        def make() -> tuple[Any, dict[str, Any]]:
+            arguments = self._inputs.values(order["arguments"], "cpu")
+            keywords = self._inputs.values(order["keywords"], "cpu")
+            torch.manual_seed(order["init_seed"])
+            with torch.no_grad():
+                model = self._module_class(*arguments, **keywords)
+                if isinstance(model, torch.nn.Module):
+                    model = model.to(device=self._device)
+                    for tensor in (*model.parameters(), *model.buffers()):
+                        if tensor.is_floating_point():
+                            tensor.data = tensor.data.to(dtype)
+            return model, _impose(model, self._inputs.values(order["state"], self._device))
+
+        self._model, note = self._attempt(Stage.CONSTRUCT, make)
+        self._answer(FrameKind.READY, note)
+
+    def _call(self, frame: Frame) -> None:
+        order = decode_tree(frame.body)
+        self._inputs.refresh()
+        arguments = self._inputs.values(order["arguments"], self._device)
+        values = self._attempt(Stage.FORWARD, lambda: self._forward(arguments))
+        tree = self._attempt(Stage.EXPORT, lambda: self._exported(values))
+        self._answer(FrameKind.RESULT, tree)
+
+    def _stage(self, frame: Frame) -> None:
+        order = decode_tree(frame.body)
+        self._inputs.refresh()
+        self._staged = []
+        self._staged = [self._inputs.values(arguments, self._device) for arguments in order["inputs"]]
+        self._places = [self._outputs.places(tree) for tree in order["outputs"]]
+        self._wait()
+        self._answer(FrameKind.STAGED)
+
+    def _window(self, frame: Frame) -> None:
+        from kernelrl_judge.windows import window
+
+        count = decode_tree(frame.body)["count"]
+        staged = self._staged[:count]
+        result = self._attempt(Stage.FORWARD, lambda: window(self._model, staged, self._device))
+        places = [place for places in self._places[:count] for place in places]
+        started = time.perf_counter()
+
+        def export() -> None:
+            self._outputs.fill(places, result.outputs)
+            self._wait()
+
+        self._attempt(Stage.EXPORT, export)
+        telemetry = {
+            "calls_s": result.calls_s,
+            "events_s": result.events_s,
+            "export_s": time.perf_counter() - started,
+        }
+        send(self._stream, FrameKind.DONE, encode_tree(telemetry))
+
+    def _profile(self, frame: Frame) -> None:
+        from kernelrl_judge.profiling import device_kernels
+
+        order = decode_tree(frame.body)
+        self._inputs.refresh()
+        arguments = self._inputs.values(order["arguments"], self._device)
+        facts = self._attempt(Stage.FORWARD, lambda: device_kernels(lambda: self._forward(arguments)))
+        self._answer(FrameKind.FACTS, facts)
+
+    def _time(self, frame: Frame) -> None:
+        from kernelrl_judge.kernelbench_timing import measure
+
+        order = decode_tree(frame.body)
+        self._inputs.refresh()
+        arguments = self._inputs.values(order["arguments"], self._device)
+        times_ms = self._attempt(
+            Stage.FORWARD,
+            lambda: measure(lambda: self._model(*arguments), order["method"], order["trials"], self._device),
+        )
+        self._answer(FrameKind.FACTS, times_ms)
+
+    # --- steps ------------------------------------------------------------------------------------------------------
+
+    def _forward(self, arguments: Sequence[Any]) -> Any:
+        import torch
+
+        with torch.no_grad():
+            result = self._model(*arguments)
+            self._wait()
+        return result
+
+    def _exported(self, values: Any) -> Any:
+        tree = self._outputs.export(values)
+        self._wait()
+        return tree
+
+    def _wait(self) -> None:
+        if self._mode == "gpu":
+            import torch
+
+            torch.cuda.synchronize()
 
 
-def _construct(model_class: Any, order: dict[str, Any], shared: _Shared, mode: str) -> tuple[Any, dict[str, Any]]:
+def _impose(model: Any, state: dict[str, Any]) -> dict[str, Any]:
+    """Give the model the judge's state where name and shape agree; returns how far that went."""
     import torch
 
-    device = "cuda" if mode == "gpu" else "cpu"
-    dtype = getattr(torch, order["dtype"])
-    arguments = shared.values(order["arguments"], "cpu")
-    keywords = shared.values(order["keywords"], "cpu")
-    torch.manual_seed(order["init_seed"])
-    with torch.no_grad():
-        model = model_class(*arguments, **keywords)
-        if isinstance(model, torch.nn.Module):
-            model = model.to(device=device)
-            for tensor in (*model.parameters(), *model.buffers()):
-                if tensor.is_floating_point():
-                    tensor.data = tensor.data.to(dtype)
-    state = shared.values(order["state"], device)
     own = dict(model.state_dict()) if isinstance(model, torch.nn.Module) else {}
     matched = [name for name in state if name in own and own[name].shape == state[name].shape]
     with torch.no_grad():
         for name in matched:
             own[name].copy_(state[name])
-    return model, {
+    return {
         "matched": len(matched),
         "expected": len(state),
         "unmatched": sorted(set(state) - set(matched))[:8],
         "own": len(own),
     }
-
-
-def _call(model: Any, call: dict[str, Any], shared: _Shared, mode: str) -> Any:
-    import torch
-
-    shared.refresh()
-    arguments = shared.values(call["arguments"], "cuda" if mode == "gpu" else "cpu")
-    with torch.no_grad():
-        result = model(*arguments)
-        if mode == "gpu":
-            torch.cuda.synchronize()
-    return result
-
-
-class _Shared:
-    """The judge's file of inputs, read-only here."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-        self.view: mmap.mmap | None = None
-        self.refresh()
-
-    def refresh(self) -> None:
-        size = os.fstat(self.descriptor).st_size
-        self.view = mmap.mmap(self.descriptor, size, prot=mmap.PROT_READ) if size else None
-
-    def text(self, offset: int, count: int) -> str:
-        return os.pread(self.descriptor, count, offset).decode("utf-8", "surrogatepass")
-
-    def values(self, tree: Any, device: str) -> Any:
-        """Private copies of the values that a tree describes."""
-        import torch
-
-        if isinstance(tree, TensorLeaf):
-            dtype = getattr(torch, tree.dtype)
-            if 0 in tree.shape or self.view is None:
-                return torch.empty(tree.shape, dtype=dtype, device=device)
-            count = 1
-            for size in tree.shape:
-                count *= size
-            flat = torch.empty(count, dtype=dtype)
-            width = count * flat.element_size()
-            flat.view(torch.uint8).copy_(
-                torch.frombuffer(bytearray(self.view[tree.offset : tree.offset + width]), dtype=torch.uint8)
-            )
-            return flat.view(tree.shape).to(device)
-        if isinstance(tree, list | tuple):
-            return type(tree)(self.values(item, device) for item in tree)
-        if isinstance(tree, dict):
-            return {key: self.values(item, device) for key, item in tree.items()}
-        return tree
-
-
-class _Export:
-    """Writes the tensors of a result into the judge's file of outputs and describes the rest."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-        self.room = os.fstat(descriptor).st_size
-        self.end = 0
-
-    def tree(self, value: Any) -> Any:
-        import torch
-
-        # Exact types only: a subclass could defer its work or lie about its shape.
-        if type(value) in (torch.Tensor, torch.nn.Parameter):
-            return self.tensor(value)
-        if type(value) in (list, tuple):
-            return type(value)(self.tree(item) for item in value)
-        if type(value) is dict:
-            return {key: self.tree(item) for key, item in value.items()}
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return tuple(self.tree(item) for item in value)
-        if value is None or type(value) in (bool, int, float, str):
-            return value
-        raise TypeError(f"forward returned a value of type {type(value).__name__}, not a tensor")
-
-    def tensor(self, value: Any) -> TensorLeaf:
-        import torch
-
-        dtype = str(value.dtype).removeprefix("torch.")
-        if dtype not in DTYPES:
-            raise TypeError(f"forward returned a tensor of dtype {dtype}")
-        plain = value.detach()
-        shape = tuple(plain.shape)
-        if plain.layout is not torch.strided:
-            raise TypeError("forward returned a tensor that is not strided")
-        count = plain.numel() * plain.element_size()
-        offset = -1
-        if self.end + count <= self.room:
-            offset = self.end
-            if count:
-                data = plain.to("cpu").contiguous().reshape(-1).view(torch.uint8)
-                with mmap.mmap(self.descriptor, self.room) as view:
-                    view[offset : offset + count] = data.numpy().tobytes()
-            self.end += -(-count // _ALIGNMENT) * _ALIGNMENT
-        return TensorLeaf(dtype, shape, value.device.type, offset)
 
 
 def _flush() -> None:
@@ -254,7 +293,7 @@ def _describe(error: BaseException, backend: Any, path: str) -> tuple[str, str, 
     """Kind, class name and text of an exception; survives classes that misbehave when they are described."""
     kind = "error"
     with contextlib.suppress(BaseException):
-        kind = str(backend.classify(error))
+        kind = "compile" if _is_build_error(error) else str(backend.classify(error))
     name = str(type.__getattribute__(type(error), "__name__"))[:200]
     frames = ""
     with contextlib.suppress(BaseException):
@@ -268,7 +307,7 @@ def _describe(error: BaseException, backend: Any, path: str) -> tuple[str, str, 
             text = f"{error.msg} (line {error.lineno})"
     if type(text) is not str:
         text = ""
-    if isinstance(error, MemoryError) or any(sign in text for sign in _MEMORY_SIGNS):
+    if kind != "compile" and (isinstance(error, MemoryError) or any(sign in text for sign in _MEMORY_SIGNS)):
         kind = "memory"
     cause = error.__cause__
     with contextlib.suppress(BaseException):
@@ -279,3 +318,8 @@ def _describe(error: BaseException, backend: Any, path: str) -> tuple[str, str, 
         half = _MAX_ERROR_CHARACTERS // 2
         whole = f"{whole[:half]}\n… {len(whole) - 2 * half} characters left out …\n{whole[-half:]}"
     return kind, name, whole
+
+
+def _is_build_error(error: BaseException) -> bool:
+    builds = sys.modules.get("kernelrl_judge.runner_builds")
+    return builds is not None and isinstance(error, builds.BuildError)

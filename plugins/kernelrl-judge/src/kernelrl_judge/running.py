@@ -13,17 +13,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
-
 from kernelrl_judge import protocol
-from kernelrl_judge.protocol import Frame, FrameKind, TensorLeaf
+from kernelrl_judge.exchange import FileExchange
+from kernelrl_judge.protocol import Frame, FrameKind
 
-__all__ = ["Cancelled", "DeadlinePassed", "Runner", "RunnerEnded", "Zygote", "ZygoteDied", "leaves_bytes"]
+__all__ = ["Cancelled", "DeadlinePassed", "Runner", "RunnerEnded", "Zygote", "ZygoteDied"]
 
-_ALIGNMENT = 64
 _KEPT_OUTPUT_BYTES = 16_384
 _START_TIMEOUT_S = 120.0
 
@@ -52,14 +50,18 @@ class Zygote:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.channel = ours
         # Nothing of the user's environment: a fork can read the one its zygote was started with.
-        clean = {"PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "LC_ALL": "C.UTF-8"}
+        clean = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+        ours_too = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **environment}
         for name in ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "PYTHONPATH"):
             if name in os.environ:
                 clean[name] = os.environ[name]
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "kernelrl_judge.zygote", str(theirs.fileno()), target, mode, self._scratch.name],
-                env={**clean, "HOME": self._scratch.name, "TMPDIR": self._scratch.name, **environment},
+                [
+                    *(sys.executable, "-m", "kernelrl_judge.zygote", str(theirs.fileno()), target, mode),
+                    *(self._scratch.name, json.dumps(ours_too)),
+                ],
+                env={**clean, "HOME": self._scratch.name, "TMPDIR": self._scratch.name, **ours_too},
                 cwd=self._scratch.name,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -99,17 +101,17 @@ class Zygote:
 class Runner:
     """A runner under way. Use as a context manager; leaving it kills the runner and everything it started."""
 
-    def __init__(self, zygote: Zygote, *, memory_mib: int, deadline: float, cancelled: Callable[[], bool], watch: int):
+    def __init__(self, zygote: Zygote, *, memory_mib: int, limit_s: float, cancelled: Callable[[], bool], watch: int):
         self._zygote = zygote
-        self._deadline = deadline
+        self.deadline = time.monotonic() + limit_s
+        """On the clock `time.monotonic`; whoever grants more time moves it."""
         self._cancelled = cancelled
         self._watch = watch
         self._head, self._tail, self._printed = b"", b"", 0
         self._log_open = True
-        self._inputs = os.memfd_create("inputs")
-        self._outputs = os.memfd_create("outputs")
+        self.files = FileExchange()
         # The runner's descriptor cannot write: the judge's own file of inputs stays as the judge made it.
-        readable = os.open(f"/proc/self/fd/{self._inputs}", os.O_RDONLY | os.O_CLOEXEC)
+        readable = os.open(f"/proc/self/fd/{self.files.inputs}", os.O_RDONLY | os.O_CLOEXEC)
         self._log, log = os.pipe()
         self._status, status = os.pipe()
         for descriptor in (self._log, self._status):
@@ -117,9 +119,11 @@ class Runner:
         with contextlib.suppress(OSError):
             fcntl.fcntl(self._log, fcntl.F_SETPIPE_SZ, 1 << 20)
         self._stream, theirs = socket.socketpair()
-        limits = {"memory_mib": memory_mib, "cpu_s": max(1, int(deadline - time.monotonic()) + 2)}
+        # The limit of processor time is for what escapes the clock; windows and threads may use more than one second a
+        # second.
+        limits = {"memory_mib": memory_mib, "cpu_s": int(limit_s * 4) + 60}
         try:
-            self._pid, self._handle = zygote.fork(limits, [theirs.fileno(), readable, self._outputs, log, status])
+            self._pid, self._handle = zygote.fork(limits, [theirs.fileno(), readable, self.files.outputs, log, status])
         except ZygoteDied:
             self._handle = -1
             self._close()
@@ -144,7 +148,8 @@ class Runner:
 
     def _close(self) -> None:
         self._stream.close()
-        for descriptor in (self._inputs, self._outputs, self._log, self._status, self._handle):
+        self.files.close()
+        for descriptor in (self._log, self._status, self._handle):
             if descriptor >= 0:
                 os.close(descriptor)
 
@@ -155,9 +160,9 @@ class Runner:
         gap = f"\n… {left_out} bytes left out …\n".encode() if left_out else b""
         return (self._head + gap + self._tail).decode("utf-8", "replace")
 
-    def send(self, kind: FrameKind, body: bytes = b"") -> None:
+    def send(self, kind: FrameKind, body: bytes = b"", descriptors: Sequence[int] = ()) -> None:
         try:
-            protocol.send(self._stream, kind, body)
+            protocol.send(self._stream, kind, body, descriptors)
         except OSError:
             raise RunnerEnded(self._ending()) from None
 
@@ -169,7 +174,7 @@ class Runner:
             protocol.ProtocolError: what came is no frame.
         """
         while True:
-            left = self._deadline - time.monotonic()
+            left = self.deadline - time.monotonic()
             if left <= 0:
                 raise DeadlinePassed
             watched = [self._stream, self._watch, self._status, *([self._log] if self._log_open else [])]
@@ -184,7 +189,7 @@ class Runner:
                 # The candidate is gone, and something that it started keeps the stream open.
                 raise RunnerEnded(self._ending())
         # A frame that has begun must end in time as well.
-        self._stream.settimeout(max(0.05, self._deadline - time.monotonic()))
+        self._stream.settimeout(max(0.05, self.deadline - time.monotonic()))
         try:
             frame = protocol.receive(self._stream)
         except TimeoutError:
@@ -194,64 +199,6 @@ class Runner:
                 raise ZygoteDied("the zygote ended under a candidate")
             raise RunnerEnded(self._ending())
         return frame
-
-    def share(self, values: Any, first: bytes = b"") -> Any:
-        """Write `first`, at offset 0, and the tensors of `values` into the file of inputs; returns the tree of them."""
-        place = -(-len(first) // _ALIGNMENT) * _ALIGNMENT
-        chunks: list[tuple[int, bytes]] = [(0, first)]
-
-        def walk(value: Any) -> Any:
-            nonlocal place
-            if isinstance(value, torch.Tensor):
-                plain = value.detach().to("cpu").contiguous()
-                data = plain.reshape(-1).view(torch.uint8).numpy().tobytes() if plain.numel() else b""
-                leaf = TensorLeaf(str(value.dtype).removeprefix("torch."), tuple(value.shape), "cpu", place)
-                chunks.append((place, data))
-                place += -(-len(data) // _ALIGNMENT) * _ALIGNMENT
-                return leaf
-            if isinstance(value, list | tuple):
-                return type(value)(walk(item) for item in value)
-            if isinstance(value, dict):
-                return {key: walk(item) for key, item in value.items()}
-            return value
-
-        tree = walk(values)
-        os.ftruncate(self._inputs, max(place, 1))
-        for offset, data in chunks:
-            _write_at(self._inputs, data, offset)
-        return tree
-
-    def make_room(self, count: int) -> None:
-        """Let the file of outputs hold exactly `count` bytes."""
-        os.ftruncate(self._outputs, count)
-
-    def collect(self, expected: Any, described: Any) -> Any:
-        """Tensors in the place of the leaves of a description that equals the expected one.
-
-        Raises:
-            protocol.ProtocolError: a leaf points outside the file.
-        """
-        if isinstance(expected, torch.Tensor):
-            count = expected.numel() * expected.element_size()
-            if not count:
-                return expected.clone()
-            if described.offset < 0:
-                raise protocol.ProtocolError("an output of the expected size was not delivered")
-            data = os.pread(self._outputs, count, described.offset)
-            while 0 < len(data) < count:
-                part = os.pread(self._outputs, count - len(data), described.offset + len(data))
-                if not part:
-                    break
-                data += part
-            if len(data) != count:
-                raise protocol.ProtocolError("an output lies outside the shared file")
-            flat = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-            return flat.view(expected.dtype).view(expected.shape)
-        if isinstance(expected, list | tuple):
-            return [self.collect(*pair) for pair in zip(expected, described, strict=True)]
-        if isinstance(expected, dict):
-            return {str(key): self.collect(value, described[str(key)]) for key, value in expected.items()}
-        return described
 
     def _ending(self) -> str:
         if select.select([self._status], [], [], 2.0)[0]:
@@ -271,21 +218,3 @@ class Runner:
             room = _KEPT_OUTPUT_BYTES - len(self._head)
             self._head += part[:room]
             self._tail = (self._tail + part[room:])[-_KEPT_OUTPUT_BYTES:] if len(part) > room else self._tail
-
-
-def leaves_bytes(value: Any) -> int:
-    """Bytes that the tensors of a value need in the file of outputs."""
-    if isinstance(value, torch.Tensor):
-        return -(-value.numel() * value.element_size() // _ALIGNMENT) * _ALIGNMENT
-    if isinstance(value, list | tuple):
-        return sum(map(leaves_bytes, value))
-    if isinstance(value, dict):
-        return sum(map(leaves_bytes, value.values()))
-    return 0
-
-
-def _write_at(descriptor: int, data: bytes, offset: int) -> None:
-    view = memoryview(data)
-    while view:
-        count = os.pwrite(descriptor, view, offset)
-        view, offset = view[count:], offset + count

@@ -13,8 +13,9 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Mapping, Sequence
 
-__all__ = ["LAYERS", "die_with_parent", "enter", "isolation_level", "scrub"]
+__all__ = ["LAYERS", "confine", "die_with_parent", "enter", "isolation_level", "scrub"]
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -24,7 +25,10 @@ _CLONE_NEWIPC = 0x08000000
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWPID = 0x20000000
 _CLONE_NEWNET = 0x40000000
-_MS_NOSUID, _MS_NODEV, _MS_REC, _MS_PRIVATE = 0x2, 0x4, 0x4000, 0x40000
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = (
+    *(0x1, 0x2, 0x4, 0x20, 0x1000),
+    *(0x4000, 0x40000),
+)
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 
 LAYERS = ("limits", "user_namespace", "pid_namespace", "mount_namespace", "network_namespace", "seccomp")
@@ -91,6 +95,79 @@ def enter(*, memory_mib: int | None, cpu_s: int, scratch: str, keep: set[int], s
     return missing
 
 
+def confine(
+    *, memory_mib: int, cpu_s: int, file_mib: int, processes: int, readable: Sequence[str], writable: Sequence[str]
+) -> None:
+    """Shut the program in that this process is about to become; for a fork with a single thread.
+
+    It sees a file system of the named directories alone, no network and no other process. The calling process stays
+    behind, waits and ends with the program's status. What the machine does not allow is left out.
+
+    Args:
+        readable: directories and files that are visible and cannot be written to.
+        writable: directories that can.
+    """
+    os.setsid()
+    die_with_parent()
+    user, group = os.getuid(), os.getgid()
+    rest = _CLONE_NEWNS | _CLONE_NEWIPC | _CLONE_NEWUTS | _CLONE_NEWNET
+    private = _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWPID | rest) == 0
+    if private:
+        _map_user(user, group)
+        child = os.fork()
+        if child:
+            # Whoever started this process waits for its descriptors to close.
+            _close_others(set())
+            _, ended = os.waitpid(child, 0)
+            code = os.waitstatus_to_exitcode(ended)
+            os._exit(code if code >= 0 else 128 - code)
+        die_with_parent()
+        _private_root(readable, writable)
+    _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    limits = {
+        resource.RLIMIT_AS: memory_mib << 20,
+        resource.RLIMIT_CPU: cpu_s,
+        resource.RLIMIT_FSIZE: file_mib << 20,
+        resource.RLIMIT_NPROC: processes,
+        resource.RLIMIT_CORE: 0,
+    }
+    _set_limits(limits)
+
+
+def _private_root(readable: Sequence[str], writable: Sequence[str]) -> bool:
+    """Replace the root by an empty one in which only the given paths stand."""
+    mount = _libc.mount
+    if mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None):
+        return False
+    root = "/tmp"
+    shown = [(path, os.open(path, os.O_PATH), path in writable) for path in (*readable, *writable)]
+    here = os.getcwd()
+    if mount(b"tmpfs", root.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, b"size=1g,mode=755"):
+        return False
+    for path, handle, free in shown:
+        target = root + path
+        if os.path.isdir(f"/proc/self/fd/{handle}"):
+            os.makedirs(target, exist_ok=True)
+        else:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            with open(target, "w"):
+                pass
+        source = f"/proc/self/fd/{handle}".encode()
+        if mount(source, target.encode(), None, _MS_BIND | _MS_REC, None):
+            return False
+        if not free:
+            # Flags of the mount below that were locked have to stay; what cannot be made read-only is root's anyway.
+            mount(b"none", target.encode(), None, _MS_BIND | _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID, None)
+        os.close(handle)
+    for directory in ("proc", "tmp"):
+        os.makedirs(f"{root}/{directory}", exist_ok=True)
+    if mount(b"proc", f"{root}/proc".encode(), b"proc", _MS_NOSUID | _MS_NODEV, None):
+        return False
+    os.chroot(root)
+    os.chdir(here)
+    return True
+
+
 def _supervise(child: int, status: int) -> None:
     _close_others({status})
     _, ended = os.waitpid(child, 0)
@@ -134,7 +211,11 @@ def _limit(memory_mib: int | None, cpu_s: int) -> list[str]:
         resource.RLIMIT_NOFILE: 64,
         resource.RLIMIT_CORE: 0,
     }
-    failed = False
+    return [] if _set_limits(limits) else ["limits"]
+
+
+def _set_limits(limits: Mapping[int, int]) -> bool:
+    done = True
     for limit, value in limits.items():
         hard = resource.getrlimit(limit)[1]
         if (hard != resource.RLIM_INFINITY and value > hard) or value == resource.RLIM_INFINITY:
@@ -142,8 +223,8 @@ def _limit(memory_mib: int | None, cpu_s: int) -> list[str]:
         try:
             resource.setrlimit(limit, (value, value))
         except (OSError, ValueError):
-            failed = True
-    return ["limits"] if failed else []
+            done = False
+    return done
 
 
 def _close_others(keep: set[int]) -> None:

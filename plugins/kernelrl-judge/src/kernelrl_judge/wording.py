@@ -12,7 +12,17 @@ import attrs
 from kernelrl_core.values import Evaluation, Mismatch, Outcome
 from kernelrl_judge.protocol import Failure, Stage
 
-__all__ = ["ended", "failure", "finish", "forged", "incorrect", "parameters", "timeout"]
+__all__ = [
+    "compiled_only",
+    "ended",
+    "failure",
+    "finish",
+    "forged",
+    "incorrect",
+    "incorrect_when_timed",
+    "parameters",
+    "timeout",
+]
 
 _MAX_MESSAGE_CHARACTERS = 2000
 _MAX_DETAIL_CHARACTERS = 65_536
@@ -69,6 +79,16 @@ def incorrect(wrong: Mismatch) -> str:
             return f"{where} is infinite or NaN where it must not be, or finite where it must be."
         case _:
             return f"{where} has the wrong {wrong.kind}: expected {wrong.expected}, got {wrong.actual}."
+
+
+def incorrect_when_timed(wrong: Mismatch) -> str:
+    """How an output of a timed call differs, though the untimed ones were right."""
+    return f"A call within a row of calls gave another result than calls made one by one. {incorrect(wrong)}"
+
+
+def compiled_only(backend: str, checked: str) -> str:
+    """What there is to say when nothing could be run."""
+    return f"{checked or 'The device code compiles'}. Not run: this machine has no GPU for backend {backend}."
 
 
 def parameters(note: Any, expected: int) -> str:

@@ -14,15 +14,21 @@ from kernelrl_core.errors import InfrastructureError, MissingPrerequisite, Usage
 from kernelrl_core.values import Evaluation, EvaluationRequest
 from kernelrl_judge import wire
 
-__all__ = ["JudgeDied", "JudgeWorker"]
+__all__ = ["DeviceFault", "JudgeDied", "JudgeWorker"]
 
 _START_TIMEOUT_S = 180.0
-_GRACE_S = 60.0
+_GRACE_S = 660.0
+_QUEUE_S = 600.0
 _CANCEL_TIMEOUT_S = 15.0
+_END_TIMEOUT_S = 3.0
 
 
 class JudgeDied(InfrastructureError):
     """The judge or its zygote ended under a candidate."""
+
+
+class DeviceFault(InfrastructureError):
+    """The device failed the judge itself."""
 
 
 class JudgeWorker:
@@ -37,13 +43,15 @@ class JudgeWorker:
 
         Raises:
             JudgeDied: there is no verdict, because a process of ours ended.
+            DeviceFault: there is none, because the GPU fails.
             UsageError: the task cannot be used.
             MissingPrerequisite: this machine lacks what the request asks for.
         """
         process = await self._started()
         settings = request.settings
         message = {"request": codec.to_json(request), "runner": runner}
-        limit = settings.timeout_s + settings.build_timeout_s + _GRACE_S
+        # Trials and timing have a limit each; other judges may hold the device; a toolchain may be prepared first.
+        limit = 2 * settings.timeout_s + settings.build_timeout_s + (_QUEUE_S if settings.timing else 0) + _GRACE_S
         # A task of its own: the answer must be read whole even when nobody waits for it any more.
         reading = asyncio.create_task(self._answer(process))
         try:
@@ -63,6 +71,10 @@ class JudgeWorker:
         if "died" in answer:
             await self.aclose()
             raise JudgeDied(answer["died"])
+        if "device_fault" in answer:
+            # Its context may be beyond repair.
+            await self.aclose()
+            raise DeviceFault(answer["device_fault"])
         if "task_error" in answer:
             raise UsageError(answer["task_error"])
         if "missing" in answer:
@@ -72,7 +84,14 @@ class JudgeWorker:
     async def aclose(self) -> None:
         """End the judge and all below it."""
         process, self._process = self._process, None
-        if process is not None and process.returncode is None:
+        if process is None or process.returncode is not None:
+            return
+        # The judge ends with its input, and cleans up; one that hangs is killed.
+        if process.stdin is not None:
+            process.stdin.close()
+        try:
+            await asyncio.wait_for(process.wait(), _END_TIMEOUT_S)
+        except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()

@@ -2,13 +2,14 @@
 
 Started by exec with an environment that the backend's runner half gives, and with one socket to its judge. It never
 sees a task and never touches a GPU, so that every fork can make its own context. For each request it forks a runner
-with the four descriptors that came along, and answers with a process descriptor by which the judge can kill it.
+with the descriptors that came along, and answers with a process descriptor by which the judge can kill it.
 """
 
 from __future__ import annotations
 
 import gc
 import importlib
+import json
 import os
 import signal
 import socket
@@ -21,15 +22,19 @@ _MAX_REQUEST_BYTES = 4096
 
 
 def main() -> None:
-    """Serve fork requests until the judge closes the socket. Arguments: descriptor, backend target, mode, scratch."""
+    """Serve fork requests until the judge closes the socket.
+
+    Arguments: descriptor, backend target, mode, scratch directory, environment of the runners (JSON).
+    """
     sandbox.die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     descriptor, target, mode, scratch = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
+    environment = json.loads(sys.argv[5])
     judge = socket.socket(fileno=descriptor)
     backend = _backend(target)
     import torch
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(environment.get("OMP_NUM_THREADS", "1")))
     if mode != "gpu":
         # Memory that a candidate leaves unwritten holds NaN and not what was there by chance: it cannot pass, and its
         # verdict is the same every time.
@@ -50,7 +55,7 @@ def main() -> None:
         if child == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             judge.close()
-            runner.main(descriptors, message, backend, mode, scratch)
+            runner.main(descriptors, message, backend, mode, environment, scratch)
         handle = os.pidfd_open(child)
         socket.send_fds(judge, [str(child).encode()], [handle])
         for held in (*descriptors, handle):

@@ -1,33 +1,48 @@
-"""The evaluator `local`: a pool of judge processes on this machine."""
+"""The evaluator `local`: judge processes for the processor and for each GPU of this machine."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import importlib
+import logging
 import os
+from typing import Any
 
-from kernelrl_core.errors import InfrastructureError
+from kernelrl_core.errors import InfrastructureError, MissingPrerequisite
 from kernelrl_core.registry import registry
+from kernelrl_core.session import cache_directory
 from kernelrl_core.values import Evaluation, EvaluationRequest, Finding, Outcome, Severity, sha256_text
 from kernelrl_core.version import API_VERSION
-from kernelrl_judge.worker import JudgeDied, JudgeWorker
+from kernelrl_judge.building.calls import find_inline_calls
+from kernelrl_judge.building.service import BuildService
+from kernelrl_judge.worker import JudgeDied
 from kernelrl_plugin_local.config import LocalConfig
+from kernelrl_plugin_local.lanes import Lanes, visible_gpus
 
 __all__ = ["LocalEvaluator"]
+
+logger = logging.getLogger(__name__)
 
 
 class LocalEvaluator:
     """Judges candidates on this machine; see `kernelrl_core.kinds.Evaluator`.
 
-    A judge that dies under a candidate is replaced, and that candidate runs once more while nothing else does. A second
-    death is the candidate's doing: `hacked`.
+    A candidate goes through two queues: its extensions are compiled on the processor, then a judge takes it, on a GPU
+    where its backend runs on one. A judge that dies under a candidate is replaced, and that candidate runs once more
+    while nothing else does. A second death is the candidate's doing: `hacked`.
     """
 
     def __init__(self, config: LocalConfig) -> None:
-        self.capacity = config.workers or len(os.sched_getaffinity(0))
-        self._idle = [JudgeWorker() for _ in range(self.capacity)]
-        self._free = asyncio.Semaphore(self.capacity)
-        self._alone = asyncio.Lock()
-        self._runners: dict[str, str] = {}
+        cores = len(os.sched_getaffinity(0))
+        self._gpus = visible_gpus()
+        self._on_cpu = Lanes([None] * (config.workers or cores), 1)
+        self._on_gpu = Lanes(self._gpus, config.gpu_workers)
+        self._compiling = asyncio.Semaphore(config.build_workers or cores)
+        # What is being compiled must not keep the judges idle.
+        self.capacity = self._on_cpu.size + (self._on_gpu.size + 2 * cores if self._gpus else 0)
+        self._builds = BuildService(cache_directory() / "builds")
+        self._runners: dict[str, tuple[str, Any]] = {}
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """Judge one candidate.
@@ -38,42 +53,54 @@ class LocalEvaluator:
             MissingPrerequisite: this machine lacks what the request asks for.
         """
         _check(request)
-        runner = self._runner(request.backend)
+        target, half = self._runner(request.backend)
+        mode = half.mode(request.backend_options, bool(self._gpus))
+        lanes = self._on_gpu if mode == "gpu" else self._on_cpu
+        if not lanes.size:
+            raise MissingPrerequisite(
+                f"backend {request.backend} needs a GPU, and there is none", fix="use a machine with a GPU"
+            )
+        await self._compile(request, half.toolchain(request.backend_options, mode))
         try:
-            return await self._on_a_worker(request, runner)
+            return await lanes.evaluate(request, target)
         except JudgeDied as first:
-            async with self._alone:
-                for _ in range(self.capacity):
-                    await self._free.acquire()
-                try:
-                    return await self._idle[-1].evaluate(request, runner)
-                except JudgeDied as second:
-                    evidence = f"ended its judge twice: {first.message}; {second.message}"
-                    finding = Finding("judge_death", Severity.HACK, evidence, checker="judge")
-                    return Evaluation(
-                        Outcome.HACKED, "The process disturbed its surroundings.", evidence, findings=(finding,)
-                    )
-                finally:
-                    for _ in range(self.capacity):
-                        self._free.release()
+            try:
+                return await lanes.evaluate_alone(request, target)
+            except JudgeDied as second:
+                evidence = f"ended its judge twice: {first.message}; {second.message}"
+                finding = Finding("judge_death", Severity.HACK, evidence, checker="judge")
+                return Evaluation(
+                    Outcome.HACKED, "The process disturbed its surroundings.", evidence, findings=(finding,)
+                )
 
     async def aclose(self) -> None:
         """End every judge, zygote and runner."""
-        await asyncio.gather(*(worker.aclose() for worker in self._idle))
+        await asyncio.gather(self._on_cpu.aclose(), self._on_gpu.aclose())
 
-    async def _on_a_worker(self, request: EvaluationRequest, runner: str) -> Evaluation:
-        async with self._free:
-            worker = self._idle.pop()
-            try:
-                return await worker.evaluate(request, runner)
-            finally:
-                self._idle.append(worker)
+    async def _compile(self, request: EvaluationRequest, spec: Any) -> None:
+        """Build what can be read off the source; a judge builds the rest when the candidate asks for it."""
+        if spec is None:
+            return
+        calls = [call for call in find_inline_calls(request.source) if call.complete]
 
-    def _runner(self, backend: str) -> str:
+        async def build(call: Any) -> None:
+            async with self._compiling:
+                await self._builds.prebuild(call, spec, request.settings)
+
+        await asyncio.gather(*map(build, calls))
+
+    def _runner(self, backend: str) -> tuple[str, Any]:
         if backend not in self._runners:
             component = registry().find("backends", backend)
-            self._runners[backend] = str(component.load().runner)
+            target = str(component.load().runner)
+            module, _, attribute = target.partition(":")
+            self._runners[backend] = target, getattr(importlib.import_module(module), attribute)()
         return self._runners[backend]
+
+
+@functools.lru_cache(maxsize=1024)
+def _sound(source: str, source_sha256: str) -> bool:
+    return sha256_text(source) == source_sha256
 
 
 def _check(request: EvaluationRequest) -> None:
@@ -81,5 +108,5 @@ def _check(request: EvaluationRequest) -> None:
         raise InfrastructureError(
             f"the request was made by kernelrl {request.api_version}, this evaluator is of {API_VERSION}"
         )
-    if sha256_text(request.source) != request.source_sha256 or sha256_text(request.task_source) != request.task_sha256:
+    if not _sound(request.source, request.source_sha256) or not _sound(request.task_source, request.task_sha256):
         raise InfrastructureError("source and hash of the request do not belong together")

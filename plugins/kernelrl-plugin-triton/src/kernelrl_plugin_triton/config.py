@@ -7,6 +7,7 @@ from typing import Literal
 import attrs
 
 from kernelrl_core.component import Requires
+from kernelrl_core.values import EvaluationSettings
 
 __all__ = ["TritonConfig"]
 
@@ -17,6 +18,11 @@ class TritonConfig:
 
     mode: Literal["auto", "interpreter", "gpu"] = "auto"
     """`gpu`; `interpreter`, on the CPU, where run time means nothing; `auto`: a GPU where there is one."""
+
+    def requires_for(self, settings: EvaluationSettings) -> Requires:
+        """Run times can be measured on a GPU alone: the interpreter has none that means anything."""
+        fix = "run on a machine with a GPU, or set evaluation.timing=false and remove rewards that need run times"
+        return Requires(gpu="any", fix=fix) if settings.timing else Requires()
 
     def requires(self) -> Requires:
         if self.mode != "gpu":

@@ -20,7 +20,7 @@ class TritonRunner:
             return "gpu" if has_gpu else "interpreter"
         return wanted
 
-    def environment(self, mode: str) -> Mapping[str, str]:
+    def environment(self, mode: str, options: Mapping[str, Any]) -> Mapping[str, str]:
         if mode == "interpreter":
             return {"TRITON_INTERPRET": "1"}
         # Asking torch whether there is a GPU must not start CUDA in the zygote: its forks could not use it.
@@ -33,6 +33,10 @@ class TritonRunner:
             if mode == "interpreter"
             else modules
         )
+
+    def toolchain(self, options: Mapping[str, Any], mode: str) -> None:
+        """Triton kernels need no extension."""
+        return
 
     def load(self, path: str, options: Mapping[str, Any]) -> Any:
         """Import the file, because `triton.jit` reads the source of its functions, and return `ModelNew`.

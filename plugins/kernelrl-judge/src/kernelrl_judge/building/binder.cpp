@@ -1,0 +1,127 @@
+// Calls the trampolines of an extension with Python arguments; see binding.py. Built once per toolchain.
+
+#include <dlfcn.h>
+#include <torch/extension.h>
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <variant>
+#include <vector>
+
+namespace py = pybind11;
+
+namespace {
+
+using Trampoline = void (*)(void* const*, void*);
+using Value = std::variant<at::Tensor, std::optional<at::Tensor>, std::vector<at::Tensor>, std::vector<int64_t>, int32_t,
+                           int64_t, uint32_t, uint64_t, bool, float, double, std::string>;
+
+template <typename T>
+bool convert(py::handle source, Value& target, bool may_convert) {
+  py::detail::make_caster<T> caster;
+  if (!caster.load(source, may_convert)) return false;
+  target.emplace<T>(py::detail::cast_op<T>(caster));
+  return true;
+}
+
+bool convert(char code, py::handle source, Value& target, bool may_convert) {
+  switch (code) {
+    case 'T': return convert<at::Tensor>(source, target, may_convert);
+    case 'O': return convert<std::optional<at::Tensor>>(source, target, may_convert);
+    case 'V': return convert<std::vector<at::Tensor>>(source, target, may_convert);
+    case 'L': return convert<std::vector<int64_t>>(source, target, may_convert);
+    case 'i': return convert<int32_t>(source, target, may_convert);
+    case 'l': return convert<int64_t>(source, target, may_convert);
+    case 'u': return convert<uint32_t>(source, target, may_convert);
+    case 'm': return convert<uint64_t>(source, target, may_convert);
+    case 'b': return convert<bool>(source, target, may_convert);
+    case 'f': return convert<float>(source, target, may_convert);
+    case 'd': return convert<double>(source, target, may_convert);
+    case 'S': return convert<std::string>(source, target, may_convert);
+  }
+  return false;
+}
+
+template <typename T>
+py::object run(Trampoline trampoline, void* const* arguments) {
+  alignas(T) unsigned char storage[sizeof(T)];
+  trampoline(arguments, storage);
+  T* result = reinterpret_cast<T*>(storage);
+  py::object object = py::cast(std::move(*result));
+  result->~T();
+  return object;
+}
+
+py::object run(char code, Trampoline trampoline, void* const* arguments) {
+  using at::Tensor;
+  switch (code) {
+    case 'v': trampoline(arguments, nullptr); return py::none();
+    case 'T': return run<Tensor>(trampoline, arguments);
+    case 'V': return run<std::vector<Tensor>>(trampoline, arguments);
+    case '2': return run<std::tuple<Tensor, Tensor>>(trampoline, arguments);
+    case '3': return run<std::tuple<Tensor, Tensor, Tensor>>(trampoline, arguments);
+    case '4': return run<std::tuple<Tensor, Tensor, Tensor, Tensor>>(trampoline, arguments);
+    case 'i': return run<int32_t>(trampoline, arguments);
+    case 'l': return run<int64_t>(trampoline, arguments);
+    case 'b': return run<bool>(trampoline, arguments);
+    case 'f': return run<float>(trampoline, arguments);
+    case 'd': return run<double>(trampoline, arguments);
+  }
+  throw std::runtime_error("an unknown kind of result");
+}
+
+std::string incompatible(const std::string& name, const std::vector<std::string>& types, const py::args& given,
+                         const py::kwargs& named) {
+  std::string text = name + "(): incompatible function arguments. The following argument types are supported:\n    1. (";
+  for (size_t i = 0; i < types.size(); ++i) text += (i ? ", arg" : "arg") + std::to_string(i) + ": " + types[i];
+  text += ")\n\nInvoked with: ";
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (i) text += ", ";
+    text += py::repr(py::type::of(given[i])).cast<std::string>();
+  }
+  if (named.size()) text += "; kwargs: " + py::str(named).cast<std::string>().substr(0, 200);
+  return text;
+}
+
+py::object bound(Trampoline trampoline, const std::string& name, const std::string& documentation,
+                 const std::string& codes, const std::vector<std::string>& types, char result) {
+  return py::cpp_function(
+      [=](const py::args& given, const py::kwargs& named) -> py::object {
+        HANDLE_TH_ERRORS
+        if (given.size() != codes.size() || named.size()) throw py::type_error(incompatible(name, types, given, named));
+        std::vector<Value> values(codes.size());
+        std::vector<void*> places(codes.size());
+        for (size_t i = 0; i < codes.size(); ++i) {
+          if (!convert(codes[i], given[i], values[i], true))
+            throw py::type_error(incompatible(name, types, given, named));
+          places[i] = std::visit([](auto& value) -> void* { return &value; }, values[i]);
+        }
+        return run(result, trampoline, places.data());
+        END_HANDLE_TH_ERRORS_PYBIND
+      },
+      py::name(name.c_str()), py::doc(documentation.c_str()));
+}
+
+py::dict bind(const std::string& path, const std::string& bindings) {
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) throw py::import_error(dlerror());
+  py::dict functions;
+  for (py::handle entry : py::module_::import("json").attr("loads")(bindings)) {
+    std::string name = entry["name"].cast<std::string>();
+    std::string symbol = entry["symbol"].cast<std::string>();
+    void* trampoline = dlsym(library, symbol.c_str());
+    if (!trampoline) throw py::import_error("no function " + name);
+    std::string codes;
+    for (py::handle code : entry["arguments"]) codes += code.cast<std::string>();
+    functions[py::str(name)] =
+        bound(reinterpret_cast<Trampoline>(trampoline), name, entry["documentation"].cast<std::string>(), codes,
+              entry["types"].cast<std::vector<std::string>>(), entry["result"].cast<std::string>()[0]);
+  }
+  return functions;
+}
+
+}  // namespace
+
+PYBIND11_MODULE(kernelrl_binder, m) { m.def("bind", &bind, "Functions of an extension, by name."); }

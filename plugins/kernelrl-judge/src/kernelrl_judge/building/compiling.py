@@ -1,0 +1,465 @@
+"""From sources to a shared object, by the shortest way that certainly means the same as the ordinary one.
+
+Three routes, each reported:
+
+    bound     device code without torch's headers, host code against a precompiled header, functions called through
+              trampolines (`binding`)
+    pybind    the same with an ordinary Python module, against a larger precompiled header
+    ordinary  what `load_inline` does: the device compiler reads torch's headers
+
+A request that cannot be taken apart (`splitting.Unsplittable`), and an error that may come from taking it apart, lead
+to the next route. An error that cannot is the candidate's: it is told at once, because most candidates of a model that
+learns do not compile.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Literal
+
+import attrs
+
+from kernelrl_judge.building.binding import (
+    Signature,
+    Unbindable,
+    bindings_data,
+    module_functions,
+    signatures,
+    trampolines,
+)
+from kernelrl_judge.building.prepare import MODULE_NAME, Prepared
+from kernelrl_judge.building.request import InlineRequest
+from kernelrl_judge.building.resources import read_resources
+from kernelrl_judge.building.screening import Denied, screen
+from kernelrl_judge.building.splitting import Split, Unsplittable, split
+from kernelrl_judge.building.toolchain import Toolchain
+
+__all__ = ["CompileError", "Compiled", "compile_extension"]
+
+_HOST_LEVEL = "-O1"
+_COVERED = re.compile(
+    r"^[ \t]*#[ \t]*include[ \t]*[<\"](?:torch/(?:extension|types|torch|all|python)\.h|ATen/ATen\.h|pybind11/\w+\.h)[>\"]",
+    re.MULTILINE,
+)
+_LEVELS = re.compile(r"-O[0-3]|-g\d?|-w|-W(?!l,|a,|p,)[\w=+-]*|-pipe")
+_UNKNOWN_NAMES = re.compile(
+    r"""identifier "(?:\w+::)*(\w+)" is undefined|name(?:space)? "[\w:]+" has no (?:actual )?member "(\w+)"
+        |"(\w+)" is not a (?:type name|template|class or namespace name)|[‘'`](?:\w+::)*(\w+)[’'] was not declared
+        |[‘'`](?:\w+::)*(\w+)[’'] is not a member|[‘'`](?:\w+::)*(\w+)[’'] (?:has not been declared|does not name a)
+        |use of undeclared identifier '(\w+)'|no member named '(\w+)'|unknown type name '(\w+)'
+        |incomplete type (?:is|"?\w+)|invalid use of incomplete|cannot open source file|No such file|file not found""",
+    re.VERBOSE,
+)
+
+Run = Callable[..., tuple[int, str, float]]
+
+
+class CompileError(Exception):
+    """The candidate does not compile; the text is what the compiler says, in the candidate's own file names."""
+
+
+@attrs.frozen
+class Compiled:
+    """What was built."""
+
+    path: str
+    kind: Literal["bound", "module", "device_only"]
+    """How it is loaded: by the binder, or as a Python module."""
+    module_name: str
+    bindings: list[dict[str, Any]]
+    route: Literal["bound", "pybind", "ordinary"]
+    reason: str
+    """Why the route is not `bound`."""
+    resources: list[dict[str, Any]]
+    """Of each kernel, by the compiler's report: registers, spills, shared memory."""
+    log: str
+    seconds: float
+    cpu_seconds: float
+    stages: dict[str, float]
+    """Processor time of each stage, in seconds."""
+
+
+class _NotCertain(Exception):
+    """The next route has to be taken; the text is why."""
+
+
+def compile_extension(
+    request: InlineRequest, toolchain: Toolchain, prepared: Prepared, directory: Path, *, run: Run
+) -> Compiled:
+    """Build an extension.
+
+    Args:
+        directory: empty, for the files of this build alone.
+        run: executes `(argv, cwd)`; returns status, output and processor time in seconds.
+
+    Raises:
+        CompileError: the candidate's mistake.
+    """
+    try:
+        screen(request)
+    except Denied as denied:
+        raise CompileError(f"denied: {denied}") from None
+    return _Build(request, toolchain, prepared, directory, run).result()
+
+
+class _Build:
+    def __init__(
+        self, request: InlineRequest, toolchain: Toolchain, prepared: Prepared, directory: Path, run: Run
+    ) -> None:
+        self._request = request
+        self._toolchain = toolchain
+        self._prepared = prepared
+        self._directory = directory
+        self._run = run
+        self._started = time.monotonic()
+        self._stages: dict[str, float] = {}
+        self._log: list[str] = []
+        self._resources: list[dict[str, Any]] = []
+        self._host_flags = self._variant()
+
+    def result(self) -> Compiled:
+        request = self._request
+        reasons: list[str] = []
+        try:
+            found, parts = self._take_apart()
+        except (Unsplittable, _NotCertain) as why:
+            if request.device_only:
+                return self._device_alone(None)
+            return self._ordinary(str(why))
+        if request.device_only:
+            return self._device_alone(parts)
+        try:
+            cpp_sources, bound = found
+            return self._split_build(parts, cpp_sources, signatures(cpp_sources, bound), "bound", "")
+        except (Unbindable, _NotCertain) as why:
+            reasons.append(str(why))
+        try:
+            return self._split_build(parts, request.cpp_sources, None, "pybind", reasons[0])
+        except _NotCertain as why:
+            return self._ordinary("; ".join(dict.fromkeys([*reasons, str(why)])))
+
+    # --- taking apart -----------------------------------------------------------------------------------------------
+
+    def _take_apart(self) -> tuple[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], list[Split]]:
+        """Sources without their Python module and the functions to bind; the units of the device sources."""
+        request = self._request
+        parts = [
+            split(source, request.language, _device_file(index)) for index, source in enumerate(request.device_sources)
+        ]
+        if request.functions:
+            return (request.cpp_sources, request.functions), parts
+        for sources in (request.cpp_sources,):
+            for index, source in enumerate(sources):
+                read = module_functions(source)
+                if read is not None:
+                    rest = [*sources[:index], read[0], *sources[index + 1 :]]
+                    return (tuple(rest), read[1]), parts
+        for index, part in enumerate(parts):
+            read = module_functions(part.host)
+            if read is not None:
+                parts[index] = attrs.evolve(part, host=read[0])
+                return ((*request.cpp_sources, _declarations_only(read[0], read[1])), read[1]), parts
+        return (request.cpp_sources, ()), parts
+
+    # --- routes -----------------------------------------------------------------------------------------------------
+
+    def _split_build(
+        self,
+        parts: Sequence[Split],
+        cpp_sources: Sequence[str],
+        bound: Sequence[Signature] | None,
+        route: Literal["bound", "pybind"],
+        reason: str,
+    ) -> Compiled:
+        if bound == ():
+            raise _NotCertain("nothing to bind was found")
+        header = self._prepared.header("types" if route == "bound" else "extension", self._host_flags)
+        units = {f"host{index}": part.host for index, part in enumerate(parts)}
+        units["main"] = self._main(cpp_sources, bound)
+        templates = {name for part in parts for name in part.templates}
+        jobs: dict[str, Callable[[], None]] = {
+            name: (lambda name=name, text=text: self._compile_host(name, text, header, parts))
+            for name, text in units.items()
+        }
+        if not templates:
+            for index, part in enumerate(parts):
+                jobs[f"device{index}"] = lambda index=index, part=part: self._compile_device(index, part.device)
+        self._at_once(jobs)
+        if templates:
+            self._instantiate(parts)
+        objects = [f"{name}.o" for name in units] + [f"device{index}.o" for index in range(len(parts))]
+        self._check_kernels(parts, list(units))
+        path = self._link(objects, with_python=route == "pybind")
+        return self._compiled(path, "bound" if bound else "module", bound or (), route, reason)
+
+    def _ordinary(self, reason: str) -> Compiled:
+        request = self._request
+        if request.language == "cuda" and request.device_sources and not self._toolchain.has_device_headers:
+            raise CompileError("this torch has no headers for the GPU, and the source cannot be compiled without them")
+        header = self._prepared.header("extension", self._host_flags)
+        jobs: dict[str, Callable[[], None]] = {
+            "main": lambda: self._compile_host("main", self._main(request.cpp_sources, None), header, [], final=True)
+        }
+        if request.device_sources:
+            text = "#include <torch/types.h>\n#include <cuda.h>\n#include <cuda_runtime.h>\n" + "\n".join(
+                f'#line 1 "{_device_file(index)}"\n{source}' for index, source in enumerate(request.device_sources)
+            )
+            jobs["device0"] = lambda: self._compile_device(0, text, with_torch=True)
+        self._at_once(jobs)
+        path = self._link([f"{name}.o" for name in jobs], with_python=True)
+        return self._compiled(path, "module", (), "ordinary", reason)
+
+    def _device_alone(self, parts: Sequence[Split] | None) -> Compiled:
+        """The device code and nothing else, for a machine that could not run it."""
+        texts = (
+            [part.device for part in parts]
+            if parts is not None
+            else list(self._request.device_sources)
+        )
+        if not texts:
+            raise CompileError("there is no device code")
+        self._at_once(
+            {f"device{index}": (lambda i=index, t=text: self._compile_device(i, t)) for index, text in enumerate(texts)}
+        )
+        return self._compiled(self._directory / "device0.o", "device_only", (), "bound", "")
+
+    def _compiled(self, path: Path, kind: Any, bound: Sequence[Signature], route: Any, reason: str) -> Compiled:
+        return Compiled(
+            path=str(path),
+            kind=kind,
+            module_name=MODULE_NAME,
+            bindings=bindings_data(bound),
+            route=route,
+            reason=reason,
+            resources=self._resources,
+            log="\n".join(self._log),
+            seconds=round(time.monotonic() - self._started, 3),
+            cpu_seconds=round(sum(self._stages.values()), 3),
+            stages={name: round(spent_s, 3) for name, spent_s in self._stages.items()},
+        )
+
+    # --- steps ------------------------------------------------------------------------------------------------------
+
+    def _main(self, cpp_sources: Sequence[str], bound: Sequence[Signature] | None) -> str:
+        """The unit of the C++ sources, with trampolines or with a Python module for the functions."""
+        text = "\n".join(f'#line 1 "main.cpp"\n{source}' for source in cpp_sources)
+        if bound is not None:
+            return f'{text}\n#line 1 "binding.cpp"\n{trampolines(bound)}'
+        if self._request.functions:
+            defined = "\n".join(
+                f'm.def("{name}", torch::wrap_pybind_function({name}), {_quoted(documentation)});'
+                for name, documentation in self._request.functions
+            )
+            text += f'\n#line 1 "main.cpp"\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n{defined}\n}}\n'
+        return text
+
+    def _compile_host(self, name: str, text: str, header: Path, parts: Sequence[Split], *, final: bool = False) -> None:
+        if header.parent.name.startswith("types"):
+            # The prelude stands for them; whoever uses more of them takes the next route.
+            text = _COVERED.sub("", text)
+        source = self._directory / f"{name}.cpp"
+        source.write_text(text, encoding="utf-8", errors="surrogatepass")
+        command = [
+            *self._prepared.host_command(self._host_flags),
+            *(f"-I{header.parent}", "-include", header.name),
+            *("-c", source.name, "-o", f"{name}.o"),
+        ]
+        if not self._precompiled:
+            command[1:1] = list(self._request.cflags)
+        status, log, _ = self._execute(f"{name} (g++)", command)
+        if status:
+            self._fail(log, parts, final=final)
+
+    def _compile_device(self, index: int, text: str, *, with_torch: bool = False) -> None:
+        toolchain, request = self._toolchain, self._request
+        source = self._directory / f"device{index}.cu"
+        source.write_text(text, encoding="utf-8", errors="surrogatepass")
+        flags = [word for flag in request.device_flags for word in flag.split()]
+        if request.language == "hip":
+            command = [toolchain.device_compiler, "-x", "hip", *(f"--offload-arch={arch}" for arch in request.arch)]
+            command += ["--genco"] if request.device_only else ["-fPIC", "-c"]
+        else:
+            command = [toolchain.device_compiler, *(part for arch in request.arch for part in _gencode(arch, flags))]
+            command += ["-Xcompiler", "-fPIC", "-Xptxas", "-v", "-c"]
+        if not any(flag.lstrip("-").startswith("std=") for flag in flags):
+            command.append(f"-std={toolchain.standard}")
+        command += [*toolchain.device_flags, *flags]
+        if with_torch:
+            command += ["-DTORCH_API_INCLUDE_EXTENSION_H", f"-DTORCH_EXTENSION_NAME={MODULE_NAME}"]
+        paths = toolchain.include_dirs if with_torch or "c10/" in text else ()
+        command += [part for path in paths for part in ("-isystem", path)]
+        command += [source.name, "-o", f"device{index}.o"]
+        status, log, _ = self._execute("device", command)
+        if status:
+            self._fail(log, [], final=with_torch or request.device_only)
+        self._resources += read_resources(log)
+
+    def _instantiate(self, parts: Sequence[Split]) -> None:
+        """Compile the device units with the instances of templates that the host units need."""
+        for index, part in enumerate(parts):
+            wanted = [
+                text
+                for text in self._undefined(f"host{index}.o")
+                if re.match(rf"(?:void )?(?:\w+::)*(?:{'|'.join(map(re.escape, part.templates))})<", text)
+            ]
+            lines = []
+            types = ""
+            for text in wanted:
+                if "c10::" in text:
+                    types = "#include <c10/util/Half.h>\n#include <c10/util/BFloat16.h>\n"
+                scope = _scope_of(text)
+                instance = text if text.startswith("void ") else f"void {text}"
+                lines.append(f"{scope[0]}template __global__ {instance.replace(scope[2], '')};{scope[1]}")
+            self._compile_device(index, types + part.device + '\n#line 1 "instances.cu"\n' + "\n".join(lines) + "\n")
+
+    def _undefined(self, name: str) -> list[str]:
+        status, listed, _ = self._execute("nm", ["nm", "-u", "-C", name])
+        if status:
+            raise _NotCertain("nm failed")
+        return [line.strip().partition(" ")[2].strip() for line in listed.splitlines()]
+
+    def _check_kernels(self, parts: Sequence[Split], units: Sequence[str]) -> None:
+        """Every kernel that host code launches must be defined by device code of ours."""
+        names = {name for part in parts for name in part.kernels}
+        if not names:
+            return
+        wanted = {text for unit in units for text in self._undefined(f"{unit}.o") if _plain_name(text) in names}
+        if not wanted:
+            return
+        status, listed, _ = self._execute(
+            "nm", ["nm", "--defined-only", "-C", *(f"device{index}.o" for index in range(len(parts)))]
+        )
+        defined = {line.split(" ", 2)[2].strip() for line in listed.splitlines() if line.count(" ") >= 2}
+        if status or wanted - defined:
+            raise _NotCertain(f"no device code for {min(wanted - defined, default='a kernel')}")
+
+    def _link(self, objects: Sequence[str], *, with_python: bool) -> Path:
+        toolchain = self._toolchain
+        libraries = [*toolchain.libraries, *(["torch_python"] if with_python else [])]
+        command = [
+            *(toolchain.cxx, "-shared", *objects, "-o", "extension.so"),
+            *(["-fopenmp"] if "-fopenmp" in (*self._host_flags, *self._request.ldflags) else []),
+            *(flag.strip() for flag in self._request.ldflags if flag.strip().startswith("-l")),
+            *(f"-L{path}" for path in toolchain.library_dirs),
+            *(f"-l{name}" for name in libraries),
+        ]
+        status, log, _ = self._execute("link", command)
+        if status:
+            raise _NotCertain(f"linking failed: {log[-300:]}") if not with_python else CompileError(self._own(log))
+        return self._directory / "extension.so"
+
+    def _at_once(self, jobs: Mapping[str, Callable[[], None]]) -> None:
+        if len(jobs) == 1:
+            next(iter(jobs.values()))()
+            return
+        with ThreadPoolExecutor(len(jobs)) as pool:
+            futures = [pool.submit(job) for job in jobs.values()]
+        errors = [error for future in futures if (error := future.exception()) is not None]
+        for kind in (CompileError, _NotCertain):
+            for error in errors:
+                if isinstance(error, kind):
+                    raise error
+        if errors:
+            raise errors[0]
+
+    def _execute(self, stage: str, command: Sequence[str]) -> tuple[int, str, float]:
+        status, log, cpu_s = self._run(list(command), self._directory)
+        self._stages[stage] = self._stages.get(stage, 0.0) + cpu_s
+        if log.strip() and stage not in ("nm",):
+            self._log.append(self._own(log))
+        return status, log, cpu_s
+
+    # --- errors -----------------------------------------------------------------------------------------------------
+
+    def _fail(self, log: str, parts: Sequence[Split], *, final: bool) -> None:
+        """Decide whose error a compiler found.
+
+        Raises:
+            CompileError: the candidate's.
+            _NotCertain: it may come from taking the source apart.
+        """
+        if not final:
+            if "kernelrl: a type is not what it seemed" in log:
+                raise _NotCertain("a type is not what it seemed")
+            device_names = {name for part in parts for name in part.device_names}
+            unknown = [next(filter(None, match.groups()), "") for match in _UNKNOWN_NAMES.finditer(log)]
+            known = self._prepared.known_names() if unknown else frozenset()
+            for name in unknown:
+                if not name or name in device_names or name.encode() in known:
+                    raise _NotCertain(f"{name or 'a header'} is not known without torch's headers")
+        if "out of memory" in log or "virtual memory exhausted" in log or "Cannot allocate memory" in log:
+            log += "\nThe compiler reached its limit of memory."
+        raise CompileError(self._own(log))
+
+    def _own(self, log: str) -> str:
+        """What compilers say, without the paths of this machine."""
+        log = log.replace(str(self._directory) + "/", "")
+        for path in self._toolchain.directories():
+            log = log.replace(path + "/", "")
+        log = re.sub(r"(?:/[\w.+-]+)+/(?=[\w.+-]+[:(])", "", log)
+        return "\n".join(
+            line for line in log.splitlines() if "ptxas info" not in line and not line.startswith("    0 bytes")
+        )
+
+    # --- flags ------------------------------------------------------------------------------------------------------
+
+    def _variant(self) -> tuple[str, ...]:
+        """Flags of the host part for which there is, or will be, a precompiled header."""
+        given = [word for flag in self._request.cflags for word in flag.split()]
+        meaning = [word for word in given if not _LEVELS.fullmatch(word)]
+        # A header per combination would fill the disk: common ones have one, others are compiled without.
+        usual = ("-march=native", "-fopenmp", "-ffast-math")
+        self._precompiled = all(word in usual for word in meaning)
+        if self._request.language == "cpp":
+            chosen = [word for word in usual if word in meaning]
+            return ("-O3", *chosen) if self._precompiled else ("-O3",)
+        return (_HOST_LEVEL, *(word for word in usual if word in meaning)) if self._precompiled else (_HOST_LEVEL,)
+
+
+def _device_file(index: int) -> str:
+    return "cuda.cu" if index == 0 else f"cuda{index}.cu"
+
+
+def _gencode(arch: str, flags: Sequence[str]) -> list[str]:
+    if any("arch" in flag or "gencode" in flag for flag in flags):
+        return []
+    number = arch.replace(".", "")
+    return [f"-gencode=arch=compute_{number},code=sm_{number}"]
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def _declarations_only(host: str, bound: Sequence[tuple[str, str]]) -> str:
+    """Declarations of the functions that a host unit defines and its module binds."""
+    from kernelrl_judge.building.lexing import items, text_of
+
+    names = {name for name, _ in bound}
+    found = []
+    for item in items(host):
+        if item.kind == "function":
+            head = text_of(item.tokens[: item.body])
+            if names & {token.text for token in item.tokens[: item.body]}:
+                found.append(re.sub(r"^\s*(?:static|inline)\s+", "", re.sub(r"#line[^\n]*\n", "", head)).strip() + ";")
+    return "\n".join(found)
+
+
+def _plain_name(symbol: str) -> str:
+    """Last part of the name of a demangled symbol, without template arguments and parameters."""
+    head = symbol.removeprefix("void ")
+    match = re.match(r"(?:\w+::)*(\w+)", head)
+    return match.group(1) if match else ""
+
+
+def _scope_of(symbol: str) -> tuple[str, str, str]:
+    """What opens and closes the namespaces of a symbol, and the prefix that names them."""
+    match = re.match(r"(?:void )?((?:\w+::)+)\w+<", symbol)
+    if match is None:
+        return "", "", "\0"
+    names = match.group(1).strip(":").split("::")
+    return "".join(f"namespace {name} {{ " for name in names), " }" * len(names), match.group(1)

@@ -1,0 +1,101 @@
+"""Running a compiler where it can do no harm."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from kernelrl_judge import sandbox
+
+__all__ = ["Compilers", "OutOfTime"]
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache", "/opt/rocm")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
+_MAX_LOG_BYTES = 1 << 20
+
+
+class OutOfTime(Exception):
+    """The limit of wall-clock time was reached."""
+
+
+@attrs.define
+class Compilers:
+    """How compilers of one build are run: time and memory are limited for all of them together and for each.
+
+    `deadline` is on the clock `time.monotonic`.
+    """
+
+    readable: Sequence[str]
+    """Directories of the toolchain, beside the system's."""
+    writable: str
+    """The build's own directory."""
+    memory_mib: int
+    deadline: float
+
+    def run(
+        self, argv: Sequence[str], cwd: Path | str, environment: Mapping[str, str] | None = None
+    ) -> tuple[int, str, float]:
+        """Run a program in `cwd`; returns its status, what it printed and its processor time in seconds.
+
+        Raises:
+            OutOfTime: it did not end in time and was killed with all it started.
+        """
+        left_s = self.deadline - time.monotonic()
+        if left_s <= 0:
+            raise OutOfTime
+        readable = [path for path in (*_SYSTEM, *_DEVICES, *self.readable) if os.path.exists(path)]
+
+        def confine() -> None:
+            sandbox.confine(
+                memory_mib=self.memory_mib,
+                cpu_s=int(left_s) + 2,
+                file_mib=1024,
+                processes=256,
+                readable=readable,
+                writable=[self.writable],
+            )
+
+        with tempfile.TemporaryFile() as log:
+            process = subprocess.Popen(
+                argv,
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={"PATH": _path(), "LC_ALL": "C.UTF-8", "TMPDIR": str(cwd), "HOME": str(cwd), **(environment or {})},
+                preexec_fn=confine,
+            )
+            late = threading.Timer(left_s, _kill, (process.pid,))
+            late.daemon = True
+            late.start()
+            try:
+                _, status, usage = os.wait4(process.pid, 0)
+            finally:
+                late.cancel()
+            process.returncode = os.waitstatus_to_exitcode(status)
+            if time.monotonic() >= self.deadline:
+                raise OutOfTime
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(0, size - _MAX_LOG_BYTES))
+            text = log.read().decode("utf-8", "replace")
+        return process.returncode, text, usage.ru_utime + usage.ru_stime
+
+
+def _path() -> str:
+    return "/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin:/opt/rocm/bin"
+
+
+def _kill(pid: int) -> None:
+    for kill in (os.killpg, os.kill):
+        try:
+            kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass

@@ -1,0 +1,176 @@
+"""What is built once per toolchain: precompiled headers, the binder, and the names that torch's headers know.
+
+A precompiled header serves only the flags that it was built with. Each variant of the flags has its own, built when it
+is first asked for; they are hundreds of megabytes each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kernelrl_judge.building.toolchain import Toolchain, ToolchainMissing
+
+__all__ = ["HEADERS", "MODULE_NAME", "Prepared", "prepare"]
+
+MODULE_NAME = "kernelrl_extension"
+"""What `TORCH_EXTENSION_NAME` stands for, whatever name a candidate gives its extension."""
+
+_TYPES = "#include <torch/types.h>\n"
+_CUDA_HEADERS = (
+    "#include <ATen/cuda/CUDAContext.h>\n#include <c10/cuda/CUDAGuard.h>\n#include <c10/cuda/CUDAException.h>\n"
+    "#include <cuda.h>\n#include <cuda_runtime.h>\n"
+)
+HEADERS = {"types": _TYPES, "extension": "#include <torch/extension.h>\n"}
+"""Contents of the precompiled headers: `types` for bound functions, `extension` for a Python module."""
+_NAME = re.compile(rb"[A-Za-z_]\w*")
+
+
+class Prepared:
+    """The prepared parts of one toolchain.
+
+    Args:
+        directory: of this toolchain alone.
+    """
+
+    def __init__(self, toolchain: Toolchain, directory: Path) -> None:
+        self.toolchain = toolchain
+        self.directory = directory
+
+    @property
+    def binder(self) -> Path:
+        return self.directory / "kernelrl_binder.so"
+
+    def host_command(self, flags: Sequence[str]) -> list[str]:
+        """g++ with the flags that every host part is compiled with."""
+        toolchain = self.toolchain
+        return [
+            *(toolchain.cxx, f"-std={toolchain.standard}", "-fPIC", "-w"),
+            *("-DTORCH_API_INCLUDE_EXTENSION_H", f"-DTORCH_EXTENSION_NAME={MODULE_NAME}"),
+            *flags,
+            *(part for path in toolchain.include_dirs for part in ("-isystem", path)),
+        ]
+
+    def header(self, name: str, flags: Sequence[str]) -> Path:
+        """A header with its precompiled form beside it, built now if it never was."""
+        variant = "-".join([name, *(re.sub(r"\W+", "_", flag) for flag in flags)])
+        path = self.directory / variant / "kernelrl_prelude.h"
+        if not path.with_suffix(".h.gch").exists():
+            with self._once(variant):
+                if not path.with_suffix(".h.gch").exists():
+                    self._build_header(name, flags, path)
+        return path
+
+    def known_names(self) -> frozenset[bytes]:
+        """Every name that occurs in torch's extension header and what it includes, macros among them."""
+        path = self.directory / "names"
+        if not path.exists():
+            with self._once("names"):
+                if not path.exists():
+                    self._collect_names(path)
+        return frozenset(path.read_bytes().split(b"\n"))
+
+    def build_binder(self) -> None:
+        if self.binder.exists():
+            return
+        with self._once("binder"):
+            if self.binder.exists():
+                return
+            with self._timed("binder"), self._partial() as scratch:
+                command = [
+                    *self.host_command(["-O1", "-shared"]),
+                    *(str(_binder_source()), "-o", str(scratch / "binder.so")),
+                    *(f"-L{path}" for path in self.toolchain.library_dirs),
+                    *("-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"),
+                ]
+                self._run(command)
+                os.replace(scratch / "binder.so", self.binder)
+
+    def _build_header(self, name: str, flags: Sequence[str], path: Path) -> None:
+        content = HEADERS[name] + (_CUDA_HEADERS if self.toolchain.language == "cuda" and self._has_cuda() else "")
+        with self._timed(path.parent.name), self._partial() as scratch:
+            (scratch / path.name).write_text(content)
+            self._run(
+                [
+                    *self.host_command(flags),
+                    *("-x", "c++-header", str(scratch / path.name), "-o", str(scratch / f"{path.name}.gch")),
+                ]
+            )
+            shutil.rmtree(path.parent, ignore_errors=True)
+            os.rename(scratch, path.parent)
+            scratch.mkdir()
+
+    def _has_cuda(self) -> bool:
+        return self.toolchain.has_device_headers
+
+    def _collect_names(self, path: Path) -> None:
+        with self._timed("names"), self._partial() as scratch:
+            source = scratch / "all.cpp"
+            cuda = self.toolchain.language == "cuda"
+            source.write_text(
+                HEADERS["extension"]
+                + (
+                    _CUDA_HEADERS + "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
+                    if cuda and self._has_cuda()
+                    else ""
+                )
+            )
+            done = subprocess.run([*self.host_command([]), "-E", "-dD", str(source)], capture_output=True)
+            found = sorted(set(_NAME.findall(done.stdout)))
+            (scratch / "names").write_bytes(b"\n".join(found))
+            os.replace(scratch / "names", path)
+
+    def _run(self, command: list[str]) -> None:
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or ["without a word"])[0]
+            raise ToolchainMissing(f"{command[0]} cannot compile torch's own headers: {last}", "kernelrl doctor")
+
+    @contextlib.contextmanager
+    def _once(self, part: str) -> Iterator[None]:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with open(self.directory / f".{part}.lock", "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    @contextlib.contextmanager
+    def _partial(self) -> Iterator[Path]:
+        scratch = Path(tempfile.mkdtemp(prefix=".part-", dir=self.directory))
+        try:
+            yield scratch
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        """Note what a part took: it is paid once and reported apart from the builds."""
+        started = time.monotonic()
+        yield
+        with open(self.directory / "seconds.jsonl", "a") as file:
+            file.write(json.dumps({"part": part, "seconds": round(time.monotonic() - started, 2)}) + "\n")
+
+
+def prepare(toolchain: Toolchain, directory: Path) -> Prepared:
+    """The prepared parts of a toolchain; the binder is built now if it never was, the headers when they are used.
+
+    Raises:
+        ToolchainMissing: torch's own headers do not compile here.
+    """
+    # Whatever of this module the parts depend on gives them another place.
+    own = [HEADERS, _CUDA_HEADERS, Prepared(toolchain, directory).host_command([]), _binder_source().read_text()]
+    stamp = hashlib.sha256(json.dumps(own).encode()).hexdigest()[:8]
+    return Prepared(toolchain, directory / f"{toolchain.id}-{stamp}")
+
+
+def _binder_source() -> Path:
+    return Path(__file__).with_name("binder.cpp")

@@ -1,0 +1,124 @@
+"""What a candidate may not ask of a compiler, refused before one is started.
+
+The compilers run where the files of others do not exist (`confined`), so this is not what keeps them safe. It says
+plainly what is wrong, where a compiler would only say that a file is not there.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kernelrl_judge.building.lexing import Token, Unreadable, tokens
+from kernelrl_judge.building.request import InlineRequest
+
+__all__ = ["Denied", "screen"]
+
+
+class Denied(Exception):
+    """The request asks for something that is not allowed; the text names it."""
+
+
+_HOST_FLAGS = re.compile(
+    r"-(?:O[0-3sg]|Ofast|g\d?|w|W[\w=+-]*|f(?!plugin|sanitize|profile|dump|file|macro|debug-prefix|working|pre)[\w=+-]+"
+    r"|m(?:arch|tune|avx\w*|fma|sse[\w.]*|prefer-vector-width|no-[\w-]+)(?:=[\w+.-]+)?|D\w+(?:=[\w.+\"'-]*)?|U\w+"
+    r"|std=(?:c|gnu)\+\+\w+|pthread|pipe|pedantic|ansi)"
+)
+_DEVICE_FLAGS = re.compile(
+    r"-(?:O[0-3]|g|G|lineinfo|w|W[\w=-]*|use_fast_math|-use_fast_math|-expt-[\w-]+|-extended-lambda|-expt-extended-lambda"
+    r"|-maxrregcount[= ]?\d*|maxrregcount[= ]?\d*|-ftz=\w+|-prec-div=\w+|-prec-sqrt=\w+|-fmad=\w+|ftz=\w+|prec-div=\w+"
+    r"|prec-sqrt=\w+|fmad=\w+|-default-stream[= ]?[\w-]+|-ptxas-options=[\w=,.-]+|Xptxas=?[\w=,.-]*|-resource-usage"
+    r"|-generate-line-info|-restrict|restrict|-relaxed-constexpr|-diag-suppress[= ]?\d*|diag-suppress[= ]?\d*"
+    r"|std=c\+\+\w+|-std=c\+\+\w+|D\w+(?:=[\w.+\"'-]*)?|U\w+|-threads[= ]?\d*|t=?\d*|-split-compile[= ]?\d*|lto|dlto"
+    r"|arch=\w+|-gpu-architecture=\w+|gencode=?[\w=,]*|-generate-code=?[\w=,]*|f(?:fast-math|no-[\w-]+|unroll-loops|gpu-[\w-]+)"
+    r"|munsafe-fp-atomics|m[\w-]+(?:=\w+)?|ffp-contract=\w+)"
+)
+_VALUES = re.compile(r"[\w=,.+-]+")
+_WITH_VALUE = {"-Xcompiler", "--compiler-options", "-Xptxas", "--ptxas-options", "-gencode", "-maxrregcount"}
+_LIBRARIES = re.compile(
+    r"-l(?:cublas|cublasLt|cudart|cuda|curand|cufft|cusparse|cudnn|nvrtc|cusolver|m|gomp|pthread|dl|rt)"
+)
+
+
+def screen(request: InlineRequest) -> None:
+    """Refuse what is not allowed.
+
+    Raises:
+        Denied: with the name of it.
+    """
+    for label, sources in (("main.cpp", request.cpp_sources), ("cuda.cu", request.device_sources)):
+        for source in sources:
+            _screen_source(source, label)
+    for path in request.include_paths:
+        raise Denied(f"extra_include_paths is not allowed: {path!r}")
+    _screen_flags(request.cflags, "extra_cflags", _HOST_FLAGS)
+    _screen_flags(request.device_flags, "extra_cuda_cflags", _DEVICE_FLAGS)
+    for flag in request.ldflags:
+        if not _LIBRARIES.fullmatch(flag.strip()) and flag.strip() not in (
+            "-fopenmp",
+            "-O3",
+            "-s",
+            "-Wl,--no-as-needed",
+        ):
+            raise Denied(f"extra_ldflags: {flag!r} is not allowed")
+
+
+def _screen_flags(flags: tuple[str, ...], label: str, allowed: re.Pattern[str]) -> None:
+    expected = ""
+    for flag in flags:
+        for word in flag.split():
+            if expected in ("-Xcompiler", "--compiler-options"):
+                if not all(_HOST_FLAGS.fullmatch(part) for part in word.strip("'\"").split(",")):
+                    raise Denied(f"{label}: {word!r} is not allowed")
+            elif expected:
+                if not _VALUES.fullmatch(word):
+                    raise Denied(f"{label}: {word!r} is not allowed")
+            elif word in _WITH_VALUE:
+                expected = word
+                continue
+            elif word.partition("=")[0] in ("-Xcompiler", "--compiler-options"):
+                if not all(_HOST_FLAGS.fullmatch(part) for part in word.partition("=")[2].strip("'\"").split(",")):
+                    raise Denied(f"{label}: {word!r} is not allowed")
+            elif not allowed.fullmatch(word):
+                raise Denied(f"{label}: {word!r} is not allowed")
+            expected = ""
+
+
+def _screen_source(source: str, label: str) -> None:
+    try:
+        found = tokens(source)
+    except Unreadable:
+        # The compiler says better what is wrong; until then this much is certain.
+        found = [Token("directive", line.strip(), 1) for line in source.splitlines() if line.lstrip().startswith("#")]
+        if re.search(r"\.inc(?:bin|lude)", source):
+            raise Denied(f"{label}: .incbin and .include are not allowed in assembly") from None
+    in_assembly = 0
+    for token in found:
+        if token.kind == "directive":
+            _screen_directive(token, label)
+        elif token.kind == "name" and token.text in ("asm", "__asm__", "__asm"):
+            in_assembly = 1
+        elif in_assembly and token.text == ";":
+            in_assembly = 0
+        elif token.kind == "string" and re.search(r"\.\s*inc(?:bin|lude)", token.text):
+            raise Denied(f"{label}:{token.line}: .incbin and .include are not allowed in assembly")
+        elif token.kind == "name" and token.text in ("__has_include", "__has_include_next", "__has_embed"):
+            raise Denied(f"{label}:{token.line}: {token.text} is not allowed")
+
+
+def _screen_directive(token: Token, label: str) -> None:
+    text = re.sub(r"\\\r?\n|/\*[\s\S]*?\*/", " ", token.text)
+    where = f"{label}:{token.line}"
+    match = re.match(r"#\s*(include_next|include|import|embed)\b\s*(.*)", text)
+    if match is not None:
+        what = match.group(2).strip()
+        path = re.match(r'[<"]([^>"]*)[>"]', what)
+        if match.group(1) != "include" or path is None:
+            raise Denied(f"{where}: #{match.group(1)} of anything but a named header is not allowed")
+        if path.group(1).startswith("/") or ".." in path.group(1).split("/"):
+            raise Denied(f"{where}: #include of a file outside of the toolchain is not allowed: {path.group(1)}")
+    elif re.match(r"#\s*pragma\s+GCC\s+(plugin|pch_preprocess|dependency)", text):
+        raise Denied(f"{where}: {' '.join(text.split())} is not allowed")
+    elif re.search(r"\b__has_(?:include|embed)", text):
+        raise Denied(f"{where}: __has_include is not allowed")
+    elif re.search(r"\.\s*inc(?:bin|lude)", text):
+        raise Denied(f"{where}: .incbin and .include are not allowed in assembly")

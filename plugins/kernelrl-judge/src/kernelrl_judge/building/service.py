@@ -1,0 +1,173 @@
+"""The build service as others see it: the judge, when a candidate calls `load_inline`, and the evaluator, which has
+the builds made that can be read off the source before a GPU is asked for. Both start the same job process."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kernelrl_core.values import EvaluationSettings
+from kernelrl_judge.building.calls import InlineCall
+
+__all__ = ["BuildService", "BuildUnavailable", "call_request", "device_arch"]
+
+_JOB = (sys.executable, "-m", "kernelrl_judge.building.job")
+_PREPARATION_S = 600.0
+"""How long the first build with a toolchain may take beyond its own limit."""
+_POLL_S = 0.02
+_FACTS = ("route", "cached", "seconds", "cpu_seconds")
+
+
+class BuildUnavailable(Exception):
+    """This machine lacks what a build needs; the arguments are what, and the fix."""
+
+
+class BuildService:
+    """Builds of one machine.
+
+    Args:
+        directory: store of the builds, shared by all processes.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def answer(
+        self,
+        asked: Mapping[str, Any],
+        spec: Mapping[str, Any],
+        settings: EvaluationSettings,
+        *,
+        cancelled: Callable[[], bool],
+    ) -> tuple[bytes, list[int]]:
+        """What a runner is told about the build it asked for, and a descriptor of what was built.
+
+        Args:
+            asked: fields of `runner_builds`, from an untrusted process.
+            spec: from `BackendRunner.toolchain`.
+
+        Raises:
+            BuildUnavailable: this machine cannot build.
+            Cancelled: nobody waits any more.
+        """
+        result = self._run(self._order(_request(asked, spec), settings), cancelled)
+        if "missing" in result:
+            raise BuildUnavailable(result["missing"], result["fix"])
+        if "error" in result:
+            return json.dumps({"error": result["error"][-200_000:]}).encode(), []
+        told = {name: result[name] for name in ("kind", "bindings", "binder", "module_name") if name in result}
+        told["facts"] = {name: result[name] for name in _FACTS if name in result}
+        told["resources"] = result.get("resources", [])
+        descriptors = [os.open(result["path"], os.O_RDONLY | os.O_CLOEXEC)] if result.get("path") else []
+        return json.dumps(told).encode(), descriptors
+
+    async def prebuild(self, call: InlineCall, spec: Mapping[str, Any], settings: EvaluationSettings) -> None:
+        """Have a build ready for the moment in which the candidate asks for it. Failures are found again then."""
+        process = await asyncio.create_subprocess_exec(
+            *_JOB, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+        )
+        order = self._order(call_request(call, spec), settings)
+        try:
+            await process.communicate(json.dumps(order).encode())
+        except BaseException:
+            if process.returncode is None:
+                process.kill()
+            raise
+
+    def _order(self, request: Mapping[str, Any], settings: EvaluationSettings) -> dict[str, Any]:
+        return {
+            "directory": str(self._directory),
+            "request": request,
+            "timeout_s": settings.build_timeout_s,
+            "memory_mib": settings.build_memory_mib,
+        }
+
+    @staticmethod
+    def _run(order: Mapping[str, Any], cancelled: Callable[[], bool]) -> dict[str, Any]:
+        from kernelrl_judge.running import Cancelled
+
+        started = time.monotonic()
+        with subprocess.Popen(_JOB, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            try:
+                assert process.stdin is not None
+                assert process.stdout is not None
+                assert process.stderr is not None
+                process.stdin.write(json.dumps(order).encode())
+                process.stdin.close()
+                os.set_blocking(process.stdout.fileno(), False)
+                os.set_blocking(process.stderr.fileno(), False)
+                output, trouble = b"", b""
+                while process.poll() is None:
+                    output += process.stdout.read() or b""
+                    trouble += process.stderr.read() or b""
+                    if cancelled():
+                        raise Cancelled
+                    if time.monotonic() - started > order["timeout_s"] + _PREPARATION_S:
+                        raise BuildUnavailable("the build service does not end", "look at the machine's load and disk")
+                    time.sleep(_POLL_S)
+                output += process.stdout.read() or b""
+                trouble += process.stderr.read() or b""
+            finally:
+                if process.poll() is None:
+                    process.kill()
+        try:
+            result: dict[str, Any] = json.loads(output)
+        except ValueError:
+            last = trouble.decode("utf-8", "replace").strip().splitlines()[-1:] or ["without a word"]
+            raise BuildUnavailable(f"the build service failed: {last[0]}", "kernelrl doctor") from None
+        return result
+
+
+def call_request(call: InlineCall, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The build that a call in a source asks for."""
+    asked = {
+        "name": call.name,
+        "cpp_sources": [piece.text for piece in call.cpp_sources],
+        "device_sources": [piece.text for piece in call.cuda_sources],
+        "functions": [list(pair) for pair in call.functions or ()],
+        "cflags": list(call.cflags),
+        "device_flags": list(call.device_flags),
+        "ldflags": list(call.ldflags),
+        "include_paths": list(call.include_paths),
+    }
+    return _request(asked, spec)
+
+
+@functools.cache
+def device_arch() -> str:
+    """Architecture of the GPU at hand, such as `9.0`, by asking the driver; empty where there is none."""
+    try:
+        command = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.split("\n")[0].strip() if done.returncode == 0 else ""
+
+
+def _request(asked: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    flags = [str(flag) for flag in spec.get("flags", ())]
+    arch = [str(name) for name in spec.get("arch", ())]
+    if not arch and spec["language"] == "cuda":
+        arch = [device_arch() or "9.0"]
+    device = spec["language"] != "cpp"
+    return {
+        "language": spec["language"],
+        "name": str(asked["name"]),
+        "cpp_sources": [str(text) for text in asked["cpp_sources"]],
+        "device_sources": [str(text) for text in asked["device_sources"]],
+        "functions": [[str(name), str(text)] for name, text in asked["functions"]],
+        "cflags": [str(flag) for flag in asked["cflags"]] + ([] if device else flags),
+        "device_flags": [str(flag) for flag in asked["device_flags"]] + (flags if device else []),
+        "ldflags": [str(flag) for flag in asked["ldflags"]],
+        "include_paths": [str(path) for path in asked["include_paths"]],
+        "arch": arch,
+        "device_only": bool(spec.get("device_only")),
+    }

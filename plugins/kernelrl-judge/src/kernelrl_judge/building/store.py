@@ -1,0 +1,101 @@
+"""Finished builds on disk, by the hash of everything that they depend on.
+
+An entry is a directory that appears whole or not at all: it is filled under another name and renamed. Who builds holds
+a lock of that entry, so that equal builds under way at the same time, in whatever process, are one build.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+__all__ = ["BuildStore"]
+
+_RESULT = "result.json"
+_PRUNING_SHARE = 1 / 32
+"""Share of the writes after which the size of everything is looked at."""
+
+
+class BuildStore:
+    """A directory of builds.
+
+    Args:
+        directory: made on first use.
+        max_bytes: what is kept; the least recently used tenth goes when there is more.
+    """
+
+    def __init__(self, directory: Path, max_bytes: int) -> None:
+        self._directory = directory
+        self._max_bytes = max_bytes
+
+    def read(self, key: str) -> dict[str, Any] | None:
+        """The result kept under `key`, with `path` where it has a file; None where there is none."""
+        entry = self._entry(key)
+        try:
+            found: dict[str, Any] = json.loads((entry / _RESULT).read_text())
+            if found["key"] != key or (found.get("file") and not (entry / found["file"]).is_file()):
+                return None
+            os.utime(entry)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        if found.get("file"):
+            found["path"] = str(entry / found["file"])
+        return found
+
+    def write(self, key: str, result: dict[str, Any], file: Path | None) -> dict[str, Any]:
+        """Keep a result and its file; returns it as `read` would."""
+        entry = self._entry(key)
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=".part-", dir=entry.parent))
+        try:
+            kept = {**result, "key": key, "bytes": 0}
+            if file is not None:
+                shutil.copyfile(file, partial / file.name)
+                kept |= {"file": file.name, "bytes": file.stat().st_size}
+            (partial / _RESULT).write_text(json.dumps(kept))
+            if entry.exists():
+                shutil.rmtree(entry, ignore_errors=True)
+            os.rename(partial, entry)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+        if random.random() < _PRUNING_SHARE:
+            self._prune()
+        return self.read(key) or kept
+
+    @contextlib.contextmanager
+    def lock(self, key: str) -> Iterator[None]:
+        """Hold the right to build `key`; others wait."""
+        locks = self._directory / "locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        # 4096 files for all keys: a rare wait for a neighbour costs less than files that nobody removes.
+        with open(locks / key[:3], "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _entry(self, key: str) -> Path:
+        return self._directory / "objects" / key[:2] / key
+
+    def _prune(self) -> None:
+        entries = []
+        for entry in (self._directory / "objects").glob("??/*"):
+            with contextlib.suppress(OSError):
+                size = sum(file.stat().st_size for file in entry.iterdir())
+                entries.append((entry.stat().st_mtime_ns, size, entry))
+        total = sum(size for _, size, _ in entries)
+        if total <= self._max_bytes:
+            return
+        entries.sort()
+        for _, size, entry in entries:
+            if total <= self._max_bytes * 0.9:
+                return
+            shutil.rmtree(entry, ignore_errors=True)
+            total -= size

@@ -1,0 +1,226 @@
+"""The compilers of this machine and what torch would tell them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+__all__ = ["Toolchain", "ToolchainMissing", "find_toolchain"]
+
+_FORMAT = 1
+_CUDA_FIX = "install the CUDA toolkit and set CUDA_HOME, or put nvcc on PATH"
+_HIP_FIX = "install ROCm, or on Debian: apt install hipcc rocm-device-libs libamdhip64-dev"
+
+
+class ToolchainMissing(Exception):
+    """This machine lacks a compiler; the arguments are what, and the fix."""
+
+
+@attrs.frozen
+class Toolchain:
+    """Compilers, headers, libraries and flags for extensions of one language."""
+
+    language: str
+    cxx: str
+    """Path of g++."""
+    device_compiler: str
+    """Path of nvcc or hipcc; empty for C++."""
+    version: str
+    """What the compilers say of themselves."""
+    torch_version: str
+    standard: str
+    """Language standard that this torch builds extensions with, such as `c++17`."""
+    include_dirs: tuple[str, ...]
+    library_dirs: tuple[str, ...]
+    libraries: tuple[str, ...]
+    device_flags: tuple[str, ...]
+    """Flags that torch gives the device compiler."""
+    has_device_headers: bool
+    """Whether torch's own headers for the GPU are there; without them only device code can be compiled."""
+    archs: tuple[str, ...]
+    """Architectures that the device compiler knows, such as `9.0` or `gfx90a`."""
+
+    @property
+    def id(self) -> str:
+        """Hash of everything."""
+        content = json.dumps([_FORMAT, attrs.asdict(self)], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:24]
+
+    def require_arch(self, wanted: tuple[str, ...]) -> None:
+        """Refuse an architecture that the compiler does not know.
+
+        Raises:
+            ToolchainMissing: with those that it knows.
+        """
+        for name in wanted:
+            plain = name.removesuffix("+PTX").rstrip("af") if self.language == "cuda" else name.partition(":")[0]
+            if self.archs and plain not in self.archs:
+                known = ", ".join(self.archs)
+                raise ToolchainMissing(
+                    f"{self.device_compiler} does not know the architecture {name}",
+                    f"use a newer toolkit, or one of the architectures it knows: {known}",
+                )
+
+    def directories(self) -> list[str]:
+        """What a compiler has to see, beside the system's directories."""
+        found = [*self.include_dirs, *self.library_dirs]
+        if self.device_compiler:
+            found.append(os.path.dirname(os.path.dirname(os.path.realpath(self.device_compiler))))
+        found.append(os.path.dirname(os.path.realpath(self.cxx)))
+        return list(dict.fromkeys(path for path in found if not path.startswith("/usr/")))
+
+
+def find_toolchain(language: str, directory: Path) -> Toolchain:
+    """The toolchain for a language; asked of torch in a process of its own once, and kept in `directory`.
+
+    Raises:
+        ToolchainMissing: a compiler is not there.
+    """
+    cxx = shutil.which(os.environ.get("CXX") or "g++")
+    if cxx is None:
+        raise ToolchainMissing("no C++ compiler", "install g++ and put it on PATH")
+    compiler = _device_compiler(language)
+    stamp = [
+        language,
+        cxx,
+        os.stat(cxx).st_mtime_ns,
+        compiler,
+        os.stat(compiler).st_mtime_ns if compiler else 0,
+        metadata.version("torch"),
+        sys.executable,
+        _FORMAT,
+    ]
+    key = hashlib.sha256(json.dumps(stamp).encode()).hexdigest()[:16]
+    path = directory / "toolchains" / f"{language}-{key}.json"
+    try:
+        return _from_json(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        pass
+    asked = subprocess.run(
+        [sys.executable, "-m", "kernelrl_judge.building.toolchain", language, cxx, compiler],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+    )
+    if asked.returncode:
+        last = (asked.stderr.strip().splitlines() or ["without a word"])[-1]
+        raise ToolchainMissing(f"torch cannot say how to build an extension: {last}", "kernelrl doctor")
+    toolchain = _from_json(json.loads(asked.stdout))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump(attrs.asdict(toolchain), file)
+    os.replace(temporary, path)
+    return toolchain
+
+
+def _from_json(data: dict[str, Any]) -> Toolchain:
+    return Toolchain(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})
+
+
+def _device_compiler(language: str) -> str:
+    if language == "cuda":
+        home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
+        found = shutil.which(os.path.join(home, "bin", "nvcc")) or shutil.which("nvcc")
+        if found is None:
+            raise ToolchainMissing("nvcc, the compiler of CUDA, is not there", _CUDA_FIX)
+        return found
+    if language == "hip":
+        home = os.environ.get("ROCM_HOME") or os.environ.get("ROCM_PATH") or "/opt/rocm"
+        found = shutil.which(os.path.join(home, "bin", "hipcc")) or shutil.which("hipcc")
+        if found is None:
+            raise ToolchainMissing("hipcc, the compiler of HIP, is not there", _HIP_FIX)
+        return found
+    return ""
+
+
+def _describe(language: str, cxx: str, compiler: str) -> Toolchain:
+    """Ask torch. Runs in a process of its own."""
+    import inspect
+    import sysconfig
+
+    import torch
+    from torch.utils import cpp_extension
+
+    device = language if language != "cpp" else "cpu"
+    # A torch without CUDA has no answer for it, and the headers of the host part are the same.
+    try:
+        include_dirs = cpp_extension.include_paths("cuda" if device in ("cuda", "hip") else "cpu")
+    except (AssertionError, OSError, RuntimeError):
+        include_dirs = cpp_extension.include_paths("cpu")
+    with_device = bool(torch.version.cuda if language == "cuda" else torch.version.hip) and language != "cpp"
+    home = os.path.dirname(os.path.dirname(os.path.realpath(compiler))) if compiler else ""
+    if language == "cuda" and os.path.isdir(f"{home}/include"):
+        include_dirs.append(f"{home}/include")
+    source = inspect.getsource(cpp_extension._write_ninja_file_to_build_library)
+    standards = re.findall(r"-std=(c\+\+\d+)", source)
+    library_dirs = [os.path.join(os.path.dirname(torch.__file__), "lib")]
+    libraries = ["c10", "torch_cpu", "torch"]
+    flags: list[str] = []
+    if language == "cuda":
+        flags = list(cpp_extension.COMMON_NVCC_FLAGS)
+        library_dirs += [path for path in (f"{home}/lib64", f"{home}/lib") if os.path.isdir(path)][:1]
+        libraries = [*(["c10_cuda", "torch_cuda"] if with_device else []), *libraries, "cudart"]
+    elif language == "hip":
+        flags = [*cpp_extension.COMMON_HIP_FLAGS, *cpp_extension.COMMON_HIPCC_FLAGS]
+        libraries = [*(["c10_hip", "torch_hip"] if with_device else []), *libraries, "amdhip64"]
+    versions = [_first_line([cxx, "--version"]), *([_said([compiler, "--version"])] if compiler else [])]
+    return Toolchain(
+        language=language,
+        cxx=cxx,
+        device_compiler=compiler,
+        version="; ".join(versions),
+        torch_version=torch.__version__,
+        standard=max(standards, default="c++17"),
+        include_dirs=tuple(dict.fromkeys([*include_dirs, sysconfig.get_path("include")])),
+        library_dirs=tuple(library_dirs),
+        libraries=tuple(libraries),
+        device_flags=tuple(flags),
+        has_device_headers=with_device,
+        archs=_archs(language, compiler),
+    )
+
+
+def _archs(language: str, compiler: str) -> tuple[str, ...]:
+    if language == "cuda":
+        listed = re.findall(r"compute_(\d+)", _said([compiler, "--list-gpu-arch"]))
+        return tuple(f"{number[:-1]}.{number[-1]}" for number in listed)
+    if language == "hip":
+        clang = next((path for path in _hip_clangs(compiler) if shutil.which(path)), "")
+        said = _said([clang, "--target=amdgcn-amd-amdhsa", "-nogpulib", "-print-supported-cpus"]) if clang else ""
+        listed = re.findall(r"^\s*(gfx\w+)", said, re.MULTILINE)
+        return tuple(dict.fromkeys(listed))
+    return ()
+
+
+def _hip_clangs(compiler: str) -> list[str]:
+    home = os.path.dirname(os.path.dirname(os.path.realpath(compiler)))
+    named = re.findall(r"\S*clang\S*", _said([compiler, "--version"]))
+    return [f"{home}/llvm/bin/clang", *named, *(f"clang-{number}" for number in range(25, 13, -1)), "clang"]
+
+
+def _said(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout + done.stderr
+
+
+def _first_line(command: list[str]) -> str:
+    return (_said(command).strip().splitlines() or ["unknown"])[0]
+
+
+if __name__ == "__main__":
+    print(json.dumps(attrs.asdict(_describe(*sys.argv[1:4]))))

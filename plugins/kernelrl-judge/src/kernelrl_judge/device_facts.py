@@ -1,0 +1,164 @@
+"""What the machine can do: its device by name, and the ceilings that no kernel passes, measured here."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import torch
+
+__all__ = ["Ceilings", "ceilings", "device_name", "machine_facts", "reset_persisting_l2"]
+
+_DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+_REPEATS = 7
+
+
+@attrs.frozen
+class Ceilings:
+    """Measured rates of a device."""
+
+    bandwidth_gb_s: float
+    """Bytes read plus bytes written per second by a large copy, in 10^9 bytes per second."""
+    tflops: float
+    """Floating-point operations per second of a large matrix product in the precision asked for, in 10^12."""
+
+
+def device_name(device: str) -> str:
+    """A name of the device that is the same in every process: the GPU's UUID, or `cpu`."""
+    if device != "cuda":
+        return "cpu"
+    properties = torch.cuda.get_device_properties(0)
+    return f"gpu-{getattr(properties, 'uuid', properties.name)}".replace(" ", "_").replace("/", "_")
+
+
+def machine_facts(device: str) -> Mapping[str, Any]:
+    """Versions and names that a verdict depends on."""
+    found: dict[str, Any] = {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "machine": platform.machine(),
+    }
+    if device == "cuda":
+        properties = torch.cuda.get_device_properties(0)
+        found["gpu"] = properties.name
+        found["gpu_id"] = device_name(device)
+        found["compute_capability"] = f"{properties.major}.{properties.minor}"
+        found["cuda"] = str(torch.version.cuda or torch.version.hip)
+        found["driver"] = _driver_version()
+    else:
+        found["cpu"] = _processor()
+    return found
+
+
+def ceilings(device: str, precision: str, cache_dir: Path | None) -> Ceilings:
+    """The ceilings of a device, from the cache or measured now; nobody else may use the device meanwhile."""
+    key = f"{device_name(device)}-{precision}-torch{torch.__version__}".replace("+", "_")
+    if device != "cuda":
+        key += f"-{_processor()}-{torch.get_num_threads()}".replace(" ", "_").replace("/", "_")
+    path = cache_dir / "ceilings" / f"{key}.json" if cache_dir is not None else None
+    if path is not None and path.is_file():
+        try:
+            return Ceilings(**json.loads(path.read_text()))
+        except (OSError, ValueError, TypeError):
+            pass
+    found = _measured(device, precision)
+    if path is not None:
+        _keep(path, json.dumps(attrs.asdict(found)))
+    return found
+
+
+def reset_persisting_l2() -> None:
+    """Give back the part of the L2 cache that a kernel may have claimed for lines that stay."""
+    torch.cuda.cudart()
+    import ctypes
+
+    for name in ("libcudart.so", "libcudart.so.13", "libcudart.so.12"):
+        try:
+            library = ctypes.CDLL(name)
+        except OSError:
+            continue
+        library.cudaCtxResetPersistingL2Cache()
+        return
+
+
+def _measured(device: str, precision: str) -> Ceilings:
+    dtype = _DTYPES[precision]
+    if device == "cuda":
+        free, _ = torch.cuda.mem_get_info()
+        count, size = min(1 << 30, free // 8), 8192
+    else:
+        count, size = 64 << 20, 768
+    source = torch.empty(count, dtype=torch.uint8, device=device).random_(0, 255)
+    target = torch.empty_like(source)
+    copy_s = _fastest(lambda: target.copy_(source), device)
+    left = torch.randn(size, size, dtype=dtype, device=device)
+    right = torch.randn(size, size, dtype=dtype, device=device)
+    product_s = _fastest(lambda: left @ right, device)
+    del source, target, left, right
+    if device == "cuda":
+        torch.cuda.empty_cache()
+    return Ceilings(2 * count / copy_s / 1e9, 2 * size**3 / product_s / 1e12)
+
+
+def _fastest(work: Any, device: str) -> float:
+    times = []
+    for _ in range(_REPEATS + 2):
+        if device == "cuda":
+            torch.cuda.synchronize()
+        started = time.perf_counter()
+        work()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - started)
+    return statistics.median(times[2:])
+
+
+def _keep(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except OSError:
+        # A cache that cannot be written costs a measurement the next time.
+        pass
+
+
+def _driver_version() -> str:
+    try:
+        with open("/proc/driver/nvidia/version") as file:
+            words = file.readline().split()
+        return next((word for word in words if word[:1].isdigit() and "." in word), "unknown")
+    except OSError:
+        pass
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+        )
+        return done.stdout.split("\n")[0].strip() or "unknown"
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown"

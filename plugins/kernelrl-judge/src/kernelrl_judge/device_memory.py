@@ -1,0 +1,181 @@
+"""Device memory that judge and runner share, each in a context of its own.
+
+The judge creates an arena with CUDA's virtual memory management and passes its file descriptor; the runner maps the
+same memory. Contents never go through the host. Unlike CUDA's IPC handles, a descriptor crosses user, process and
+mount namespaces, and an arena outlives whichever side dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import math
+import os
+from typing import Any
+
+import torch
+
+__all__ = ["Arena", "DeviceMemoryError", "supported"]
+
+_PINNED = 1
+_LOCATION_DEVICE = 1
+_POSIX_DESCRIPTOR = 1
+_READ, _READ_WRITE = 1, 3
+_SUPPORTS_VMM, _SUPPORTS_DESCRIPTORS = 102, 103
+
+
+class DeviceMemoryError(Exception):
+    """The driver refused."""
+
+
+class _Location(ctypes.Structure):
+    _fields_ = (("type", ctypes.c_int), ("id", ctypes.c_int))
+
+
+class _Properties(ctypes.Structure):
+    _fields_ = (
+        ("type", ctypes.c_int),
+        ("requested_handle_types", ctypes.c_int),
+        ("location", _Location),
+        ("win32", ctypes.c_void_p),
+        ("flags", ctypes.c_ubyte * 8),
+    )
+
+
+class _Access(ctypes.Structure):
+    _fields_ = (("location", _Location), ("flags", ctypes.c_int))
+
+
+@functools.cache
+def _driver() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def _call(name: str, *arguments: Any) -> None:
+    code = getattr(_driver(), name)(*arguments)
+    if code:
+        raise DeviceMemoryError(f"{name} failed with CUDA error {code}")
+
+
+def _properties(device: int) -> _Properties:
+    return _Properties(_PINNED, _POSIX_DESCRIPTOR, _Location(_LOCATION_DEVICE, device))
+
+
+def supported(device: int = 0) -> bool:
+    """Whether arenas work on a device: the driver says so, and one can be made and exported."""
+    try:
+        torch.cuda.init()
+        for attribute in (_SUPPORTS_VMM, _SUPPORTS_DESCRIPTORS):
+            value = ctypes.c_int()
+            _call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
+            if not value.value:
+                return False
+        arena = Arena.create(1, device)
+        os.close(arena.export())
+        arena.close()
+    except (DeviceMemoryError, OSError, AttributeError, RuntimeError):
+        return False
+    return True
+
+
+class Arena:
+    """A block of device memory with an address in this process."""
+
+    def __init__(self, handle: int, size: int, device: int, *, writable: bool) -> None:
+        self.size = size
+        self.device = device
+        self._handle = ctypes.c_ulonglong(handle)
+        self._address = ctypes.c_ulonglong()
+        _call("cuMemAddressReserve", ctypes.byref(self._address), _size(size), _size(0), ctypes.c_ulonglong(0), 0)
+        try:
+            _call("cuMemMap", self._address, _size(size), _size(0), self._handle, 0)
+            try:
+                self._allow(_READ_WRITE if writable else _READ)
+            except DeviceMemoryError:
+                # Not every driver maps memory read-only.
+                self._allow(_READ_WRITE)
+        except BaseException:
+            with contextlib.suppress(DeviceMemoryError):
+                _call("cuMemAddressFree", self._address, _size(size))
+            raise
+
+    @classmethod
+    def create(cls, size: int, device: int) -> Arena:
+        """A new arena of at least `size` bytes.
+
+        Raises:
+            DeviceMemoryError: there is no such memory left.
+        """
+        # A context has to be current: torch makes the primary one so.
+        torch.zeros((), device=f"cuda:{device}")
+        properties = _properties(device)
+        granularity = ctypes.c_size_t()
+        _call("cuMemGetAllocationGranularity", ctypes.byref(granularity), ctypes.byref(properties), 0)
+        size = max(1, math.ceil(size / granularity.value)) * granularity.value
+        handle = ctypes.c_ulonglong()
+        _call("cuMemCreate", ctypes.byref(handle), _size(size), ctypes.byref(properties), ctypes.c_ulonglong(0))
+        return cls(handle.value, size, device, writable=True)
+
+    @classmethod
+    def attach(cls, descriptor: int, size: int, device: int, *, writable: bool) -> Arena:
+        """The arena of another process. `size` is the creator's; the descriptor stays the caller's."""
+        torch.zeros((), device=f"cuda:{device}")
+        handle = ctypes.c_ulonglong()
+        _call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(descriptor), _POSIX_DESCRIPTOR)
+        return cls(handle.value, size, device, writable=writable)
+
+    def export(self) -> int:
+        """A new descriptor by which another process can attach."""
+        descriptor = ctypes.c_int()
+        _call(
+            "cuMemExportToShareableHandle",
+            ctypes.byref(descriptor),
+            self._handle,
+            _POSIX_DESCRIPTOR,
+            ctypes.c_ulonglong(0),
+        )
+        return descriptor.value
+
+    def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        """A tensor over a part of the arena; `offset` is a multiple of the element's size.
+
+        Raises:
+            ValueError: the part leaves the arena.
+        """
+        count = math.prod(shape)
+        width = torch.empty((), dtype=dtype).element_size()
+        if not count:
+            return torch.empty(shape, dtype=dtype, device=f"cuda:{self.device}")
+        if offset < 0 or offset + count * width > self.size:
+            raise ValueError("a tensor outside of the shared memory")
+        flat = torch.as_tensor(_Bytes(self._address.value + offset, count * width), device=f"cuda:{self.device}")
+        return flat.view(dtype).view(shape)
+
+    def close(self) -> None:
+        """Unmap and release; the memory is free once every process has done so."""
+        torch.cuda.synchronize(self.device)
+        _call("cuMemUnmap", self._address, _size(self.size))
+        _call("cuMemRelease", self._handle)
+        _call("cuMemAddressFree", self._address, _size(self.size))
+
+    def _allow(self, flags: int) -> None:
+        access = _Access(_Location(_LOCATION_DEVICE, self.device), flags)
+        _call("cuMemSetAccess", self._address, _size(self.size), ctypes.byref(access), _size(1))
+
+
+class _Bytes:
+    """Device bytes as other libraries expect them."""
+
+    def __init__(self, address: int, count: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (count,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "version": 2,
+            "strides": None,
+        }
+
+
+def _size(value: int) -> ctypes.c_size_t:
+    return ctypes.c_size_t(value)

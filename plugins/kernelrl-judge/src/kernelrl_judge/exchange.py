@@ -1,0 +1,214 @@
+"""The memory through which values pass between judge and runner, seen from the judge.
+
+Both forms offer the same: `share` writes values for the runner and returns the tree that describes them, `make_room`
+provides for outputs, `collect` reads the outputs that a description points at. `FileExchange` uses anonymous files in
+host memory; `ArenaExchange` uses device memory for tensors (`kernelrl_judge.device_memory`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import mmap
+import os
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+from kernelrl_judge.device_memory import Arena
+from kernelrl_judge.protocol import ProtocolError, TensorLeaf
+
+__all__ = ["ArenaExchange", "Arenas", "Exchange", "FileExchange", "leaves_bytes", "places"]
+
+_ALIGNMENT = 256
+
+
+class Exchange(Protocol):
+    """Either form."""
+
+    def share(self, values: Any) -> Any: ...
+
+    def make_room(self, count: int) -> None: ...
+
+    def collect(self, expected: Any, described: Any) -> Any:
+        """Tensors in the place of the leaves of a description that equals the expected one: a copy made now.
+
+        Raises:
+            ProtocolError: a leaf points outside of the shared memory.
+        """
+        ...
+
+
+class FileExchange:
+    """Two anonymous files: `inputs`, which the runner can only read, and `outputs`."""
+
+    def __init__(self) -> None:
+        self.inputs = os.memfd_create("inputs")
+        self.outputs = os.memfd_create("outputs")
+
+    def share_text(self, text: bytes) -> None:
+        """Write `text` at offset 0, in the place of everything else."""
+        os.ftruncate(self.inputs, max(len(text), 1))
+        _write_at(self.inputs, text, 0)
+
+    def share(self, values: Any) -> Any:
+        chunks: list[tuple[TensorLeaf, torch.Tensor]] = []
+        tree, end = _lay_out(values, "cpu", chunks)
+        os.ftruncate(self.inputs, max(end, 1))
+        if end:
+            with mmap.mmap(self.inputs, end) as view:
+                for leaf, tensor in chunks:
+                    if tensor.numel():
+                        flat = torch.frombuffer(view, dtype=tensor.dtype, count=tensor.numel(), offset=leaf.offset)
+                        flat.view(tensor.shape).copy_(tensor)
+                        del flat
+        return tree
+
+    def make_room(self, count: int) -> None:
+        os.ftruncate(self.outputs, count)
+
+    def collect(self, expected: Any, described: Any) -> Any:
+        return _collect(expected, described, self._read)
+
+    def close(self) -> None:
+        os.close(self.inputs)
+        os.close(self.outputs)
+
+    def _read(self, leaf: TensorLeaf, like: torch.Tensor) -> torch.Tensor:
+        count = like.numel() * like.element_size()
+        data = bytearray(count)
+        view, place = memoryview(data), 0
+        while place < count:
+            got = os.preadv(self.outputs, [view[place:]], leaf.offset + place)
+            if not got:
+                raise ProtocolError("an output lies outside the shared file")
+            place += got
+        return torch.frombuffer(data, dtype=torch.uint8).view(like.dtype).view(like.shape)
+
+
+class Arenas:
+    """The device memory of a judge, kept from one candidate to the next and replaced when it is too small."""
+
+    def __init__(self, device: int = 0) -> None:
+        self._device = device
+        self.inputs = Arena.create(1, device)
+        self.outputs = Arena.create(1, device)
+
+    def fit(self, inputs: int, outputs: int) -> bool:
+        """Make both large enough; returns whether one was replaced, so that runners must attach anew."""
+        changed = False
+        for name, wanted in (("inputs", inputs), ("outputs", outputs)):
+            arena: Arena = getattr(self, name)
+            # A small task after a huge one gives the memory back.
+            if arena.size < wanted or (arena.size > 1 << 30 and arena.size > 8 * wanted):
+                arena.close()
+                setattr(self, name, Arena.create(wanted, self._device))
+                changed = True
+        return changed
+
+    def close(self) -> None:
+        for arena in (self.inputs, self.outputs):
+            with contextlib.suppress(Exception):
+                arena.close()
+
+
+class ArenaExchange:
+    """Device memory for tensors.
+
+    Args:
+        arenas: of the judge.
+        attach: tells the runner to map the arenas as they are now.
+    """
+
+    def __init__(self, arenas: Arenas, attach: Callable[[Arenas], None]) -> None:
+        self._arenas = arenas
+        self._attach = attach
+        self._attached = False
+        self._room = 0
+        self._filled = 0
+
+    def share(self, values: Any) -> Any:
+        chunks: list[tuple[TensorLeaf, torch.Tensor]] = []
+        tree, end = _lay_out(values, "cuda", chunks)
+        self._filled = end
+        self._fit()
+        for leaf, tensor in chunks:
+            if tensor.numel():
+                self._arenas.inputs.tensor(leaf.offset, leaf.shape, tensor.dtype).copy_(tensor)
+        torch.cuda.synchronize()
+        return tree
+
+    def make_room(self, count: int) -> None:
+        self._room = count
+        self._fit()
+
+    def collect(self, expected: Any, described: Any) -> Any:
+        return _collect(expected, described, self._read)
+
+    def _fit(self) -> None:
+        if self._arenas.fit(self._filled, self._room) or not self._attached:
+            self._attach(self._arenas)
+            self._attached = True
+
+    def _read(self, leaf: TensorLeaf, like: torch.Tensor) -> torch.Tensor:
+        try:
+            return self._arenas.outputs.tensor(leaf.offset, tuple(like.shape), like.dtype).clone()
+        except ValueError as error:
+            raise ProtocolError(str(error)) from None
+
+
+def places(expected: Any, copies: int, device: str) -> tuple[list[Any], int]:
+    """Where the outputs of several equal calls belong: a tree of `TensorLeaf` for each call, and the bytes in all."""
+    trees: list[Any] = []
+    end = 0
+    for _ in range(copies):
+        tree, end = _lay_out(expected, device, [], end)
+        trees.append(tree)
+    return trees, end
+
+
+def leaves_bytes(value: Any) -> int:
+    """Bytes that the tensors of a value need in the shared memory."""
+    return _lay_out(value, "cpu", [])[1]
+
+
+def _lay_out(values: Any, device: str, chunks: list[tuple[TensorLeaf, torch.Tensor]], end: int = 0) -> tuple[Any, int]:
+    """Give each tensor its place, one after the other from `end` on; returns the tree and where it ends."""
+
+    def walk(value: Any) -> Any:
+        nonlocal end
+        if isinstance(value, torch.Tensor):
+            plain = value.detach()
+            leaf = TensorLeaf(str(plain.dtype).removeprefix("torch."), tuple(plain.shape), device, end)
+            chunks.append((leaf, plain))
+            end += -(-math.prod(plain.shape) * plain.element_size() // _ALIGNMENT) * _ALIGNMENT
+            return leaf
+        if isinstance(value, list | tuple):
+            return type(value)(walk(item) for item in value) if type(value) in (list, tuple) else list(map(walk, value))
+        if isinstance(value, dict):
+            return {str(key): walk(item) for key, item in value.items()}
+        return value
+
+    return walk(values), end
+
+
+def _collect(expected: Any, described: Any, read: Callable[[TensorLeaf, torch.Tensor], torch.Tensor]) -> Any:
+    if isinstance(expected, torch.Tensor):
+        if not expected.numel():
+            return expected.clone()
+        if described.offset < 0:
+            raise ProtocolError("an output of the expected size was not delivered")
+        return read(described, expected)
+    if isinstance(expected, list | tuple):
+        return [_collect(*pair, read) for pair in zip(expected, described, strict=True)]
+    if isinstance(expected, dict):
+        return {str(key): _collect(value, described[str(key)], read) for key, value in expected.items()}
+    return described
+
+
+def _write_at(descriptor: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        count = os.pwrite(descriptor, view, offset)
+        view, offset = view[count:], offset + count

@@ -1,0 +1,129 @@
+"""`load_inline` as a candidate finds it: the judge's build service does the work.
+
+The replacement asks over the protocol, gets a descriptor of the finished shared object, and loads it. What the
+ordinary function would have compiled in this process, and how long that takes, is no concern of the candidate.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import json
+import os
+import socket
+import sys
+import types
+from typing import Any, NoReturn
+
+from kernelrl_judge.protocol import FrameKind, receive, send
+
+__all__ = ["BuildError", "install"]
+
+
+class BuildError(RuntimeError):
+    """An extension does not build; the text is what the compiler says."""
+
+
+def install(stream: socket.socket) -> None:
+    """Put the replacement in the place of torch's function, in this process and for good."""
+    import torch.utils.cpp_extension as extensions
+
+    builds = _Builds(stream)
+    extensions.load_inline = builds.load_inline
+    extensions.load = _refuse
+
+
+def _refuse(*_: Any, **__: Any) -> NoReturn:
+    raise BuildError("torch.utils.cpp_extension.load is not available to a candidate; use load_inline")
+
+
+class _Builds:
+    def __init__(self, stream: socket.socket) -> None:
+        self._stream = stream
+
+    def load_inline(
+        self,
+        name: str,
+        cpp_sources: Any,
+        cuda_sources: Any = None,
+        sycl_sources: Any = None,
+        functions: Any = None,
+        extra_cflags: Any = None,
+        extra_cuda_cflags: Any = None,
+        extra_sycl_cflags: Any = None,
+        extra_ldflags: Any = None,
+        extra_include_paths: Any = None,
+        build_directory: Any = None,
+        verbose: bool = False,
+        with_cuda: bool | None = None,
+        with_sycl: bool | None = None,
+        is_python_module: bool = True,
+        with_pytorch_error_handling: bool = True,
+        keep_intermediates: bool = True,
+        use_pch: bool = False,
+        no_implicit_headers: bool = False,
+    ) -> Any:
+        """See `torch.utils.cpp_extension.load_inline`."""
+        if sycl_sources or with_sycl:
+            raise BuildError(f"Error building extension '{name}': SYCL sources are not supported")
+        if not is_python_module:
+            raise BuildError(f"Error building extension '{name}': only Python modules are supported")
+        if isinstance(functions, str):
+            functions = [functions]
+        if functions is not None and not isinstance(functions, list | tuple | dict):
+            raise ValueError(f"Expected 'functions' to be a list or dict, but was {type(functions)}")
+        bound = functions.items() if isinstance(functions, dict) else [(item, item) for item in functions or ()]
+        asked = {
+            "name": str(name),
+            "cpp_sources": _texts(cpp_sources),
+            "device_sources": _texts(cuda_sources),
+            "functions": [[str(key), str(text)] for key, text in bound],
+            "cflags": _texts(extra_cflags),
+            "device_flags": _texts(extra_cuda_cflags),
+            "ldflags": _texts(extra_ldflags),
+            "include_paths": _texts(extra_include_paths),
+        }
+        try:
+            send(self._stream, FrameKind.BUILD, json.dumps(asked).encode())
+        except ValueError as error:
+            raise BuildError(f"Error building extension '{name}': {error}") from None
+        frame = receive(self._stream, descriptors=1)
+        if frame is None or frame.kind is not FrameKind.BUILT:
+            os._exit(71)
+        answer = json.loads(frame.body)
+        if "error" in answer:
+            raise BuildError(f"Error building extension '{name}': {answer['error']}")
+        return _load(str(name), frame.descriptors[0], answer)
+
+
+def _texts(value: Any) -> list[str]:
+    if value is None:
+        return []
+    return [value] if isinstance(value, str) else [str(item) for item in value]
+
+
+def _load(name: str, descriptor: int, answer: dict[str, Any]) -> Any:
+    # The descriptor stays open: the loader knows a library by its path, and the next one must get another.
+    path = f"/proc/self/fd/{descriptor}"
+    if answer["kind"] == "bound":
+        binder = _import("kernelrl_binder", answer["binder"])
+        module = types.ModuleType(name)
+        module.__dict__.update(binder.bind(path, json.dumps(answer["bindings"])))
+    else:
+        module = _import(answer["module_name"], path)
+    sys.modules[name] = module
+    return module
+
+
+def _import(name: str, path: str) -> Any:
+    loaded = sys.modules.get(name) if name == "kernelrl_binder" else None
+    if loaded is not None:
+        return loaded
+    loader = importlib.machinery.ExtensionFileLoader(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    if name == "kernelrl_binder":
+        sys.modules[name] = module
+    return module

@@ -1,0 +1,184 @@
+"""What a runner reads from its judge and writes for it: values in shared files or in shared device memory."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from kernelrl_judge.protocol import DTYPES, TensorLeaf
+
+__all__ = ["Inputs", "Outputs"]
+
+_ALIGNMENT = 256
+
+
+class Inputs:
+    """The judge's values, read-only here."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._view: mmap.mmap | None = None
+        self.arena: Any = None
+
+    def text(self, offset: int, count: int) -> str:
+        return os.pread(self._descriptor, count, offset).decode("utf-8", "surrogatepass")
+
+    def refresh(self) -> None:
+        """Follow the file, which grows from call to call."""
+        size = os.fstat(self._descriptor).st_size
+        self._view = mmap.mmap(self._descriptor, size, prot=mmap.PROT_READ) if size else None
+
+    def values(self, tree: Any, device: str) -> Any:
+        """Private copies, on `device`, of the values that a tree describes."""
+        if isinstance(tree, TensorLeaf):
+            return self._tensor(tree, device)
+        if isinstance(tree, list | tuple):
+            return type(tree)(self.values(item, device) for item in tree)
+        if isinstance(tree, dict):
+            return {key: self.values(item, device) for key, item in tree.items()}
+        return tree
+
+    def _tensor(self, leaf: TensorLeaf, device: str) -> Any:
+        import torch
+
+        dtype = getattr(torch, leaf.dtype)
+        if 0 in leaf.shape:
+            return torch.empty(leaf.shape, dtype=dtype, device=device)
+        if leaf.device == "cuda":
+            shared = self.arena.tensor(leaf.offset, leaf.shape, dtype)
+            return shared.clone() if device == "cuda" else shared.to(device)
+        assert self._view is not None
+        with warnings.catch_warnings():
+            # The buffer cannot be written to, and nobody does.
+            warnings.simplefilter("ignore")
+            flat = torch.frombuffer(self._view, dtype=dtype, count=math.prod(leaf.shape), offset=leaf.offset)
+        shared = flat.view(leaf.shape)
+        return shared.clone() if device == "cpu" else shared.to(device)
+
+
+class Outputs:
+    """Where results go. Which bytes they fill is checked and compared by the judge."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.arena: Any = None
+
+    def export(self, value: Any) -> Any:
+        """Write the tensors of a result one after the other; returns the tree that describes it.
+
+        Raises:
+            TypeError: there is something in it that is neither a plain tensor nor a plain value.
+        """
+        writer = _Writer(self._space())
+        return writer.tree(value)
+
+    def places(self, tree: Any) -> list[tuple[TensorLeaf, Any]]:
+        """Tensors over the places that the judge chose, each with its description, in the order of the tree."""
+        import torch
+
+        space = self._space()
+        return [(leaf, space.tensor(leaf.offset, leaf.shape, getattr(torch, leaf.dtype))) for leaf in _leaves(tree)]
+
+    def fill(self, places: list[tuple[TensorLeaf, Any]], values: list[Any]) -> None:
+        """Copy the tensors of results to their places.
+
+        Raises:
+            TypeError: a tensor is not what its place expects.
+        """
+        import torch
+
+        tensors = [tensor for value in values for tensor in _tensors(value)]
+        if len(tensors) != len(places):
+            raise TypeError("forward returned a different number of tensors than before")
+        for tensor, (_, place) in zip(tensors, places, strict=True):
+            if tensor.shape != place.shape or tensor.dtype is not place.dtype:
+                raise TypeError("forward returned a tensor of another shape or dtype than before")
+        if tensors:
+            torch._foreach_copy_([place for _, place in places], [tensor.detach() for tensor in tensors])
+
+    def _space(self) -> Any:
+        return self.arena if self.arena is not None else _FileSpace(self._descriptor)
+
+
+class _FileSpace:
+    """The judge's file of outputs."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.size = os.fstat(descriptor).st_size
+        self._view = mmap.mmap(descriptor, self.size) if self.size else None
+
+    def tensor(self, offset: int, shape: tuple[int, ...], dtype: Any) -> Any:
+        import torch
+
+        count = math.prod(shape)
+        if not count:
+            return torch.empty(shape, dtype=dtype)
+        return torch.frombuffer(self._view, dtype=dtype, count=count, offset=offset).view(shape)
+
+
+class _Writer:
+    def __init__(self, space: Any) -> None:
+        self._space = space
+        self._end = 0
+
+    def tree(self, value: Any) -> Any:
+        import torch
+
+        # Exact types only: a subclass could defer its work or lie about its shape.
+        if type(value) in (torch.Tensor, torch.nn.Parameter):
+            return self._tensor(value)
+        if type(value) in (list, tuple):
+            return type(value)(self.tree(item) for item in value)
+        if type(value) is dict:
+            return {key: self.tree(item) for key, item in value.items()}
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return tuple(self.tree(item) for item in value)
+        if value is None or type(value) in (bool, int, float, str):
+            return value
+        raise TypeError(f"forward returned a value of type {type(value).__name__}, not a tensor")
+
+    def _tensor(self, value: Any) -> TensorLeaf:
+        import torch
+
+        dtype = str(value.dtype).removeprefix("torch.")
+        if dtype not in DTYPES:
+            raise TypeError(f"forward returned a tensor of dtype {dtype}")
+        plain = value.detach()
+        if plain.layout is not torch.strided:
+            raise TypeError("forward returned a tensor that is not strided")
+        shape = tuple(plain.shape)
+        count = plain.numel() * plain.element_size()
+        offset = -1
+        if self._end + count <= self._space.size:
+            offset = self._end
+            self._space.tensor(offset, shape, plain.dtype).copy_(plain)
+            self._end += -(-count // _ALIGNMENT) * _ALIGNMENT
+        return TensorLeaf(dtype, shape, value.device.type, offset)
+
+
+def _leaves(tree: Any) -> Iterator[TensorLeaf]:
+    if isinstance(tree, TensorLeaf):
+        yield tree
+    elif isinstance(tree, list | tuple):
+        for item in tree:
+            yield from _leaves(item)
+    elif isinstance(tree, dict):
+        for item in tree.values():
+            yield from _leaves(item)
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    import torch
+
+    if type(value) in (torch.Tensor, torch.nn.Parameter):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)

@@ -1,0 +1,67 @@
+"""Medians of run times and how sure they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from kernelrl_core.values import RuntimeStatistics
+
+__all__ = ["interval_of_ratio", "settled", "summarise"]
+
+_RESAMPLES = 1000
+_SEED = 20_250_101
+
+
+def summarise(samples_us: Sequence[float]) -> RuntimeStatistics:
+    """Median, percentiles and the bootstrap 95 % interval of the median.
+
+    Args:
+        samples_us: [n] time of one call, in microseconds, n >= 1.
+    """
+    values = torch.tensor(samples_us, dtype=torch.float64)
+    low, high = _interval(_resampled_medians(values))
+    p10, median, p90 = torch.quantile(values, torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)).tolist()
+    return RuntimeStatistics(median, p10, p90, (low, high), len(samples_us))
+
+
+def interval_of_ratio(baseline_us: Sequence[float], candidate_us: Sequence[float]) -> tuple[float, float]:
+    """Bootstrap 95 % interval of median(baseline) / median(candidate).
+
+    The samples at one index were taken in the same round and are resampled together, so a drift of the clock that
+    moves both does not widen the interval.
+    """
+    pairs = torch.tensor([list(baseline_us), list(candidate_us)], dtype=torch.float64)
+    chosen = _resamples(pairs.shape[1])
+    medians = pairs[:, chosen].median(dim=2).values
+    return _interval(medians[0] / medians[1].clamp_min(1e-9))
+
+
+def settled(samples_us: Sequence[float], share: float) -> bool:
+    """Whether the half-width of the interval of the median is below a share of the median.
+
+    By the normal approximation of the sign test: the interval lies between the order statistics n/2 ± 0.98 sqrt(n).
+    """
+    count = len(samples_us)
+    values = sorted(samples_us)
+    spread = 0.98 * math.sqrt(count)
+    low, high = math.floor(count / 2 - spread) - 1, math.ceil(count / 2 + spread)
+    if low < 0 or high >= count:
+        return False
+    return (values[high] - values[low]) / 2 < share * values[count // 2]
+
+
+def _resamples(count: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(_SEED)
+    return torch.randint(count, (_RESAMPLES, count), generator=generator)
+
+
+def _resampled_medians(values: torch.Tensor) -> torch.Tensor:
+    return values[_resamples(len(values))].median(dim=1).values
+
+
+def _interval(values: torch.Tensor) -> tuple[float, float]:
+    low, high = torch.quantile(values, torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+    return low, high

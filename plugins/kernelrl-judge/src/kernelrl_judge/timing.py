@@ -1,0 +1,323 @@
+"""The paid time of a candidate: the judge's clock over windows of calls.
+
+A window is k calls on k distinct inputs, long against the message that starts it (at least 1 ms). The judge's clock
+runs from the order until the runner has exported every output; what the export and the message cost is measured apart
+and taken off. At the end of each window the judge copies the outputs as they are and compares those of calls chosen
+only then with what the reference makes of the same inputs: a call that did not do its work in time is wrong. The
+reference's windows are interleaved with the candidate's in random order, in the judge's own process. What the
+runner's clocks say is telemetry and has to agree.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import torch
+
+from kernelrl_core.values import Finding, Mismatch, RuntimeStatistics, Severity
+from kernelrl_judge import protocol
+from kernelrl_judge.comparing import Tolerance, compare_values
+from kernelrl_judge.device_facts import reset_persisting_l2
+from kernelrl_judge.exchange import Exchange, places
+from kernelrl_judge.protocol import FrameKind
+from kernelrl_judge.reference import Reference
+from kernelrl_judge.running import Runner
+from kernelrl_judge.statistics import interval_of_ratio, settled, summarise
+from kernelrl_judge.windows import window
+
+__all__ = ["Timing", "WrongWindow", "measure", "message_cost"]
+
+_WINDOW_S = 1.2e-3
+_MAX_CALLS = 96
+_MIN_ROUNDS = 20
+_FEWEST_ROUNDS = 5
+_SETTLED = 0.01
+_VERIFIED_CALLS = 3
+_BUDGET_S = 3.0
+_MAX_SHARED_BYTES = 6 << 30
+_DISAGREEMENT = 0.05
+_DISAGREEMENT_S = 100e-6
+
+
+class WrongWindow(Exception):
+    """An output of a timed call is wrong."""
+
+    def __init__(self, mismatch: Mismatch) -> None:
+        super().__init__(mismatch.kind)
+        self.mismatch = mismatch
+
+
+@attrs.frozen
+class Timing:
+    """What the windows gave."""
+
+    runtime: RuntimeStatistics
+    baseline: RuntimeStatistics
+    speedup: float
+    speedup_ci: tuple[float, float]
+    findings: tuple[Finding, ...]
+    telemetry: dict[str, Any]
+
+
+def message_cost(runner: Runner, expect: Callable[[FrameKind], Any]) -> float:
+    """Median time of an order and its answer without any work, in seconds. Only before a candidate is loaded."""
+    times = []
+    for _ in range(15):
+        started = time.perf_counter()
+        runner.send(FrameKind.PING)
+        expect(FrameKind.DONE)
+        times.append(time.perf_counter() - started)
+    return statistics.median(times)
+
+
+def measure(
+    runner: Runner,
+    reference: Reference,
+    exchange: Exchange,
+    expect: Callable[[FrameKind], protocol.Frame],
+    *,
+    limit: Tolerance,
+    message_s: float,
+    max_rounds: int,
+) -> Timing:
+    """Time a candidate that passed its trials; the device is this judge's alone.
+
+    Args:
+        expect: receives the next frame, which has to be of a kind.
+        message_s: from `message_cost`.
+        max_rounds: most rounds of one window of each side.
+
+    Raises:
+        WrongWindow: an output of a timed call is wrong.
+        What `expect` raises.
+    """
+    return _Measurement(runner, reference, exchange, expect, limit, message_s).run(max_rounds)
+
+
+class _Measurement:
+    def __init__(
+        self,
+        runner: Runner,
+        reference: Reference,
+        exchange: Exchange,
+        expect: Callable[[FrameKind], protocol.Frame],
+        limit: Tolerance,
+        message_s: float,
+    ) -> None:
+        self._runner = runner
+        self._reference = reference
+        self._exchange = exchange
+        self._expect = expect
+        self._limit = limit
+        self._message_s = message_s
+        self._device = reference.device
+        # Not the seeds of the inputs: order and choice must not be known before they are made.
+        self._random = random.SystemRandom()
+        self._next_input = reference.first_timed_input
+        self._flush = _Flush(self._device)
+        self._export_s: dict[int, list[float]] = {}
+        self._claims: list[tuple[float, float]] = []
+        self._events: list[float] = []
+
+    def run(self, max_rounds: int) -> Timing:
+        calls = self._calls()
+        staged = max(calls)
+        candidate_us: list[float] = []
+        baseline_us: list[float] = []
+        started = time.perf_counter()
+        self._round(staged, *calls)
+        self._export_s.clear()
+        self._claims.clear()
+        self._events.clear()
+        while len(candidate_us) < max_rounds:
+            candidate_s, baseline_s = self._round(staged, *calls)
+            candidate_us.append(candidate_s / calls[0] * 1e6)
+            baseline_us.append(baseline_s / calls[1] * 1e6)
+            count, spent_s = len(candidate_us), time.perf_counter() - started
+            if count >= min(_MIN_ROUNDS, max_rounds) and (
+                spent_s > _BUDGET_S or (settled(candidate_us, _SETTLED) and settled(baseline_us, _SETTLED))
+            ):
+                break
+            if count >= _FEWEST_ROUNDS and spent_s > 8 * _BUDGET_S:
+                break
+        runtime, baseline = summarise(candidate_us), summarise(baseline_us)
+        return Timing(
+            runtime,
+            baseline,
+            speedup=baseline.median_us / runtime.median_us,
+            speedup_ci=interval_of_ratio(baseline_us, candidate_us),
+            findings=self._disagreements(),
+            telemetry=self._telemetry(calls, runtime),
+        )
+
+    def _calls(self) -> tuple[int, int]:
+        """Calls per window of the candidate and of the reference, so that each window is long enough."""
+        counts, room = (1, 1), self._room()
+        for _ in range(3):
+            times = self._round(max(counts), *counts)
+            wanted = tuple(
+                max(1, min(room, math.ceil(_WINDOW_S / max(total_s / count, 1e-7))))
+                for total_s, count in zip(times, counts, strict=True)
+            )
+            counts = (wanted[0], wanted[1])
+        return counts
+
+    def _room(self) -> int:
+        """Most calls whose inputs and outputs are kept at once."""
+        trial = self._reference.inputs(self._next_input)
+        each = sum(
+            tensor.numel() * tensor.element_size() for tensor in [*_tensors(trial), *_tensors(self._reference.like)]
+        )
+        budget = _MAX_SHARED_BYTES
+        if self._device == "cuda":
+            budget = min(budget, torch.cuda.mem_get_info()[0] // 8)
+        return max(1, min(_MAX_CALLS, budget // max(1, each), 3000 // (len(tensors) + 2)))
+
+    def _round(self, staged: int, candidate_calls: int, baseline_calls: int) -> tuple[float, float]:
+        """One window of each side on the same fresh inputs; returns the time of the calls of each, in seconds."""
+        inputs = [self._reference.inputs(self._next_input + index) for index in range(staged)]
+        self._next_input += staged
+        outputs, room = places(self._reference.like, candidate_calls, self._device)
+        self._exchange.make_room(room)
+        tree = self._exchange.share(inputs[:candidate_calls])
+        self._runner.send(FrameKind.STAGE, protocol.encode_tree({"inputs": tree, "outputs": outputs}))
+        self._expect(FrameKind.STAGED)
+        order = [True, False]
+        self._random.shuffle(order)
+        times = {}
+        for of_candidate in order:
+            if of_candidate:
+                times[True] = self._candidate_window(candidate_calls, inputs, outputs)
+            else:
+                times[False] = self._baseline_window(inputs[:baseline_calls])
+        return times[True], times[False]
+
+    def _candidate_window(self, calls: int, inputs: list[Any], outputs: list[Any]) -> float:
+        chosen = self._random.sample(range(calls), min(calls, _VERIFIED_CALLS))
+        body = protocol.encode_tree({"count": calls})
+        self._flush()
+        started = time.perf_counter()
+        self._runner.send(FrameKind.WINDOW, body)
+        frame = self._expect(FrameKind.DONE)
+        total_s = time.perf_counter() - started
+        # Now, before anything that was left undone could still be done.
+        copies = [self._exchange.collect(self._reference.like, outputs[index]) for index in chosen]
+        export_s = self._export_cost(calls)
+        calls_s = max(total_s - self._message_s - export_s, total_s * 0.01)
+        self._hear(frame, calls_s)
+        for index, actual in zip(chosen, copies, strict=True):
+            wrong = compare_values(self._reference.expected(inputs[index]), actual, self._limit)
+            if wrong is not None:
+                raise WrongWindow(wrong)
+        return calls_s
+
+    def _baseline_window(self, inputs: list[Any]) -> float:
+        if self._reference.facts["mutates_inputs"]:
+            inputs = copy.deepcopy(inputs)
+        self._flush()
+        result = window(self._reference.model, inputs, self._device)
+        self._reference.restore()
+        return result.calls_s
+
+    def _export_cost(self, calls: int) -> float:
+        """What it takes to copy the outputs of so many calls, in seconds, by doing it here with the runner's code."""
+        known = self._export_s.setdefault(calls, [])
+        if len(known) < 9:
+            from kernelrl_judge.runner_memory import Outputs
+
+            values = [_emptied(self._reference.like, self._device) for _ in range(calls)]
+            trees, room = places(self._reference.like, calls, self._device)
+            copier, space = Outputs(-1), _Scratch(room, self._device)
+            copier.arena = space
+            targets = [place for tree in trees for place in copier.places(tree)]
+            for _ in range(3 if known else 5):
+                started = time.perf_counter()
+                copier.fill(targets, values)
+                if self._device == "cuda":
+                    torch.cuda.synchronize()
+                known.append(time.perf_counter() - started)
+        return statistics.median(known)
+
+    def _hear(self, frame: protocol.Frame, calls_s: float) -> None:
+        claim = protocol.decode_tree(frame.body)
+        if not isinstance(claim, dict) or not isinstance(claim.get("calls_s"), float):
+            raise protocol.ProtocolError("a window without its telemetry")
+        self._claims.append((calls_s, claim["calls_s"]))
+        if isinstance(claim.get("events_s"), float):
+            self._events.append(claim["events_s"])
+
+    def _disagreements(self) -> tuple[Finding, ...]:
+        ours = statistics.median(pair[0] for pair in self._claims)
+        theirs = statistics.median(pair[1] for pair in self._claims)
+        if ours - theirs <= max(_DISAGREEMENT * ours, _DISAGREEMENT_S):
+            return ()
+        evidence = f"windows of {ours * 1e6:.0f} us by the judge's clock took {theirs * 1e6:.0f} us by the runner's"
+        return (Finding("clock_disagreement", Severity.SUSPECT, evidence, checker="judge"),)
+
+    def _telemetry(self, calls: tuple[int, int], runtime: RuntimeStatistics) -> dict[str, Any]:
+        export_us = statistics.median(self._export_s[calls[0]]) * 1e6 if self._export_s.get(calls[0]) else 0.0
+        found: dict[str, Any] = {
+            "calls_per_window": calls[0],
+            "baseline_calls_per_window": calls[1],
+            "rounds": runtime.n,
+            "message_us": self._message_s * 1e6,
+            "export_us": export_us,
+            "runner_clock_us": statistics.median(pair[1] for pair in self._claims) / calls[0] * 1e6,
+        }
+        if self._events:
+            found["events_us"] = statistics.median(self._events) / calls[0] * 1e6
+        return found
+
+
+class _Flush:
+    """Empties the L2 cache of a GPU, so that a window does not begin with what staging left there."""
+
+    def __init__(self, device: str) -> None:
+        self._buffer = None
+        if device == "cuda":
+            size = 2 * torch.cuda.get_device_properties(0).L2_cache_size
+            self._buffer = torch.empty(max(size, 8 << 20), dtype=torch.uint8, device=device)
+
+    def __call__(self) -> None:
+        if self._buffer is not None:
+            reset_persisting_l2()
+            self._buffer.zero_()
+            torch.cuda.synchronize()
+
+
+class _Scratch:
+    """Memory of the judge's own in the place of an arena."""
+
+    def __init__(self, size: int, device: str) -> None:
+        self._bytes = torch.empty(max(size, 1), dtype=torch.uint8, device=device)
+
+    def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        count = math.prod(shape) * torch.empty((), dtype=dtype).element_size()
+        return self._bytes[offset : offset + count].view(dtype).view(shape)
+
+
+def _emptied(value: Any, device: str) -> Any:
+    if isinstance(value, torch.Tensor):
+        return torch.zeros(value.shape, dtype=value.dtype, device=device)
+    if isinstance(value, list | tuple):
+        return [_emptied(item, device) for item in value]
+    if isinstance(value, dict):
+        return {key: _emptied(item, device) for key, item in value.items()}
+    return value
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, list | tuple):
+        return [tensor for item in value for tensor in _tensors(item)]
+    if isinstance(value, dict):
+        return [tensor for item in value.values() for tensor in _tensors(item)]
+    return []
