@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import sys
+import traceback
 from typing import Any
 
 from kernelrl_judge import sandbox, wire
@@ -57,9 +58,15 @@ def main() -> None:
             answer({"died": str(error)})
         except Cancelled:
             answer({"cancelled": True})
+        except Exception as error:
+            # Our own mistake, whatever the candidate did: never held against it.
+            traceback.print_exc()
+            answer({"trouble": f"{type(error).__name__}: {error}"})
     bench.close()
+    # Libraries that the reference loaded have nothing to say at the end.
+    sys.stderr.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":
     main()
-    sys.exit(0)

@@ -125,6 +125,8 @@ class _Candidate:
     def _attempt(self, stage: Stage, work: Callable[[], Any]) -> Any:
         try:
             return work()
+        except _Failed:
+            raise
         except BaseException as error:
             kind, name, text = _describe(error, self._backend, self._path)
             _flush()
@@ -198,7 +200,12 @@ class _Candidate:
         self._inputs.refresh()
         self._staged = []
         self._staged = [self._inputs.values(arguments, self._device) for arguments in order["inputs"]]
-        self._places = [self._outputs.places(tree) for tree in order["outputs"]]
+        self._places = self._outputs.places(order["outputs"])
+        if self._device == "cpu":
+            _untimed_defaults()
+            for place in (place for places in self._places for place in places):
+                # The pages are touched now and not on the clock.
+                place.zero_()
         self._wait()
         self._answer(FrameKind.STAGED)
 
@@ -207,21 +214,27 @@ class _Candidate:
 
         count = decode_tree(frame.body)["count"]
         staged = self._staged[:count]
-        result = self._attempt(Stage.FORWARD, lambda: window(self._model, staged, self._device))
-        places = [place for places in self._places[:count] for place in places]
         started = time.perf_counter()
+        if self._device == "cpu":
 
-        def export() -> None:
-            self._outputs.fill(places, result.outputs)
-            self._wait()
+            def keep(index: int, value: Any) -> None:
+                self._attempt(Stage.EXPORT, lambda: self._outputs.fill(self._places[index], [value]))
 
-        self._attempt(Stage.EXPORT, export)
+            result = self._attempt(Stage.FORWARD, lambda: window(self._model, staged, self._device, keep))
+        else:
+            result = self._attempt(Stage.FORWARD, lambda: window(self._model, staged, self._device))
+            places = [place for places in self._places[:count] for place in places]
+            self._attempt(Stage.EXPORT, lambda: self._filled(places, result.outputs))
         telemetry = {
             "calls_s": result.calls_s,
             "events_s": result.events_s,
-            "export_s": time.perf_counter() - started,
+            "whole_s": time.perf_counter() - started,
         }
         send(self._stream, FrameKind.DONE, encode_tree(telemetry))
+
+    def _filled(self, places: list[Any], values: list[Any]) -> None:
+        self._outputs.fill(places, values)
+        self._wait()
 
     def _profile(self, frame: Frame) -> None:
         from kernelrl_judge.profiling import device_kernels
@@ -281,6 +294,14 @@ def _impose(model: Any, state: dict[str, Any]) -> dict[str, Any]:
         "unmatched": sorted(set(state) - set(matched))[:8],
         "own": len(own),
     }
+
+
+def _untimed_defaults() -> None:
+    """What makes verdicts repeatable on the processor costs time, and the reference does not pay it."""
+    import torch
+
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.use_deterministic_algorithms(False)
 
 
 def _flush() -> None:

@@ -6,7 +6,7 @@ import math
 import mmap
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kernelrl_judge.protocol import DTYPES, TensorLeaf
@@ -76,14 +76,17 @@ class Outputs:
         writer = _Writer(self._space())
         return writer.tree(value)
 
-    def places(self, tree: Any) -> list[tuple[TensorLeaf, Any]]:
-        """Tensors over the places that the judge chose, each with its description, in the order of the tree."""
+    def places(self, trees: Sequence[Any]) -> list[list[Any]]:
+        """Tensors over the places that the judge chose for each of several calls, in the order of each tree."""
         import torch
 
         space = self._space()
-        return [(leaf, space.tensor(leaf.offset, leaf.shape, getattr(torch, leaf.dtype))) for leaf in _leaves(tree)]
+        return [
+            [space.tensor(leaf.offset, leaf.shape, getattr(torch, leaf.dtype)) for leaf in _leaves(tree)]
+            for tree in trees
+        ]
 
-    def fill(self, places: list[tuple[TensorLeaf, Any]], values: list[Any]) -> None:
+    def fill(self, places: list[Any], values: list[Any]) -> None:
         """Copy the tensors of results to their places.
 
         Raises:
@@ -94,11 +97,11 @@ class Outputs:
         tensors = [tensor for value in values for tensor in _tensors(value)]
         if len(tensors) != len(places):
             raise TypeError("forward returned a different number of tensors than before")
-        for tensor, (_, place) in zip(tensors, places, strict=True):
+        for tensor, place in zip(tensors, places, strict=True):
             if tensor.shape != place.shape or tensor.dtype is not place.dtype:
                 raise TypeError("forward returned a tensor of another shape or dtype than before")
         if tensors:
-            torch._foreach_copy_([place for _, place in places], [tensor.detach() for tensor in tensors])
+            torch._foreach_copy_(places, [tensor.detach() for tensor in tensors])
 
     def _space(self) -> Any:
         return self.arena if self.arena is not None else _FileSpace(self._descriptor)

@@ -23,11 +23,18 @@ class Window:
     """Device events around the calls, in seconds; None on the CPU."""
 
 
-def window(model: Callable[..., Any], staged: Sequence[Sequence[Any]], device: str) -> Window:
+def window(
+    model: Callable[..., Any],
+    staged: Sequence[Sequence[Any]],
+    device: str,
+    keep: Callable[[int, Any], None] | None = None,
+) -> Window:
     """Call `model` once on each of the staged arguments and wait for the device.
 
     Args:
         device: `cpu` or `cuda`; work on other streams than the current one is waited for, too.
+        keep: takes the output of each call at once, in the place of the list of outputs. On the processor memory that
+            is not given back between calls would make the calls slower than they are.
     """
     outputs: list[Any] = [None] * len(staged)
     on_gpu = device == "cuda"
@@ -37,7 +44,10 @@ def window(model: Callable[..., Any], staged: Sequence[Sequence[Any]], device: s
             first.record()
         started = time.perf_counter()
         for index, arguments in enumerate(staged):
-            outputs[index] = model(*arguments)
+            if keep is None:
+                outputs[index] = model(*arguments)
+            else:
+                keep(index, model(*arguments))
         if on_gpu:
             last.record()
             torch.cuda.synchronize()

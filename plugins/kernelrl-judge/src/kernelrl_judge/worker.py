@@ -71,6 +71,8 @@ class JudgeWorker:
         if "died" in answer:
             await self.aclose()
             raise JudgeDied(answer["died"])
+        if "trouble" in answer:
+            raise InfrastructureError(f"the judge failed: {answer['trouble']}")
         if "device_fault" in answer:
             # Its context may be beyond repair.
             await self.aclose()

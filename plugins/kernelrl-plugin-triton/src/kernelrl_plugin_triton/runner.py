@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from kernelrl_judge.candidates import import_candidate
 
 __all__ = ["TritonRunner"]
 
@@ -44,13 +44,7 @@ class TritonRunner:
         Raises:
             AttributeError: the module defines no `ModelNew`.
         """
-        spec = importlib.util.spec_from_file_location("candidate", path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["candidate"] = module
-        spec.loader.exec_module(module)
-        return module.ModelNew
+        return import_candidate(path).ModelNew
 
     def classify(self, error: BaseException) -> str:
         import triton

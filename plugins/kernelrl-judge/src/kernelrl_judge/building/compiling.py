@@ -31,6 +31,7 @@ from kernelrl_judge.building.binding import (
     signatures,
     trampolines,
 )
+from kernelrl_judge.building.lexing import Unreadable, items, text_of
 from kernelrl_judge.building.prepare import MODULE_NAME, Prepared
 from kernelrl_judge.building.request import InlineRequest
 from kernelrl_judge.building.resources import read_resources
@@ -41,18 +42,29 @@ from kernelrl_judge.building.toolchain import Toolchain
 __all__ = ["CompileError", "Compiled", "compile_extension"]
 
 _HOST_LEVEL = "-O1"
+_NOISE = re.compile(r"ptxas info|\s+0 bytes|In file included from |\s+from .*[,:]$")
 _COVERED = re.compile(
-    r"^[ \t]*#[ \t]*include[ \t]*[<\"](?:torch/(?:extension|types|torch|all|python)\.h|ATen/ATen\.h|pybind11/\w+\.h)[>\"]",
+    r"^[ \t]*#[ \t]*include[ \t]*[<\"]"
+    r"(?:torch/(?:extension|types|torch|all|python)\.h|ATen/ATen\.h|pybind11/\w+\.h)[>\"]",
     re.MULTILINE,
 )
 _LEVELS = re.compile(r"-O[0-3]|-g\d?|-w|-W(?!l,|a,|p,)[\w=+-]*|-pipe")
+_QUOTED = r"[‘'`](?:\w+::)*(\w+)[’']"
 _UNKNOWN_NAMES = re.compile(
-    r"""identifier "(?:\w+::)*(\w+)" is undefined|name(?:space)? "[\w:]+" has no (?:actual )?member "(\w+)"
-        |"(\w+)" is not a (?:type name|template|class or namespace name)|[‘'`](?:\w+::)*(\w+)[’'] was not declared
-        |[‘'`](?:\w+::)*(\w+)[’'] is not a member|[‘'`](?:\w+::)*(\w+)[’'] (?:has not been declared|does not name a)
-        |use of undeclared identifier '(\w+)'|no member named '(\w+)'|unknown type name '(\w+)'
-        |incomplete type (?:is|"?\w+)|invalid use of incomplete|cannot open source file|No such file|file not found""",
-    re.VERBOSE,
+    "|".join(
+        (
+            r'identifier "(?:\w+::)*(\w+)" is undefined',
+            r'name(?:space)? "[\w:]+" has no (?:actual )?member "(\w+)"',
+            r'"(\w+)" is not a (?:type name|template|class or namespace name)',
+            rf"{_QUOTED} was not declared",
+            rf"{_QUOTED} is not a member",
+            rf"{_QUOTED} (?:has not been declared|does not name a)",
+            r"use of undeclared identifier '(\w+)'",
+            r"no member named '(\w+)'",
+            r"unknown type name '(\w+)'",
+            r"incomplete type|cannot open source file|No such file|file not found",
+        )
+    )
 )
 
 Run = Callable[..., tuple[int, str, float]]
@@ -125,45 +137,47 @@ class _Build:
         request = self._request
         reasons: list[str] = []
         try:
-            found, parts = self._take_apart()
+            found, parts, original = self._take_apart()
         except (Unsplittable, _NotCertain) as why:
             if request.device_only:
                 return self._device_alone(None)
             return self._ordinary(str(why))
         if request.device_only:
             return self._device_alone(parts)
-        try:
-            cpp_sources, bound = found
-            return self._split_build(parts, cpp_sources, signatures(cpp_sources, bound), "bound", "")
-        except (Unbindable, _NotCertain) as why:
-            reasons.append(str(why))
-        try:
-            return self._split_build(parts, request.cpp_sources, None, "pybind", reasons[0])
-        except _NotCertain as why:
-            return self._ordinary("; ".join(dict.fromkeys([*reasons, str(why)])))
+        cpp_sources, bound = found
+        attempts = (
+            lambda: self._split_build(parts, cpp_sources, signatures(cpp_sources, bound), "types", ""),
+            lambda: self._split_build(original, request.cpp_sources, None, "types", reasons[0]),
+            lambda: self._split_build(original, request.cpp_sources, None, "extension", reasons[0]),
+        )
+        for attempt in attempts:
+            try:
+                return attempt()
+            except (Unbindable, _NotCertain) as why:
+                reasons.append(str(why))
+        return self._ordinary("; ".join(dict.fromkeys(reasons)))
 
     # --- taking apart -----------------------------------------------------------------------------------------------
 
-    def _take_apart(self) -> tuple[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], list[Split]]:
-        """Sources without their Python module and the functions to bind; the units of the device sources."""
+    def _take_apart(self) -> tuple[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], list[Split], list[Split]]:
+        """C++ sources and functions to bind; the units of the device sources, without a Python module and with it."""
         request = self._request
         parts = [
             split(source, request.language, _device_file(index)) for index, source in enumerate(request.device_sources)
         ]
+        sources = request.cpp_sources
         if request.functions:
-            return (request.cpp_sources, request.functions), parts
-        for sources in (request.cpp_sources,):
-            for index, source in enumerate(sources):
-                read = module_functions(source)
-                if read is not None:
-                    rest = [*sources[:index], read[0], *sources[index + 1 :]]
-                    return (tuple(rest), read[1]), parts
+            return (sources, request.functions), parts, parts
+        for index, source in enumerate(sources):
+            read = module_functions(source)
+            if read is not None:
+                return ((*sources[:index], read[0], *sources[index + 1 :]), read[1]), parts, parts
         for index, part in enumerate(parts):
             read = module_functions(part.host)
             if read is not None:
-                parts[index] = attrs.evolve(part, host=read[0])
-                return ((*request.cpp_sources, _declarations_only(read[0], read[1])), read[1]), parts
-        return (request.cpp_sources, ()), parts
+                bare = [*parts[:index], attrs.evolve(part, host=read[0]), *parts[index + 1 :]]
+                return ((*sources, _declarations_only(read[0], read[1])), read[1]), bare, parts
+        return (sources, ()), parts, parts
 
     # --- routes -----------------------------------------------------------------------------------------------------
 
@@ -172,17 +186,32 @@ class _Build:
         parts: Sequence[Split],
         cpp_sources: Sequence[str],
         bound: Sequence[Signature] | None,
-        route: Literal["bound", "pybind"],
+        host_header: str,
         reason: str,
     ) -> Compiled:
+        """The fast routes: trampolines for `bound`, or a Python module for None."""
         if bound == ():
             raise _NotCertain("nothing to bind was found")
-        header = self._prepared.header("types" if route == "bound" else "extension", self._host_flags)
+        header = self._prepared.header(host_header, self._host_flags)
+        with_module = header if bound is not None else self._prepared.header("extension", self._host_flags)
         units = {f"host{index}": part.host for index, part in enumerate(parts)}
-        units["main"] = self._main(cpp_sources, bound)
+        if bound and len(parts) == 1 and _only_declares(cpp_sources):
+            # One unit less to compile: a second declaration of what the first unit defines changes nothing.
+            units["host0"] += "\n" + self._main(cpp_sources, bound)
+        else:
+            units["main"] = self._main(cpp_sources, bound)
         templates = {name for part in parts for name in part.templates}
         jobs: dict[str, Callable[[], None]] = {
-            name: (lambda name=name, text=text: self._compile_host(name, text, header, parts))
+            name: (
+                lambda name=name, text=text: self._compile_host(
+                    name,
+                    text,
+                    with_module if name == "main" else header,
+                    parts,
+                    # The unit of the C++ sources is the one that the ordinary way compiles.
+                    final=name == "main" and with_module.parent.name.startswith("extension"),
+                )
+            )
             for name, text in units.items()
         }
         if not templates:
@@ -193,8 +222,8 @@ class _Build:
             self._instantiate(parts)
         objects = [f"{name}.o" for name in units] + [f"device{index}.o" for index in range(len(parts))]
         self._check_kernels(parts, list(units))
-        path = self._link(objects, with_python=route == "pybind")
-        return self._compiled(path, "bound" if bound else "module", bound or (), route, reason)
+        path = self._link(objects, with_python=not bound)
+        return self._compiled(path, "bound" if bound else "module", bound or (), "bound" if bound else "pybind", reason)
 
     def _ordinary(self, reason: str) -> Compiled:
         request = self._request
@@ -215,11 +244,7 @@ class _Build:
 
     def _device_alone(self, parts: Sequence[Split] | None) -> Compiled:
         """The device code and nothing else, for a machine that could not run it."""
-        texts = (
-            [part.device for part in parts]
-            if parts is not None
-            else list(self._request.device_sources)
-        )
+        texts = [part.device for part in parts] if parts is not None else list(self._request.device_sources)
         if not texts:
             raise CompileError("there is no device code")
         self._at_once(
@@ -401,9 +426,7 @@ class _Build:
         for path in self._toolchain.directories():
             log = log.replace(path + "/", "")
         log = re.sub(r"(?:/[\w.+-]+)+/(?=[\w.+-]+[:(])", "", log)
-        return "\n".join(
-            line for line in log.splitlines() if "ptxas info" not in line and not line.startswith("    0 bytes")
-        )
+        return "\n".join(line for line in log.splitlines() if not _NOISE.match(line))
 
     # --- flags ------------------------------------------------------------------------------------------------------
 
@@ -418,6 +441,18 @@ class _Build:
             chosen = [word for word in usual if word in meaning]
             return ("-O3", *chosen) if self._precompiled else ("-O3",)
         return (_HOST_LEVEL, *(word for word in usual if word in meaning)) if self._precompiled else (_HOST_LEVEL,)
+
+
+def _only_declares(sources: Sequence[str]) -> bool:
+    try:
+        found = [item for source in sources for item in items(source)]
+    except Unreadable:
+        return False
+    return all(
+        (item.kind == "declaration" and "=" not in {token.text for token in item.tokens})
+        or (item.kind == "directive" and text_of(item.tokens).split()[0].lstrip().startswith("#include"))
+        for item in found
+    )
 
 
 def _device_file(index: int) -> str:
@@ -437,8 +472,6 @@ def _quoted(text: str) -> str:
 
 def _declarations_only(host: str, bound: Sequence[tuple[str, str]]) -> str:
     """Declarations of the functions that a host unit defines and its module binds."""
-    from kernelrl_judge.building.lexing import items, text_of
-
     names = {name for name, _ in bound}
     found = []
     for item in items(host):

@@ -1,0 +1,153 @@
+"""Kernels in the C++ inside a candidate: which there are, which are launched, and which `ModelNew.forward` can reach.
+
+By names alone and on the side of reaching, like the reading of the Python around it
+(`kernelrl_core.reachability`): a function counts as called wherever its name stands in code that is reached.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from kernelrl_core.reachability import SourceIndex, parse_source
+from kernelrl_core.values import EmbeddedSource, KernelFact, SourceFacts
+from kernelrl_judge.building.calls import InlineCall, SourceText, find_inline_calls
+from kernelrl_judge.building.lexing import Item, Unreadable, items, text_of
+
+__all__ = ["extension_facts"]
+
+_MODULE_DEFINITION = re.compile(r'\.\s*def\s*\(\s*"(\w+)"\s*,\s*&?\s*(\w+)')
+
+
+def extension_facts(source: str, language: str) -> SourceFacts:
+    """Kernels and embedded sources of a candidate.
+
+    Args:
+        language: `cuda` or `hip`, where kernels are `__global__` functions; `cpp`, where the bound functions are what
+            counts as kernels.
+    """
+    tree = parse_source(source)
+    calls = find_inline_calls(source)
+    if tree is None or not calls:
+        return SourceFacts()
+    embedded = [
+        EmbeddedSource(kind, piece.text, piece.line)
+        for call in calls
+        for kind, pieces in (("cpp", call.cpp_sources), (language, call.cuda_sources))
+        for piece in pieces
+    ]
+    index = SourceIndex(tree)
+    reached = _names(index.reached())
+    everything = _names([tree])
+    kernels: dict[str, KernelFact] = {}
+    for call in calls:
+        for kernel in _of_call(call, language, reached, everything):
+            kernels.setdefault(kernel.name, kernel)
+    return SourceFacts(tuple(kernels.values()), tuple(embedded))
+
+
+def _names(nodes: Sequence[object]) -> set[str]:
+    found = set()
+    for root in nodes:
+        if not isinstance(root, ast.AST):
+            continue
+        for node in ast.walk(root):
+            if isinstance(node, ast.Name):
+                found.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                found.add(node.attr)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+                # getattr(module, "name")
+                found.add(node.value)
+    return found
+
+
+def _of_call(call: InlineCall, language: str, reached: set[str], everything: set[str]) -> Iterator[KernelFact]:
+    functions = _Functions()
+    for pieces in (call.cpp_sources, call.cuda_sources):
+        for piece in pieces:
+            functions.read(piece)
+    # Name in Python -> name in C++.
+    bound = {**dict(functions.modules), **{name: name for name, _ in call.functions or ()}}
+    called = {name for python, name in bound.items() if python in reached}
+    used = {name for python, name in bound.items() if python in everything}
+    if not bound:
+        # Bound in a way that was not read: any function may be.
+        called = used = set(functions.bodies)
+    if language == "cpp" and not functions.kernels:
+        for name in bound.values():
+            yield KernelFact(name, functions.lines.get(name, call.line), name in used, name in called)
+        return
+    from_called, from_used = functions.closure(called), functions.closure(used)
+    for name, line in functions.kernels.items():
+        launched = functions.launched.get(name, set())
+        yield KernelFact(name, line, bool(launched & from_used), bool(launched & from_called))
+
+
+class _Functions:
+    """Functions of some C++ sources and the names they use."""
+
+    def __init__(self) -> None:
+        self.kernels: dict[str, int] = {}
+        self.lines: dict[str, int] = {}
+        self.bodies: dict[str, set[str]] = {}
+        self.launched: dict[str, set[str]] = {}
+        """Kernel -> functions whose code names it."""
+        self.modules: list[tuple[str, str]] = []
+
+    def read(self, piece: SourceText) -> None:
+        try:
+            found = items(piece.text)
+        except Unreadable:
+            return
+        for item in found:
+            self._read(item, piece.line - 1)
+        for function, names in self.bodies.items():
+            for kernel in set(self.kernels) & names:
+                self.launched.setdefault(kernel, set()).add(function)
+
+    def closure(self, names: set[str]) -> set[str]:
+        """Functions that the given ones can reach, themselves included."""
+        seen, waiting = set(), [name for name in names if name in self.bodies]
+        while waiting:
+            name = waiting.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            waiting += [used for used in self.bodies[name] if used in self.bodies and used not in seen]
+        return seen
+
+    def _read(self, item: Item, offset: int) -> None:
+        if item.kind == "scope":
+            for child in item.children:
+                self._read(child, offset)
+            return
+        text = text_of(item.tokens)
+        if item.kind == "directive" and "__global__" in text:
+            for name in re.findall(r"__global__[\s\S]*?\b(\w+)\s*\(", text):
+                self.kernels.setdefault(name, item.line + offset)
+        if item.kind != "function":
+            # A macro that makes functions is used like a declaration; what it names, anyone may call.
+            self.bodies.setdefault(f"<line {item.line}>", set()).update(item.names())
+            return
+        head = item.tokens[: item.body]
+        names = [token.text for token in head if token.kind == "name"]
+        if "PYBIND11_MODULE" in names:
+            self.modules += _MODULE_DEFINITION.findall(text)
+            return
+        name = _name(item)
+        if "__global__" in names:
+            self.kernels[name] = item.line + offset
+        else:
+            self.lines[name] = item.line + offset
+            self.bodies.setdefault(name, set()).update(item.names())
+
+
+def _name(item: Item) -> str:
+    head = [token for token in item.tokens[: item.body] if not token.blank]
+    skip = {"__launch_bounds__", "__attribute__", "alignas", "__align__", "__cluster_dims__", "__maxnreg__"}
+    for index, token in enumerate(head[1:], 1):
+        if token.text == "(" and head[index - 1].kind == "name" and head[index - 1].text not in skip:
+            return head[index - 1].text
+    return ""

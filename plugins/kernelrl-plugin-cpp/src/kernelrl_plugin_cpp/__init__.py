@@ -1,0 +1,18 @@
+"""C++ kernels for the processor, in inline extensions of torch."""
+
+from __future__ import annotations
+
+from kernelrl_core import Component, Requires, hookimpl
+
+
+@hookimpl
+def kernelrl_backends() -> list[Component]:
+    return [
+        Component(
+            "cpp",
+            target="kernelrl_plugin_cpp.backend:CppBackend",
+            config="kernelrl_plugin_cpp.config:CppConfig",
+            summary="C++ kernels for the processor, with OpenMP and vector instructions",
+            requires=Requires(modules=("torch",), executables=("g++",), fix="install g++ and put it on PATH"),
+        )
+    ]

@@ -1,0 +1,34 @@
+"""The driver half of the backend `cpp`: what prompts say, and what a source shows without being run."""
+
+from __future__ import annotations
+
+from kernelrl_core.kinds import BackendFacts
+from kernelrl_core.values import SourceFacts
+from kernelrl_judge.building.kernel_facts import extension_facts
+from kernelrl_plugin_cpp.config import CppConfig
+from kernelrl_plugin_cpp.examples import FEW_SHOT, ONE_SHOT
+
+__all__ = ["CppBackend"]
+
+_INSTRUCTIONS = (
+    "Write the kernels in C++ inside a Python string and build them at import with "
+    "torch.utils.cpp_extension.load_inline(name=..., cpp_sources=..., functions=[...]). Everything runs on the CPU: "
+    "take raw pointers with data_ptr<float>(), write simple loops that the compiler can vectorise, use OpenMP where "
+    "several threads help, and call the bound functions from ModelNew.forward. -O3 -march=native -fopenmp are set."
+)
+
+
+class CppBackend:
+    """See `kernelrl_core.kinds.Backend`."""
+
+    facts = BackendFacts(
+        title="C++", fences=("cpp", "c++"), instructions=_INSTRUCTIONS, example=ONE_SHOT, few_shot=FEW_SHOT
+    )
+    runner = "kernelrl_plugin_cpp.runner:CppRunner"
+
+    def __init__(self, config: CppConfig) -> None:
+        self.config = config
+
+    def source_facts(self, source: str) -> SourceFacts:
+        """Bound functions of a candidate, and whether `ModelNew.forward` can reach a call of each."""
+        return extension_facts(source, "cpp")

@@ -1,0 +1,39 @@
+"""The driver half of the backend `cuda`: what prompts say, and what a source shows without being run."""
+
+from __future__ import annotations
+
+from kernelrl_core.kinds import BackendFacts
+from kernelrl_core.values import SourceFacts
+from kernelrl_judge.building.kernel_facts import extension_facts
+from kernelrl_plugin_cuda.config import CudaConfig
+from kernelrl_plugin_cuda.examples import FEW_SHOT, ONE_SHOT
+
+__all__ = ["CudaBackend"]
+
+_INSTRUCTIONS = (
+    "Write the kernels in CUDA C++ inside a Python string and build them at import with "
+    "torch.utils.cpp_extension.load_inline(name=..., cpp_sources=..., cuda_sources=..., functions=[...]). "
+    "cpp_sources declares each bound function; cuda_sources defines it, with the __global__ kernels it launches. "
+    "Allocate outputs with torch::empty or torch::empty_like, check bounds in every kernel, and call the bound "
+    "functions from ModelNew.forward."
+)
+
+
+class CudaBackend:
+    """See `kernelrl_core.kinds.Backend`."""
+
+    facts = BackendFacts(
+        title="CUDA",
+        fences=("cuda", "cpp", "c++"),
+        instructions=_INSTRUCTIONS,
+        example=ONE_SHOT,
+        few_shot=FEW_SHOT,
+    )
+    runner = "kernelrl_plugin_cuda.runner:CudaRunner"
+
+    def __init__(self, config: CudaConfig) -> None:
+        self.config = config
+
+    def source_facts(self, source: str) -> SourceFacts:
+        """Kernels of a candidate, and whether `ModelNew.forward` can reach a launch of each."""
+        return extension_facts(source, "cuda")
