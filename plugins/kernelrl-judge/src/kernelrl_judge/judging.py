@@ -424,7 +424,7 @@ class _Case:
 
     # --- speaking with the runner -----------------------------------------------------------------------------------
 
-    def _expect(self, kind: FrameKind) -> Frame:
+    def _expect(self, kind: FrameKind, *, spin: bool = False) -> Frame:
         """The next frame, after all builds that the candidate asks for.
 
         Raises:
@@ -432,7 +432,7 @@ class _Case:
             ProtocolError: it is of another kind.
         """
         while True:
-            frame = self._runner.receive()
+            frame = self._runner.receive(spin=spin)
             if frame.kind is FrameKind.BUILD and kind in _MAY_BUILD:
                 self._built(frame)
                 continue

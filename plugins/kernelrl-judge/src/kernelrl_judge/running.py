@@ -51,7 +51,7 @@ class Zygote:
         self.channel = ours
         # Nothing of the user's environment: a fork can read the one its zygote was started with.
         clean = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
-        ours_too = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **environment}
+        ours_too = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **environment}
         for name in ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "PYTHONPATH"):
             if name in os.environ:
                 clean[name] = os.environ[name]
@@ -166,8 +166,12 @@ class Runner:
         except OSError:
             raise RunnerEnded(self._ending()) from None
 
-    def receive(self) -> Frame:
+    def receive(self, *, spin: bool = False) -> Frame:
         """The next frame.
+
+        Args:
+            spin: keep the processor busy while waiting. Waking this process up would take tens to hundreds of
+                microseconds, which a clock that is read afterwards would show.
 
         Raises:
             DeadlinePassed, Cancelled, RunnerEnded, ZygoteDied: there will be none.
@@ -178,7 +182,9 @@ class Runner:
             if left <= 0:
                 raise DeadlinePassed
             watched = [self._stream, self._watch, self._status, *([self._log] if self._log_open else [])]
-            ready, _, _ = select.select(watched, [], [], left)
+            ready, _, _ = select.select(watched, [], [], 0 if spin else left)
+            if not ready:
+                continue
             if self._watch in ready and self._cancelled():
                 raise Cancelled
             if self._log in ready:

@@ -68,13 +68,13 @@ class Timing:
     telemetry: dict[str, Any]
 
 
-def message_cost(runner: Runner, expect: Callable[[FrameKind], Any]) -> float:
+def message_cost(runner: Runner, expect: Callable[..., Any]) -> float:
     """Median time of an order and its answer without any work, in seconds. Only before a candidate is loaded."""
     times = []
     for _ in range(15):
         started = time.perf_counter()
         runner.send(FrameKind.PING)
-        expect(FrameKind.DONE)
+        expect(FrameKind.DONE, spin=True)
         times.append(time.perf_counter() - started)
     return statistics.median(times)
 
@@ -83,7 +83,7 @@ def measure(
     runner: Runner,
     reference: Reference,
     exchange: Exchange,
-    expect: Callable[[FrameKind], protocol.Frame],
+    expect: Callable[..., protocol.Frame],
     *,
     limit: Tolerance,
     message_s: float,
@@ -109,7 +109,7 @@ class _Measurement:
         runner: Runner,
         reference: Reference,
         exchange: Exchange,
-        expect: Callable[[FrameKind], protocol.Frame],
+        expect: Callable[..., protocol.Frame],
         limit: Tolerance,
         message_s: float,
     ) -> None:
@@ -206,7 +206,7 @@ class _Measurement:
         self._flush()
         started = time.perf_counter()
         self._runner.send(FrameKind.WINDOW, body)
-        frame = self._expect(FrameKind.DONE)
+        frame = self._expect(FrameKind.DONE, spin=True)
         total_s = time.perf_counter() - started
         # Now, before anything that was left undone could still be done.
         copies = [self._exchange.collect(self._reference.like, outputs[index]) for index in chosen]

@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import sys
+import warnings
 from typing import Any
 
 from kernelrl_judge import runner, sandbox
@@ -42,6 +43,8 @@ def main() -> None:
         torch.utils.deterministic.fill_uninitialized_memory = True
     for module in backend.preload(mode):
         importlib.import_module(module)
+    # A library that keeps a sleeping thread of its own is no danger to a fork that never uses it.
+    warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork.*")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     gc.collect()
     # Pages of objects that the collector does not visit stay shared with the forks.

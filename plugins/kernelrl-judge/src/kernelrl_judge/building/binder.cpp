@@ -79,7 +79,7 @@ std::string incompatible(const std::string& name, const std::vector<std::string>
   text += ")\n\nInvoked with: ";
   for (size_t i = 0; i < given.size(); ++i) {
     if (i) text += ", ";
-    text += py::repr(py::type::of(given[i])).cast<std::string>();
+    text += py::repr(py::handle(PyTuple_GET_ITEM(given.ptr(), i)).get_type()).cast<std::string>();
   }
   if (named.size()) text += "; kwargs: " + py::str(named).cast<std::string>().substr(0, 200);
   return text;

@@ -40,6 +40,8 @@ class Compilers:
     """The build's own directory."""
     memory_mib: int
     deadline: float
+    path: str
+    """Search path of the compilers."""
 
     def run(
         self, argv: Sequence[str], cwd: Path | str, environment: Mapping[str, str] | None = None
@@ -71,7 +73,13 @@ class Compilers:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={"PATH": _path(), "LC_ALL": "C.UTF-8", "TMPDIR": str(cwd), "HOME": str(cwd), **(environment or {})},
+                env={
+                    "PATH": self.path,
+                    "LC_ALL": "C.UTF-8",
+                    "TMPDIR": str(cwd),
+                    "HOME": str(cwd),
+                    **(environment or {}),
+                },
                 preexec_fn=confine,
             )
             late = threading.Timer(left_s, _kill, (process.pid,))
@@ -88,10 +96,6 @@ class Compilers:
             log.seek(max(0, size - _MAX_LOG_BYTES))
             text = log.read().decode("utf-8", "replace")
         return process.returncode, text, usage.ru_utime + usage.ru_stime
-
-
-def _path() -> str:
-    return "/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin:/opt/rocm/bin"
 
 
 def _kill(pid: int) -> None:

@@ -85,6 +85,7 @@ def _build(
         writable=str(scratch),
         memory_mib=order["memory_mib"],
         deadline=started + order["timeout_s"],
+        path=toolchain.path(),
     )
     try:
         built = compile_extension(request, toolchain, prepared, scratch, run=compilers.run)

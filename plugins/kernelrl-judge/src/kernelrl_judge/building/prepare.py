@@ -133,8 +133,9 @@ class Prepared:
     def _run(self, command: list[str]) -> None:
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["without a word"])[0]
-            raise ToolchainMissing(f"{command[0]} cannot compile torch's own headers: {last}", "kernelrl doctor")
+            lines = done.stderr.strip().splitlines()
+            first = next((line for line in lines if "error" in line), (lines or ["without a word"])[0])
+            raise ToolchainMissing(f"{command[0]} cannot compile torch's own headers: {first}", "kernelrl doctor")
 
     @contextlib.contextmanager
     def _once(self, part: str) -> Iterator[None]:

@@ -72,13 +72,19 @@ class Toolchain:
                     f"use a newer toolkit, or one of the architectures it knows: {known}",
                 )
 
+    def path(self) -> str:
+        """Search path on which the compilers find each other."""
+        own = [os.path.dirname(compiler) for compiler in (self.device_compiler, self.cxx) if compiler]
+        return ":".join(dict.fromkeys([*own, "/usr/local/bin", "/usr/bin", "/bin"]))
+
     def directories(self) -> list[str]:
         """What a compiler has to see, beside the system's directories."""
         found = [*self.include_dirs, *self.library_dirs]
-        if self.device_compiler:
-            found.append(os.path.dirname(os.path.dirname(os.path.realpath(self.device_compiler))))
-        found.append(os.path.dirname(os.path.realpath(self.cxx)))
-        return list(dict.fromkeys(path for path in found if not path.startswith("/usr/")))
+        for compiler in (self.device_compiler, self.cxx):
+            if compiler:
+                # Two levels up from the program: its own libraries and headers lie beside its directory.
+                found += [os.path.dirname(os.path.dirname(path)) for path in (compiler, os.path.realpath(compiler))]
+        return list(dict.fromkeys(path for path in found if not f"{path}/".startswith("/usr/") and path != "/"))
 
 
 def find_toolchain(language: str, directory: Path) -> Toolchain:
