@@ -156,7 +156,9 @@ def main() -> None:
         directory = Path(scratch)
         started = time.perf_counter()
         # The first build prepares headers and binder.
-        build(EXTENSIONS[0], directory, arch)
+        first = build(EXTENSIONS[0], directory, arch)
+        if "path" not in first:
+            sys.exit(f"the build service does not work here: {first}")
         prepared_s = time.perf_counter() - started
         parts = [
             line for file in directory.glob("toolchains/*/seconds.jsonl") for line in file.read_text().splitlines()

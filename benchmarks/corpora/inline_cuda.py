@@ -195,7 +195,10 @@ torch::Tensor minus(torch::Tensor x, int64_t k, bool twice) {
     ),
     Extension(
         "tuple_result",
-        "std::tuple<torch::Tensor, torch::Tensor> signs(torch::Tensor x);\nstd::vector<torch::Tensor> halves(torch::Tensor x);",
+        """
+std::tuple<torch::Tensor, torch::Tensor> signs(torch::Tensor x);
+std::vector<torch::Tensor> halves(torch::Tensor x);
+""",
         _HEAD
         + """
 #include <vector>

@@ -81,7 +81,7 @@ std::string incompatible(const std::string& name, const std::vector<std::string>
     if (i) text += ", ";
     text += py::repr(py::handle(PyTuple_GET_ITEM(given.ptr(), i)).get_type()).cast<std::string>();
   }
-  if (named.size()) text += "; kwargs: " + py::str(named).cast<std::string>().substr(0, 200);
+  if (named.size()) text += "; kwargs: " + py::repr(named).cast<std::string>().substr(0, 200);
   return text;
 }
 

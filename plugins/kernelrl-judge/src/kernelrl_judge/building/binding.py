@@ -28,7 +28,10 @@ class Signature:
     """A function that a trampoline can call."""
 
     name: str
+    """Its name in Python."""
     documentation: str
+    function: str
+    """Its name in C++."""
     symbol: str
     """Name of the trampoline."""
     arguments: tuple[str, ...]
@@ -74,8 +77,11 @@ _PREFIXES = {"static", "inline", "extern", "TORCH_API", "__host__"}
 _MODULE = re.compile(r"PYBIND11_MODULE\s*\(\s*(?:TORCH_EXTENSION_NAME|\w+)\s*,\s*(\w+)\s*\)\s*$")
 
 
-def signatures(sources: Sequence[str], functions: Sequence[tuple[str, str]]) -> tuple[Signature, ...]:
+def signatures(sources: Sequence[str], functions: Sequence[tuple[str, ...]]) -> tuple[Signature, ...]:
     """Signatures of functions that the sources declare or define.
+
+    Args:
+        functions: name in Python and documentation of each, and its name in C++ where that is another.
 
     Raises:
         Unbindable: one is not declared in a way that is understood, is declared twice, or has an uncommon type.
@@ -95,14 +101,16 @@ def signatures(sources: Sequence[str], functions: Sequence[tuple[str, str]]) -> 
                 raise Unbindable(f"{name} is overloaded")
             found[name] = (result, arguments)
     bound = []
-    for index, (name, documentation) in enumerate(functions):
+    for index, (python_name, documentation, *other) in enumerate(functions):
+        name = other[0] if other else python_name
         if name not in found:
             raise Unbindable(f"no declaration of {name} was found")
         result, arguments = found[name]
         bound.append(
             Signature(
-                name,
+                python_name,
                 documentation,
+                name,
                 f"kernelrl_call_{index}",
                 tuple(_code(argument, _ARGUMENTS, name) for argument in arguments),
                 tuple(arguments),
@@ -117,26 +125,27 @@ def trampolines(bound: Sequence[Signature]) -> str:
     lines = [_TRAMPOLINE]
     for signature in bound:
         codes = "".join(signature.arguments)
-        checked = f'kernelrl_trampoline::agrees(&{signature.name}, "{codes}", "{signature.result}")'
+        checked = f'kernelrl_trampoline::agrees(&{signature.function}, "{codes}", "{signature.result}")'
         lines.append(
             f'extern "C" void {signature.symbol}(void* const* arguments, void* result) {{ '
             f'static_assert({checked}, "{_GUARD}"); '
-            f"kernelrl_trampoline::call<&{signature.name}>(arguments, result); }}"
+            f"kernelrl_trampoline::call<&{signature.function}>(arguments, result); }}"
         )
     return "\n".join(lines) + "\n"
 
 
-def module_functions(source: str) -> tuple[str, tuple[tuple[str, str], ...]] | None:
+def module_functions(source: str) -> tuple[str, tuple[tuple[str, ...], ...]] | None:
     """A source without its Python module, and the functions that the module binds.
 
-    None when there is no module, or when it does more than to bind functions under their names.
+    Of each its name in Python, its documentation and its name in C++. None when there is no module, or when it does
+    more than to bind functions.
     """
     try:
         pieces = items(source)
     except Unreadable:
         return None
     kept: list[str] = []
-    bound: list[tuple[str, str]] | None = None
+    bound: list[tuple[str, ...]] | None = None
     for item in pieces:
         head = text_of(item.tokens[: item.body]).strip() if item.kind == "function" else ""
         match = _MODULE.search(head)
@@ -151,17 +160,16 @@ def module_functions(source: str) -> tuple[str, tuple[tuple[str, str], ...]] | N
     return None if bound is None else ("".join(kept), tuple(bound))
 
 
-def _definitions(body: str, module: str) -> list[tuple[str, str]] | None:
+def _definitions(body: str, module: str) -> list[tuple[str, ...]] | None:
     text = re.sub(r"//[^\n]*|/\*[\s\S]*?\*/", "", body).strip()[1:-1]
-    definition = r'\s*\.\s*def\s*\(\s*"(\w+)"\s*,\s*&\s*(\w+)\s*(?:,\s*"((?:[^"\\]|\\.)*)"\s*)?\)\s*;'
+    definition = r'\s*\.\s*def\s*\(\s*"(\w+)"\s*,\s*&?\s*(\w+)\s*(?:,\s*"((?:[^"\\]|\\.)*)"\s*)?\)\s*;'
     pattern = re.compile(rf"\s*{module}" + definition)
     found, place = [], 0
     while text[place:].strip():
         match = pattern.match(text, place)
-        # Another name in Python than in C++ takes the ordinary way.
-        if match is None or match.group(1) != match.group(2):
+        if match is None:
             return None
-        found.append((match.group(1), match.group(3) or ""))
+        found.append((match.group(1), match.group(3) or "", match.group(2)))
         place = match.end()
     return found
 

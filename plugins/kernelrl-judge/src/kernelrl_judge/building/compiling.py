@@ -43,6 +43,10 @@ __all__ = ["CompileError", "Compiled", "compile_extension"]
 
 _HOST_LEVEL = "-O1"
 _NOISE = re.compile(r"ptxas info|\s+0 bytes|In file included from |\s+from .*[,:]$")
+_NEEDS_MORE = re.compile(
+    r"\b(?:PYBIND11_\w+|TORCH_LIBRARY\w*|THP\w+|Py\w*Object|py::\w+|pybind11::\w+"
+    r"|torch::(?:nn|jit|autograd|optim|data|serialize|dynamo|wrap_pybind_function)\b)"
+)
 _COVERED = re.compile(
     r"^[ \t]*#[ \t]*include[ \t]*[<\"]"
     r"(?:torch/(?:extension|types|torch|all|python)\.h|ATen/ATen\.h|pybind11/\w+\.h)[>\"]",
@@ -159,7 +163,7 @@ class _Build:
 
     # --- taking apart -----------------------------------------------------------------------------------------------
 
-    def _take_apart(self) -> tuple[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], list[Split], list[Split]]:
+    def _take_apart(self) -> tuple[tuple[tuple[str, ...], tuple[tuple[str, ...], ...]], list[Split], list[Split]]:
         """C++ sources and functions to bind; the units of the device sources, without a Python module and with it."""
         request = self._request
         parts = [
@@ -284,6 +288,8 @@ class _Build:
 
     def _compile_host(self, name: str, text: str, header: Path, parts: Sequence[Split], *, final: bool = False) -> None:
         if header.parent.name.startswith("types"):
+            if more := _NEEDS_MORE.search(text):
+                raise _NotCertain(f"{more.group()} needs torch's whole extension header")
             # The prelude stands for them; whoever uses more of them takes the next route.
             text = _COVERED.sub("", text)
         source = self._directory / f"{name}.cpp"
@@ -470,9 +476,9 @@ def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
-def _declarations_only(host: str, bound: Sequence[tuple[str, str]]) -> str:
+def _declarations_only(host: str, bound: Sequence[tuple[str, ...]]) -> str:
     """Declarations of the functions that a host unit defines and its module binds."""
-    names = {name for name, _ in bound}
+    names = {entry[-1] for entry in bound}
     found = []
     for item in items(host):
         if item.kind == "function":

@@ -90,6 +90,27 @@ inline unsigned push(dim3 grid, dim3 block, size_t shared = 0, {stream} stream =
 }}
 }}
 """
+
+
+def _extrema() -> str:
+    """The overloads of min and max that CUDA's headers define outside of any namespace, for its own compiler alone."""
+    plain = ("int", "unsigned", "long", "unsigned long", "long long", "unsigned long long", "float", "double")
+    mixed = (
+        ("int", "unsigned", "unsigned"),
+        ("long", "unsigned long", "unsigned long"),
+        ("long long", "unsigned long long", "unsigned long long"),
+        ("float", "double", "double"),
+    )
+    cases = [(name, name, name) for name in plain]
+    cases += [case for a, b, result in mixed for case in ((a, b, result), (b, a, result))]
+    return "".join(
+        f"static inline {result} {name}({a} a, {b} b) "
+        f"{{ return ({result})a {sign} ({result})b ? ({result})a : ({result})b; }}\n"
+        for a, b, result in cases
+        for name, sign in (("min", "<"), ("max", ">"))
+    )
+
+
 _PUSH = {
     "cuda": _HOST_PRELUDE.format(push="__cudaPushCallConfiguration", stream="struct CUstream_st*"),
     "hip": _HOST_PRELUDE.format(push="__hipPushCallConfiguration", stream="hipStream_t"),
@@ -141,6 +162,8 @@ class _Splitter:
             if re.search(pattern, body)
         )
         host_prelude = _PUSH[self._language] if self._kernels else ""
+        if self._host_names & {"min", "max"}:
+            host_prelude += _extrema()
         return Split(
             host=host_prelude + "".join(self._host),
             device=prelude + body + "".join(self._accessors),

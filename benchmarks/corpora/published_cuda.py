@@ -1,0 +1,147 @@
+"""Picks published CUDA solutions out of a local clone, and adds kernels of our own: the input of `cuda_throughput.py`.
+
+    python benchmarks/corpora/published_cuda.py CLONE OUTPUT.jsonl [--published 25] [--own 39]
+
+CLONE is a clone of deepreinforce-ai/CUDA-L1. A published solution is taken when it holds `__global__`, calls
+`load_inline`, and declares what it binds (many do not: they fail to compile and fall
+back to torch by themselves). What this writes is not to be committed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from kernelrl_judge.building.binding import Unbindable, signatures
+from kernelrl_judge.building.calls import InlineCall, find_inline_calls
+
+_TASK = """\
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return {reference}
+
+
+def get_inputs():
+    return [torch.randn(1024, 4096)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+_KERNEL = '''\
+import torch
+import torch.nn as nn
+from torch.utils.cpp_extension import load_inline
+
+cuda_source = """
+#include <torch/extension.h>
+#include <cuda_runtime.h>
+
+__global__ void map_kernel(const float* x, float* y, int64_t n) {{
+    int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    if (i < n) {{
+        float v = x[i];
+        y[i] = {expression};
+    }}
+}}
+
+torch::Tensor map_values(torch::Tensor x) {{
+    auto y = torch::empty_like(x);
+    int64_t n = x.numel();
+    map_kernel<<<(n + {threads} - 1) / {threads}, {threads}>>>(x.data_ptr<float>(), y.data_ptr<float>(), n);
+    return y;
+}}
+"""
+
+extension = load_inline(
+    name="map_values",
+    cpp_sources="torch::Tensor map_values(torch::Tensor x);",
+    cuda_sources=cuda_source,
+    functions=["map_values"],
+)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return extension.map_values(x.contiguous())
+'''
+
+_MAPS = (
+    ("torch.relu(x) * 2.0", "fmaxf(v, 0.0f) * 2.0f"),
+    ("x * x + 1.0", "v * v + 1.0f"),
+    ("torch.tanh(x)", "tanhf(v)"),
+    ("torch.sigmoid(x)", "1.0f / (1.0f + expf(-v))"),
+    ("x.abs().sqrt()", "sqrtf(fabsf(v))"),
+    ("torch.clamp(x, -1.0, 1.0)", "fminf(fmaxf(v, -1.0f), 1.0f)"),
+    ("torch.where(x > 0, x, 0.1 * x)", "v > 0.0f ? v : 0.1f * v"),
+    ("x * torch.sigmoid(x)", "v / (1.0f + expf(-v))"),
+)
+_THREADS = (64, 128, 256, 512, 1024)
+
+
+def published(clone: Path) -> Iterator[dict[str, Any]]:
+    seen = set()
+    for path in sorted((clone / "optimized_cuda_code").glob("*.json")):
+        for line in path.read_text().splitlines():
+            row = json.loads(line)
+            source = row.get("custom_code") or ""
+            digest = hashlib.sha256(source.encode()).hexdigest()
+            if digest in seen or row["level_id"] > 3 or "__global__" not in source:
+                continue
+            seen.add(digest)
+            calls = find_inline_calls(source)
+            if calls and all(not call.complete or declares(call) for call in calls):
+                name = f"cuda-l1/{path.stem}/{row['level_id']}/{row['task_id']}"
+                yield {"name": name, "published": True, "task": row["ref_code"], "kernel": source}
+
+
+def declares(call: InlineCall) -> bool:
+    """Whether what is bound is declared where the binding can see it, and bound once."""
+    sources = [piece.text for piece in (*call.cpp_sources, *call.cuda_sources)]
+    own = [source for source in sources if "PYBIND11_MODULE" in source]
+    if not call.functions:
+        return bool(own)
+    try:
+        return not own and bool(signatures([piece.text for piece in call.cpp_sources], call.functions))
+    except Unbindable as error:
+        return "common" in str(error)
+
+
+def own() -> Iterator[dict[str, Any]]:
+    for threads in _THREADS:
+        for reference, expression in _MAPS:
+            yield {
+                "name": f"own/{expression}/{threads}",
+                "published": False,
+                "task": _TASK.format(reference=reference),
+                "kernel": _KERNEL.format(expression=expression, threads=threads),
+            }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("clone", type=Path)
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--published", type=int, default=25)
+    parser.add_argument("--own", type=int, default=39)
+    given = parser.parse_args()
+    taken = list(published(given.clone))
+    # Spread over the files and the tasks, the same each time.
+    taken.sort(key=lambda row: hashlib.sha256(row["kernel"].encode()).hexdigest())
+    rows = [*taken[: given.published], *list(own())[: given.own]]
+    rows.sort(key=lambda row: hashlib.sha256(row["kernel"].encode()).hexdigest())
+    given.output.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    print(f"{len(taken)} published solutions fit; wrote {len(rows)} kernels")
+
+
+if __name__ == "__main__":
+    main()

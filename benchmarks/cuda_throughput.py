@@ -1,0 +1,241 @@
+"""CUDA candidates per minute with cold caches: this evaluator against KernelBench's own path, on one machine.
+
+    python benchmarks/cuda_throughput.py KERNELS.jsonl --kernelbench CLONE [--theirs 16] [--budget-s 500]
+
+KERNELS.jsonl holds objects with `name`, `task` and `kernel` (`corpora/published_cuda.py` makes one). Ours builds and
+judges all of them, five correctness trials and timing included. KernelBench's path is run on the first `--theirs`:
+`build_compile_cache` in as many processes as there are cores, then `eval_kernel_against_ref` with five correctness and
+100 timing trials, one process per kernel, which is what its script does with one GPU. Needs a GPU, nvcc and g++.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+RESULT = Path(__file__).parent / "results" / "cuda_throughput.json"
+
+_BUILD = """
+import sys, json, time
+sys.path.insert(0, sys.argv[1])
+from kernelbench.eval import build_compile_cache
+rows = [json.loads(line) for line in open(sys.argv[2])]
+build_compile_cache(rows[int(sys.argv[3])]["kernel"], build_dir=sys.argv[4])
+"""
+
+_EVALUATE = """
+import sys, json
+sys.path.insert(0, sys.argv[1])
+import torch
+from kernelbench.eval import eval_kernel_against_ref
+row = [json.loads(line) for line in open(sys.argv[2])][int(sys.argv[3])]
+found = eval_kernel_against_ref(row["task"], row["kernel"], num_correct_trials=5, num_perf_trials=100,
+                                measure_performance=True, build_dir=sys.argv[4], device=torch.device("cuda:0"))
+print(json.dumps({"compiled": bool(found and found.compiled), "correct": bool(found and found.correctness),
+                  "runtime_us": found.runtime * 1000 if found else None}))
+"""
+
+
+class GpuBusy:
+    """Share of the time in which the GPU had work, by the driver's own counter."""
+
+    def __enter__(self) -> GpuBusy:
+        command = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "250"]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.samples: list[float] = []
+        threading.Thread(target=self._read, daemon=True).start()
+        return self
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.strip().isdigit():
+                self.samples.append(float(line))
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+
+    def share(self) -> float | None:
+        return round(statistics.mean(self.samples) / 100, 3) if self.samples else None
+
+
+def percentiles(values: list[float]) -> dict[str, float]:
+    ordered = sorted(values)
+    return {"p50": round(ordered[len(ordered) // 2], 2), "p95": round(ordered[int(len(ordered) * 0.95) - 1], 2)}
+
+
+async def ours(rows: list[dict[str, Any]], cache: Path) -> dict[str, Any]:
+    os.environ["KERNELRL_CACHE_DIR"] = str(cache)
+    from kernelrl_core.values import EvaluationRequest, EvaluationSettings, sha256_text
+    from kernelrl_core.version import API_VERSION
+    from kernelrl_plugin_local.config import LocalConfig
+    from kernelrl_plugin_local.evaluator import LocalEvaluator
+
+    settings = EvaluationSettings(timing=True, trials=5, timeout_s=60, build_timeout_s=240, build_memory_mib=16384)
+
+    def request(task: str, kernel: str) -> EvaluationRequest:
+        return EvaluationRequest(
+            *("task", task, sha256_text(task), kernel, sha256_text(kernel), "cuda", {}, settings, "7" * 32, API_VERSION)
+        )
+
+    evaluator = LocalEvaluator(LocalConfig(gpu_workers=4))
+    try:
+        # A service that has been up for a while: judges started, toolchain prepared. Reported apart.
+        from kernelrl_plugin_cuda.examples import ONE_SHOT
+
+        started = time.perf_counter()
+        await asyncio.gather(
+            *(evaluator.evaluate(request(ONE_SHOT.reference + f"# {i}", ONE_SHOT.kernel)) for i in range(4))
+        )
+        prepared_s = time.perf_counter() - started
+        parts = [json.loads(line) for path in cache.glob("builds/toolchains/*/seconds.jsonl") for line in path.open()]
+        begun = time.perf_counter()
+        slots = asyncio.Semaphore(evaluator.capacity)
+
+        async def judge(row: dict[str, Any]) -> dict[str, Any]:
+            async with slots:
+                started = time.perf_counter()
+                try:
+                    found = await evaluator.evaluate(request(row["task"], row["kernel"]))
+                except Exception as error:
+                    return {"name": row["name"], "outcome": "none", "error": f"{type(error).__name__}: {error}"[:300]}
+                builds = found.profile.get("builds", [])
+                return {
+                    "name": row["name"],
+                    "published": row.get("published"),
+                    "outcome": found.outcome.value,
+                    "message": found.message[:200],
+                    "speedup": found.speedup,
+                    "runtime_us": found.runtime.median_us if found.runtime else None,
+                    "routes": [build.get("route") for build in builds],
+                    "reasons": [build.get("reason") for build in builds if build.get("reason")],
+                    "build_cpu_s": sum(build.get("cpu_seconds", 0.0) for build in builds),
+                    "latency_s": round(time.perf_counter() - started, 2),
+                    "seconds": {stage: round(value, 3) for stage, value in found.seconds.items()},
+                    "findings": [finding.rule for finding in found.findings],
+                }
+
+        with GpuBusy() as busy:
+            judged = await asyncio.gather(*map(judge, rows))
+        wall_s = time.perf_counter() - begun
+    finally:
+        await evaluator.aclose()
+    fast = [row for row in judged if row.get("routes") and set(row["routes"]) <= {"bound", "pybind"}]
+    return {
+        "kernels": len(rows),
+        "wall_s": round(wall_s, 1),
+        "per_minute": round(len(rows) / wall_s * 60, 1),
+        "latency_s": percentiles([row["latency_s"] for row in judged if "latency_s" in row]),
+        "outcomes": dict(Counter(row["outcome"] for row in judged)),
+        "routes": dict(Counter(route or "failed" for row in judged for route in row.get("routes", []))),
+        "fast_share": round(len(fast) / max(1, sum(bool(row.get("routes")) for row in judged)), 3),
+        "build_cpu_s_fast_median": round(statistics.median(row["build_cpu_s"] for row in fast), 2) if fast else None,
+        "run_s": percentiles([row["seconds"]["run"] for row in judged if "seconds" in row]),
+        "wait_s": percentiles([row["seconds"]["wait"] for row in judged if "seconds" in row]),
+        "gpu_busy_share": busy.share(),
+        "started_and_prepared_s": round(prepared_s, 1),
+        "prepared_parts": parts,
+        "rows": judged,
+    }
+
+
+def cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def theirs(path: Path, count: int, clone: Path, budget_s: float) -> dict[str, Any]:
+    source = clone / "src"
+    environment = {**os.environ, "MAX_JOBS": "2", "TORCH_CUDA_ARCH_LIST": arch()}
+    with tempfile.TemporaryDirectory() as scratch:
+        begun, used = time.perf_counter(), cpu_s()
+        running = [
+            subprocess.Popen(
+                [sys.executable, "-c", _BUILD, str(source), str(path), str(index), f"{scratch}/{index}"],
+                env=environment,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            for index in range(count)
+        ]
+        for process in running:
+            process.wait()
+        build_s, build_cpu_s = time.perf_counter() - begun, cpu_s() - used
+        rows = []
+        for index in range(count):
+            if time.perf_counter() - begun > budget_s:
+                break
+            started = time.perf_counter()
+            done = subprocess.run(
+                [sys.executable, "-c", _EVALUATE, str(source), str(path), str(index), f"{scratch}/{index}"],
+                env=environment,
+                capture_output=True,
+                text=True,
+            )
+            lines = done.stdout.strip().splitlines()
+            row = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {"error": done.stderr[-300:]}
+            rows.append({**row, "seconds": round(time.perf_counter() - started, 2)})
+        wall_s = time.perf_counter() - begun
+    return {
+        "kernels": len(rows),
+        "wall_s": round(wall_s, 1),
+        "per_minute": round(len(rows) / wall_s * 60, 1),
+        "build_wall_s": round(build_s, 1),
+        "build_cpu_s_each": round(build_cpu_s / count, 1),
+        "evaluation_s": percentiles([row["seconds"] for row in rows]),
+        "rows": rows,
+    }
+
+
+def arch() -> str:
+    command = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.split()[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kernels", type=Path)
+    parser.add_argument("--kernelbench", type=Path)
+    parser.add_argument("--theirs", type=int, default=16)
+    parser.add_argument("--budget-s", type=float, default=500)
+    parser.add_argument("--output", type=Path, default=RESULT)
+    given = parser.parse_args()
+    rows = [json.loads(line) for line in given.kernels.read_text().splitlines()]
+    with tempfile.TemporaryDirectory() as scratch:
+        our = asyncio.run(ours(rows, Path(scratch)))
+    import torch
+
+    result = {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "gpu": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "cores": os.cpu_count(),
+        "ours": our,
+    }
+    print(json.dumps({key: value for key, value in our.items() if key != "rows"}, indent=1), flush=True)
+    given.output.write_text(json.dumps(result, indent=1) + "\n")
+    if given.kernelbench:
+        result["kernelbench"] = their = theirs(given.kernels, given.theirs, given.kernelbench, given.budget_s)
+        result["times_the_kernels_per_minute"] = round(our["per_minute"] / their["per_minute"], 1)
+        if our["build_cpu_s_fast_median"]:
+            result["times_less_build_cpu"] = round(their["build_cpu_s_each"] / our["build_cpu_s_fast_median"], 1)
+        print(json.dumps({key: value for key, value in their.items() if key != "rows"}, indent=1))
+        print({key: value for key, value in result.items() if key.startswith("times")})
+        given.output.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
