@@ -316,6 +316,9 @@ class _Build:
         else:
             command = [toolchain.device_compiler, *(part for arch in request.arch for part in _gencode(arch, flags))]
             command += ["-Xcompiler", "-fPIC", "-Xptxas", "-v", "-c"]
+            if toolchain.release >= (12, 8):
+                # Without it the host side of a template's instance is invisible to other units.
+                command.append("--static-global-template-stub=false")
         if not any(flag.lstrip("-").startswith("std=") for flag in flags):
             command.append(f"-std={toolchain.standard}")
         command += [*toolchain.device_flags, *flags]
@@ -362,7 +365,7 @@ class _Build:
         if not wanted:
             return
         status, listed, _ = self._execute(
-            "nm", ["nm", "--defined-only", "-C", *(f"device{index}.o" for index in range(len(parts)))]
+            "nm", ["nm", "--defined-only", "--extern-only", "-C", *(f"device{index}.o" for index in range(len(parts)))]
         )
         defined = {line.split(" ", 2)[2].strip() for line in listed.splitlines() if line.count(" ") >= 2}
         if status or wanted - defined:

@@ -57,6 +57,12 @@ class Toolchain:
         content = json.dumps([_FORMAT, attrs.asdict(self)], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:24]
 
+    @property
+    def release(self) -> tuple[int, int]:
+        """Major and minor version of nvcc; zeros for other compilers."""
+        found = re.search(r"release (\d+)\.(\d+)", self.version)
+        return (int(found.group(1)), int(found.group(2))) if found else (0, 0)
+
     def require_arch(self, wanted: tuple[str, ...]) -> None:
         """Refuse an architecture that the compiler does not know.
 
