@@ -318,7 +318,8 @@ enum class Mode : int { kPlain = 0 };
 torch::Tensor affine(torch::Tensor x) {
   auto y = torch::empty_like(x);
   const int n = static_cast<int>(x.numel());
-  map_kernel<Affine><<<(n + kBlock - 1) / kBlock, kBlock>>>(x.data_ptr<float>(), y.data_ptr<float>(), n, Affine{3.f, 1.f});
+  const Affine f{3.f, 1.f};
+  map_kernel<Affine><<<(n + kBlock - 1) / kBlock, kBlock>>>(x.data_ptr<float>(), y.data_ptr<float>(), n, f);
   return y;
 }
 """,

@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from kernelrl_core.recipe.schema import Recipe
     from kernelrl_core.registry import Registry
-    from kernelrl_core.values import Task, Turn
+    from kernelrl_core.values import Evaluation, Task, Turn
 
 _MAX_BYTES = 4 << 20
 
@@ -65,7 +65,14 @@ def command(
         click.echo(json.dumps(_described(turn, loaded)))
     else:
         click.echo("\n".join(_lines(turn)))
-    context.exit(0 if turn.correct else 1)
+    context.exit(_exit_code(turn))
+
+
+def _exit_code(turn: Turn) -> int:
+    if turn.correct:
+        return 0
+    # Built, and nothing was run because this machine cannot.
+    return 3 if turn.evaluation is not None and "checked" in turn.evaluation.provenance else 1
 
 
 def _recipe(
@@ -158,13 +165,23 @@ def _described(turn: Turn, recipe: Recipe) -> dict[str, Any]:
     }
 
 
+def _speed(evaluation: Evaluation, speedup: float) -> str:
+    text = f"{speedup:.2f}"
+    if evaluation.speedup_ci is not None:
+        low, high = evaluation.speedup_ci
+        text += f" ({low:.2f} to {high:.2f})"
+    if evaluation.runtime is not None and evaluation.baseline is not None:
+        text += f": {evaluation.runtime.median_us:.1f} us against {evaluation.baseline.median_us:.1f} us"
+    return text
+
+
 def _lines(turn: Turn) -> list[str]:
     lines = [f"{turn.outcome.value}  ({turn.verdict.value})  {turn.task.id}"]
     evaluation = turn.evaluation
     if evaluation is not None:
         lines.append(f"tests     {evaluation.tests_passed} of {evaluation.tests_total} passed")
         if turn.speedup is not None:
-            lines.append(f"speedup   {turn.speedup:.2f}")
+            lines.append(f"speedup   {_speed(evaluation, turn.speedup)}")
         elif turn.correct:
             lines.append("speedup   not measured here")
         without = f", without {', '.join(evaluation.isolation.missing)}" if evaluation.isolation.missing else ""

@@ -33,7 +33,7 @@ from kernelrl_judge.reference import Reference, load_reference
 from kernelrl_judge.roofline import roofline
 from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded, Zygote
 from kernelrl_judge.sandbox import isolation_level
-from kernelrl_judge.turns import DeviceTurns
+from kernelrl_judge.turns import DeviceTurns, Turn
 
 __all__ = ["Bench", "DeviceFault", "Unavailable"]
 
@@ -267,14 +267,18 @@ class _Case:
         self._passed = 0
         self._isolation = Isolation()
         self._message_s = 0.0
+        self._builds = 0
+        self._holding: Turn | None = None
+        self._timing_s = 0.0
         self._profile: dict[str, Any] = {}
         self.provenance: dict[str, Any] = {}
 
     def seconds(self) -> dict[str, float]:
-        """Wall time by stage. `build` is loading and compiling, `run` everything after it, `wait` that for a turn."""
+        """Wall time by stage: loading and compiling, trials, windows, and waiting for a turn on the device."""
         whole = time.monotonic() - self._started
-        build = self._loaded_after_s or self._build_s
-        return {"build": build, "run": max(0.0, whole - build - self._waited_s), "wait": self._waited_s}
+        build = self._build_s + max(0.0, self._loaded_after_s - self._build_s)
+        run = max(0.0, whole - build - self._waited_s - self._timing_s)
+        return {"build": build, "run": run, "timing": self._timing_s, "wait": self._waited_s}
 
     def judge(self) -> Evaluation:
         try:
@@ -310,7 +314,11 @@ class _Case:
         if not self._settings.timing:
             return self._end(Outcome.CORRECT, "")
         with self._turn(alone=True):
-            return self._timed(reference, exchange)
+            started = time.monotonic()
+            try:
+                return self._timed(reference, exchange)
+            finally:
+                self._timing_s = time.monotonic() - started
 
     def _load(self) -> str:
         source = self._request.source.encode("utf-8", "surrogatepass")
@@ -443,8 +451,13 @@ class _Case:
             return frame
 
     def _built(self, frame: Frame) -> None:
+        self._builds += 1
+        if self._builds > _MAX_BUILDS:
+            raise ProtocolError(f"more than {_MAX_BUILDS} extensions")
         started = time.monotonic()
-        body, descriptors = self._bench.build(frame.body, self._backend, self._request, self._mode)
+        with self._holding.paused() if self._holding is not None else contextlib.nullcontext():
+            # The compilers need no device, and others do.
+            body, descriptors = self._bench.build(frame.body, self._backend, self._request, self._mode)
         try:
             answer = json.loads(body)
             self._profile.setdefault("builds", []).append(answer.pop("facts", {}))
@@ -464,11 +477,15 @@ class _Case:
             yield
             return
         started = time.monotonic()
-        with self._turns.alone() if alone else self._turns.shared():
+        with self._turns.alone() if alone else self._turns.shared() as turn:
             waited_s = time.monotonic() - started
             self._waited_s += waited_s
             self._runner.deadline += waited_s
-            yield
+            self._holding = turn
+            try:
+                yield
+            finally:
+                self._holding = None
 
     # --- endings ----------------------------------------------------------------------------------------------------
 
@@ -506,6 +523,7 @@ class _Case:
         )
 
 
+_MAX_BUILDS = 16
 _MAY_BUILD = (FrameKind.LOADED, FrameKind.READY, FrameKind.RESULT)
 
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-__all__ = ["DeviceTurns"]
+__all__ = ["DeviceTurns", "Turn"]
 
 _POLL_S = 0.002
 
@@ -35,29 +35,37 @@ class DeviceTurns:
         self._check = check
 
     @contextlib.contextmanager
-    def shared(self) -> Iterator[None]:
+    def shared(self) -> Iterator[Turn]:
         """Together with others that need no time to be measured."""
-        self._take(self._gate, fcntl.LOCK_SH)
+        self.enter(alone=False)
         try:
-            self._take(self._device, fcntl.LOCK_SH)
+            yield Turn(self, alone=False)
         finally:
-            fcntl.flock(self._gate, fcntl.LOCK_UN)
-        try:
-            yield
-        finally:
-            fcntl.flock(self._device, fcntl.LOCK_UN)
+            self.leave(alone=False)
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> Iterator[Turn]:
         """Without anybody else."""
-        self._take(self._gate, fcntl.LOCK_EX)
+        self.enter(alone=True)
         try:
-            self._take(self._device, fcntl.LOCK_EX)
-            try:
-                yield
-            finally:
-                fcntl.flock(self._device, fcntl.LOCK_UN)
+            yield Turn(self, alone=True)
         finally:
+            self.leave(alone=True)
+
+    def enter(self, *, alone: bool) -> None:
+        kind = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
+        self._take(self._gate, kind)
+        try:
+            self._take(self._device, kind)
+        except BaseException:
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
+            raise
+        if not alone:
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
+
+    def leave(self, *, alone: bool) -> None:
+        fcntl.flock(self._device, fcntl.LOCK_UN)
+        if alone:
             fcntl.flock(self._gate, fcntl.LOCK_UN)
 
     def _take(self, descriptor: int, kind: int) -> None:
@@ -72,3 +80,20 @@ class DeviceTurns:
     @staticmethod
     def _open(path: Path) -> int:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+class Turn:
+    """A turn that is being held."""
+
+    def __init__(self, turns: DeviceTurns, *, alone: bool) -> None:
+        self._turns = turns
+        self._alone = alone
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let others have the device for a while."""
+        self._turns.leave(alone=self._alone)
+        try:
+            yield
+        finally:
+            self._turns.enter(alone=self._alone)

@@ -83,7 +83,10 @@ def incorrect(wrong: Mismatch) -> str:
 
 def incorrect_when_timed(wrong: Mismatch) -> str:
     """How an output of a timed call differs, though the untimed ones were right."""
-    return f"A call within a row of calls gave another result than calls made one by one. {incorrect(wrong)}"
+    return (
+        "Several calls in a row gave another result than calls made one by one: each call must return memory of its "
+        f"own and depend on nothing that an earlier one left. {incorrect(wrong)}"
+    )
 
 
 def compiled_only(backend: str, checked: str) -> str:

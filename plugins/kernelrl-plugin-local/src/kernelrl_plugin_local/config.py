@@ -18,4 +18,4 @@ class LocalConfig:
     gpu_workers: PositiveInt = 3
     """Candidates under way at once on each GPU. Their correctness overlaps; what is timed has the GPU alone."""
     build_workers: PositiveInt | None = None
-    """Extensions compiled at once; null: one per core."""
+    """Extensions compiled at once; null: one per core that no GPU's judge needs."""

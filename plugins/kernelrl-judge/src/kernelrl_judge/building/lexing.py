@@ -114,7 +114,10 @@ def items(source: str) -> list[Item]:
         Unreadable: brackets do not match, or something else is not understood.
     """
     reader = _Reader(tokens(source))
-    return list(reader.items(closing=False))
+    try:
+        return list(reader.items(closing=False))
+    except RecursionError:
+        raise Unreadable("nested too deeply") from None
 
 
 class _Reader:
@@ -181,6 +184,8 @@ class _Reader:
         """An item whose tokens up to here are followed by a brace."""
         head = [token for token in self._tokens[start : self._place] if not token.blank]
         words = [token.text for token in head]
+        if not words:
+            raise Unreadable(f"line {self._tokens[self._place].line}: a brace that belongs to nothing")
         if "namespace" in words[:2] or (words[0] == "extern" and len(words) == 2 and head[1].kind == "string"):
             before = tuple(self._tokens[start : self._place])
             self._place += 1

@@ -23,7 +23,7 @@ _JOB = (sys.executable, "-m", "kernelrl_judge.building.job")
 _PREPARATION_S = 600.0
 """How long the first build with a toolchain may take beyond its own limit."""
 _POLL_S = 0.02
-_FACTS = ("route", "cached", "seconds", "cpu_seconds")
+_FACTS = ("route", "reason", "cached", "seconds", "cpu_seconds")
 
 
 class BuildUnavailable(Exception):
@@ -62,7 +62,8 @@ class BuildService:
         if "missing" in result:
             raise BuildUnavailable(result["missing"], result["fix"])
         if "error" in result:
-            return json.dumps({"error": result["error"][-200_000:]}).encode(), []
+            facts = {"route": "failed", "seconds": result.get("seconds"), "cpu_seconds": result.get("cpu_seconds", 0.0)}
+            return json.dumps({"error": result["error"][-200_000:], "facts": facts}).encode(), []
         told = {name: result[name] for name in ("kind", "bindings", "binder", "module_name") if name in result}
         told["facts"] = {name: result[name] for name in _FACTS if name in result}
         told["resources"] = result.get("resources", [])

@@ -366,10 +366,12 @@ def _callee(parts: Sequence[Token], place: int) -> int:
     while index >= 0 and parts[index].blank:
         index -= 1
     if index >= 0 and parts[index].text == ">":
-        depth = 0
+        depth = nested = 0
         while index >= 0:
             text = parts[index].text
-            depth += (text == ">") - (text == "<")
+            nested += (text == ")") - (text == "(")
+            if not nested:
+                depth += (text == ">") - (text == "<")
             if text in (";", "{", "}"):
                 break
             index -= 1

@@ -1,0 +1,167 @@
+"""How steady the paid time is, and whether it agrees with CUDA events. Needs an idle GPU.
+
+    python benchmarks/timing_repeatability.py [--times 20]
+
+Each kernel is checked many times, each time in a fresh process with fresh inputs. The spread is the interquartile range
+of the medians over their median. Then the same kernels are timed by KernelBench's method `cuda_event`, and the speedups
+of both are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime
+import json
+import os
+import statistics
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from kernelrl_core.values import EvaluationRequest, EvaluationSettings, sha256_text
+from kernelrl_core.version import API_VERSION
+
+RESULT = Path(__file__).parent / "results" / "timing_repeatability.json"
+
+TASK = """\
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return {reference}
+
+
+def get_inputs():
+    return [torch.randn({shape})]
+
+
+def get_init_inputs():
+    return []
+"""
+
+MAP = """\
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def map_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask)
+    tl.store(y_ptr + offsets, {expression}, mask=mask)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        n = x.numel()
+        map_kernel[(triton.cdiv(n, 1024),)](x, y, n, BLOCK=1024)
+        return y
+"""
+
+SOFTMAX = """\
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_kernel(x_ptr, y_ptr, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    offsets = tl.arange(0, BLOCK)
+    mask = offsets < columns
+    x = tl.load(x_ptr + row * columns + offsets, mask=mask, other=-float("inf"))
+    e = tl.exp(x - tl.max(x, axis=0))
+    tl.store(y_ptr + row * columns + offsets, e / tl.sum(e, axis=0), mask=mask)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        softmax_kernel[(x.shape[0],)](x, y, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+        return y
+"""
+
+CASES = {
+    "map, 64 MB": (TASK.format(reference="torch.relu(x) * 2.0", shape="4096, 4096"), "tl.maximum(x, 0.0) * 2.0"),
+    "map, 512 MB": (TASK.format(reference="x * x + 1.0", shape="16384, 8192"), "x * x + 1.0"),
+    "softmax, 256 MB": (TASK.format(reference="torch.softmax(x, dim=1)", shape="16384, 4096"), None),
+}
+
+
+async def check(evaluator: Any, task: str, kernel: str, settings: EvaluationSettings, seed: int) -> Any:
+    return await evaluator.evaluate(
+        EvaluationRequest(
+            *("task", task, sha256_text(task), kernel, sha256_text(kernel), "triton", {"mode": "gpu"}, settings),
+            *(f"{seed:032x}", API_VERSION),
+        )
+    )
+
+
+async def run(times: int) -> list[dict[str, Any]]:
+    from kernelrl_plugin_local.config import LocalConfig
+    from kernelrl_plugin_local.evaluator import LocalEvaluator
+
+    evaluator = LocalEvaluator(LocalConfig(gpu_workers=1))
+    windows = EvaluationSettings(timing=True, trials=2)
+    events = attrs.evolve(windows, profile="kernelbench", timing_method="cuda_event", timing_trials=100)
+    rows = []
+    try:
+        for name, (task, expression) in CASES.items():
+            kernel = SOFTMAX if expression is None else MAP.format(expression=expression)
+            found = [await check(evaluator, task, kernel, windows, seed) for seed in range(times)]
+            medians = sorted(one.runtime.median_us for one in found if one.runtime)
+            speedups = sorted(one.speedup for one in found if one.speedup)
+            by_events = await check(evaluator, task, kernel, events, 1)
+            quartiles = statistics.quantiles(medians, n=4)
+            spread = statistics.quantiles(speedups, n=4)
+            row = {
+                "kernel": name,
+                "checks": len(medians),
+                "runtime_us": round(statistics.median(medians), 2),
+                "interquartile_share": round((quartiles[2] - quartiles[0]) / statistics.median(medians), 4),
+                "speedup": round(statistics.median(speedups), 3),
+                "speedup_interquartile_share": round((spread[2] - spread[0]) / statistics.median(speedups), 4),
+                "runtime_by_events_us": round(by_events.runtime.median_us, 2),
+                "speedup_by_events": round(by_events.speedup, 3),
+                "bandwidth_share": round(found[-1].profile["roofline"]["bandwidth_share"], 3),
+                "findings": sorted({finding.rule for one in found for finding in one.findings}),
+                "seconds_each": {key: round(value, 2) for key, value in found[-1].seconds.items()},
+                "telemetry": found[-1].profile["timing"],
+            }
+            row["speedup_difference"] = round(row["speedup"] / row["speedup_by_events"] - 1, 4)
+            print(json.dumps(row), flush=True)
+            rows.append(row)
+    finally:
+        await evaluator.aclose()
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--output", type=Path, default=RESULT)
+    given = parser.parse_args()
+    import torch
+
+    rows = asyncio.run(run(given.times))
+    result = {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "gpu": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "cores": os.cpu_count(),
+        "rows": rows,
+    }
+    given.output.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""The compiled reference as a baseline: measured where no candidate code ever ran, and kept.
+
+`torch.compile` takes too long to be done for every candidate. What is kept is its share of the eager time, measured
+with both interleaved; a candidate's own windows are interleaved with the eager reference and scaled by it, so a clock
+that drifts between then and now drops out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import statistics
+import tempfile
+from pathlib import Path
+
+import torch
+
+from kernelrl_core.values import EvaluationRequest
+from kernelrl_judge.device_facts import machine_facts
+from kernelrl_judge.reference import Reference
+from kernelrl_judge.windows import window
+
+__all__ = ["compiled_share"]
+
+_ROUNDS = 15
+_WARM_UPS = 3
+_CALLS = 10
+
+
+def compiled_share(reference: Reference, request: EvaluationRequest, cache_dir: Path) -> float:
+    """Run time of the compiled reference over that of the eager one. The device must be this judge's alone."""
+    known = [
+        request.task_sha256,
+        request.settings.precision,
+        torch.get_num_threads(),
+        sorted(machine_facts(reference.device).items()),
+    ]
+    key = hashlib.sha256(json.dumps(known, default=str).encode()).hexdigest()
+    path = cache_dir / "baselines" / f"{key}.json"
+    try:
+        return float(json.loads(path.read_text())["compiled_share"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    share = _measured(reference)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump({"task": request.task_id, "compiled_share": share, "measured_on": known[-1]}, file, default=str)
+    os.replace(temporary, path)
+    return share
+
+
+def _measured(reference: Reference) -> float:
+    compiled = torch.compile(reference.model)
+    first = reference.first_timed_input
+    staged = [reference.inputs(first + index) for index in range(_CALLS)]
+    for _ in range(_WARM_UPS):
+        window(compiled, staged, reference.device)
+        window(reference.model, staged, reference.device)
+    shares = []
+    for index in range(_ROUNDS):
+        models = (compiled, reference.model) if index % 2 else (reference.model, compiled)
+        times = {id(model): window(model, staged, reference.device).calls_s for model in models}
+        shares.append(times[id(compiled)] / times[id(reference.model)])
+        reference.restore()
+    return statistics.median(shares)

@@ -1,0 +1,147 @@
+"""Signatures, modules, screening and the compiler's report."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernelrl_judge.building.binding import Unbindable, module_functions, signatures
+from kernelrl_judge.building.request import InlineRequest
+from kernelrl_judge.building.resources import read_resources
+from kernelrl_judge.building.screening import Denied, screen
+
+
+@pytest.mark.parametrize(
+    ("declaration", "arguments", "result"),
+    [
+        ("torch::Tensor f(torch::Tensor a, const at::Tensor& b);", "TT", "T"),
+        ("void f(torch::Tensor& out, int64_t n, int k, bool flag);", "Tlib", "v"),
+        ("std::vector<torch::Tensor> f(std::vector<at::Tensor> xs, std::vector<int64_t> sizes);", "VL", "V"),
+        ("std::tuple<at::Tensor, at::Tensor> f(c10::optional<at::Tensor> b, double eps = 1e-5);", "Od", "2"),
+        ("torch::Tensor f(const std::string &mode, float x) { return {}; }", "Sf", "T"),
+        ("static inline at::Tensor f();", "", "T"),
+        ("torch::Tensor f(torch::Tensor, float);", "Tf", "T"),
+    ],
+)
+def test_common_signatures_are_read(declaration: str, arguments: str, result: str) -> None:
+    (found,) = signatures([declaration], [("f", "f")])
+    assert "".join(found.arguments) == arguments
+    assert found.result == result
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        "torch::Tensor g(torch::Tensor a);",
+        "torch::Tensor f(float* p);",
+        "torch::Tensor f(std::array<int, 2> a);",
+        "torch::Tensor f(int a);\ntorch::Tensor f(float a);",
+        "template <typename T> T f(T a);",
+        "void f(std::vector<torch::Tensor>& out);",
+        "MyType f(torch::Tensor a);",
+    ],
+)
+def test_other_signatures_take_the_ordinary_way(declaration: str) -> None:
+    with pytest.raises(Unbindable):
+        signatures([declaration], [("f", "f")])
+
+
+def test_a_simple_module_is_read_and_taken_out() -> None:
+    source = 'int g();\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {\n  m.def("f", &g, "says (so)");  // note\n}\n'
+    rest, functions = module_functions(source)
+    assert functions == (("f", "says (so)", "g"),)
+    assert "PYBIND11" not in rest
+
+
+@pytest.mark.parametrize(
+    "body", ['m.def("f", &f, py::arg("x"));', 'm.attr("a") = 1;', 'py::class_<A>(m, "A");', 'm.def("f", [](int x) {});']
+)
+def test_a_module_that_does_more_is_left_alone(body: str) -> None:
+    assert module_functions("PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { " + body + " }") is None
+
+
+def request(**changes: object) -> InlineRequest:
+    plain = {
+        "language": "cuda",
+        "name": "x",
+        "cpp_sources": ["int a;"],
+        "device_sources": [],
+        "functions": [["f", "f"]],
+        "cflags": [],
+        "device_flags": [],
+        "ldflags": [],
+        "include_paths": [],
+        "arch": ["9.0"],
+    }
+    return InlineRequest.from_json({**plain, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"cpp_sources": ['#include "/etc/passwd"']}, "/etc/passwd"),
+        ({"cpp_sources": ['#include "../../x.h"']}, "../../x.h"),
+        ({"cpp_sources": ["#define X <a>\n#include X"]}, "#include"),
+        ({"cpp_sources": ['asm(".inc" "bin \\"/etc/passwd\\"");\nasm(".incbin \\"x\\"");']}, ".incbin"),
+        ({"device_sources": ["#pragma GCC plugin evil"]}, "plugin"),
+        ({"device_sources": ['#embed "/etc/passwd"']}, "#embed"),
+        ({"cpp_sources": ['#if __has_include("/root/x")\n#endif']}, "__has_include"),
+        ({"cflags": ["-fplugin=evil.so"]}, "-fplugin=evil.so"),
+        ({"cflags": ["-B/tmp"]}, "-B/tmp"),
+        ({"cflags": ["-O3; rm -rf x"]}, "x"),
+        ({"cflags": ["@file"]}, "@file"),
+        ({"device_flags": ["-ccbin", "/tmp/gcc"]}, "-ccbin"),
+        ({"device_flags": ["-Xcompiler", "-fplugin=x"]}, "-fplugin=x"),
+        ({"device_flags": ["--compiler-options=-wrapper,x"]}, "wrapper"),
+        ({"ldflags": ["-Wl,-rpath,/tmp"]}, "-rpath"),
+        ({"include_paths": ["/root"]}, "/root"),
+    ],
+)
+def test_what_reaches_outside_is_denied_and_named(changes: dict, named: str) -> None:
+    with pytest.raises(Denied) as denied:
+        screen(request(**changes))
+    assert named in str(denied.value)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cflags": ["-O3", "-march=native", "-ffast-math", "-DN=4", "-std=c++17", "-fopenmp", "-Wall"]},
+        {"device_flags": ["-O3", "--use_fast_math", "-lineinfo", "--maxrregcount=64", "-Xptxas", "-O3", "-std=c++17"]},
+        {"ldflags": ["-lcublas", "-lcurand"]},
+        {"cpp_sources": ['// #include "/etc/passwd"\nconst char* s = "block attribute already exists";']},
+    ],
+)
+def test_usual_requests_pass(changes: dict) -> None:
+    screen(request(**changes))
+
+
+def test_the_key_depends_on_everything_but_the_name() -> None:
+    plain = request().key("t")
+    assert request(name="other").key("t") == plain
+    for changes in ({"cpp_sources": ["int b;"]}, {"cflags": ["-O3"]}, {"arch": ["8.0"]}, {"functions": []}):
+        assert request(**changes).key("t") != plain
+    assert request().key("u") != plain
+
+
+def test_the_report_of_ptxas_is_read_per_kernel() -> None:
+    log = """\
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function '_Z9addKernelPKfPfi' for 'sm_90'
+ptxas info    : Function properties for _Z9addKernelPKfPfi
+    16 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 40 registers, used 1 barriers, 1056 bytes smem
+ptxas info    : Compiling entry function '_ZN2ns3mulEv' for 'sm_90'
+ptxas info    : Function properties for _ZN2ns3mulEv
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 8 registers
+"""
+    first, second = read_resources(log)
+    assert first == {
+        "name": "addKernel",
+        "registers": 40,
+        "spill_stores_bytes": 8,
+        "spill_loads_bytes": 12,
+        "stack_bytes": 16,
+        "shared_bytes": 1056,
+    }
+    assert (second["name"], second["registers"], second["shared_bytes"]) == ("mul", 8, 0)

@@ -1,0 +1,133 @@
+"""Taking CUDA sources apart: tokens, items, units."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelrl_judge.building.lexing import Unreadable, items, text_of, tokens
+from kernelrl_judge.building.splitting import Unsplittable, split
+
+_HEAD = "#include <torch/extension.h>\n#include <cuda_runtime.h>\n"
+_KERNEL = "__global__ void k(float* x, int n) { if (threadIdx.x < n) x[threadIdx.x] = FLT_MAX; }\n"
+_HOST = "torch::Tensor f(torch::Tensor x) { k<<<1, 32>>>(x.data_ptr<float>(), 5); return x; }\n"
+
+
+@given(st.text(alphabet="ab1 \n\t(){}<>[];,\"'/*#=&:\\.", max_size=120))
+def test_tokens_are_the_source_or_it_is_unreadable(text: str) -> None:
+    try:
+        found = tokens(text)
+    except Unreadable:
+        return
+    assert text_of(found) == text
+
+
+@given(st.lists(st.sampled_from(["int a;", "void f() { g(1); }", "#define X 1\n", "// c\n", "struct S { int x; };"])))
+def test_items_keep_everything_but_blanks_at_the_end(pieces: list[str]) -> None:
+    source = "\n".join(pieces)
+    kept = "".join(text_of(item.tokens) for item in items(source))
+    assert source.startswith(kept)
+    assert not [token for token in tokens(source[len(kept) :]) if not token.blank]
+
+
+@pytest.mark.parametrize(
+    ("source", "kinds"),
+    [
+        ("void f() {}", ["function"]),
+        ("template <int N = 4> __global__ void k() {}", ["function"]),
+        ("struct A { int x; };", ["record"]),
+        ("int a[] = {1, 2};", ["declaration"]),
+        ("namespace n { int x; }", ["scope"]),
+        ('extern "C" { void f(); }', ["scope"]),
+        ('extern "C" void f() {}', ["function"]),
+        ("bool operator==(A a, A b) { return true; }", ["function"]),
+        ("enum class E : int { a };", ["record"]),
+        ('const char* s = R"x(} {)x"; int y;', ["declaration", "declaration"]),
+        ("#if A\nint x;\n#endif", ["directive", "declaration", "directive"]),
+    ],
+)
+def test_items_have_their_kind(source: str, kinds: list[str]) -> None:
+    assert [item.kind for item in items(source)] == kinds
+
+
+@pytest.mark.parametrize("source", ["void f() {", "f(];", "}", '"abc', "template <int"])
+def test_brackets_that_do_not_match_are_unreadable(source: str) -> None:
+    with pytest.raises(Unreadable):
+        items(source)
+
+
+def test_a_kernel_is_defined_for_the_device_and_declared_for_the_host() -> None:
+    found = split(_HEAD + _KERNEL + _HOST, "cuda", "cuda.cu")
+    assert found.kernels == ("k",)
+    assert "__global__ void k" in found.device
+    assert "torch" not in found.device
+    assert "void k(float* x, int n);" in found.host
+    assert "__global__" not in found.host
+
+
+def test_a_launch_becomes_what_the_device_compiler_makes_of_it() -> None:
+    found = split(_HEAD + _KERNEL + _HOST, "cuda", "cuda.cu")
+    assert "(::kernelrl::push(1, 32) ? (void)0 : k(x.data_ptr<float>(), 5))" in found.host
+
+
+def test_a_launch_of_a_template_keeps_its_arguments() -> None:
+    source = (
+        "template <typename T, int N> __global__ void k(T* x) {}\n"
+        "void f(float* x) { k<float, (2 > 1)><<<dim3(1), dim3(2), 0, 0>>>(x); k<double, 3> <<<1, 1>>> (nullptr); }\n"
+    )
+    found = split(source, "cuda", "cuda.cu")
+    assert found.templates == ("k",)
+    assert found.host.count("::kernelrl::push(") == 2
+    assert "<<<" not in found.host
+
+
+def test_lines_of_both_units_are_those_of_the_source() -> None:
+    found = split(_HEAD + _KERNEL + _HOST, "cuda", "cuda.cu")
+    assert '#line 3 "cuda.cu"\n__global__' in found.device
+    assert '#line 4 "cuda.cu"\ntorch::Tensor f' in found.host
+
+
+def test_a_constant_is_one_and_the_same_in_both_units() -> None:
+    source = "__constant__ float w[9];\n" + _KERNEL + "void g(float* p) { cudaMemcpyToSymbol(w, p, 36); }\n"
+    found = split(source, "cuda", "cuda.cu")
+    assert "return (void*)&w;" in found.device
+    assert "kernelrl_symbol_w()" in found.host
+    assert "__constant__" not in found.host
+
+
+def test_an_unnamed_namespace_gets_a_name_that_both_units_share() -> None:
+    found = split("namespace {\n" + _KERNEL + "}\n" + _HOST, "cuda", "cuda.cu")
+    assert "inline namespace kernelrl_unnamed" in found.device
+    assert "inline namespace kernelrl_unnamed" in found.host
+
+
+def test_what_the_device_needs_of_the_standard_library_is_included() -> None:
+    assert "#include <cfloat>" in split(_KERNEL, "cuda", "cuda.cu").device
+    assert "#include <cfloat>" not in split(_KERNEL.replace("FLT_MAX", "1"), "cuda", "cuda.cu").device
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "__global__ void k(torch::PackedTensorAccessor32<float, 1> x) {}",
+        "#define MAKE(n) __global__ void n() {}\nMAKE(k)",
+        "#define RUN(k) k<<<1, 1>>>()\n__global__ void k() {}",
+        "__global__ void k() {}\n__global__ void k(int) {}",
+        "void f() { cub::DeviceReduce::Sum(); }",
+        "__device__ float g(at::Half x) { return x; }",
+        "void f() { kernels[0]<<<1, 1>>>(); }",
+        "texture<float> t;",
+    ],
+)
+def test_what_may_mean_something_else_in_parts_is_not_taken_apart(source: str) -> None:
+    with pytest.raises(Unsplittable):
+        split(source, "cuda", "cuda.cu")
+
+
+@given(st.text(alphabet="k<>(){};,= \n123__global__voidfloat*x&", max_size=200))
+def test_any_text_is_split_or_refused(text: str) -> None:
+    try:
+        split(text, "cuda", "cuda.cu")
+    except Unsplittable:
+        pass

@@ -1,0 +1,141 @@
+"""The backend `cpp`: built, judged and timed for real where there is a C++ compiler."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kernelrl_core.values import Evaluation, EvaluationRequest, EvaluationSettings, Example, Outcome, sha256_text
+from kernelrl_core.version import API_VERSION
+from kernelrl_plugin_cpp.backend import CppBackend
+from kernelrl_plugin_cpp.config import CppConfig
+from kernelrl_plugin_cpp.examples import FEW_SHOT, ONE_SHOT
+from kernelrl_plugin_local.config import LocalConfig
+from kernelrl_plugin_local.evaluator import LocalEvaluator
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+
+Judge = Callable[..., Evaluation]
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    """Judges a kernel against a task, with a cache of builds that all tests of this file share."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv("KERNELRL_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+    loop = asyncio.new_event_loop()
+    evaluator = LocalEvaluator(LocalConfig(workers=1))
+
+    def run(kernel: str, task: str = ONE_SHOT.reference, **settings: Any) -> Evaluation:
+        request = EvaluationRequest(
+            task_id="task",
+            task_source=task,
+            task_sha256=sha256_text(task),
+            source=kernel,
+            source_sha256=sha256_text(kernel),
+            backend="cpp",
+            backend_options={},
+            settings=EvaluationSettings(**{"trials": 2, **settings}),
+            seed="1" * 32,
+            api_version=API_VERSION,
+        )
+        return loop.run_until_complete(evaluator.evaluate(request))
+
+    yield run
+    loop.run_until_complete(evaluator.aclose())
+    loop.close()
+    patch.undo()
+
+
+@pytest.mark.parametrize("example", [ONE_SHOT, *FEW_SHOT], ids=lambda example: example.name)
+def test_the_examples_of_the_prompt_are_correct(judge: Judge, example: Example) -> None:
+    found = judge(example.kernel, example.reference)
+    assert (found.outcome, found.message) == (Outcome.CORRECT, "")
+
+
+def test_the_build_needs_no_module_of_its_own(judge: Judge) -> None:
+    found = judge(ONE_SHOT.kernel)
+    assert found.profile["builds"][0]["route"] == "bound"
+
+
+def test_a_second_build_of_the_same_source_is_kept(judge: Judge) -> None:
+    judge(ONE_SHOT.kernel)
+    assert judge(ONE_SHOT.kernel).profile["builds"][0]["cached"]
+
+
+def test_a_right_kernel_is_timed_against_the_reference(judge: Judge) -> None:
+    found = judge(ONE_SHOT.kernel, timing=True, timing_trials=10)
+    assert found.outcome is Outcome.CORRECT
+    assert found.speedup == pytest.approx(found.baseline.median_us / found.runtime.median_us, rel=1e-6)
+    assert found.speedup_ci[0] <= found.speedup <= found.speedup_ci[1]
+    assert found.profile["roofline"]["compulsory_bytes"] == 3 * 300 * 700 * 4
+
+
+def test_a_mistake_is_told_with_its_line_and_without_paths(judge: Judge) -> None:
+    found = judge(ONE_SHOT.kernel.replace("const int64_t n = a.numel();", "const int64_t n = a.numle();"))
+    assert found.outcome is Outcome.COMPILE_ERROR
+    assert "main.cpp:9" in found.message
+    assert "numle" in found.message
+    assert "/tmp" not in found.message
+
+
+def test_words_of_an_error_do_not_decide_its_class(judge: Judge) -> None:
+    kernel = ONE_SHOT.kernel.replace(
+        "auto out = torch::empty_like(a);",
+        'TORCH_CHECK(false, "block: attribute already exists, out of it"); auto out = torch::empty_like(a);',
+    )
+    found = judge(kernel)
+    assert found.outcome is Outcome.RUNTIME_ERROR
+    assert "attribute already exists" in found.message
+
+
+def test_arguments_that_do_not_fit_raise_what_a_module_raises(judge: Judge) -> None:
+    kernel = ONE_SHOT.kernel.replace("scaled_difference(a.contiguous(), b.contiguous())", "scaled_difference(a, 1)")
+    found = judge(kernel)
+    assert found.outcome is Outcome.RUNTIME_ERROR
+    assert "incompatible function arguments" in found.message
+
+
+def test_a_function_with_uncommon_arguments_gets_a_module(judge: Judge) -> None:
+    kernel = ONE_SHOT.kernel.replace(
+        "scaled_difference(torch::Tensor a, torch::Tensor b) {",
+        "scaled_difference(torch::Tensor a, torch::Tensor b, std::array<double, 1> f) {",
+    ).replace("b.contiguous())", "b.contiguous(), [3.0])")
+    found = judge(kernel)
+    assert (found.outcome, found.message) == (Outcome.CORRECT, "")
+    assert found.profile["builds"][0]["route"] == "pybind"
+
+
+def test_files_outside_are_denied_and_named(judge: Judge) -> None:
+    found = judge(ONE_SHOT.kernel.replace("#include <torch/extension.h>", '#include "/etc/passwd"'))
+    assert found.outcome is Outcome.COMPILE_ERROR
+    assert "denied" in found.message
+    assert "/etc/passwd" in found.detail
+
+
+def test_a_compilation_that_never_ends_is_ended(judge: Judge) -> None:
+    bomb = (
+        "template <int N> struct B { static const int v = B<N - 1>::v + B<N - 2 + (N & 1)>::v; };\nint x = B<900>::v;"
+    )
+    kernel = ONE_SHOT.kernel.replace("torch::Tensor scaled", f"{bomb}\ntorch::Tensor scaled")
+    found = judge(kernel, build_timeout_s=3, build_memory_mib=2048)
+    assert found.outcome is Outcome.COMPILE_ERROR
+
+
+def test_a_fault_ends_the_candidate_alone(judge: Judge) -> None:
+    kernel = ONE_SHOT.kernel.replace("z[i] = (x[i] - y[i]) * 3.0f;", "((float*)8)[i] = x[i];")
+    assert judge(kernel).outcome is Outcome.RUNTIME_ERROR
+    assert judge(ONE_SHOT.kernel).outcome is Outcome.CORRECT
+
+
+def test_facts_show_what_forward_can_reach() -> None:
+    backend = CppBackend(CppConfig())
+    (kernel,) = backend.source_facts(ONE_SHOT.kernel).kernels
+    assert (kernel.name, kernel.launched, kernel.reached) == ("scaled_difference", True, True)
+    unused = ONE_SHOT.kernel.replace("return extension.scaled_difference(a.contiguous(), b.contiguous())", "return a")
+    (kernel,) = backend.source_facts(unused).kernels
+    assert not kernel.reached

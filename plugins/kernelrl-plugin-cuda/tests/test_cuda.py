@@ -1,0 +1,83 @@
+"""The backend `cuda` without a GPU: facts, options, requirements. With one, its examples."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernelrl_core.requirements import gpu_vendors
+from kernelrl_core.values import Example
+from kernelrl_plugin_cuda.backend import CudaBackend
+from kernelrl_plugin_cuda.config import CudaConfig
+from kernelrl_plugin_cuda.examples import FEW_SHOT, ONE_SHOT
+from kernelrl_plugin_cuda.runner import CudaRunner
+
+EXAMPLES = (ONE_SHOT, *FEW_SHOT)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_the_kernel_of_an_example_is_reached_from_forward(example: Example) -> None:
+    facts = CudaBackend(CudaConfig()).source_facts(example.kernel)
+    assert [kernel.reached for kernel in facts.kernels] == [True]
+    assert {source.language for source in facts.embedded} == {"cpp", "cuda"}
+
+
+def test_a_kernel_that_nothing_launches_is_not_reached() -> None:
+    source = ONE_SHOT.kernel.replace("scaled_difference_kernel<<<blocks, threads>>>(", "(void)(")
+    (kernel,) = CudaBackend(CudaConfig()).source_facts(source).kernels
+    assert (kernel.launched, kernel.reached) == (False, False)
+
+
+def test_a_bound_function_that_forward_does_not_call_does_not_reach_its_kernel() -> None:
+    source = ONE_SHOT.kernel.replace("return extension.scaled_difference(a.contiguous(), b.contiguous())", "return a")
+    (kernel,) = CudaBackend(CudaConfig()).source_facts(source).kernels
+    assert not kernel.reached
+
+
+def test_lines_of_kernels_are_lines_of_the_python_file() -> None:
+    (kernel,) = CudaBackend(CudaConfig()).source_facts(ONE_SHOT.kernel).kernels
+    assert "__global__" in ONE_SHOT.kernel.splitlines()[kernel.line - 1]
+
+
+def test_an_arch_that_is_none_is_a_problem() -> None:
+    assert not list(CudaConfig(arch="9.0a").problems())
+    (problem,) = CudaConfig(arch="sm_90").problems()
+    assert "9.0" in problem
+
+
+@pytest.mark.parametrize(
+    ("wanted", "has_gpu", "mode"),
+    [("auto", True, "gpu"), ("auto", False, "compile"), ("gpu", False, "gpu"), ("compile", True, "compile")],
+)
+def test_the_mode_follows_the_machine_unless_it_is_told(wanted: str, has_gpu: bool, mode: str) -> None:
+    assert CudaRunner().mode({"mode": wanted}, has_gpu) == mode
+
+
+def test_without_a_gpu_only_device_code_is_built() -> None:
+    assert CudaRunner().toolchain({}, "compile")["device_only"]
+    assert not CudaRunner().toolchain({"arch": "9.0"}, "gpu")["device_only"]
+    assert CudaRunner().toolchain({"arch": "9.0"}, "gpu")["arch"] == ["9.0"]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif("nvidia" not in gpu_vendors(), reason="needs an NVIDIA GPU")
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_the_examples_are_correct(example: Example) -> None:
+    import asyncio
+
+    from kernelrl_core.values import EvaluationRequest, EvaluationSettings, Outcome, sha256_text
+    from kernelrl_core.version import API_VERSION
+    from kernelrl_plugin_local.config import LocalConfig
+    from kernelrl_plugin_local.evaluator import LocalEvaluator
+
+    async def judge() -> Outcome:
+        evaluator = LocalEvaluator(LocalConfig(gpu_workers=1))
+        request = EvaluationRequest(
+            *("task", example.reference, sha256_text(example.reference), example.kernel, sha256_text(example.kernel)),
+            *("cuda", {}, EvaluationSettings(), "1" * 32, API_VERSION),
+        )
+        try:
+            return (await evaluator.evaluate(request)).outcome
+        finally:
+            await evaluator.aclose()
+
+    assert asyncio.run(judge()) is Outcome.CORRECT
