@@ -34,7 +34,7 @@ import importlib.util, sys, types
 for name in ("openai", "litellm", "dotenv", "tqdm", "tomli", "requests"):
     if importlib.util.find_spec(name) is None:
         module = types.ModuleType(name)
-        module.__getattr__ = lambda attribute: (lambda *a, **k: a[0] if a else None)
+        module.OpenAI = module.completion = module.load_dotenv = module.tqdm = lambda *a, **k: a[0] if a else None
         sys.modules[name] = module
 """
 
@@ -112,9 +112,12 @@ async def ours(rows: list[dict[str, Any]], cache: Path) -> dict[str, Any]:
         # A service that has been up for a while: judges started, toolchain prepared. Reported apart.
         from kernelrl_plugin_cuda.examples import ONE_SHOT
 
+        # The last one needs a Python module, and so the other precompiled header.
+        uncommon = ONE_SHOT.kernel.replace("torch::Tensor b)", "torch::Tensor b, std::array<double, 1> f)")
+        kernels = [*[ONE_SHOT.kernel] * 3, uncommon.replace("b.contiguous())", "b.contiguous(), [1.0])")]
         started = time.perf_counter()
         await asyncio.gather(
-            *(evaluator.evaluate(request(ONE_SHOT.reference + f"# {i}", ONE_SHOT.kernel)) for i in range(4))
+            *(evaluator.evaluate(request(ONE_SHOT.reference + f"# {i}", kernel)) for i, kernel in enumerate(kernels))
         )
         prepared_s = time.perf_counter() - started
         parts = [json.loads(line) for path in cache.glob("builds/toolchains/*/seconds.jsonl") for line in path.open()]

@@ -338,7 +338,7 @@ __global__ void product_kernel(const float* __restrict__ A, const float* __restr
   float acc = 0.0f;
   for (int t = 0; t < (N + TILE - 1) / TILE; ++t) {
     As[threadIdx.y][threadIdx.x] = (row < N && t * TILE + threadIdx.x < N) ? A[row * N + t * TILE + threadIdx.x] : 0.f;
-    Bs[threadIdx.y][threadIdx.x] = (col < N && t * TILE + threadIdx.y < N) ? B[(t * TILE + threadIdx.y) * N + col] : 0.f;
+    Bs[threadIdx.y][threadIdx.x] = (col < N && t * TILE + threadIdx.y < N) ? B[(t * TILE + threadIdx.y) * N + col] : 0;
     __syncthreads();
     #pragma unroll
     for (int k = 0; k < TILE; ++k) acc += As[threadIdx.y][k] * Bs[k][threadIdx.x];
@@ -523,7 +523,7 @@ torch::Tensor shift(torch::Tensor x) {
   TORCH_CHECK(kNote[0] == '}', "a note of ", 1'0, " characters");
   auto y = torch::empty_like(x);
   int n = x.numel() / 4;
-  if (n > 0) shift_kernel<<<(n + 255) / 256, 256>>>((const float4*)x.data_ptr<float>(), (float4*)y.data_ptr<float>(), n);
+  if (n) shift_kernel<<<(n + 255) / 256, 256>>>((const float4*)x.data_ptr<float>(), (float4*)y.data_ptr<float>(), n);
   else y.zero_();
   return y;
 }

@@ -3,7 +3,7 @@
 The clock runs in the process of the candidate, as it does there: use them to compare, and `window` to pay. Each gives
 the times of single calls in milliseconds, and KernelBench reports their mean.
 
-    cuda_event    3 warm-ups; per trial: wait, empty the L2 cache, an event on each side of one call; the first is dropped
+    cuda_event    3 warm-ups; per trial: wait, empty the L2 cache, an event on each side of a call; the first is dropped
     do_bench      Triton's own routine with its default budget; the number of trials plays no part
     do_bench_impl a fixed number of warm-ups and trials in the manner of Triton's routine, without waiting between them
     host_time     the host's clock around one call and a wait for the device

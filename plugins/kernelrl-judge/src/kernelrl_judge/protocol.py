@@ -98,6 +98,8 @@ class FrameKind(IntEnum):
     """Body: tree of the inputs; call `forward` once under a profiler and answer `FACTS`."""
     TIME = 11
     """Body: tree with one set of inputs, a timing method of KernelBench and the number of trials; answer `FACTS`."""
+    WAKE = 12
+    """Bring this process to the front of the device and answer `DONE`: changing the process costs the device time."""
     STARTED = 15
     """The sandbox is closed and no candidate code has run. Body: tree of the layers that are missing."""
     LOADED = 16

@@ -111,6 +111,7 @@ class _Candidate:
             FrameKind.WINDOW: self._window,
             FrameKind.PROFILE: self._profile,
             FrameKind.TIME: self._time,
+            FrameKind.WAKE: self._wake,
         }
         while True:
             self._spin()
@@ -219,6 +220,15 @@ class _Candidate:
                 place.zero_()
         self._wait()
         self._answer(FrameKind.STAGED)
+        self._spin_until = time.monotonic() + _SPIN_S
+
+    def _wake(self, frame: Frame) -> None:
+        import torch
+
+        if self._mode == "gpu":
+            torch.zeros(1, device="cuda")
+            torch.cuda.synchronize()
+        send(self._stream, FrameKind.DONE)
         self._spin_until = time.monotonic() + _SPIN_S
 
     def _window(self, frame: Frame) -> None:

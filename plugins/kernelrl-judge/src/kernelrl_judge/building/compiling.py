@@ -53,6 +53,7 @@ _COVERED = re.compile(
     re.MULTILINE,
 )
 _LEVELS = re.compile(r"-O[0-3]|-g\d?|-w|-W(?!l,|a,|p,)[\w=+-]*|-pipe")
+_SEAM = re.compile(r"\bcuda[A-Z_]\w*|\bhip[A-Z]\w*|\bkernelrl\w*|\bdim3\b")
 _QUOTED = r"[‘'`](?:\w+::)*(\w+)[’']"
 _UNKNOWN_NAMES = re.compile(
     "|".join(
@@ -419,6 +420,9 @@ class _Build:
         if not final:
             if "kernelrl: a type is not what it seemed" in log:
                 raise _NotCertain("a type is not what it seemed")
+            if parts and (seam := _SEAM.search(log)):
+                # The runtime's headers offer the device compiler more than they offer another one.
+                raise _NotCertain(f"an error about {seam.group()}")
             device_names = {name for part in parts for name in part.device_names}
             unknown = [next(filter(None, match.groups()), "") for match in _UNKNOWN_NAMES.finditer(log)]
             known = self._prepared.known_names() if unknown else frozenset()

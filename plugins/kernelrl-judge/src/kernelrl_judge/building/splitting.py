@@ -58,6 +58,7 @@ _UNSPLITTABLE_NAMES = {"texture", "surface", "__managed__", "__grid_constant__",
 _DEVICE_LIBRARIES = {
     *("cub", "thrust", "cooperative_groups", "cg", "nvcuda", "wmma", "cutlass", "cute", "curand", "hipcub", "rocwmma"),
 }
+_DEVICE_COMPILER_ONLY = re.compile(r"cudaOccupancy\w+|cudaLaunchKernelEx\w*|cudaGraph\w*Node\w*|cudaCreateTexture\w*")
 _QUALIFIERS = {"__global__", "__device__", "__host__", "__constant__", "__shared__", "__managed__"}
 _WITH_ARGUMENTS = {"__launch_bounds__", "__cluster_dims__", "__maxnreg__", "__attribute__", "__align__", "alignas"}
 _DROPPED = {"__global__", "__forceinline__", "__noinline__", "static", "inline"}
@@ -111,6 +112,47 @@ def _extrema() -> str:
     )
 
 
+_RUNTIME_TEMPLATES = """\
+template <typename T> inline cudaError_t cudaMemcpyToSymbol(
+    const T& symbol, const void* source, size_t count, size_t offset = 0,
+    cudaMemcpyKind kind = cudaMemcpyHostToDevice) {
+  return ::cudaMemcpyToSymbol(static_cast<const void*>(&symbol), source, count, offset, kind);
+}
+template <typename T> inline cudaError_t cudaMemcpyToSymbolAsync(const T& symbol, const void* source, size_t count,
+    size_t offset = 0, cudaMemcpyKind kind = cudaMemcpyHostToDevice, cudaStream_t stream = 0) {
+  return ::cudaMemcpyToSymbolAsync(static_cast<const void*>(&symbol), source, count, offset, kind, stream);
+}
+template <typename T> inline cudaError_t cudaMemcpyFromSymbol(
+    void* target, const T& symbol, size_t count, size_t offset = 0, cudaMemcpyKind kind = cudaMemcpyDeviceToHost) {
+  return ::cudaMemcpyFromSymbol(target, static_cast<const void*>(&symbol), count, offset, kind);
+}
+template <typename T> inline cudaError_t cudaGetSymbolAddress(void** address, const T& symbol) {
+  return ::cudaGetSymbolAddress(address, static_cast<const void*>(&symbol));
+}
+template <typename R, typename... A>
+inline cudaError_t cudaFuncSetAttribute(R (*kernel)(A...), cudaFuncAttribute attribute, int value) {
+  return ::cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
+}
+template <typename R, typename... A>
+inline cudaError_t cudaFuncSetCacheConfig(R (*kernel)(A...), cudaFuncCache config) {
+  return ::cudaFuncSetCacheConfig(reinterpret_cast<const void*>(kernel), config);
+}
+template <typename R, typename... A>
+inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, R (*kernel)(A...)) {
+  return ::cudaFuncGetAttributes(attributes, reinterpret_cast<const void*>(kernel));
+}
+template <typename R, typename... A> inline cudaError_t cudaLaunchKernel(
+    R (*kernel)(A...), dim3 grid, dim3 block, void** arguments, size_t shared = 0, cudaStream_t stream = 0) {
+  return ::cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, arguments, shared, stream);
+}
+template <typename R, typename... A> inline cudaError_t cudaLaunchCooperativeKernel(
+    R (*kernel)(A...), dim3 grid, dim3 block, void** arguments, size_t shared = 0, cudaStream_t stream = 0) {
+  return ::cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(kernel), grid, block, arguments, shared, stream);
+}
+"""
+"""Overloads of the runtime that CUDA's headers have for its own compiler alone."""
+_TEMPLATED = set(re.findall(r"cudaError_t (cuda\w+)\(", _RUNTIME_TEMPLATES))
+
 _PUSH = {
     "cuda": _HOST_PRELUDE.format(push="__cudaPushCallConfiguration", stream="struct CUstream_st*"),
     "hip": _HOST_PRELUDE.format(push="__hipPushCallConfiguration", stream="hipStream_t"),
@@ -156,6 +198,8 @@ class _Splitter:
         body = "".join(self._device)
         if missing := self._host_names & _DEVICE_LIBRARIES:
             raise Unsplittable(f"host code uses {min(missing)}")
+        if templated := [name for name in self._host_names if _DEVICE_COMPILER_ONLY.match(name)]:
+            raise Unsplittable(f"host code uses {min(templated)}")
         prelude = _RUNTIME[self._language] + "".join(
             f"#include <{header}>\n"
             for header, pattern in {**_PRELUDE, **(_CUDA_PRELUDE if self._language == "cuda" else {})}.items()
@@ -164,6 +208,8 @@ class _Splitter:
         host_prelude = _PUSH[self._language] if self._kernels else ""
         if self._host_names & {"min", "max"}:
             host_prelude += _extrema()
+        if self._host_names & _TEMPLATED and self._language == "cuda":
+            host_prelude += _RUNTIME_TEMPLATES
         return Split(
             host=host_prelude + "".join(self._host),
             device=prelude + body + "".join(self._accessors),
