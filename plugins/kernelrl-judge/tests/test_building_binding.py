@@ -93,7 +93,11 @@ def request(**changes: object) -> InlineRequest:
         ({"device_flags": ["-Xcompiler", "-fplugin=x"]}, "-fplugin=x"),
         ({"device_flags": ["--compiler-options=-wrapper,x"]}, "wrapper"),
         ({"ldflags": ["-Wl,-rpath,/tmp"]}, "-rpath"),
+        ({"ldflags": ["-lcublas -Wl,-rpath,/tmp"]}, "-rpath"),
+        ({"ldflags": ["-L/tmp"]}, "-L/tmp"),
         ({"include_paths": ["/root"]}, "/root"),
+        ({"cpp_sources": ['#inc\\\nlude "/etc/passwd"']}, "/etc/passwd"),
+        ({"cpp_sources": ['int a;\n  %:include "/etc/passwd"']}, "#"),
     ],
 )
 def test_what_reaches_outside_is_denied_and_named(changes: dict, named: str) -> None:
@@ -108,6 +112,8 @@ def test_what_reaches_outside_is_denied_and_named(changes: dict, named: str) -> 
         {"cflags": ["-O3", "-march=native", "-ffast-math", "-DN=4", "-std=c++17", "-fopenmp", "-Wall"]},
         {"device_flags": ["-O3", "--use_fast_math", "-lineinfo", "--maxrregcount=64", "-Xptxas", "-O3", "-std=c++17"]},
         {"ldflags": ["-lcublas", "-lcurand"]},
+        {"ldflags": ["-L/usr/local/cuda/lib64 -lcublas", ""], "cflags": [""], "device_flags": [""]},
+        {"include_paths": ["/usr/local/cuda/include"], "device_flags": ["-I/usr/local/cuda-13.0/include"]},
         {"cpp_sources": ['// #include "/etc/passwd"\nconst char* s = "block attribute already exists";']},
     ],
 )

@@ -310,7 +310,7 @@ class _Build:
         toolchain, request = self._toolchain, self._request
         source = self._directory / f"device{index}.cu"
         source.write_text(text, encoding="utf-8", errors="surrogatepass")
-        flags = [word for flag in request.device_flags for word in flag.split()]
+        flags = _words(request.device_flags)
         if request.language == "hip":
             command = [toolchain.device_compiler, "-x", "hip", *(f"--offload-arch={arch}" for arch in request.arch)]
             command += ["--genco"] if request.device_only else ["-fPIC", "-c"]
@@ -377,8 +377,8 @@ class _Build:
         libraries = [*toolchain.libraries, *(["torch_python"] if with_python else [])]
         command = [
             *(toolchain.cxx, "-shared", *objects, "-o", "extension.so"),
-            *(["-fopenmp"] if "-fopenmp" in (*self._host_flags, *self._request.ldflags) else []),
-            *(flag.strip() for flag in self._request.ldflags if flag.strip().startswith("-l")),
+            *(["-fopenmp"] if "-fopenmp" in (*_words(self._request.cflags), *_words(self._request.ldflags)) else []),
+            *(word for word in _words(self._request.ldflags) if word.startswith("-l")),
             *(f"-L{path}" for path in toolchain.library_dirs),
             *(f"-l{name}" for name in libraries),
         ]
@@ -445,7 +445,7 @@ class _Build:
 
     def _variant(self) -> tuple[str, ...]:
         """Flags of the host part for which there is, or will be, a precompiled header."""
-        given = [word for flag in self._request.cflags for word in flag.split()]
+        given = _words(self._request.cflags)
         meaning = [word for word in given if not _LEVELS.fullmatch(word)]
         # A header per combination would fill the disk: common ones have one, others are compiled without.
         usual = ("-march=native", "-fopenmp", "-ffast-math")
@@ -454,6 +454,10 @@ class _Build:
             chosen = [word for word in usual if word in meaning]
             return ("-O3", *chosen) if self._precompiled else ("-O3",)
         return (_HOST_LEVEL, *(word for word in usual if word in meaning)) if self._precompiled else (_HOST_LEVEL,)
+
+
+def _words(flags: Sequence[str]) -> list[str]:
+    return [word for flag in flags for word in flag.split()]
 
 
 def _only_declares(sources: Sequence[str]) -> bool:

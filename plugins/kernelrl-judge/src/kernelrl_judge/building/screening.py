@@ -34,9 +34,12 @@ _DEVICE_FLAGS = re.compile(
 )
 _VALUES = re.compile(r"[\w=,.+-]+")
 _WITH_VALUE = {"-Xcompiler", "--compiler-options", "-Xptxas", "--ptxas-options", "-gencode", "-maxrregcount"}
-_LIBRARIES = re.compile(
-    r"-l(?:cublas|cublasLt|cudart|cuda|curand|cufft|cusparse|cudnn|nvrtc|cusolver|m|gomp|pthread|dl|rt)"
+_LINKER_FLAGS = re.compile(
+    r"-l(?:cublas|cublasLt|cudart|cuda|curand|cufft|cusparse|cudnn|nvrtc|cusolver|c10|c10_cuda|torch|torch_cpu|torch_cuda"
+    r"|m|gomp|pthread|dl|rt)|-fopenmp|-pthread|-O[0-3]|-s|-shared|-Wl,--no-as-needed"
 )
+_TOOLKIT = re.compile(r"/(?:usr/local/cuda(?:-[\d.]+)?|opt/rocm(?:-[\d.]+)?)/(?:include|lib64|lib)/?")
+"""Directories that the compilers search anyhow; naming them changes nothing."""
 
 
 def screen(request: InlineRequest) -> None:
@@ -49,17 +52,14 @@ def screen(request: InlineRequest) -> None:
         for source in sources:
             _screen_source(source, label)
     for path in request.include_paths:
-        raise Denied(f"extra_include_paths is not allowed: {path!r}")
+        if path.strip() and not _TOOLKIT.fullmatch(path.strip()):
+            raise Denied(f"extra_include_paths is not allowed: {path!r}")
     _screen_flags(request.cflags, "extra_cflags", _HOST_FLAGS)
     _screen_flags(request.device_flags, "extra_cuda_cflags", _DEVICE_FLAGS)
     for flag in request.ldflags:
-        if not _LIBRARIES.fullmatch(flag.strip()) and flag.strip() not in (
-            "-fopenmp",
-            "-O3",
-            "-s",
-            "-Wl,--no-as-needed",
-        ):
-            raise Denied(f"extra_ldflags: {flag!r} is not allowed")
+        for word in flag.split():
+            if not _LINKER_FLAGS.fullmatch(word) and not (word[:2] == "-L" and _TOOLKIT.fullmatch(word[2:])):
+                raise Denied(f"extra_ldflags: {word!r} is not allowed")
 
 
 def _screen_flags(flags: tuple[str, ...], label: str, allowed: re.Pattern[str]) -> None:
@@ -78,12 +78,14 @@ def _screen_flags(flags: tuple[str, ...], label: str, allowed: re.Pattern[str]) 
             elif word.partition("=")[0] in ("-Xcompiler", "--compiler-options"):
                 if not all(_HOST_FLAGS.fullmatch(part) for part in word.partition("=")[2].strip("'\"").split(",")):
                     raise Denied(f"{label}: {word!r} is not allowed")
-            elif not allowed.fullmatch(word):
+            elif not allowed.fullmatch(word) and not (word[:2] == "-I" and _TOOLKIT.fullmatch(word[2:])):
                 raise Denied(f"{label}: {word!r} is not allowed")
             expected = ""
 
 
 def _screen_source(source: str, label: str) -> None:
+    if re.search(r"^[ \t]*(?:%:|\?\?=)", source, re.MULTILINE):
+        raise Denied(f"{label}: directives that begin with something else than # are not allowed")
     try:
         found = tokens(source)
     except Unreadable:
@@ -106,7 +108,7 @@ def _screen_source(source: str, label: str) -> None:
 
 
 def _screen_directive(token: Token, label: str) -> None:
-    text = re.sub(r"\\\r?\n|/\*[\s\S]*?\*/", " ", token.text)
+    text = re.sub(r"/\*[\s\S]*?\*/", " ", re.sub(r"\\\r?\n", "", token.text))
     where = f"{label}:{token.line}"
     match = re.match(r"#\s*(include_next|include|import|embed)\b\s*(.*)", text)
     if match is not None:
