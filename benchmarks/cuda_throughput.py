@@ -152,7 +152,9 @@ async def ours(rows: list[dict[str, Any]], cache: Path) -> dict[str, Any]:
         wall_s = time.perf_counter() - begun
     finally:
         await evaluator.aclose()
-    fast = [row for row in judged if row.get("routes") and set(row["routes"]) <= {"bound", "pybind"}]
+    built = [row for row in judged if row.get("routes") and "failed" not in row["routes"]]
+    fast = [row for row in built if set(row["routes"]) <= {"bound", "pybind"}]
+    failed = [row for row in judged if "failed" in row.get("routes", [])]
     return {
         "kernels": len(rows),
         "wall_s": round(wall_s, 1),
@@ -160,7 +162,10 @@ async def ours(rows: list[dict[str, Any]], cache: Path) -> dict[str, Any]:
         "latency_s": percentiles([row["latency_s"] for row in judged if "latency_s" in row]),
         "outcomes": dict(Counter(row["outcome"] for row in judged)),
         "routes": dict(Counter(route or "failed" for row in judged for route in row.get("routes", []))),
-        "fast_share": round(len(fast) / max(1, sum(bool(row.get("routes")) for row in judged)), 3),
+        "published": sum(bool(row.get("published")) for row in judged),
+        "published_that_build": sum(bool(row.get("published")) for row in built),
+        "fast_share_of_those_that_build": round(len(fast) / max(1, len(built)), 3),
+        "failure_told_after_s": percentiles([row["seconds"]["build"] for row in failed]) if failed else None,
         "build_cpu_s_fast_median": round(statistics.median(row["build_cpu_s"] for row in fast), 2) if fast else None,
         "stages_s": {
             stage: percentiles([row["seconds"][stage] for row in judged if "seconds" in row])

@@ -299,7 +299,7 @@ class _Case:
         missing = [str(layer) for layer in protocol.decode_tree(self._expect(FrameKind.STARTED).body)]
         self._isolation = Isolation(isolation_level(missing), tuple(missing))
         if self._settings.timing:
-            self._message_s = timing.message_cost(self._runner, self._expect)
+            self._message_s = timing.message_cost(self._runner, self._expect, spin=self._device == "cuda")
         note = self._load()
         if self._mode == "compile":
             self.provenance["checked"] = note or "device code"

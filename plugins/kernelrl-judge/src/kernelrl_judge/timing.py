@@ -35,9 +35,9 @@ from kernelrl_judge.windows import window
 
 __all__ = ["Timing", "WrongWindow", "measure", "message_cost"]
 
-_WINDOW_S = {"cuda": 1.5e-3, "cpu": 6e-3}
+_WINDOW_S = {"cuda": 1.6e-3, "cpu": 6e-3}
 """Aimed at: waking a process costs tens of microseconds more or less, and on the processor its caches with it."""
-_MAX_CALLS = 96
+_MAX_CALLS = 160
 _MIN_ROUNDS = 12
 _FEWEST_ROUNDS = 5
 _SETTLED = 0.012
@@ -68,13 +68,17 @@ class Timing:
     telemetry: dict[str, Any]
 
 
-def message_cost(runner: Runner, expect: Callable[..., Any]) -> float:
-    """Median time of an order and its answer without any work, in seconds. Only before a candidate is loaded."""
+def message_cost(runner: Runner, expect: Callable[..., Any], *, spin: bool) -> float:
+    """Median time of an order and its answer without any work, in seconds. Only before a candidate is loaded.
+
+    Args:
+        spin: whether both sides wait busily, as they do where the device is a GPU and the processor has time to spare.
+    """
     times = []
     for _ in range(15):
         started = time.perf_counter()
         runner.send(FrameKind.PING)
-        expect(FrameKind.DONE, spin=True)
+        expect(FrameKind.DONE, spin=spin)
         times.append(time.perf_counter() - started)
     return statistics.median(times)
 
@@ -126,6 +130,7 @@ class _Measurement:
         self._flush = _Flush(self._device)
         self._export_s: dict[int, list[float]] = {}
         self._scratches: dict[int, _Scratch] = {}
+        self._empty_s: list[tuple[float, float]] = []
         self._claims: list[tuple[float, float]] = []
         self._events: list[float] = []
 
@@ -210,7 +215,7 @@ class _Measurement:
             self._expect(FrameKind.DONE, spin=True)
         started = time.perf_counter()
         self._runner.send(FrameKind.WINDOW, body)
-        frame = self._expect(FrameKind.DONE, spin=True)
+        frame = self._expect(FrameKind.DONE, spin=self._device == "cuda")
         total_s = time.perf_counter() - started
         # Now, before anything that was left undone could still be done.
         copies = [self._exchange.collect(self._reference.like, outputs[index]) for index in chosen]
@@ -219,7 +224,8 @@ class _Measurement:
             wrong = compare_values(self._reference.expected(inputs[index]), actual, self._limit)
             if wrong is not None:
                 raise WrongWindow(wrong)
-        return max(total_s - self._message_s - self._export_cost(calls), total_s * 0.01)
+        spent_s = total_s - self._message_s - self._export_cost(calls) - self._empty_window()[0]
+        return max(spent_s, total_s * 0.01)
 
     def _baseline_window(self, inputs: list[Any]) -> float:
         if self._reference.facts["mutates_inputs"]:
@@ -233,7 +239,19 @@ class _Measurement:
             result = window(self._reference.model, inputs, self._device, scratch.keep)
         self._reference.restore()
         taken_off_s = self._export_cost(calls) if self._device != "cuda" else 0.0
-        return max(result.calls_s - taken_off_s, result.calls_s * 0.01)
+        return max(result.calls_s - taken_off_s - self._empty_window()[1], result.calls_s * 0.01)
+
+    def _empty_window(self) -> tuple[float, float]:
+        """What a window without calls takes: as a whole, and between its own clock's readings."""
+        if len(self._empty_s) < 15:
+            for _ in range(5):
+                started = time.perf_counter()
+                result = window(self._reference.model, [], self._device)
+                self._empty_s.append((time.perf_counter() - started, result.calls_s))
+        return (
+            statistics.median(whole_s for whole_s, _ in self._empty_s),
+            statistics.median(calls_s for _, calls_s in self._empty_s),
+        )
 
     def _scratch(self, calls: int) -> _Scratch:
         if calls not in self._scratches:
@@ -275,6 +293,7 @@ class _Measurement:
             "rounds": runtime.n,
             "message_us": self._message_s * 1e6,
             "export_us": export_us,
+            "empty_window_us": self._empty_window()[0] * 1e6,
             "runner_clock_us": statistics.median(pair[1] for pair in self._claims) / calls[0] * 1e6,
             "judge_clock_us": statistics.median(pair[0] for pair in self._claims) / calls[0] * 1e6,
         }
