@@ -120,11 +120,41 @@ def test_what_the_device_needs_of_the_standard_library_is_included() -> None:
         "__device__ float g(at::Half x) { return x; }",
         "void f() { kernels[0]<<<1, 1>>>(); }",
         "texture<float> t;",
+        "#ifdef __CUDACC__\nint a;\n#endif",
+        "#if TORCH_VERSION_MAJOR > 1\nint a;\n#endif",
+        "#include <ATen/cuda/Atomic.cuh>",
+        "namespace at { int a; }",
+        "void f() { run([] __device__ (int i) { return i; }); }",
+        "void f() { struct Op { __device__ int operator()() const { return 1; } }; }",
     ],
 )
 def test_what_may_mean_something_else_in_parts_is_not_taken_apart(source: str) -> None:
     with pytest.raises(Unsplittable):
         split(source, "cuda", "cuda.cu")
+
+
+def test_a_variable_of_the_host_is_one_and_no_more() -> None:
+    found = split("static int calls = 0;\nstd::map<int, float> kept;\nconst int N = 4;\n" + _KERNEL, "cuda", "cuda.cu")
+    assert "calls" in found.host
+    assert "calls" not in found.device
+    assert "kept" not in found.device
+    assert "const int N" in found.device
+    assert {"calls", "kept"} <= found.host_names
+
+
+def test_what_one_unit_alone_defines_is_known() -> None:
+    source = (
+        "C10_HOST_DEVICE float twice(float x) { return 2 * x; }\nusing half_type = at::Half;\n"
+        "struct Store { cub::BlockReduce<float, 32>::TempStorage t; };\n__device__ float g() { return 1; }\n"
+    )
+    found = split(source, "cuda", "cuda.cu")
+    assert {"twice", "half_type"} <= found.host_names
+    assert {"Store", "g"} <= found.device_names
+
+
+def test_headers_of_torch_beyond_the_usual_are_noted() -> None:
+    assert not split(_HEAD + "#include <ATen/cuda/CUDAContext.h>\n", "cuda", "cuda.cu").further_headers
+    assert split("#include <ATen/AccumulateType.h>\n", "cuda", "cuda.cu").further_headers
 
 
 @given(st.text(alphabet="k<>(){};,= \n123__global__voidfloat*x&", max_size=200))

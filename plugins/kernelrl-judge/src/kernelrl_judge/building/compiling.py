@@ -53,7 +53,14 @@ _COVERED = re.compile(
     re.MULTILINE,
 )
 _LEVELS = re.compile(r"-O[0-3]|-g\d?|-w|-W(?!l,|a,|p,)[\w=+-]*|-pipe")
-_SEAM = re.compile(r"\bcuda[A-Z_]\w*|\bhip[A-Z]\w*|\bkernelrl\w*|\bdim3\b")
+_SEAM = re.compile(
+    r"\bcuda[A-Z_]\w*|\bhip[A-Z]\w*|\bkernelrl(?!_prelude)\w*|\bdim3\b|declared using local type|used but never defined"
+    # Functions that CUDA's headers give the host part, for their own compiler alone.
+    r"|[‘'](?:r?(?:sqrt|cbrt|hypot)|r?norm[34]d|(?:sin|cos|sincos)pi|exp10|erfc?inv|erfcx|normcdf(?:inv)?|fdivide)f?[’']"
+    r"|[‘'](?:u|ll|ull)(?:min|max)[’']"
+)
+_SHOWN_SOURCE = re.compile(r"^\s*\d*\s*\|.*\n?|^In file included.*\n?|^\s+from .*\n?", re.MULTILINE)
+_TORCH_NAMESPACES = re.compile(r"^[ \t]*using\s+namespace\s+(?:at|torch|c10|pybind11|std)\b[\w:]*\s*;", re.MULTILINE)
 _QUOTED = r"[‘'`](?:\w+::)*(\w+)[’']"
 _UNKNOWN_NAMES = re.compile(
     "|".join(
@@ -71,6 +78,9 @@ _UNKNOWN_NAMES = re.compile(
         )
     )
 )
+
+_USUAL_FLAGS = ("-march=native", "-fopenmp", "-ffast-math")
+_PASSING = ("-Xcompiler", "--compiler-options")
 
 Run = Callable[..., tuple[int, str, float]]
 
@@ -100,8 +110,16 @@ class Compiled:
     """Processor time of each stage, in seconds."""
 
 
+_EXTENSION, _WHOLE = 2, 3
+"""Places among the routes, for errors that the routes before them would only repeat."""
+
+
 class _NotCertain(Exception):
-    """The next route has to be taken; the text is why."""
+    """Another route has to be taken; the arguments are why, and the first place that can be of use."""
+
+    def __init__(self, why: str, place: int = 0) -> None:
+        super().__init__(why)
+        self.place = place
 
 
 def compile_extension(
@@ -136,7 +154,10 @@ class _Build:
         self._stages: dict[str, float] = {}
         self._log: list[str] = []
         self._resources: list[dict[str, Any]] = []
-        self._host_flags = self._variant()
+        self._precompiled_flags, self._other_flags = self._flags()
+        # What compilers show of a source is that of the candidate, not that of a unit made of it.
+        for file, sources in (("main.cpp", request.cpp_sources), ("cuda.cu", request.device_sources)):
+            (directory / file).write_text("".join(sources[:1]), encoding="utf-8", errors="surrogatepass")
 
     def result(self) -> Compiled:
         request = self._request
@@ -155,11 +176,16 @@ class _Build:
             lambda: self._split_build(original, request.cpp_sources, None, "types", reasons[0]),
             lambda: self._split_build(original, request.cpp_sources, None, "extension", reasons[0]),
         )
-        for attempt in attempts:
+        place = 0
+        while place < len(attempts):
             try:
-                return attempt()
-            except (Unbindable, _NotCertain) as why:
+                return attempts[place]()
+            except Unbindable as why:
                 reasons.append(str(why))
+                place += 1
+            except _NotCertain as why:
+                reasons.append(str(why))
+                place = max(place + 1, why.place)
         return self._ordinary("; ".join(dict.fromkeys(reasons)))
 
     # --- taking apart -----------------------------------------------------------------------------------------------
@@ -167,9 +193,11 @@ class _Build:
     def _take_apart(self) -> tuple[tuple[tuple[str, ...], tuple[tuple[str, ...], ...]], list[Split], list[Split]]:
         """C++ sources and functions to bind; the units of the device sources, without a Python module and with it."""
         request = self._request
+        defined = self._definitions_for_host()
         parts = [
             split(source, request.language, _device_file(index)) for index, source in enumerate(request.device_sources)
         ]
+        parts = [attrs.evolve(part, host=defined + part.host) for part in parts]
         sources = request.cpp_sources
         if request.functions:
             return (sources, request.functions), parts, parts
@@ -197,10 +225,10 @@ class _Build:
         """The fast routes: trampolines for `bound`, or a Python module for None."""
         if bound == ():
             raise _NotCertain("nothing to bind was found")
-        header = self._prepared.header(host_header, self._host_flags)
-        with_module = header if bound is not None else self._prepared.header("extension", self._host_flags)
+        main_header = host_header if bound is not None else "extension"
         units = {f"host{index}": part.host for index, part in enumerate(parts)}
-        if bound and len(parts) == 1 and _only_declares(cpp_sources):
+        main_flags = self._main_flags(cpp_sources)
+        if bound and len(parts) == 1 and main_flags == self._device_host_flags() and _only_declares(cpp_sources):
             # One unit less to compile: a second declaration of what the first unit defines changes nothing.
             units["host0"] += "\n" + self._main(cpp_sources, bound)
         else:
@@ -211,17 +239,18 @@ class _Build:
                 lambda name=name, text=text: self._compile_host(
                     name,
                     text,
-                    with_module if name == "main" else header,
+                    main_header if name == "main" else host_header,
+                    main_flags if name == "main" else self._device_host_flags(),
                     parts,
                     # The unit of the C++ sources is the one that the ordinary way compiles.
-                    final=name == "main" and with_module.parent.name.startswith("extension"),
+                    final=name == "main" and main_header == "extension",
                 )
             )
             for name, text in units.items()
         }
         if not templates:
             for index, part in enumerate(parts):
-                jobs[f"device{index}"] = lambda index=index, part=part: self._compile_device(index, part.device)
+                jobs[f"device{index}"] = lambda index=index, part=part: self._compile_device(index, part.device, parts)
         self._at_once(jobs)
         if templates:
             self._instantiate(parts)
@@ -234,9 +263,11 @@ class _Build:
         request = self._request
         if request.language == "cuda" and request.device_sources and not self._toolchain.has_device_headers:
             raise CompileError("this torch has no headers for the GPU, and the source cannot be compiled without them")
-        header = self._prepared.header("extension", self._host_flags)
+        flags = self._main_flags(request.cpp_sources)
         jobs: dict[str, Callable[[], None]] = {
-            "main": lambda: self._compile_host("main", self._main(request.cpp_sources, None), header, [], final=True)
+            "main": lambda: self._compile_host(
+                "main", self._main(request.cpp_sources, None), "extension", flags, [], final=True
+            )
         }
         if request.device_sources:
             text = "#include <torch/types.h>\n#include <cuda.h>\n#include <cuda_runtime.h>\n" + "\n".join(
@@ -244,7 +275,7 @@ class _Build:
             )
             jobs["device0"] = lambda: self._compile_device(0, text, with_torch=True)
         self._at_once(jobs)
-        path = self._link([f"{name}.o" for name in jobs], with_python=True)
+        path = self._link([f"{name}.o" for name in jobs], with_python=True, final=True)
         return self._compiled(path, "module", (), "ordinary", reason)
 
     def _device_alone(self, parts: Sequence[Split] | None) -> Compiled:
@@ -276,7 +307,10 @@ class _Build:
 
     def _main(self, cpp_sources: Sequence[str], bound: Sequence[Signature] | None) -> str:
         """The unit of the C++ sources, with trampolines or with a Python module for the functions."""
-        text = "\n".join(f'#line 1 "main.cpp"\n{source}' for source in cpp_sources)
+        text = "\n".join(
+            f'#line 1 "{"main.cpp" if index == 0 else f"main{index}.cpp"}"\n{source}'
+            for index, source in enumerate(cpp_sources)
+        )
         if bound is not None:
             return f'{text}\n#line 1 "binding.cpp"\n{trampolines(bound)}'
         if self._request.functions:
@@ -287,26 +321,41 @@ class _Build:
             text += f'\n#line 1 "main.cpp"\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n{defined}\n}}\n'
         return text
 
-    def _compile_host(self, name: str, text: str, header: Path, parts: Sequence[Split], *, final: bool = False) -> None:
-        if header.parent.name.startswith("types"):
+    def _compile_host(
+        self,
+        name: str,
+        text: str,
+        header_name: str,
+        flags: tuple[tuple[str, ...], tuple[str, ...]],
+        parts: Sequence[Split],
+        *,
+        final: bool = False,
+    ) -> None:
+        """Compile a unit for the processor.
+
+        Args:
+            flags: those that there is a precompiled header for, and others.
+        """
+        if header_name == "types":
             if more := _NEEDS_MORE.search(text):
-                raise _NotCertain(f"{more.group()} needs torch's whole extension header")
+                raise _NotCertain(f"{more.group()} needs torch's whole extension header", _EXTENSION)
             # The prelude stands for them; whoever uses more of them takes the next route.
             text = _COVERED.sub("", text)
-        source = self._directory / f"{name}.cpp"
+        source = self._directory / f"unit_{name}.cpp"
         source.write_text(text, encoding="utf-8", errors="surrogatepass")
+        precompiled, others = flags
+        header = self._prepared.header(header_name, precompiled)
         command = [
-            *self._prepared.host_command(self._host_flags),
+            *self._prepared.host_command(precompiled),
+            *others,
             *(f"-I{header.parent}", "-include", header.name),
             *("-c", source.name, "-o", f"{name}.o"),
         ]
-        if not self._precompiled:
-            command[1:1] = list(self._request.cflags)
         status, log, _ = self._execute(f"{name} (g++)", command)
         if status:
-            self._fail(log, parts, final=final)
+            self._fail(log, parts, final=final, retry=_EXTENSION if header_name == "types" else _WHOLE)
 
-    def _compile_device(self, index: int, text: str, *, with_torch: bool = False) -> None:
+    def _compile_device(self, index: int, text: str, parts: Sequence[Split] = (), *, with_torch: bool = False) -> None:
         toolchain, request = self._toolchain, self._request
         source = self._directory / f"device{index}.cu"
         source.write_text(text, encoding="utf-8", errors="surrogatepass")
@@ -330,7 +379,7 @@ class _Build:
         command += [source.name, "-o", f"device{index}.o"]
         status, log, _ = self._execute("device", command)
         if status:
-            self._fail(log, [], final=with_torch or request.device_only)
+            self._fail(log, parts, final=with_torch or request.device_only, retry=_WHOLE, device=True)
         self._resources += read_resources(log)
 
     def _instantiate(self, parts: Sequence[Split]) -> None:
@@ -349,7 +398,8 @@ class _Build:
                 scope = _scope_of(text)
                 instance = text if text.startswith("void ") else f"void {text}"
                 lines.append(f"{scope[0]}template __global__ {instance.replace(scope[2], '')};{scope[1]}")
-            self._compile_device(index, types + part.device + '\n#line 1 "instances.cu"\n' + "\n".join(lines) + "\n")
+            text = types + part.device + '\n#line 1 "instances.cu"\n' + "\n".join(lines) + "\n"
+            self._compile_device(index, text, parts)
 
     def _undefined(self, name: str) -> list[str]:
         status, listed, _ = self._execute("nm", ["nm", "-u", "-C", name])
@@ -372,7 +422,7 @@ class _Build:
         if status or wanted - defined:
             raise _NotCertain(f"no device code for {min(wanted - defined, default='a kernel')}")
 
-    def _link(self, objects: Sequence[str], *, with_python: bool) -> Path:
+    def _link(self, objects: Sequence[str], *, with_python: bool, final: bool = False) -> Path:
         toolchain = self._toolchain
         libraries = [*toolchain.libraries, *(["torch_python"] if with_python else [])]
         command = [
@@ -384,7 +434,7 @@ class _Build:
         ]
         status, log, _ = self._execute("link", command)
         if status:
-            raise _NotCertain(f"linking failed: {log[-300:]}") if not with_python else CompileError(self._own(log))
+            raise CompileError(self._own(log)) if final else _NotCertain(f"linking failed: {log[-300:]}", _WHOLE)
         return self._directory / "extension.so"
 
     def _at_once(self, jobs: Mapping[str, Callable[[], None]]) -> None:
@@ -410,32 +460,80 @@ class _Build:
 
     # --- errors -----------------------------------------------------------------------------------------------------
 
-    def _fail(self, log: str, parts: Sequence[Split], *, final: bool) -> None:
+    def _fail(self, log: str, parts: Sequence[Split], *, final: bool, retry: int, device: bool = False) -> None:
         """Decide whose error a compiler found.
+
+        Args:
+            retry: the place that can be of use where the headers' extent may be the reason.
 
         Raises:
             CompileError: the candidate's.
             _NotCertain: it may come from taking the source apart.
         """
         if not final:
-            if "kernelrl: a type is not what it seemed" in log:
+            said = _SHOWN_SOURCE.sub("", log)
+            if "kernelrl: a type is not what it seemed" in said:
                 raise _NotCertain("a type is not what it seemed")
-            if parts and (seam := _SEAM.search(log)):
+            if device and "instances.cu" in said:
+                raise _NotCertain("an instance of a kernel cannot be named", _WHOLE)
+            if parts and not device and (seam := _SEAM.search(said)):
                 # The runtime's headers offer the device compiler more than they offer another one.
-                raise _NotCertain(f"an error about {seam.group()}")
-            device_names = {name for part in parts for name in part.device_names}
-            unknown = [next(filter(None, match.groups()), "") for match in _UNKNOWN_NAMES.finditer(log)]
-            known = self._prepared.known_names() if unknown else frozenset()
+                raise _NotCertain(f"an error about {seam.group()}", _WHOLE)
+            elsewhere = {name for part in parts for name in (part.host_names if device else part.device_names)}
+            unknown = [next(filter(None, match.groups()), "") for match in _UNKNOWN_NAMES.finditer(said)]
+            if unknown and device and any(part.further_headers for part in parts):
+                raise _NotCertain(f"{unknown[0]} may be a name of torch's", _WHOLE)
             for name in unknown:
-                if not name or name in device_names or name.encode() in known:
-                    raise _NotCertain(f"{name or 'a header'} is not known without torch's headers")
+                if name in elsewhere:
+                    raise _NotCertain(f"{name} belongs to the other part", _WHOLE)
+            known = self._prepared.known_names() if unknown else frozenset()
+            doubtful = {name for name in unknown if not name or name.encode() in known}
+            if doubtful and (visible := self._visible(doubtful, said)):
+                raise _NotCertain(f"{min(visible) or 'a header'} is not known without torch's headers", retry)
         if "out of memory" in log or "virtual memory exhausted" in log or "Cannot allocate memory" in log:
             log += "\nThe compiler reached its limit of memory."
         raise CompileError(self._own(log))
 
+    def _visible(self, names: set[str], log: str) -> set[str]:
+        """Those of some names, of which a compiler said that they are unknown, that torch's headers may make known.
+
+        A header is full of common names (parameters, members) that nobody outside can see: a small unit asks which
+        names are declared outside of any namespace.
+        """
+        plain = {
+            name
+            for name in names
+            if name
+            and not re.search(rf"member \"{name}\"|{_quotes(name)} is not a member|error: [^\n]*::{name}\b", log)
+        }
+        certain = names - plain
+        if certain:
+            return certain
+        request = self._request
+        opened = [
+            found.group()
+            for text in (*request.cpp_sources, *request.device_sources)
+            for found in _TORCH_NAMESPACES.finditer(text)
+        ]
+        lines = [*dict.fromkeys(opened)]
+        for index, name in enumerate(sorted(plain)):
+            lines += [f"#ifndef {name}", f"namespace kernelrl_probe_{index} {{ using ::{name}; }}"]
+            lines += ["#else", f"#error kernelrl defines {name}", "#endif"]
+        (self._directory / "probe.cpp").write_text("\n".join(lines) + "\n")
+        precompiled = self._device_host_flags()[0]
+        header = self._prepared.header("extension", precompiled)
+        _, said, _ = self._execute(
+            "probe",
+            [
+                *self._prepared.host_command(precompiled),
+                *(f"-I{header.parent}", "-include", header.name, "-fsyntax-only", "probe.cpp"),
+            ],
+        )
+        return {name for name in plain if not re.search(rf"{_quotes(f'(?:::)?{name}')} has not been declared", said)}
+
     def _own(self, log: str) -> str:
         """What compilers say, without the paths of this machine."""
-        log = log.replace(str(self._directory) + "/", "")
+        log = log.replace(str(self._directory) + "/", "").replace('"device0.cu"', '"cuda.cu"')
         for path in self._toolchain.directories():
             log = log.replace(path + "/", "")
         log = re.sub(r"(?:/[\w.+-]+)+/(?=[\w.+-]+[:(])", "", log)
@@ -443,17 +541,54 @@ class _Build:
 
     # --- flags ------------------------------------------------------------------------------------------------------
 
-    def _variant(self) -> tuple[str, ...]:
-        """Flags of the host part for which there is, or will be, a precompiled header."""
+    def _flags(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Flags of the C++ sources: those for which there is, or will be, a precompiled header, and the others.
+
+        A header per combination would fill the disk: common ones have one; with others, which may be more than such a
+        header bears, the compiler reads the headers again where it has to.
+        """
+        level = "-O3" if self._request.language == "cpp" else _HOST_LEVEL
         given = _words(self._request.cflags)
         meaning = [word for word in given if not _LEVELS.fullmatch(word)]
-        # A header per combination would fill the disk: common ones have one, others are compiled without.
-        usual = ("-march=native", "-fopenmp", "-ffast-math")
-        self._precompiled = all(word in usual for word in meaning)
+        if all(word in _USUAL_FLAGS for word in meaning):
+            return (level, *(word for word in _USUAL_FLAGS if word in meaning)), ()
+        return (level,), tuple(given)
+
+    def _main_flags(self, cpp_sources: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Flags of the unit of the C++ sources."""
+        code = [word for word in _words(self._request.cflags) if not re.match(r"-[fmOgwW]", word)]
+        if self._request.device_sources and not code and _only_declares(cpp_sources):
+            # Flags for the making of code, and no code that they could be for.
+            return self._device_host_flags()
+        return self._precompiled_flags, self._other_flags
+
+    def _device_host_flags(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Flags of the host code in device sources, which those of the C++ sources are not for."""
         if self._request.language == "cpp":
-            chosen = [word for word in usual if word in meaning]
-            return ("-O3", *chosen) if self._precompiled else ("-O3",)
-        return (_HOST_LEVEL, *(word for word in usual if word in meaning)) if self._precompiled else (_HOST_LEVEL,)
+            return self._precompiled_flags, ()
+        return (_HOST_LEVEL,), ()
+
+    def _definitions_for_host(self) -> str:
+        """What the flags of the device compiler define, as source for the host code that it would compile too.
+
+        Raises:
+            _NotCertain: they do more than to define.
+        """
+        lines = []
+        words = _words(self._request.device_flags)
+        for before, word in zip(["", *words], words, strict=False):
+            option, _, value = word.partition("=")
+            passed = word if before in _PASSING else value if option in _PASSING else ""
+            if any(not _LEVELS.fullmatch(part) and part != "-fPIC" for part in passed.strip("'\"").split(",") if part):
+                raise _NotCertain(f"{passed} is for the compiler behind the device compiler")
+            if "default-stream" in word or (option in ("-std", "--std") and value != self._toolchain.standard):
+                raise _NotCertain(f"{word} changes the host code too")
+            if match := re.fullmatch(r"-([DU])(\w+)(?:=(.*))?", word):
+                kind, name, text = match.groups()
+                if name.encode() in self._prepared.known_names():
+                    raise _NotCertain(f"{word} may change torch's headers")
+                lines.append(f"#define {name} {'1' if text is None else text}" if kind == "D" else f"#undef {name}")
+        return "".join(f"{line}\n" for line in lines)
 
 
 def _words(flags: Sequence[str]) -> list[str]:
@@ -497,6 +632,10 @@ def _declarations_only(host: str, bound: Sequence[tuple[str, ...]]) -> str:
             if names & {token.text for token in item.tokens[: item.body]}:
                 found.append(re.sub(r"^\s*(?:static|inline)\s+", "", re.sub(r"#line[^\n]*\n", "", head)).strip() + ";")
     return "\n".join(found)
+
+
+def _quotes(pattern: str) -> str:
+    return rf"[‘'`]{pattern}[’']"
 
 
 def _plain_name(symbol: str) -> str:

@@ -37,9 +37,18 @@ class Split:
     """Names of those that are templates."""
     device_names: frozenset[str]
     """Names defined in the device unit alone."""
+    host_names: frozenset[str]
+    """Names defined in the host unit alone."""
+    further_headers: bool
+    """Whether headers of torch are included beyond the usual ones, whose names are known (`prepare`)."""
 
 
 _TORCH_HEADERS = re.compile(r'#\s*include\s*[<"](torch/|ATen/|c10/|pybind11/|Python\.h|caffe2/)')
+_USUAL_HEADERS = re.compile(
+    r'#\s*include\s*[<"](?:torch/(?:extension|types|torch|all|python)|torch/csrc/utils/pybind|pybind11/\w+|Python|ATen/ATen'
+    r"|ATen/Dispatch|ATen/cuda/CUDAContext(?:Light)?|c10/cuda/CUDA(?:Guard|Exception|Stream|Functions|Macros)"
+    r'|c10/util/(?:Half|BFloat16|Exception|Optional|ArrayRef)|c10/macros/Macros)\.h[>"]'
+)
 _INCLUDE = re.compile(r'#\s*include\s*[<"]([^>"]*)[>"]')
 _DEVICE_HEADERS = re.compile(
     r"^(cub/|thrust/|cuda/|nv/|cooperative_groups|mma\.h|curand_kernel|cuda_pipeline|cuda_awbarrier|cutlass/|cute/"
@@ -54,7 +63,17 @@ _LIGHT_HEADERS = {
 _TORCH_NAMES = {"torch", "at", "c10", "pybind11", "py", "caffe2"}
 _TORCH_MACROS = re.compile(r"^(TORCH_|AT_|C10_|CUDA_KERNEL_ASSERT|PYBIND11_|THC|TENSOR)")
 _HOST_TYPES = {"Tensor", "IntArrayRef", "TensorOptions", "CUDAStream", "PackedTensorAccessor32", "ScalarType"}
-_UNSPLITTABLE_NAMES = {"texture", "surface", "__managed__", "__grid_constant__", "cudaTextureObject_t"}
+_UNSPLITTABLE_NAMES = {
+    *("texture", "surface", "__managed__", "__grid_constant__", "cudaTextureObject_t"),
+    # What a device compiler defines for host code too.
+    *("__CUDACC__", "__NVCC__", "__CUDACC_VER_MAJOR__", "__CUDACC_VER_MINOR__", "__HIPCC__", "__HIP__"),
+    *("__CUDACC_EXTENDED_LAMBDA__", "__CUDACC_RELAXED_CONSTEXPR__", "__CUDACC_DEBUG__"),
+}
+_OF_DEVICE = {"__global__", "__device__", "__constant__", "__shared__"}
+_NO_VARIABLE = {
+    *("const", "constexpr", "extern", "using", "typedef", "template", "namespace", "struct", "class", "union", "enum"),
+    *("friend", "static_assert", "asm", "__asm__"),
+}
 _DEVICE_LIBRARIES = {
     *("cub", "thrust", "cooperative_groups", "cg", "nvcuda", "wmma", "cutlass", "cute", "curand", "hipcub", "rocwmma"),
 }
@@ -189,6 +208,8 @@ class _Splitter:
         self._host_names: set[str] = set()
         self._kernels: dict[str, bool] = {}
         self._device_names: set[str] = set()
+        self._host_only: set[str] = set()
+        self._further_headers = False
         self._accessors: list[str] = []
 
     def add(self, item: Item, scopes: tuple[str, ...]) -> None:
@@ -216,6 +237,8 @@ class _Splitter:
             kernels=tuple(self._kernels),
             templates=tuple(name for name, template in self._kernels.items() if template),
             device_names=frozenset(self._device_names),
+            host_names=frozenset(self._host_only),
+            further_headers=self._further_headers,
         )
 
     # --- items ------------------------------------------------------------------------------------------------------
@@ -223,8 +246,14 @@ class _Splitter:
     def _add_directive(self, item: Item, scopes: tuple[str, ...]) -> None:
         text = text_of(item.tokens).strip()
         if _TORCH_HEADERS.match(text):
+            if re.search(r"\.cuh[>\"]", text):
+                raise Unsplittable(f"line {item.line}: a header of torch for the device")
+            self._further_headers |= not _USUAL_HEADERS.match(text)
             self._put(self._host, item, text)
             return
+        self._refuse(item, item.names())
+        if re.match(r"#\s*(?:el)?if", text) and self._of_torch(item.names()):
+            raise Unsplittable(f"line {item.line}: a condition on torch's headers")
         include = _INCLUDE.match(text)
         if include is None:
             if re.match(r"#\s*define\b", text):
@@ -246,6 +275,8 @@ class _Splitter:
     def _add_scope(self, item: Item, scopes: tuple[str, ...]) -> None:
         head = [token.text for token in item.tokens if not token.blank]
         opening = " ".join(head)
+        if set(head) & _TORCH_NAMES:
+            raise Unsplittable(f"line {item.line}: a namespace of torch")
         if head == ["namespace"]:
             # Kernels of an unnamed namespace could not be found from another unit.
             opening = "inline namespace kernelrl_unnamed"
@@ -261,9 +292,13 @@ class _Splitter:
         self._refuse(item, names)
         if not self._of_torch(names):
             self._put(self._device, item, text_of(item.tokens))
+        else:
+            self._host_only |= _head_names(item)
         if not names & _DEVICE_LIBRARIES:
             self._put(self._host, item, self._with_launches(item.tokens))
-        elif self._of_torch(names):
+            return
+        self._device_names |= _head_names(item)
+        if self._of_torch(names):
             raise Unsplittable(f"line {item.line}: a record that needs torch and a device library")
 
     def _add_declaration(self, item: Item, scopes: tuple[str, ...]) -> None:
@@ -280,12 +315,21 @@ class _Splitter:
         elif "__constant__" in names or ("__device__" in names and "(" not in words):
             self._add_variable(item, words, scopes)
         elif "__device__" in names and "__host__" not in names:
+            self._device_names |= names
             self._put(self._device, item, text_of(item.tokens))
-        elif self._of_torch(names) or (words[0] == "using" and names & {"std"} and "namespace" not in names):
+        elif (
+            self._of_torch(names)
+            or (words[0] == "using" and names & {"std"} and "namespace" not in names)
+            # Device code cannot use a variable of the host, and two units would have two of them.
+            or (_is_mutable_variable(words) and not names & _DEVICE_LIBRARIES)
+        ):
+            self._host_only |= {name for name in names if not self._of_torch([name])}
             self._put(self._host, item, self._with_launches(item.tokens))
         else:
             if not names & _DEVICE_LIBRARIES:
                 self._put(self._host, item, text_of(item.tokens))
+            else:
+                self._device_names |= names
             # A prototype of a host function is no use to the device unit, and no harm.
             self._put(self._device, item, text_of(item.tokens))
 
@@ -337,7 +381,10 @@ class _Splitter:
             for unit in (self._host, self._device):
                 self._put(unit, item, text_of(item.tokens))
         else:
+            if inside := names & _OF_DEVICE:
+                raise Unsplittable(f"line {item.line}: {min(inside)} inside host code")
             self._host_names |= names
+            self._host_only |= _head_names(item)
             self._put(self._host, item, self._with_launches(item.tokens))
 
     # --- texts ------------------------------------------------------------------------------------------------------
@@ -477,6 +524,24 @@ def _function_name(head: Sequence[Token]) -> str:
                 return before.text
         index += 1
     raise Unsplittable("a function without a name")
+
+
+def _head_names(item: Item) -> set[str]:
+    """Names in front of the body of a function or a record."""
+    head = []
+    for token in item.tokens:
+        if token.text in ("(", "{") and head:
+            break
+        head.append(token)
+    return {token.text for token in head if token.kind == "name"}
+
+
+def _is_mutable_variable(words: Sequence[str]) -> bool:
+    end = next((index for index, word in enumerate(words) if word in ("=", "{", "[", "(", ";")), len(words))
+    head = words[:end]
+    if len(head) < 2 or words[end] == "(" or set(head) & _NO_VARIABLE:
+        return False
+    return re.fullmatch(r"[A-Za-z_]\w*", head[-1]) is not None
 
 
 def _specialises(head: Sequence[Token]) -> bool:
