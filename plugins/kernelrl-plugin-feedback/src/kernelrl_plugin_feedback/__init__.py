@@ -15,6 +15,12 @@ def kernelrl_feedback() -> list[Component]:
             summary="Category, cause, numbers and one line of guidance",
         ),
         Component(
+            "profile",
+            "kernelrl_plugin_feedback.profiled:Profiled",
+            config="kernelrl_plugin_feedback.config:ProfileConfig",
+            summary="`structured`, and what bounds the speed of a right kernel, in words",
+        ),
+        Component(
             "raw",
             "kernelrl_plugin_feedback.raw:Raw",
             config="kernelrl_plugin_feedback.config:RawConfig",

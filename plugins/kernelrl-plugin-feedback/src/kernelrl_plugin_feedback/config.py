@@ -6,7 +6,7 @@ import attrs
 
 from kernelrl_core.recipe.schema import PositiveInt
 
-__all__ = ["RawConfig", "StructuredConfig"]
+__all__ = ["ProfileConfig", "RawConfig", "StructuredConfig"]
 
 
 @attrs.frozen
@@ -15,6 +15,14 @@ class StructuredConfig:
 
     max_characters: PositiveInt = attrs.field(default=PositiveInt(1200), validator=attrs.validators.ge(300))
     """Longest feedback. Error text gives way first, and keeps its beginning and its end."""
+
+
+@attrs.frozen
+class ProfileConfig:
+    """Options of `profile`."""
+
+    max_characters: PositiveInt = attrs.field(default=PositiveInt(1200), validator=attrs.validators.ge(300))
+    """Longest feedback. Facts that weigh least are left out first."""
 
 
 @attrs.frozen

@@ -1,0 +1,200 @@
+"""Feedback by category, and for a right kernel what bounds its speed: facts of its profile, in words."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kernelrl_core.values import Evaluation, Turn
+from kernelrl_plugin_feedback.config import ProfileConfig, StructuredConfig
+from kernelrl_plugin_feedback.structured import Structured
+from kernelrl_plugin_feedback.wording import number
+
+__all__ = ["Profiled"]
+
+_LIBRARY = re.compile(
+    r"\bat(?:en)?::|cutlass|cublas|cudnn|nvjet|xmma|\bcub::|(?:ampere|volta|turing|hopper)_|[sd]gemm|Mem(?:cpy|set)"
+)
+_NEAR_THE_FLOOR = 1.3
+"""Times the least possible run time up to which little is left to gain."""
+_MANY_REGISTERS = 128
+"""At this number an SM holds 512 threads, a quarter of what most can."""
+_MUCH_SHARED_BYTES = 32 * 1024
+_SHOWN_KERNELS = 3
+
+
+class Profiled:
+    """`structured`, and performance facts of a right kernel."""
+
+    def __init__(self, config: ProfileConfig = ProfileConfig()) -> None:  # noqa: B008
+        self._limit = config.max_characters
+        self._structured = Structured(StructuredConfig(max_characters=config.max_characters))
+
+    def format(self, turn: Turn) -> str:
+        text = self._structured.format(turn)
+        if not turn.correct or turn.evaluation is None:
+            return text
+        for sentence in _facts(turn.evaluation):
+            if len(text) + 1 + len(sentence) > self._limit:
+                break
+            text += "\n" + sentence
+        return text
+
+
+def _facts(evaluation: Evaluation) -> list[str]:
+    """Lines on the speed, what weighs most first. What the profile lacks is not spoken of."""
+    profile = evaluation.profile
+    runtime_us = evaluation.runtime.median_us if evaluation.runtime is not None else None
+    roofline = profile.get("roofline")
+    launched = _mappings(profile.get("device_kernels"))
+    return [
+        *_roofline(roofline if isinstance(roofline, Mapping) else {}, runtime_us),
+        *_launches(profile, launched, runtime_us),
+        *_device_time(launched),
+        *_resources(_mappings(profile.get("kernels"))),
+        *_parameters(profile.get("parameters")),
+    ]
+
+
+def _roofline(roofline: Mapping[str, Any], runtime_us: float | None) -> list[str]:
+    bandwidth, compute = _get(roofline, "bandwidth_share"), _get(roofline, "flop_share")
+    floor_us = _get(roofline, "floor_us")
+    by_compute = (compute or 0.0) > (bandwidth or 0.0)
+    share = compute if by_compute else bandwidth
+    parts = []
+    if share:
+        if by_compute:
+            rates = _rates(roofline, "achieved_tflops", "tflops", "TFLOP/s")
+            parts.append(f"It does the necessary arithmetic at {_percent(share)} of the device's measured peak{rates}")
+        else:
+            rates = _rates(roofline, "achieved_bandwidth_gb_s", "bandwidth_gb_s", "GB/s")
+            parts.append(f"It moves the necessary bytes at {_percent(share)} of the device's bandwidth{rates}")
+    times = runtime_us / floor_us if runtime_us and floor_us else 1 / share if share else None
+    if times is not None and times > 1:
+        least = f" ({number(floor_us)} us)" if floor_us else ""
+        parts.append(f"{'the' if parts else 'The'} time is {number(times)} times the least possible{least}")
+    if not parts:
+        return []
+    if times is not None and times <= _NEAR_THE_FLOOR:
+        advice = "Little is left to gain."
+    elif not share:
+        advice = ""
+    elif by_compute:
+        advice = "Arithmetic bounds this task: raise reuse of loaded data and use the matrix units."
+    else:
+        advice = (
+            "Memory bounds this task: read each input once, write each output once, "
+            "keep intermediate values in registers, and let neighbouring threads access neighbouring addresses."
+        )
+    return [f"{'; '.join(parts)}. {advice}".rstrip()]
+
+
+def _rates(roofline: Mapping[str, Any], achieved: str, ceiling: str, unit: str) -> str:
+    low, high = _get(roofline, achieved), _get(roofline, ceiling)
+    return f" ({_amount(low)} of {_amount(high)} {unit})" if low and high else ""
+
+
+def _launches(profile: Mapping[str, Any], launched: Sequence[Mapping[str, Any]], runtime_us: float | None) -> list[str]:
+    calls = int(sum(_get(kernel, "calls") or 0 for kernel in launched))
+    overhead_us = _get(profile, "launch_overhead_us")
+    if calls > 1 and overhead_us and runtime_us and calls * overhead_us > runtime_us / 3:
+        return [
+            f"One call launches {calls} kernels, and a launch costs about {number(overhead_us)} us: "
+            "fuse them into fewer."
+        ]
+    share, spent_us = (_get(launched[0], key) for key in ("share", "time_us")) if launched else (None, None)
+    if share and spent_us and runtime_us and spent_us / share < runtime_us / 2:
+        busy = f"Kernels run for {number(spent_us / share)} of {number(runtime_us)} us"
+        return [f"{busy}: the rest is Python, allocation and launches. Do less of it per call."]
+    return []
+
+
+def _device_time(launched: Sequence[Mapping[str, Any]]) -> list[str]:
+    shares = [(_name(kernel), share) for kernel in launched if (share := _get(kernel, "share"))]
+    shares.sort(key=lambda pair: (-pair[1], pair[0]))
+    lines = []
+    for name, share in shares[:_SHOWN_KERNELS]:
+        if share < 0.1:
+            break
+        kind = "library kernel" if _LIBRARY.search(name) else "kernel"
+        lines.append(f"{_percent(share)} of the device time is spent in the {kind} `{name}`.")
+    if lines and _LIBRARY.search(shares[0][0]):
+        lines[0] += " That part changes only if code of yours replaces it or makes it unnecessary."
+    return lines
+
+
+def _resources(kernels: Sequence[Mapping[str, Any]]) -> list[str]:
+    def weight(kernel: Mapping[str, Any]) -> tuple[float, float, str]:
+        return -_spilled(kernel), -(_get(kernel, "registers") or 0), _name(kernel)
+
+    found = (_resource_line(kernel) for kernel in sorted(kernels, key=weight))
+    return [line for line in found if line][:_SHOWN_KERNELS]
+
+
+def _resource_line(kernel: Mapping[str, Any]) -> str:
+    registers, shared = _get(kernel, "registers"), _get(kernel, "shared_bytes")
+    spilled, stack = _spilled(kernel), _get(kernel, "stack_bytes")
+    facts = []
+    if registers:
+        facts.append(f"uses {registers:.0f} registers per thread")
+    if spilled:
+        facts.append(f"spills {spilled:.0f} bytes")
+    elif stack:
+        facts.append(f"keeps {stack:.0f} bytes per thread in local memory")
+    if shared:
+        facts.append(f"takes {shared:.0f} bytes of static shared memory per block")
+    if not facts:
+        return ""
+    if spilled:
+        advice = ": hold fewer values per thread, by smaller tiles or less unrolling, so that nothing spills"
+    elif stack:
+        advice = ": index local arrays by constants, so that they stay in registers"
+    elif (registers or 0) >= _MANY_REGISTERS:
+        advice = ": so many let few threads run at once"
+    elif (shared or 0) >= _MUCH_SHARED_BYTES:
+        advice = ": so much lets few blocks run at once"
+    else:
+        advice = ""
+    words = facts[0] if len(facts) == 1 else f"{', '.join(facts[:-1])} and {facts[-1]}"
+    return f"The kernel `{_name(kernel)}` {words}{advice}."
+
+
+def _spilled(kernel: Mapping[str, Any]) -> float:
+    return max(_get(kernel, "spill_stores_bytes") or 0.0, _get(kernel, "spill_loads_bytes") or 0.0)
+
+
+def _parameters(note: object) -> list[str]:
+    """Only a partial match is news."""
+    if not isinstance(note, str) or "others" not in note:
+        return []
+    return [f"Parameters: {note[:160]}."]
+
+
+# What names and numbers say comes in part from the candidate's own process, so nothing about them is certain.
+
+
+def _mappings(value: object) -> list[Mapping[str, Any]]:
+    items = value if isinstance(value, list | tuple) else []
+    return [item for item in items if isinstance(item, Mapping)]
+
+
+def _get(values: Mapping[str, Any], key: str) -> float | None:
+    value = values.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) and 0 <= value < 1e18 else None
+
+
+def _name(kernel: Mapping[str, Any]) -> str:
+    text = "".join(letter for letter in str(kernel.get("name", "?")) if letter.isprintable() and letter != "`")
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _amount(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else number(value)
