@@ -107,14 +107,14 @@ async def ours(rows: list[dict[str, Any]], cache: Path) -> dict[str, Any]:
             *("task", task, sha256_text(task), kernel, sha256_text(kernel), "cuda", {}, settings, "7" * 32, API_VERSION)
         )
 
-    evaluator = LocalEvaluator(LocalConfig(gpu_workers=4))
+    evaluator = LocalEvaluator(LocalConfig(gpu_workers=8, build_workers=12))
     try:
         # A service that has been up for a while: judges started, toolchain prepared. Reported apart.
         from kernelrl_plugin_cuda.examples import ONE_SHOT
 
         # The last one needs a Python module, and so the other precompiled header.
         uncommon = ONE_SHOT.kernel.replace("torch::Tensor b)", "torch::Tensor b, std::array<double, 1> f)")
-        kernels = [*[ONE_SHOT.kernel] * 3, uncommon.replace("b.contiguous())", "b.contiguous(), [1.0])")]
+        kernels = [*[ONE_SHOT.kernel] * 7, uncommon.replace("b.contiguous())", "b.contiguous(), [1.0])")]
         started = time.perf_counter()
         await asyncio.gather(
             *(evaluator.evaluate(request(ONE_SHOT.reference + f"# {i}", kernel)) for i, kernel in enumerate(kernels))
