@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_judge.building.lexing import Unreadable, items, text_of, tokens
+from kernelrl_judge.building.lexing import Unreadable, items, text_of, tokens, unbalanced
 from kernelrl_judge.building.splitting import Unsplittable, split
 
 _HEAD = "#include <torch/extension.h>\n#include <cuda_runtime.h>\n"
@@ -57,6 +57,30 @@ def test_items_have_their_kind(source: str, kinds: list[str]) -> None:
 def test_brackets_that_do_not_match_are_unreadable(source: str) -> None:
     with pytest.raises(Unreadable):
         items(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("void f() {\n  g(1;\n}", "line 3"),
+        ("void f() {\n", "line 1: '{' is never closed"),
+        ("void f() {} }", "line 1: '}' closes nothing"),
+    ],
+)
+def test_brackets_that_no_compiler_could_match_are_told(source: str, said: str) -> None:
+    assert said in (unbalanced(source) or "")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "void f() { g('{', \"(\"); } // )",
+        "#if A\nvoid f() {\n#else\nvoid g() {\n#endif\n}",
+        "#define BEGIN {\nvoid f() BEGIN }",
+    ],
+)
+def test_brackets_that_a_preprocessor_may_match_are_left_to_it(source: str) -> None:
+    assert unbalanced(source) is None
 
 
 def test_a_kernel_is_defined_for_the_device_and_declared_for_the_host() -> None:

@@ -31,7 +31,7 @@ from kernelrl_judge.building.binding import (
     signatures,
     trampolines,
 )
-from kernelrl_judge.building.lexing import Unreadable, items, text_of
+from kernelrl_judge.building.lexing import Unreadable, items, text_of, unbalanced
 from kernelrl_judge.building.prepare import MODULE_NAME, Prepared
 from kernelrl_judge.building.request import InlineRequest
 from kernelrl_judge.building.resources import read_resources
@@ -162,6 +162,9 @@ class _Build:
     def result(self) -> Compiled:
         request = self._request
         reasons: list[str] = []
+        for index, source in enumerate(request.device_sources):
+            if mistake := unbalanced(source):
+                raise CompileError(f"{_device_file(index)}: error: {mistake}")
         try:
             found, parts, original = self._take_apart()
         except (Unsplittable, _NotCertain) as why:
@@ -536,7 +539,7 @@ class _Build:
         log = log.replace(str(self._directory) + "/", "").replace('"device0.cu"', '"cuda.cu"')
         for path in self._toolchain.directories():
             log = log.replace(path + "/", "")
-        log = re.sub(r"(?:/[\w.+-]+)+/(?=[\w.+-]+[:(])", "", log)
+        log = re.sub(r"(?<![\w.+-])(?:/[\w.+-]+)+/(?=[\w.+-]+[:(])", "", log)
         return "\n".join(line for line in log.splitlines() if not _NOISE.match(line))
 
     # --- flags ------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-__all__ = ["Item", "Token", "Unreadable", "items", "text_of", "tokens"]
+__all__ = ["Item", "Token", "Unreadable", "items", "text_of", "tokens", "unbalanced"]
 
 
 class Unreadable(Exception):
@@ -118,6 +118,35 @@ def items(source: str) -> list[Item]:
         return list(reader.items(closing=False))
     except RecursionError:
         raise Unreadable("nested too deeply") from None
+
+
+def unbalanced(source: str) -> str | None:
+    """What is wrong with the brackets of a source that no compiler can make sense of; None where it may be right."""
+    try:
+        found = tokens(source)
+    except Unreadable:
+        return None
+    directives = [token.text for token in found if token.kind == "directive"]
+    for text in directives:
+        if re.match(r"#\s*if", text) or (re.match(r"#\s*define", text) and not _is_balanced(text)):
+            return None
+    waiting: list[Token] = []
+    for token in found:
+        if token.kind != "mark":
+            continue
+        if token.text in _OPEN:
+            waiting.append(token)
+        elif token.text in _CLOSE:
+            if not waiting:
+                return f"line {token.line}: {token.text!r} closes nothing"
+            opening = waiting.pop()
+            if _OPEN[opening.text] != token.text:
+                return f"line {token.line}: {token.text!r} does not close the {opening.text!r} of line {opening.line}"
+    return f"line {waiting[-1].line}: {waiting[-1].text!r} is never closed" if waiting else None
+
+
+def _is_balanced(text: str) -> bool:
+    return all(text.count(opening) == text.count(closing) for opening, closing in _OPEN.items())
 
 
 class _Reader:
