@@ -1,0 +1,365 @@
+"""Verdicts of this evaluator beside those of KernelBench's own `eval_kernel_against_ref`, on one GPU.
+
+    python benchmarks/kernelbench_parity.py --kernelbench CLONE [--large] [--budget-s 240] [--output FILE.jsonl]
+    python benchmarks/kernelbench_parity.py --report [--output FILE.jsonl]
+
+Each chosen task of levels 1 and 2, and small tasks of `corpora/parity_kernels.py`, comes with right and wrong kernels.
+Both evaluators judge each kernel with as many correctness trials and no timing: KernelBench's in a process per task,
+because it runs candidates in its own, and with a time limit, because it has none; ours with `profile="kernelbench"`.
+A run judges tasks until its budget is spent and appends rows to the output; the next run goes on with what is missing
+for this GPU, torch and commit. The report lists every difference under a name; one without a name is exit status 1.
+Needs an NVIDIA GPU, and nvcc for the CUDA kernels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from corpora.parity_kernels import own_tasks
+from corpora.parity_variants import ParityTask, published_tasks
+
+RESULT = Path(__file__).parent / "results" / "kernelbench_parity.jsonl"
+_MARK = "PARITY "
+
+# What KernelBench imports beside its evaluator, to ask models, plays no part here and need not be installed.
+_THEIRS = """
+import importlib.util, json, sys, types
+for name in ("openai", "litellm", "dotenv", "tqdm", "tomli", "requests"):
+    if importlib.util.find_spec(name) is None:
+        module = types.ModuleType(name)
+        module.OpenAI = module.completion = module.load_dotenv = module.tqdm = lambda *a, **k: a[0] if a else None
+        sys.modules[name] = module
+if importlib.util.find_spec("pydantic") is None:
+    class BaseModel:
+        def __init__(self, **values):
+            self.metadata = {}
+            self.__dict__.update(values)
+        def __getattr__(self, name):
+            return getattr(type(self), name)
+    module = types.ModuleType("pydantic")
+    module.BaseModel = BaseModel
+    sys.modules["pydantic"] = module
+sys.path.insert(0, sys.argv[1])
+import torch
+from kernelbench.eval import eval_kernel_against_ref
+order = json.load(open(sys.argv[2]))
+for kind, (source, backend) in order["kernels"].items():
+    row = {"kind": kind}
+    try:
+        found = eval_kernel_against_ref(
+            order["task"], source, num_correct_trials=order["trials"], measure_performance=False,
+            build_dir=sys.argv[3], device=torch.device("cuda:0"), backend=backend)
+        if found is None:
+            row["outcome"] = "asks_for_a_retry"
+        else:
+            said = {key: str(value)[:300] for key, value in found.metadata.items()}
+            row["metadata"] = {key: value for key, value in said.items() if key not in ("hardware", "device")}
+            row["outcome"] = ("correct" if found.correctness else "compile_error" if not found.compiled
+                              else "runtime_error" if "runtime_error" in said else "incorrect")
+    except BaseException as error:
+        row["outcome"] = "raises"
+        row["metadata"] = {"error": f"{type(error).__name__}: {error}"[:300]}
+    print("\\n" + sys.argv[4] + json.dumps(row), flush=True)
+    torch.cuda.empty_cache()
+"""
+
+
+# --- both sides -----------------------------------------------------------------------------------------------------
+
+
+async def theirs(task: ParityTask, clone: Path, trials: int, limit_s: float) -> dict[str, dict[str, Any]]:
+    """Outcome and metadata by kind."""
+    with tempfile.TemporaryDirectory() as scratch:
+        order = Path(scratch, "order.json")
+        order.write_text(json.dumps({"task": task.source, "kernels": task.kernels, "trials": trials}))
+        command = [sys.executable, "-c", _THEIRS, str(clone / "src"), str(order), f"{scratch}/build", _MARK]
+        log = Path(scratch, "log")
+        sink = await asyncio.to_thread(log.open, "wb")
+        try:
+            process = await asyncio.create_subprocess_exec(*command, stdout=sink, stderr=sink)
+            await asyncio.wait_for(process.wait(), limit_s)
+            ended = "ended"
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            ended = "timeout"
+        finally:
+            sink.close()
+        text = log.read_text(errors="replace")
+    lines = [json.loads(line.removeprefix(_MARK)) for line in text.splitlines() if line.startswith(_MARK)]
+    found = {row.pop("kind"): row for row in lines}
+    lost = {"outcome": ended, "metadata": {"log": text[-300:]}}
+    return {kind: found.get(kind, lost) for kind in task.kernels}
+
+
+async def ours(task: ParityTask, service: Any, trials: int) -> dict[str, dict[str, Any]]:
+    """Outcome and message by kind."""
+    from kernelrl_core.errors import KernelRLError
+    from kernelrl_core.values import EvaluationRequest, EvaluationSettings, sha256_text
+    from kernelrl_core.version import API_VERSION
+
+    settings = EvaluationSettings(
+        profile="kernelbench", trials=trials, timeout_s=180, build_timeout_s=240, memory_mib=32768
+    )
+
+    async def judge(kind: str) -> dict[str, Any]:
+        source, backend = task.kernels[kind]
+        request = EvaluationRequest(
+            *(task.name, task.source, sha256_text(task.source), source, sha256_text(source), backend),
+            *({}, settings, "5" * 32, API_VERSION),
+        )
+        try:
+            found = await service.evaluate(request)
+        except KernelRLError as error:
+            return {"outcome": "raises", "message": f"{type(error).__name__}: {error}"[:300]}
+        mismatch = found.mismatch
+        return {
+            "outcome": found.outcome.value,
+            "message": (found.message or found.detail)[:300],
+            "mismatch": mismatch and {"kind": mismatch.kind, "max_abs": mismatch.max_abs},
+            "tests_passed": found.tests_passed,
+        }
+
+    return dict(zip(task.kernels, await asyncio.gather(*map(judge, task.kernels)), strict=True))
+
+
+# --- a slice --------------------------------------------------------------------------------------------------------
+
+
+async def run_slice(given: argparse.Namespace) -> None:
+    import torch
+
+    from kernelrl_core.evaluating import EvaluationService
+    from kernelrl_plugin_local.config import LocalConfig
+    from kernelrl_plugin_local.evaluator import LocalEvaluator
+
+    origin = provenance(given.kernelbench, given.commit)
+    key = {name: origin[name] for name in ("gpu", "torch", "commit")}
+    known = [row for row in read(given.output) if all(row["provenance"][name] == key[name] for name in key)]
+    done = {(row["task"], row["kind"]) for row in known}
+    tasks = [*own_tasks(), *published_tasks(given.kernelbench, large=given.large)]
+    waiting = [task for task in tasks if any((task.name, kind) not in done for kind in task.kernels)]
+    begun = time.perf_counter()
+    service = EvaluationService(LocalEvaluator(LocalConfig()), cache_dir=None)
+    slots = asyncio.Semaphore(given.processes)
+
+    async def judge(task: ParityTask) -> None:
+        async with slots:
+            if time.perf_counter() - begun > given.budget_s:
+                return
+            started = time.perf_counter()
+            limit_s = given.task_limit_s
+            their, our = await asyncio.gather(
+                theirs(task, given.kernelbench, given.trials, limit_s), ours(task, service, given.trials)
+            )
+            rows = [
+                {
+                    "task": task.name,
+                    "stratum": task.stratum,
+                    "kind": kind,
+                    "kernelbench": their[kind],
+                    "ours": our[kind],
+                    "trials": given.trials,
+                    "provenance": origin,
+                }
+                for kind in task.kernels
+            ]
+            with given.output.open("a") as stream:
+                stream.writelines(json.dumps(row) + "\n" for row in rows)
+            print(f"{task.name}: {len(rows)} kernels in {time.perf_counter() - started:.0f} s", flush=True)
+
+    try:
+        await asyncio.gather(*map(judge, waiting))
+    finally:
+        await service.aclose()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def provenance(clone: Path, commit: str | None) -> dict[str, Any]:
+    import torch
+
+    smi = subprocess.run(
+        ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True, text=True
+    )
+    head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "gpu": torch.cuda.get_device_name(),
+        "driver": smi.stdout.split("\n")[0].strip(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "commit": commit or head or "unknown",
+        "kernelbench": clone.name,
+    }
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+# --- the report -----------------------------------------------------------------------------------------------------
+
+
+def _text(row: dict[str, Any]) -> str:
+    return json.dumps(row["kernelbench"].get("metadata", {}))
+
+
+def _pair(row: dict[str, Any]) -> tuple[str, str]:
+    return row["kernelbench"]["outcome"], row["ours"]["outcome"]
+
+
+def _said(pattern: str) -> Callable[[dict[str, Any]], bool]:
+    return lambda row: _pair(row)[0] == "runtime_error" and re.search(pattern, _text(row)) is not None
+
+
+def _near_the_tolerance(row: dict[str, Any]) -> bool:
+    """Both sides judge the same kind of error on different inputs, and one of them sees it within tolerance."""
+    return row["kind"] in ("off_1e-3", "off_1_percent", "zeros") and set(_pair(row)) == {"correct", "incorrect"}
+
+
+REASONS: tuple[tuple[str, str, Callable[[dict[str, Any]], bool]], ...] = (
+    (
+        "outputs_without_shape",
+        "KernelBench asks every output for `.shape`: a tuple, from the reference or the kernel, is a runtime error.",
+        _said(r"'(?:tuple|list|NoneType|.*max)' object has no attribute 'shape'"),
+    ),
+    (
+        "integer_inputs_become_floats",
+        "KernelBench casts integer inputs to the precision: the reference, or the kernel, cannot use them any more.",
+        _said(
+            r"expected scalar type Long|must be long|not implemented for 'Float'|tensors used as indices|'Float' but"
+        ),
+    ),
+    (
+        "dtypes_do_not_compare",
+        "KernelBench compares no dtypes; `allclose` raises for two different ones, which it records as runtime error.",
+        _said(r"did not match|[Dd]type"),
+    ),
+    (
+        "devices_do_not_compare",
+        "KernelBench compares no devices; `allclose` raises for two different ones, which it records as runtime error.",
+        _said(r"same device|two devices|on cuda.*cpu|device"),
+    ),
+    (
+        "mean_of_an_integer_difference",
+        "KernelBench takes the mean of the difference of wrong outputs, which raises for integers.",
+        _said(r"mean\(\)|could not infer output dtype|result type"),
+    ),
+    (
+        "not_a_number_equals_nothing",
+        "The reference's own output holds NaN, and KernelBench compares it as unequal to itself.",
+        lambda row: _pair(row) == ("incorrect", "correct") and "nan" in _text(row),
+    ),
+    (
+        "constructor_errors_escape",
+        "KernelBench catches RuntimeError alone around the constructor: any other leaves its evaluator.",
+        lambda row: _pair(row) == ("raises", "runtime_error") and row["kind"].endswith("_in_init"),
+    ),
+    (
+        "compiled_at_the_first_call",
+        "A kernel compiled at its first call that does not compile is a runtime error to KernelBench.",
+        lambda row: _pair(row) == ("runtime_error", "compile_error") and row["kind"].startswith("triton"),
+    ),
+    (
+        "random_outputs",
+        "The task draws random numbers in forward: no two calls agree but by chance.",
+        lambda row: row["stratum"] == "random" or row["task"] in ("kernelbench/2/66", "kernelbench/2/83"),
+    ),
+    (
+        "near_the_tolerance",
+        "The two evaluators draw different inputs, and the planted error is about as large as the tolerance.",
+        _near_the_tolerance,
+    ),
+)
+"""Name, sentence, and whether it explains a row; the first that does is taken."""
+
+
+def reason(row: dict[str, Any]) -> str:
+    """`equal`, the name of the reason for a difference, or `UNEXPLAINED`."""
+    their, our = _pair(row)
+    if their == our:
+        return "equal"
+    return next((name for name, _, explains in REASONS if explains(row)), "UNEXPLAINED")
+
+
+def report(rows: Iterable[dict[str, Any]]) -> tuple[str, int]:
+    """The tables in Markdown, and the number of differences without a name."""
+    latest = {(row["task"], row["kind"]): row for row in rows}
+    judged = [(row, reason(row)) for row in latest.values()]
+    if not judged:
+        return "No rows yet.", 0
+    by_stratum: dict[str, Counter[str]] = defaultdict(Counter)
+    for row, name in judged:
+        by_stratum[row["stratum"]][name if name in ("equal", "UNEXPLAINED") else "explained"] += 1
+    tasks: dict[str, set[str]] = defaultdict(set)
+    for row, _ in judged:
+        tasks[row["stratum"]].add(row["task"])
+    origins = {
+        " ".join(f"{key} {value}" for key, value in row["provenance"].items() if key != "date") for row, _ in judged
+    }
+    published = {row["task"] for row, _ in judged if row["task"].startswith("kernelbench/")}
+    agree = sum((_pair(row)[0] == "correct") == (_pair(row)[1] == "correct") for row, _ in judged)
+    lines = [
+        *sorted(origins),
+        f"{len(judged)} kernels of {len({row['task'] for row, _ in judged})} tasks, {len(published)} of them "
+        f"KernelBench's; {sum(name == 'equal' for _, name in judged)} outcomes equal, {agree} agree on correctness.",
+        "",
+        "| class | tasks | kernels | equal | explained | unexplained |",
+        "|---|---|---|---|---|---|",
+    ]
+    for stratum, counts in sorted(by_stratum.items()):
+        numbers = (len(tasks[stratum]), counts.total(), counts["equal"], counts["explained"], counts["UNEXPLAINED"])
+        lines.append(f"| {stratum} | {' | '.join(map(str, numbers))} |")
+    lines += ["", "| outcome at KernelBench | ours | kernels | reason |", "|---|---|---|---|"]
+    pairs = Counter((*_pair(row), name) for row, name in judged)
+    lines += [f"| {their} | {our} | {count} | {name} |" for (their, our, name), count in sorted(pairs.items())]
+    lines += ["", "| task | kernel | KernelBench | ours | reason |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {row['task']} | {row['kind']} | {' | '.join(_pair(row))} | {name} |"
+        for row, name in sorted(judged, key=lambda pair: (pair[0]["task"], pair[0]["kind"]))
+        if name != "equal"
+    ]
+    used = {name for _, name in judged}
+    lines += ["", *(f"- `{name}`: {sentence}" for name, sentence, _ in REASONS if name in used)]
+    for row, name in judged:
+        if name == "UNEXPLAINED":
+            lines.append(f"- {row['task']} {row['kind']}: {_text(row)} against {json.dumps(row['ours'])}")
+    return "\n".join(lines), sum(name == "UNEXPLAINED" for _, name in judged)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kernelbench", type=Path, help="a local clone of KernelBench")
+    parser.add_argument("--output", type=Path, default=RESULT, help="rows so far, and where new ones go")
+    parser.add_argument("--budget-s", type=float, default=240, help="no task is begun after so long")
+    parser.add_argument("--task-limit-s", type=float, default=240, help="longest that KernelBench may take for a task")
+    parser.add_argument("--trials", type=int, default=2, help="correctness trials")
+    parser.add_argument("--processes", type=int, default=6, help="tasks under way at once")
+    parser.add_argument("--large", action="store_true", help="also tasks with inputs of 2 to 9 GB")
+    parser.add_argument("--commit", help="commit to record where the copy is no git checkout")
+    parser.add_argument("--report", action="store_true", help="only print the tables")
+    given = parser.parse_args()
+    if not given.report:
+        if given.kernelbench is None:
+            parser.error("--kernelbench CLONE is needed to judge anything")
+        asyncio.run(run_slice(given))
+    text, unexplained = report(read(given.output))
+    print(text)
+    sys.exit(1 if unexplained else 0)
+
+
+if __name__ == "__main__":
+    main()
