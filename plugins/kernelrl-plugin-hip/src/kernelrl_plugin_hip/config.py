@@ -1,0 +1,45 @@
+"""Options of the backend `hip`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Literal
+
+import attrs
+
+from kernelrl_core.component import Requires
+
+__all__ = ["HipConfig"]
+
+_ARCH = re.compile(r"gfx[0-9a-f]{3,4}(?::(?:xnack|sramecc)[+-])*|gfx\d+(?:-\d+)*-generic")
+_FIX = "install ROCm, or on Debian: apt install hipcc rocm-device-libs libamdhip64-dev"
+
+
+@attrs.frozen
+class HipConfig:
+    """Where HIP kernels run and for what they are compiled."""
+
+    gpu_arch: str | tuple[str, ...] = "auto"
+    """Architecture to compile for, such as `gfx90a`, `gfx942` or `gfx950`, or a list of them; `auto`: that of the GPU
+    at hand, or `gfx90a` where there is none."""
+    mode: Literal["auto", "gpu", "compile"] = "auto"
+    """`gpu`; `compile`: build the device code and say so, run nothing; `auto`: an AMD GPU where there is one."""
+    flags: tuple[str, ...] = ()
+    """Flags added to every compilation of device code, such as `-O3` or `-ffast-math`."""
+
+    def problems(self) -> Iterable[str]:
+        if self.gpu_arch == "auto":
+            return
+        names = (self.gpu_arch,) if isinstance(self.gpu_arch, str) else self.gpu_arch
+        if not names:
+            yield "gpu_arch: the list is empty; write gfx90a, say, or auto"
+        for name in names:
+            if not _ARCH.fullmatch(name):
+                yield f"gpu_arch: {name!r} is no architecture of an AMD GPU; write gfx90a, say, or auto"
+
+    def requires(self) -> Requires:
+        if self.mode == "compile":
+            return Requires(executables=("hipcc",), fix=_FIX)
+        fix = "use a machine with an AMD GPU and ROCm, or write backend.mode=compile to build without running"
+        return Requires(gpu="amd", fix=fix) if self.mode == "gpu" else Requires()

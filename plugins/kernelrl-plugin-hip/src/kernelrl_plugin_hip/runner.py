@@ -1,0 +1,50 @@
+"""The half of the backend that works in the zygote and in the runner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kernelrl_core.requirements import gpu_vendors
+from kernelrl_judge.candidates import import_candidate
+from kernelrl_plugin_hip.archs import chosen_archs
+
+__all__ = ["HipRunner"]
+
+
+class HipRunner:
+    """Loads HIP candidates; see `kernelrl_judge.protocol.BackendRunner`."""
+
+    def mode(self, options: Mapping[str, Any], has_gpu: bool) -> str:
+        """`gpu` where there is one of AMD's and nothing else is asked for, otherwise `compile`."""
+        wanted = str(options.get("mode", "auto"))
+        if wanted == "auto":
+            return "gpu" if has_gpu and "amd" in gpu_vendors() else "compile"
+        return wanted
+
+    def environment(self, mode: str, options: Mapping[str, Any]) -> Mapping[str, str]:
+        # torch reads it when it is imported, and so do candidates that build by other ways than ours.
+        return {"PYTORCH_ROCM_ARCH": ";".join(chosen_archs(options.get("gpu_arch", "auto")))}
+
+    def preload(self, mode: str) -> Sequence[str]:
+        return ["torch.nn.functional", "torch.utils.cpp_extension"]
+
+    def toolchain(self, options: Mapping[str, Any], mode: str) -> Mapping[str, Any]:
+        return {
+            "language": "hip",
+            "arch": list(chosen_archs(options.get("gpu_arch", "auto"))),
+            "flags": list(options.get("flags", ())),
+            "device_only": mode == "compile",
+        }
+
+    def load(self, path: str, options: Mapping[str, Any]) -> Any:
+        """Import the file and return `ModelNew`.
+
+        Raises:
+            AttributeError: the module defines no `ModelNew`.
+        """
+        return import_candidate(path).ModelNew
+
+    def classify(self, error: BaseException) -> str:
+        # Kernels may also be compiled while the candidate runs, by HIP's runtime compiler.
+        return "compile" if "HIPRTC_ERROR_COMPILATION" in str(error) else "error"

@@ -1,0 +1,172 @@
+"""The backend `hip` without compiler and GPU: options, requirements, architectures, prompts, facts. With a GPU, its
+examples."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelrl_core.recipe.load import recipe_from_mapping
+from kernelrl_core.recipe.problems import RecipeError
+from kernelrl_core.registry import registry
+from kernelrl_core.requirements import gpu_vendors
+from kernelrl_core.values import EvaluationRequest, EvaluationSettings, Example, Outcome, sha256_text
+from kernelrl_core.version import API_VERSION
+from kernelrl_plugin_hip import runner as runner_module
+from kernelrl_plugin_hip.archs import arch_facts, chosen_archs, installed_archs
+from kernelrl_plugin_hip.backend import HipBackend
+from kernelrl_plugin_hip.config import HipConfig
+from kernelrl_plugin_hip.examples import FEW_SHOT, ONE_SHOT
+from kernelrl_plugin_hip.runner import HipRunner
+
+EXAMPLES = (ONE_SHOT, *FEW_SHOT)
+_REST = {"tasks": {"use": "starter"}, "policy": {"use": "torch"}, "rewards": {"r": {"use": "correctness"}}}
+
+
+@pytest.mark.parametrize(
+    "arch", ["gfx90a", "gfx942", "gfx950", "gfx1030", "gfx90a:sramecc+:xnack-", "gfx9-4-generic", "auto"]
+)
+def test_names_of_architectures_are_taken_whether_a_compiler_knows_them_or_not(arch: str) -> None:
+    assert not list(HipConfig(gpu_arch=arch).problems())
+
+
+@pytest.mark.parametrize("arch", ["", "gfx", "90a", "GFX90A", "sm_90", "gfx90a ", "gfx90a;gfx942", "gfx90a -include x"])
+def test_other_texts_are_problems(arch: str) -> None:
+    (problem,) = HipConfig(gpu_arch=("gfx90a", arch)).problems()
+    assert repr(arch) in problem
+
+
+@given(st.text(max_size=12))
+def test_what_passes_is_one_word_that_begins_with_gfx(arch: str) -> None:
+    if arch != "auto" and not list(HipConfig(gpu_arch=arch).problems()):
+        assert arch.startswith("gfx")
+        assert len(arch.split()) == 1
+        assert ";" not in arch
+
+
+def test_no_architecture_at_all_is_a_problem() -> None:
+    assert list(HipConfig(gpu_arch=()).problems())
+
+
+@pytest.mark.parametrize(("given_", "meant"), [("gfx942", "gfx942"), (["gfx90a", "gfx942"], ("gfx90a", "gfx942"))])
+def test_a_recipe_names_one_architecture_or_several(given_: object, meant: object) -> None:
+    loaded = recipe_from_mapping(
+        {**_REST, "backend": {"use": "hip", "gpu_arch": given_}}, registry=registry(), name="r"
+    )
+    assert loaded.recipe.backend.options == HipConfig(gpu_arch=meant)
+
+
+def test_a_recipe_with_a_malformed_architecture_is_refused() -> None:
+    with pytest.raises(RecipeError, match="gfx90a, say"):
+        recipe_from_mapping({**_REST, "backend": {"use": "hip", "gpu_arch": "mi300"}}, registry=registry(), name="r")
+
+
+def test_compiling_needs_hipcc_and_running_a_gpu() -> None:
+    compiling, running = HipConfig(mode="compile").requires(), HipConfig(mode="gpu").requires()
+    assert compiling.executables == ("hipcc",)
+    assert "apt install hipcc" in compiling.fix
+    assert running.gpu == "amd"
+    assert "backend.mode=compile" in running.fix
+
+
+def test_the_driver_is_asked_which_gpus_there_are(tmp_path: Path) -> None:
+    for node, version in enumerate(["0", "90010", "90402", "90402", "90500", "100300", "110001"]):
+        (tmp_path / str(node)).mkdir()
+        (tmp_path / str(node) / "properties").write_text(f"cpu_cores_count 1\ngfx_target_version {version}\nfw 3\n")
+    assert installed_archs(tmp_path) == ("gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1101")
+    assert installed_archs(tmp_path / "none") == ()
+
+
+def test_the_architecture_is_in_the_environment_of_the_process_that_imports_torch() -> None:
+    environment = HipRunner().environment("gpu", {"gpu_arch": ["gfx90a", "gfx950"]})
+    assert environment["PYTORCH_ROCM_ARCH"] == "gfx90a;gfx950"
+
+
+def test_the_architecture_is_that_of_the_build() -> None:
+    spec = HipRunner().toolchain({"gpu_arch": "gfx942", "flags": ["-O3"]}, "gpu")
+    assert (spec["language"], spec["arch"], spec["flags"], spec["device_only"]) == ("hip", ["gfx942"], ["-O3"], False)
+    assert HipRunner().toolchain(attrs.asdict(HipConfig()), "compile")["device_only"]
+    assert chosen_archs("auto")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "has_gpu", "vendor", "mode"),
+    [
+        ("auto", True, "amd", "gpu"),
+        ("auto", True, "nvidia", "compile"),
+        ("auto", False, "amd", "compile"),
+        ("gpu", False, "nvidia", "gpu"),
+        ("compile", True, "amd", "compile"),
+    ],
+)
+def test_the_mode_follows_the_machine_unless_it_is_told(
+    wanted: str, has_gpu: bool, vendor: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_module, "gpu_vendors", lambda: frozenset({vendor}))
+    assert HipRunner().mode({"mode": wanted}, has_gpu) == mode
+
+
+def test_prompts_say_of_an_architecture_what_is_known_of_it() -> None:
+    assert "160 KiB" in HipBackend(HipConfig(gpu_arch="gfx950")).facts.instructions
+    assert "64 lanes" in arch_facts(["gfx90a:xnack-"])
+    assert "64 KiB" in arch_facts(["gfx942", "gfx950"])
+    assert arch_facts(["gfx1030"]) == "The code is compiled for gfx1030."
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_the_kernel_of_an_example_is_reached_from_forward(example: Example) -> None:
+    facts = HipBackend(HipConfig()).source_facts(example.kernel)
+    assert [kernel.reached for kernel in facts.kernels] == [True]
+    assert {source.language for source in facts.embedded} == {"cpp", "hip"}
+
+
+@pytest.mark.parametrize(
+    "launch", ["hipLaunchKernelGGL((half<float>), dim3(1), dim3(64), 0, 0, p)", "half<float><<<1, 64>>>(p)"]
+)
+def test_launches_of_templates_are_seen(launch: str) -> None:
+    template = "template <typename T> __global__ void half(T* p) { *p /= 2; }\n"
+    source = ONE_SHOT.kernel.replace(
+        "torch::Tensor scaled_difference(torch::Tensor a, torch::Tensor b) {",
+        f"{template}torch::Tensor scaled_difference(torch::Tensor a, torch::Tensor b) {{ float* p = nullptr; {launch};",
+        1,
+    )
+    facts = {kernel.name: kernel for kernel in HipBackend(HipConfig()).source_facts(source).kernels}
+    assert facts["half"].reached
+
+
+def test_a_kernel_that_nothing_launches_is_not_reached() -> None:
+    source = ONE_SHOT.kernel.replace("hipLaunchKernelGGL(scaled_difference_kernel, ", "(void)(")
+    (kernel,) = HipBackend(HipConfig()).source_facts(source).kernels
+    assert (kernel.launched, kernel.reached) == (False, False)
+
+
+def test_a_bound_function_that_forward_does_not_call_does_not_reach_its_kernel() -> None:
+    source = ONE_SHOT.kernel.replace("return extension.scaled_difference(a.contiguous(), b.contiguous())", "return a")
+    (kernel,) = HipBackend(HipConfig()).source_facts(source).kernels
+    assert not kernel.reached
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif("amd" not in gpu_vendors(), reason="needs an AMD GPU")
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_the_examples_are_correct(example: Example) -> None:
+    from kernelrl_plugin_local.config import LocalConfig
+    from kernelrl_plugin_local.evaluator import LocalEvaluator
+
+    async def judge() -> Outcome:
+        evaluator = LocalEvaluator(LocalConfig(gpu_workers=1))
+        request = EvaluationRequest(
+            *("task", example.reference, sha256_text(example.reference), example.kernel, sha256_text(example.kernel)),
+            *("hip", {}, EvaluationSettings(), "1" * 32, API_VERSION),
+        )
+        try:
+            return (await evaluator.evaluate(request)).outcome
+        finally:
+            await evaluator.aclose()
+
+    assert asyncio.run(judge()) is Outcome.CORRECT
