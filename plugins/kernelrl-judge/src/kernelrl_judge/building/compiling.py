@@ -59,6 +59,9 @@ _SEAM = re.compile(
     r"|[‘'](?:r?(?:sqrt|cbrt|hypot)|r?norm[34]d|(?:sin|cos|sincos)pi|exp10|erfc?inv|erfcx|normcdf(?:inv)?|fdivide)f?[’']"
     r"|[‘'](?:u|ll|ull)(?:min|max)[’']"
 )
+_NO_HEADER = re.compile(
+    r'(?:cannot open source file "|fatal error: [\'‘]?)([\w./+-]+)(?:"|[\'’]?(?:: No such file| file not found))'
+)
 _SHOWN_SOURCE = re.compile(r"^\s*\d*\s*\|.*\n?|^In file included.*\n?|^\s+from .*\n?", re.MULTILINE)
 _TORCH_NAMESPACES = re.compile(r"^[ \t]*using\s+namespace\s+(?:at|torch|c10|pybind11|std)\b[\w:]*\s*;", re.MULTILINE)
 _QUOTED = r"[‘'`](?:\w+::)*(\w+)[’']"
@@ -479,6 +482,13 @@ class _Build:
                 raise _NotCertain("a type is not what it seemed")
             if device and "instances.cu" in said:
                 raise _NotCertain("an instance of a kernel cannot be named", _WHOLE)
+            missing = _NO_HEADER.findall(said)
+            if missing and not any(
+                (Path(path) / below / missing[0]).exists()
+                for path in self._toolchain.include_dirs
+                for below in ("", "cccl")
+            ):
+                raise CompileError(self._own(log))
             if parts and not device and (seam := _SEAM.search(said)):
                 # The runtime's headers offer the device compiler more than they offer another one.
                 raise _NotCertain(f"an error about {seam.group()}", _WHOLE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -18,7 +19,7 @@ import attrs
 
 __all__ = ["Toolchain", "ToolchainMissing", "find_toolchain"]
 
-_FORMAT = 1
+_FORMAT = 2
 _CUDA_FIX = "install the CUDA toolkit and set CUDA_HOME, or put nvcc on PATH"
 _HIP_FIX = "install ROCm, or on Debian: apt install hipcc rocm-device-libs libamdhip64-dev"
 
@@ -111,6 +112,7 @@ def find_toolchain(language: str, directory: Path) -> Toolchain:
         os.stat(compiler).st_mtime_ns if compiler else 0,
         metadata.version("torch"),
         sys.executable,
+        _processor(),
         _FORMAT,
     ]
     key = hashlib.sha256(json.dumps(stamp).encode()).hexdigest()[:16]
@@ -187,7 +189,12 @@ def _describe(language: str, cxx: str, compiler: str) -> Toolchain:
     elif language == "hip":
         flags = [*cpp_extension.COMMON_HIP_FLAGS, *cpp_extension.COMMON_HIPCC_FLAGS]
         libraries = [*(["c10_hip", "torch_hip"] if with_device else []), *libraries, "amdhip64"]
-    versions = [_first_line([cxx, "--version"]), *([_said([compiler, "--version"])] if compiler else [])]
+    # What is compiled for the processor at hand does not run on each other one that shares the store.
+    versions = [
+        f"processor {_processor()}",
+        _first_line([cxx, "--version"]),
+        *([_said([compiler, "--version"])] if compiler else []),
+    ]
     return Toolchain(
         language=language,
         cxx=cxx,
@@ -202,6 +209,16 @@ def _describe(language: str, cxx: str, compiler: str) -> Toolchain:
         has_device_headers=with_device,
         archs=_archs(language, compiler),
     )
+
+
+def _processor() -> str:
+    """Short hash of the instructions that this machine's processor has."""
+    try:
+        facts = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        facts = platform.processor()
+    found = re.search(r"^(?:flags|Features)\s*:.*$", facts, re.MULTILINE)
+    return hashlib.sha256((found.group() if found else facts).encode()).hexdigest()[:8]
 
 
 def _archs(language: str, compiler: str) -> tuple[str, ...]:
