@@ -182,3 +182,28 @@ def test_a_name_that_headers_use_and_do_not_declare_is_the_candidates_mistake(
     with pytest.raises(CompileError, match="stride"):
         build("int64_t f(torch::Tensor a) { return stride; }", "f")
     assert asked == ["stride"]
+
+
+_HIP = """\
+#include <torch/extension.h>
+#include <hip/hip_runtime.h>
+__global__ void k(float* x) { x[threadIdx.x] *= 2; }
+torch::Tensor f(torch::Tensor x) { k<<<1, 32>>>(x.data_ptr<float>()); return x; }
+"""
+
+
+def _hip(source: str, directory: Path) -> Compiled:
+    toolchain = find_toolchain("hip", directory)
+    request = InlineRequest("hip", "x", (), (source,), (("f", "f"),), (), (), (), (), ("gfx90a",), device_only=True)
+    return compile_extension(request, toolchain, prepare(toolchain, directory), directory, run=_run)
+
+
+@pytest.mark.skipif(shutil.which("hipcc") is None, reason="needs hipcc")
+def test_device_code_of_hip_is_compiled_without_headers_of_torch(tmp_path: Path) -> None:
+    assert _hip(_HIP, tmp_path).kind == "device_only"
+
+
+@pytest.mark.skipif(shutil.which("hipcc") is None, reason="needs hipcc")
+def test_a_mistake_in_device_code_of_hip_is_told_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match=r"cuda\.cu:3:.*'y'"):
+        _hip(_HIP.replace("x[threadIdx.x]", "y[0]"), tmp_path)

@@ -367,7 +367,9 @@ class _Build:
         source.write_text(text, encoding="utf-8", errors="surrogatepass")
         flags = _words(request.device_flags)
         if request.language == "hip":
-            command = [toolchain.device_compiler, "-x", "hip", *(f"--offload-arch={arch}" for arch in request.arch)]
+            # Where CUDA is installed too, hipcc would hand everything to nvcc.
+            command = ["env", "HIP_PLATFORM=amd", toolchain.device_compiler, "-x", "hip"]
+            command += [*(f"--offload-arch={arch}" for arch in request.arch)]
             command += ["--genco"] if request.device_only else ["-fPIC", "-c"]
         else:
             command = [toolchain.device_compiler, *(part for arch in request.arch for part in _gencode(arch, flags))]

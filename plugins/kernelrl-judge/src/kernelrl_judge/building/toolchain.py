@@ -19,7 +19,7 @@ import attrs
 
 __all__ = ["Toolchain", "ToolchainMissing", "find_toolchain"]
 
-_FORMAT = 2
+_FORMAT = 3
 _CUDA_FIX = "install the CUDA toolkit and set CUDA_HOME, or put nvcc on PATH"
 _HIP_FIX = "install ROCm, or on Debian: apt install hipcc rocm-device-libs libamdhip64-dev"
 
@@ -241,7 +241,9 @@ def _hip_clangs(compiler: str) -> list[str]:
 
 def _said(command: list[str]) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        # Where CUDA is installed too, hipcc would answer for nvcc.
+        environment = {**os.environ, "HIP_PLATFORM": "amd"}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout + done.stderr
