@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import attrs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kernelrl_core.recipe.schema import EvalSettings, NonNegativeFloat, PositiveInt
 from kernelrl_core.scoreboard import pass_at_k, scoreboard, wilson_interval
@@ -109,3 +111,36 @@ def test_nothing_at_all_is_null() -> None:
     assert board["pass@1"] is None
     assert board["fast_0"] is None
     assert board["correct_rate"] is None
+
+
+def test_fast_p_equals_that_of_kernelbench() -> None:
+    """Six samples by baseline and candidate time, four of them right: speedups 2, 1, 0.5 and 1.25; 8 and 10 are wrong.
+
+    KernelBench counts right samples strictly faster than p times the baseline, over all samples: above 0 all four are
+    (4/6), above 1 two (2/6, an equal time is no win), above 1.2 two, above 2 none.
+    """
+    times = ((10.0, 5.0), (3.0, 3.0), (2.0, 4.0), (5.0, 4.0), (8.0, 1.0), (10.0, 1.0))
+    right = (True, True, True, True, False, False)
+    board = scoreboard(
+        [
+            group([turn(RIGHT if is_right else WRONG, baseline / candidate if is_right else None)])
+            for is_right, (baseline, candidate) in zip(right, times, strict=True)
+        ],
+        SETTINGS,
+    )
+    fast = [board[f"fast_{p}"] for p in ("0", "1", "1.2", "2")]
+    assert fast == pytest.approx([4 / 6, 2 / 6, 2 / 6, 0.0])
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.floats(0.1, 100.0), st.floats(0.1, 100.0)), min_size=1, max_size=40),
+    st.lists(st.sampled_from([0.0, 0.5, 0.8, 1.0, 1.5, 2.0, 5.0]), min_size=1, unique=True),
+)
+def test_fast_p_is_the_share_of_right_samples_above_p(
+    samples: list[tuple[bool, float, float]], thresholds: list[float]
+) -> None:
+    groups = [group([turn(RIGHT if right else WRONG, base / time if right else None)]) for right, base, time in samples]
+    board = scoreboard(groups, attrs.evolve(SETTINGS, fast_thresholds=tuple(map(NonNegativeFloat, thresholds))))
+    for p in thresholds:
+        faster = sum(base / time > p for right, base, time in samples if right)
+        assert board[f"fast_{p:g}"] == pytest.approx(faster / len(samples))
