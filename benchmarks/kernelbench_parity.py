@@ -142,6 +142,7 @@ async def run_slice(given: argparse.Namespace) -> None:
     import torch
 
     from kernelrl_core.evaluating import EvaluationService
+    from kernelrl_core.recipe.schema import PositiveInt
     from kernelrl_plugin_local.config import LocalConfig
     from kernelrl_plugin_local.evaluator import LocalEvaluator
 
@@ -152,7 +153,7 @@ async def run_slice(given: argparse.Namespace) -> None:
     tasks = [*own_tasks(), *published_tasks(given.kernelbench, large=given.large)]
     waiting = [task for task in tasks if any((task.name, kind) not in done for kind in task.kernels)]
     begun = time.perf_counter()
-    service = EvaluationService(LocalEvaluator(LocalConfig()), cache_dir=None)
+    service = EvaluationService(LocalEvaluator(LocalConfig(gpu_workers=PositiveInt(given.processes))), cache_dir=None)
     slots = asyncio.Semaphore(given.processes)
 
     async def judge(task: ParityTask) -> None:
