@@ -1,0 +1,36 @@
+"""The driver half of the backend `tilelang`: what prompts say, and what a source shows without being run."""
+
+from __future__ import annotations
+
+from kernelrl_core.kinds import BackendFacts
+from kernelrl_core.values import SourceFacts
+from kernelrl_plugin_tilelang.config import TileLangConfig
+from kernelrl_plugin_tilelang.examples import FEW_SHOT, ONE_SHOT
+from kernelrl_plugin_tilelang.kernels import find_kernels
+
+__all__ = ["TileLangBackend"]
+
+_INSTRUCTIONS = (
+    "Import tilelang and tilelang.language as T. Decorate a builder with @tilelang.jit; inside it, write the kernel "
+    'with @T.prim_func and T.Kernel(...) and return it. Sizes that are not known beforehand are T.dynamic("n"). Give '
+    'every parameter of the builder a default, take the dtype as a text such as "float16", and pass that of the '
+    "inputs. Allocate outputs with torch.empty and call builder(...)(inputs, outputs) from ModelNew.forward with "
+    "contiguous tensors. Accumulate in float32. T.gemm is meant for float16 and bfloat16: on float32 it computes in "
+    "TF32, which the float32 tolerance does not allow."
+)
+
+
+class TileLangBackend:
+    """See `kernelrl_core.kinds.Backend`."""
+
+    facts = BackendFacts(
+        title="TileLang", fences=("tilelang",), instructions=_INSTRUCTIONS, example=ONE_SHOT, few_shot=FEW_SHOT
+    )
+    runner = "kernelrl_plugin_tilelang.runner:TileLangRunner"
+
+    def __init__(self, config: TileLangConfig) -> None:
+        self.config = config
+
+    def source_facts(self, source: str) -> SourceFacts:
+        """Kernels of a candidate, and whether `ModelNew.forward` can reach each."""
+        return SourceFacts(kernels=find_kernels(source))
