@@ -1,0 +1,37 @@
+"""The driver half of the backend `cute`: what prompts say, and what a source shows without being run."""
+
+from __future__ import annotations
+
+from kernelrl_core.kinds import BackendFacts
+from kernelrl_core.values import SourceFacts
+from kernelrl_plugin_cute.config import CuteConfig
+from kernelrl_plugin_cute.examples import FEW_SHOT, ONE_SHOT
+from kernelrl_plugin_cute.kernels import find_kernels
+
+__all__ = ["CuteBackend"]
+
+_INSTRUCTIONS = (
+    "Import cutlass and cutlass.cute as cute. Decorate each kernel with @cute.kernel and launch it from a @cute.jit "
+    "function with kernel(...).launch(grid=..., block=...). Compile the @cute.jit function once per dtype when the "
+    "module is imported: cute.compile(function, ...) with tensors from cutlass.cute.runtime.make_fake_compact_tensor, "
+    "whose sizes are cute.sym_int() and whose stride_order puts the last dimension first. In ModelNew.forward call the "
+    "compiled function with from_dlpack(tensor).mark_layout_dynamic(leading_dim=tensor.dim() - 1) of contiguous "
+    "tensors; allocate outputs with torch.empty or torch.empty_like. Check bounds in every kernel and accumulate in "
+    "cutlass.Float32."
+)
+
+
+class CuteBackend:
+    """See `kernelrl_core.kinds.Backend`."""
+
+    facts = BackendFacts(
+        title="CuTe DSL", fences=("cute",), instructions=_INSTRUCTIONS, example=ONE_SHOT, few_shot=FEW_SHOT
+    )
+    runner = "kernelrl_plugin_cute.runner:CuteRunner"
+
+    def __init__(self, config: CuteConfig) -> None:
+        self.config = config
+
+    def source_facts(self, source: str) -> SourceFacts:
+        """Kernels of a candidate, and whether `ModelNew.forward` can reach a launch of each."""
+        return SourceFacts(kernels=find_kernels(source))

@@ -1,0 +1,84 @@
+"""The half of the backend that works in the zygote and in the runner."""
+
+from __future__ import annotations
+
+import gc
+import os
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kernelrl_judge.candidates import import_candidate
+
+__all__ = ["CuteRunner"]
+
+_COMPILE_ARCH = "sm_90a"
+
+
+class CuteRunner:
+    """Loads candidates in the CuTe DSL; see `kernelrl_judge.protocol.BackendRunner`."""
+
+    def mode(self, options: Mapping[str, Any], has_gpu: bool) -> str:
+        """`gpu` where there is one and nothing else is asked for, otherwise `compile`."""
+        wanted = str(options.get("mode", "auto"))
+        if wanted == "auto":
+            return "gpu" if has_gpu else "compile"
+        return wanted
+
+    def environment(self, mode: str, options: Mapping[str, Any]) -> Mapping[str, str]:
+        found = {
+            # Asking torch whether there is a GPU must not start CUDA in the zygote: its forks could not use it.
+            "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+            # What one candidate leaves in a cache must not be what another one runs.
+            "CUTE_DSL_DISABLE_FILE_CACHING": "1",
+        }
+        if mode == "compile":
+            found["CUTE_DSL_ARCH"] = _COMPILE_ARCH
+        return found
+
+    def preload(self, mode: str) -> Sequence[str]:
+        return ["torch.nn.functional", "cutlass", "cutlass.cute", "cutlass.cute.runtime"]
+
+    def toolchain(self, options: Mapping[str, Any], mode: str) -> None:
+        """CuTe kernels need no extension."""
+        return
+
+    def load(self, path: str, options: Mapping[str, Any]) -> Any:
+        """Import the file, because the DSL reads the source of its functions, and return `ModelNew`.
+
+        Raises:
+            AttributeError: the module defines no `ModelNew`.
+        """
+        return import_candidate(path).ModelNew
+
+    def compile_check(self, module: Any, options: Mapping[str, Any]) -> str:
+        """What importing the candidate has compiled, without a GPU.
+
+        `cute.compile` makes machine code without a device and without nvcc, but only for given dtypes and ranks:
+        kernels that are compiled when `forward` is called are named as not compiled.
+        """
+        from cutlass.base_dsl.jit_executor import JitCompiledFunction
+
+        functions = [thing for thing in gc.get_objects() if isinstance(thing, JitCompiledFunction)]
+        symbols = [symbol for function in functions for symbol in function.kernel_info or ()]
+        kernels = [name for name, value in vars(module).items() if getattr(value, "_decorator_kind", "") == "kernel"]
+        compiled = [name for name in kernels if any(f"_{name}_" in symbol for symbol in symbols)]
+        left_out = [name for name in kernels if name not in compiled]
+        what = ", ".join(compiled) or "nothing"
+        said = f"The module was imported; compiled to machine code for {_COMPILE_ARCH}: {what}."
+        if left_out:
+            said += f" Not compiled, because importing the module does not: {', '.join(left_out)}."
+        return said
+
+    def classify(self, error: BaseException) -> str:
+        # Tracing raises errors of every class, the candidate's own among them: where they were raised tells.
+        import cutlass
+        from cutlass.base_dsl.common import DSLCudaRuntimeError
+
+        if isinstance(error, DSLCudaRuntimeError):
+            return "error"
+        package = os.path.dirname(cutlass.__file__)
+        raised_in = {os.path.relpath(frame.filename, package) for frame in traceback.extract_tb(error.__traceback__)}
+        if any(name.endswith("jit_executor.py") for name in raised_in):
+            return "error"
+        return "compile" if any(name.startswith(("base_dsl", "cutlass_dsl", "cute")) for name in raised_in) else "error"
