@@ -54,7 +54,7 @@ def requests(count: int) -> list[EvaluationRequest]:
         (task, answer.source)
         for task in source.tasks("train")
         for answer in source.demonstrations(task)
-        if answer.outcome is Outcome.CORRECT
+        if answer.outcome is Outcome.CORRECT and answer.backend == "triton"
     ]
     made = []
     for number in range(count):

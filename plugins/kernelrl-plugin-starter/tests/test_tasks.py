@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import itertools
+import shutil
 from pathlib import Path
 
 import pytest
 
 from kernelrl_core.errors import UsageError
 from kernelrl_core.task_lookup import parse_task_source
-from kernelrl_core.values import Outcome, Task
+from kernelrl_core.values import Demonstration, Outcome, Task
 from kernelrl_plugin_starter.config import StarterOptions
+from kernelrl_plugin_starter.cpp_flaws import CPP_SEMANTIC, CPP_SYNTACTIC
 from kernelrl_plugin_starter.frames import read_reference
 from kernelrl_plugin_starter.source import StarterTasks
 
@@ -75,8 +78,8 @@ def test_only_train_and_practice_have_answers() -> None:
 @pytest.mark.parametrize("share", [0.25, 0.4])
 def test_the_right_answers_have_their_share(share: float) -> None:
     source = StarterTasks(StarterOptions(practice=0, right_share=share))
-    for task in source.tasks("train"):
-        answers = source.demonstrations(task)
+    for task, backend in itertools.product(source.tasks("train"), ("triton", "cpp")):
+        answers = [answer for answer in source.demonstrations(task) if answer.backend == backend]
         assert sum(answer.weight for answer in answers) == pytest.approx(1.0)
         right = sum(answer.weight for answer in answers if answer.outcome is Outcome.CORRECT)
         assert right == pytest.approx(share)
@@ -98,14 +101,14 @@ EMPTY = {
 """What a kernel without the task's work could return; `y` is a tensor like the expected output."""
 
 
-def recipe() -> object:
+def recipe(backend: str = "triton") -> object:
     from kernelrl_core.recipe.load import recipe_from_mapping
     from kernelrl_core.registry import registry
 
     return recipe_from_mapping(
         {
             "tasks": {"use": "starter", "practice": 0},
-            "backend": {"use": "triton", "mode": "interpreter"},
+            "backend": {"use": "triton", "mode": "interpreter"} if backend == "triton" else {"use": backend},
             "policy": {"use": "torch"},
             "rewards": {"correct": {"use": "correctness"}},
             "checkers": {"source": {"use": "source_rules"}},
@@ -115,7 +118,7 @@ def recipe() -> object:
     ).recipe
 
 
-async def judged(pairs: list[tuple[Task, str]], *, rules: bool) -> list[Outcome]:
+async def judged(pairs: list[tuple[Task, str]], *, rules: bool, backend: str = "triton") -> list[Outcome]:
     """Outcomes of sources, each against its task, with the real judge."""
     import attrs
 
@@ -124,11 +127,11 @@ async def judged(pairs: list[tuple[Task, str]], *, rules: bool) -> list[Outcome]
     from kernelrl_core.registry import registry
     from kernelrl_core.values import Prompt, Reply, SampleId
 
-    chosen = recipe() if rules else attrs.evolve(recipe(), checkers={}, forbid=())
+    chosen = recipe(backend) if rules else attrs.evolve(recipe(backend), checkers={}, forbid=())
     environment = Environment.from_recipe(chosen, registry=registry(), secret=b"secret", cache_dir=None)
 
     async def one(task: Task, source: str) -> Outcome:
-        extraction = extract_file(source, backend="triton")
+        extraction = extract_file(source, backend=backend)
         here = SampleId(0, 0, 0, 0)
         reply = Reply(source, (), (), "stop")
         turn = await environment.judge(here, task, Prompt((), ()), reply, extraction, seconds={})
@@ -140,16 +143,50 @@ async def judged(pairs: list[tuple[Task, str]], *, rules: bool) -> list[Outcome]
         await environment.aclose()
 
 
-@pytest.mark.slow
-def test_every_answer_ends_as_it_says() -> None:
-    answers = [(task, answer) for task in SOURCE.tasks("train") for answer in SOURCE.demonstrations(task)]
-    outcomes = asyncio.run(judged([(task, answer.source) for task, answer in answers], rules=True))
-    wrong = [
+def misjudged(source: StarterTasks, answers: list[tuple[Task, Demonstration]], backend: str) -> list[str]:
+    """The answers that do not end as they say."""
+    outcomes = asyncio.run(judged([(task, answer.source) for task, answer in answers], rules=True, backend=backend))
+    return [
         f"{task.id} {answer.flaw or 'right'}: {outcome}, not {answer.outcome}"
         for (task, answer), outcome in zip(answers, outcomes, strict=True)
         if outcome is not answer.outcome
     ]
-    assert wrong == []
+
+
+def answers_in(source: StarterTasks, backend: str) -> list[tuple[Task, Demonstration]]:
+    return [
+        (task, answer)
+        for task in source.tasks("train")
+        for answer in source.demonstrations(task)
+        if answer.backend == backend
+    ]
+
+
+@pytest.mark.slow
+def test_every_answer_ends_as_it_says() -> None:
+    assert misjudged(SOURCE, answers_in(SOURCE, "triton"), "triton") == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_cpp_answers_end_as_they_say() -> None:
+    """One task of each frame with all its answers, in the large size, and every kind of flaw at least once."""
+    names = ("multiply_dec", "layer_norm", "row_argmax", "total_of_squares", "relu_and_square", "linear", "lookup")
+    source = StarterTasks(StarterOptions(practice=0, size="large"))
+    answers = answers_in(source, "cpp")
+    flaws = {answer.flaw: (task, answer) for task, answer in answers if answer.flaw}
+    assert set(flaws) == {flaw.name for flaw in (*CPP_SEMANTIC, *CPP_SYNTACTIC)}
+    chosen = [*flaws.values(), *((task, answer) for task, answer in answers if task.name in names)]
+    assert misjudged(source, chosen, "cpp") == []
+
+
+def test_the_large_size_changes_nothing_but_sizes() -> None:
+    large = StarterTasks(StarterOptions(practice=50, size="large"))
+    for split in SOURCE.splits():
+        for small, big in zip(SOURCE.tasks(split), large.tasks(split), strict=True):
+            assert (small.id, structure(small)) == (big.id, structure(big))
+            assert small.sha256 != big.sha256
+            parse_task_source(big.reference, big.id)
 
 
 @pytest.mark.slow

@@ -12,6 +12,6 @@ def kernelrl_tasks() -> list[Component]:
             "starter",
             "kernelrl_plugin_starter.source:StarterTasks",
             config="kernelrl_plugin_starter.config:StarterOptions",
-            summary="Small tasks of three levels with bundled Triton answers",
+            summary="Small tasks of three levels with bundled Triton and C++ answers",
         )
     ]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from kernelrl_core.values import Demonstration, Outcome
-from kernelrl_plugin_starter.flaws import SEMANTIC, SYNTACTIC, Flaw
-from kernelrl_plugin_starter.frames import BLOCKS, Frame, Program, program, read_reference
+from kernelrl_plugin_starter.cpp_flaws import CPP_SEMANTIC, CPP_SYNTACTIC
+from kernelrl_plugin_starter.cpp_frames import STYLES, cpp_program
+from kernelrl_plugin_starter.flaws import SEMANTIC, SYNTACTIC
+from kernelrl_plugin_starter.frames import BLOCKS, Frame, program, read_reference
 
 __all__ = ["SEMANTIC_SHARE", "answers"]
 
@@ -18,32 +21,50 @@ _N_SYNTACTIC = 3
 
 
 def answers(source: str, frame: Frame, turn: int, right_share: float) -> list[Demonstration]:
-    """The answers to a reference, right ones first; their weights add up to 1.
+    """The answers to a reference, in Triton and then in C++, right ones first; the weights of a backend add up to 1.
 
     Every task gets the first applicable flaws of its own turn through the lists, so that each kind of flaw is met in
     many tasks and every task has several kinds.
     """
     reference = read_reference(source)
     programs = [program(reference, frame, block) for block in BLOCKS[frame]]
+    triton = [right.source() for right in programs]
+    cpp = [cpp_program(reference, frame, style).source() for style in STYLES]
+    return [
+        *_answers("triton", triton, lambda flaw, i: flaw.source(reference, frame, programs[i]), turn, right_share),
+        *_answers("cpp", cpp, lambda flaw, i: flaw.source(reference, frame, STYLES[i]), turn, right_share),
+    ]
 
-    def flawed(flaws: Sequence[Flaw], count: int, share: float) -> list[Demonstration]:
+
+_FLAWS: dict[str, tuple[Sequence[Any], Sequence[Any]]] = {
+    "triton": (SEMANTIC, SYNTACTIC),
+    "cpp": (CPP_SEMANTIC, CPP_SYNTACTIC),
+}
+
+
+def _answers(
+    backend: str, right: list[str], plant: Callable[[Any, int], str | None], turn: int, right_share: float
+) -> list[Demonstration]:
+    """Args:
+    right: sources of the right answers.
+    plant: a flaw and the place of a right answer to the flawed source, or None where the flaw does not apply.
+    """
+
+    def flawed(flaws: Sequence[Any], count: int, share: float) -> list[Demonstration]:
         order = [flaws[(turn + i) % len(flaws)] for i in range(len(flaws))]
-        found: list[tuple[Flaw, str]] = []
+        found: list[tuple[Any, str]] = []
         for flaw in order:
-            right: Program = programs[(turn + len(found)) % len(programs)]
-            source = flaw.source(reference, frame, right)
+            source = plant(flaw, (turn + len(found)) % len(right))
             if source is not None and len(found) < count:
                 found.append((flaw, source))
         return [
-            Demonstration(source, "triton", flaw.outcome, flaw=flaw.name, weight=share / len(found))
+            Demonstration(source, backend, flaw.outcome, flaw=flaw.name, weight=share / len(found))
             for flaw, source in found
         ]
 
+    semantic, syntactic = _FLAWS[backend]
     return [
-        *(
-            Demonstration(right.source(), "triton", Outcome.CORRECT, weight=right_share / len(programs))
-            for right in programs
-        ),
-        *flawed(SEMANTIC, _N_SEMANTIC, (1.0 - right_share) * SEMANTIC_SHARE),
-        *flawed(SYNTACTIC, _N_SYNTACTIC, (1.0 - right_share) * (1.0 - SEMANTIC_SHARE)),
+        *(Demonstration(source, backend, Outcome.CORRECT, weight=right_share / len(right)) for source in right),
+        *flawed(semantic, _N_SEMANTIC, (1.0 - right_share) * SEMANTIC_SHARE),
+        *flawed(syntactic, _N_SYNTACTIC, (1.0 - right_share) * (1.0 - SEMANTIC_SHARE)),
     ]

@@ -23,6 +23,9 @@ class StarterOptions:
     practice: NonNegativeInt = NonNegativeInt(400)
     """Made-up tasks of the split `practice`, at most 9999: they widen the warm start and are never trained on or
     evaluated."""
+    size: Literal["small", "large"] = "small"
+    """`small`: a few hundred elements, for Triton's interpreter; `large`: some 400,000, on which run times on a CPU
+    mean something."""
     right_share: Fraction = Fraction(0.4)
     """Share of the right answers among the answers to a task; the flawed ones have the rest."""
 

@@ -9,9 +9,11 @@ from typing import Any
 from kernelrl_core.errors import UsageError
 from kernelrl_core.values import Demonstration, Task
 from kernelrl_plugin_starter.answers import answers
-from kernelrl_plugin_starter.catalogue import ENTRIES, Entry
+from kernelrl_plugin_starter.catalogue import ENTRIES
 from kernelrl_plugin_starter.config import StarterOptions
+from kernelrl_plugin_starter.frames import Frame
 from kernelrl_plugin_starter.practice import practice
+from kernelrl_plugin_starter.sizes import enlarged
 
 __all__ = ["StarterTasks"]
 
@@ -19,7 +21,7 @@ _SPLITS = ("train", "held_out", "practice")
 
 
 class StarterTasks:
-    """Small tasks of kernelrl's own, in KernelBench's format, with right and flawed Triton answers.
+    """Small tasks of kernelrl's own, in KernelBench's format, with right and flawed answers in Triton and C++.
 
     Raises:
         UsageError: `names` holds an unknown name.
@@ -35,8 +37,14 @@ class StarterTasks:
         self._options = options
         chosen = [e for e in ENTRIES if e.level in options.levels and (not options.names or e.name in options.names)]
         self._entries = {entry.id: entry for entry in chosen}
-        self._tasks = [_task(entry) for entry in chosen]
+        self._tasks = [
+            Task(entry.id, self._sized(entry.reference(), entry.frame), entry.split, level=entry.level, name=entry.name)
+            for entry in chosen
+        ]
         self._practice = {f"starter/practice/{made.name}": made for made in practice(options.practice)}
+
+    def _sized(self, reference: str, frame: Frame) -> str:
+        return enlarged(reference, frame) if self._options.size == "large" else reference
 
     def splits(self) -> Sequence[str]:
         """`train`, `held_out`, and `practice`, whose tasks serve the warm start alone."""
@@ -48,7 +56,7 @@ class StarterTasks:
             raise UsageError(f"starter: no split is named '{split}'; there are {', '.join(_SPLITS)}")
         if split == "practice":
             return [
-                Task(id=id_, reference=made.reference, split=split, name=made.name)
+                Task(id_, self._sized(made.reference, made.frame), split, name=made.name)
                 for id_, made in self._practice.items()
             ]
         return [task for task in self._tasks if task.split == split]
@@ -61,7 +69,7 @@ class StarterTasks:
         }
 
     def demonstrations(self, task: Task) -> Sequence[Demonstration]:
-        """Right and flawed Triton answers, weights adding up to 1; none for a held-out or foreign task."""
+        """Right and flawed answers, the weights of a backend adding up to 1; none for a held-out or foreign task."""
         if task.id in self._practice:
             made = self._practice[task.id]
             return answers(made.reference, made.frame, int(made.name[-4:]), self._options.right_share)
@@ -69,7 +77,3 @@ class StarterTasks:
         if entry is None or entry.split != "train":
             return []
         return answers(entry.reference(), entry.frame, ENTRIES.index(entry), self._options.right_share)
-
-
-def _task(entry: Entry) -> Task:
-    return Task(id=entry.id, reference=entry.reference(), split=entry.split, level=entry.level, name=entry.name)
