@@ -1,6 +1,6 @@
 """Picks published CUDA solutions out of a local clone, and adds kernels of our own: the input of `cuda_throughput.py`.
 
-    python benchmarks/corpora/published_cuda.py CLONE OUTPUT.jsonl [--published 25] [--own 39]
+    python benchmarks/corpora/published_cuda.py CLONE OUTPUT.jsonl [--published 25] [--own 60]
 
 CLONE is a clone of deepreinforce-ai/CUDA-L1. A published solution is taken when it holds `__global__`, calls
 `load_inline`, and declares what it binds (many do not: they fail to compile and fall
@@ -10,14 +10,17 @@ back to torch by themselves). What this writes is not to be committed.
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from kernelrl_judge.building.binding import Unbindable, signatures
 from kernelrl_judge.building.calls import InlineCall, find_inline_calls
+from kernelrl_judge.building.lexing import Unreadable, items, text_of
 
 _TASK = """\
 import torch
@@ -84,6 +87,10 @@ _MAPS = (
     ("torch.clamp(x, -1.0, 1.0)", "fminf(fmaxf(v, -1.0f), 1.0f)"),
     ("torch.where(x > 0, x, 0.1 * x)", "v > 0.0f ? v : 0.1f * v"),
     ("x * torch.sigmoid(x)", "v / (1.0f + expf(-v))"),
+    ("torch.cos(x) + x", "cosf(v) + v"),
+    ("torch.exp(-x.abs())", "expf(-fabsf(v))"),
+    ("x / (1.0 + x.abs())", "v / (1.0f + fabsf(v))"),
+    ("torch.relu(x) - 0.5 * x", "fmaxf(v, 0.0f) - 0.5f * v"),
 )
 _THREADS = (64, 128, 256, 512, 1024)
 
@@ -98,10 +105,57 @@ def published(clone: Path) -> Iterator[dict[str, Any]]:
             if digest in seen or row["level_id"] > 3 or "__global__" not in source:
                 continue
             seen.add(digest)
+            source = mended(source)
             calls = find_inline_calls(source)
-            if calls and all(not call.complete or declares(call) for call in calls):
+            if calls and all(call.complete and declares(call) for call in calls):
                 name = f"cuda-l1/{path.stem}/{row['level_id']}/{row['task_id']}"
                 yield {"name": name, "published": True, "task": row["ref_code"], "kernel": source}
+
+
+def mended(source: str) -> str:
+    """A solution with the declarations that its bindings lack, and without calls that torch has removed."""
+    source = re.sub(r"(AT_DISPATCH_\w+\s*\(\s*\w+)\.type\(\)", r"\1.scalar_type()", source)
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return source
+    texts = {
+        target.id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for call in find_inline_calls(source):
+        missing = undeclared(call)
+        node = next((n for n in ast.walk(tree) if isinstance(n, ast.Call) and n.lineno == call.line), None)
+        if not missing or node is None:
+            continue
+        for keyword in node.keywords:
+            if keyword.arg == "cpp_sources":
+                value = texts.get(keyword.value.id) if isinstance(keyword.value, ast.Name) else keyword.value
+                if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    value.value = "\n".join(missing) + "\n" + value.value
+    return ast.unparse(tree)
+
+
+def undeclared(call: InlineCall) -> list[str]:
+    """Declarations of bound functions that only the CUDA source defines."""
+    declared = "".join(piece.text for piece in call.cpp_sources)
+    found = []
+    for name, _ in call.functions or ():
+        if re.search(rf"\b{name}\s*\(", declared):
+            continue
+        for piece in call.cuda_sources:
+            try:
+                pieces = items(piece.text)
+            except Unreadable:
+                continue
+            for item in pieces:
+                head = text_of([token for token in item.tokens[: item.body] if token.kind != "comment"])
+                if item.kind == "function" and "__global__" not in head and re.search(rf"\b{name}\s*\(", head):
+                    found.append(" ".join(head.split()) + ";")
+    return found
 
 
 def declares(call: InlineCall) -> bool:
@@ -132,7 +186,7 @@ def main() -> None:
     parser.add_argument("clone", type=Path)
     parser.add_argument("output", type=Path)
     parser.add_argument("--published", type=int, default=25)
-    parser.add_argument("--own", type=int, default=39)
+    parser.add_argument("--own", type=int, default=60)
     given = parser.parse_args()
     taken = list(published(given.clone))
     # Spread over the files and the tasks, the same each time.

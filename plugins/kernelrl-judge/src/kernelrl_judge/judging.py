@@ -302,8 +302,13 @@ class _Case:
             self._message_s = timing.message_cost(self._runner, self._expect, spin=self._device == "cuda")
         note = self._load()
         if self._mode == "compile":
-            self.provenance["checked"] = note or "device code"
-            return self._end(Outcome.INFRA_ERROR, wording.compiled_only(self._request.backend, note))
+            spec = self._backend.toolchain(self._request.backend_options, self._mode)
+            target = ", ".join((spec or {}).get("arch", ())) or "the default architecture"
+            if spec is not None and not self._builds:
+                note = note or "nothing was compiled while the module was loaded"
+            checked = note or f"device code compiled for {target}"
+            self.provenance["checked"] = checked
+            return self._end(Outcome.INFRA_ERROR, wording.compiled_only(self._request.backend, checked))
         with self._turn(alone=False):
             reference = self._bench.reference(self._request, self._device)
             exchange = self._bench.exchange(self._runner, self._device)

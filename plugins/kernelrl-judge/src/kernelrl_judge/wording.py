@@ -91,7 +91,7 @@ def incorrect_when_timed(wrong: Mismatch) -> str:
 
 def compiled_only(backend: str, checked: str) -> str:
     """What there is to say when nothing could be run."""
-    return f"{checked or 'The device code compiles'}. Not run: this machine has no GPU for backend {backend}."
+    return f"{checked[:1].upper()}{checked[1:]}. Not run: this machine has no GPU for backend {backend}."
 
 
 def parameters(note: Any, expected: int) -> str:
