@@ -1,5 +1,5 @@
 # Everything from a fresh clone with Python >= 3.11 and make.
-#   make quickstart   set up, then train the embedded policy on this machine
+#   make quickstart   set up, then train the embedded policy on this machine; where Triton has no wheel, on C++ kernels
 #   make test         set up, then run the tests
 #   make lint         set up, then ruff and mypy
 #   make setup        the set-up alone: .venv with the core, every bundled plugin and the tools, all editable
@@ -29,7 +29,7 @@ $(STAMP): $(PROJECTS) | $(BIN)/python
 	@: > $@
 
 quickstart: setup
-	$(BIN)/kernelrl run quickstart --name quickstart --exist-ok
+	$(BIN)/kernelrl run $$($(BIN)/python -c 'from importlib.util import find_spec; print("quickstart" if find_spec("triton") else "quickstart_cpp")') --name quickstart --exist-ok
 
 test: setup
 	$(BIN)/python -m pytest
