@@ -103,7 +103,7 @@ class FrameKind(IntEnum):
     STARTED = 15
     """The sandbox is closed and no candidate code has run. Body: tree of the layers that are missing."""
     LOADED = 16
-    """The module is loaded and defines `ModelNew`. Body: empty."""
+    """The module is loaded and defines `ModelNew`. Body: empty, or in mode `compile` a text, what was checked."""
     READY = 17
     """`ModelNew` is constructed. Body: a tree, how its parameters were matched."""
     RESULT = 18
@@ -423,3 +423,7 @@ class BackendRunner(Protocol):
     def classify(self, error: BaseException) -> str:
         """`compile`, `memory` or `error` for an exception raised by the candidate."""
         ...
+
+    # In mode `compile`, where nothing is run, a runner half may offer
+    #     def compile_check(self, module, options) -> str
+    # which compiles what the loaded module defines and says in a sentence what was checked.

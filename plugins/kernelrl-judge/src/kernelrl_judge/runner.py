@@ -163,7 +163,13 @@ class _Candidate:
 
             runner_builds.install(self._stream)
         self._module_class = self._attempt(Stage.LOAD, lambda: self._backend.load(self._path, self._options))
-        self._answer(FrameKind.LOADED)
+        check = getattr(self._backend, "compile_check", None)
+        if self._mode == "compile" and check is not None:
+            module = sys.modules.get("candidate")
+            note = self._attempt(Stage.LOAD, lambda: str(check(module, self._options)))
+            self._answer(FrameKind.LOADED, note)
+        else:
+            self._answer(FrameKind.LOADED)
 
     def _attach(self, frame: Frame) -> None:
         from kernelrl_judge.device_memory import Arena

@@ -65,9 +65,9 @@ class CuteRunner:
         compiled = [name for name in kernels if any(f"_{name}_" in symbol for symbol in symbols)]
         left_out = [name for name in kernels if name not in compiled]
         what = ", ".join(compiled) or "nothing"
-        said = f"The module was imported; compiled to machine code for {_COMPILE_ARCH}: {what}."
+        said = f"The module was imported; compiled to machine code for {_COMPILE_ARCH}: {what}"
         if left_out:
-            said += f" Not compiled, because importing the module does not: {', '.join(left_out)}."
+            said += f"; not compiled, because importing the module does not: {', '.join(left_out)}"
         return said
 
     def classify(self, error: BaseException) -> str:

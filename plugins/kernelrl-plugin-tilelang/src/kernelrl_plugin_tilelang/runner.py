@@ -80,9 +80,9 @@ class TileLangRunner:
         how = (
             f"compiled to machine code for {_COMPILE_ARCH}" if machine_code else "lowered to CUDA source, without nvcc"
         )
-        said = f"The module was imported; {how}: {', '.join(compiled) or 'nothing'}."
+        said = f"The module was imported; {how}: {', '.join(compiled) or 'nothing'}"
         if left_out:
-            said += f" Not compiled, because sizes or tensors are needed: {', '.join(left_out)}."
+            said += f"; not compiled, because sizes or tensors are needed: {', '.join(left_out)}"
         return said
 
     def classify(self, error: BaseException) -> str:

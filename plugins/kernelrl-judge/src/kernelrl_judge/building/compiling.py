@@ -442,7 +442,10 @@ class _Build:
         ]
         status, log, _ = self._execute("link", command)
         if status:
-            raise CompileError(self._own(log)) if final else _NotCertain(f"linking failed: {log[-300:]}", _WHOLE)
+            # No other way to compile would find a library that is not there.
+            if final or "cannot find -l" in log:
+                raise CompileError(self._own(log))
+            raise _NotCertain(f"linking failed: {log[-300:]}", _WHOLE)
         return self._directory / "extension.so"
 
     def _at_once(self, jobs: Mapping[str, Callable[[], None]]) -> None:
