@@ -7,6 +7,7 @@ import asyncio
 import itertools
 import shutil
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -101,14 +102,14 @@ EMPTY = {
 """What a kernel without the task's work could return; `y` is a tensor like the expected output."""
 
 
-def recipe(backend: str = "triton") -> object:
+def recipe(backend: str = "triton", mode: str = "interpreter") -> object:
     from kernelrl_core.recipe.load import recipe_from_mapping
     from kernelrl_core.registry import registry
 
     return recipe_from_mapping(
         {
             "tasks": {"use": "starter", "practice": 0},
-            "backend": {"use": "triton", "mode": "interpreter"} if backend == "triton" else {"use": backend},
+            "backend": {"use": "triton", "mode": mode} if backend == "triton" else {"use": backend},
             "policy": {"use": "torch"},
             "rewards": {"correct": {"use": "correctness"}},
             "checkers": {"source": {"use": "source_rules"}},
@@ -118,7 +119,9 @@ def recipe(backend: str = "triton") -> object:
     ).recipe
 
 
-async def judged(pairs: list[tuple[Task, str]], *, rules: bool, backend: str = "triton") -> list[Outcome]:
+async def judged(
+    pairs: list[tuple[Task, str]], *, rules: bool, backend: str = "triton", mode: str = "interpreter"
+) -> list[Outcome]:
     """Outcomes of sources, each against its task, with the real judge."""
     import attrs
 
@@ -127,7 +130,8 @@ async def judged(pairs: list[tuple[Task, str]], *, rules: bool, backend: str = "
     from kernelrl_core.registry import registry
     from kernelrl_core.values import Prompt, Reply, SampleId
 
-    chosen = recipe(backend) if rules else attrs.evolve(recipe(backend), checkers={}, forbid=())
+    chosen = recipe(backend, mode)
+    chosen = chosen if rules else attrs.evolve(chosen, checkers={}, forbid=())
     environment = Environment.from_recipe(chosen, registry=registry(), secret=b"secret", cache_dir=None)
 
     async def one(task: Task, source: str) -> Outcome:
@@ -143,9 +147,12 @@ async def judged(pairs: list[tuple[Task, str]], *, rules: bool, backend: str = "
         await environment.aclose()
 
 
-def misjudged(source: StarterTasks, answers: list[tuple[Task, Demonstration]], backend: str) -> list[str]:
+def misjudged(
+    source: StarterTasks, answers: list[tuple[Task, Demonstration]], backend: str, mode: str = "interpreter"
+) -> list[str]:
     """The answers that do not end as they say."""
-    outcomes = asyncio.run(judged([(task, answer.source) for task, answer in answers], rules=True, backend=backend))
+    pairs = [(task, answer.source) for task, answer in answers]
+    outcomes = asyncio.run(judged(pairs, rules=True, backend=backend, mode=mode))
     return [
         f"{task.id} {answer.flaw or 'right'}: {outcome}, not {answer.outcome}"
         for (task, answer), outcome in zip(answers, outcomes, strict=True)
@@ -180,8 +187,34 @@ def test_cpp_answers_end_as_they_say() -> None:
     assert misjudged(source, chosen, "cpp") == []
 
 
-def test_the_large_size_changes_nothing_but_sizes() -> None:
-    large = StarterTasks(StarterOptions(practice=50, size="large"))
+def huge_answers() -> list[tuple[Task, Demonstration]]:
+    return answers_in(StarterTasks(StarterOptions(practice=0, size="huge")), "triton")
+
+
+@pytest.mark.slow
+def test_answers_for_a_gpu_are_right_on_small_inputs_too() -> None:
+    """Fast, middling and slow ones, in the interpreter."""
+    small = {task.id: task for task in SOURCE.tasks("train")}
+    right = [(small[task.id], answer) for task, answer in huge_answers() if answer.outcome is Outcome.CORRECT]
+    assert len(right) == 3 * len(small)
+    assert misjudged(SOURCE, right, "triton") == []
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="needs a GPU")
+def test_answers_for_a_gpu_end_as_they_say_there() -> None:
+    """Every kind of flaw at least once, and all answers to one task of each frame."""
+    names = ("multiply_dec", "layer_norm", "row_argmax", "total_of_squares", "relu_and_square", "linear", "lookup")
+    answers = huge_answers()
+    flaws = {answer.flaw: (task, answer) for task, answer in answers if answer.flaw}
+    chosen = [*flaws.values(), *((task, answer) for task, answer in answers if task.name in names)]
+    assert misjudged(SOURCE, chosen, "triton", mode="gpu") == []
+
+
+@pytest.mark.parametrize("size", ["large", "huge"])
+def test_a_larger_size_changes_nothing_but_sizes(size: Literal["large", "huge"]) -> None:
+    large = StarterTasks(StarterOptions(practice=50, size=size))
     for split in SOURCE.splits():
         for small, big in zip(SOURCE.tasks(split), large.tasks(split), strict=True):
             assert (small.id, structure(small)) == (big.id, structure(big))

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kernelrl_core.values import Demonstration, Outcome
+from kernelrl_plugin_starter.config import Size
 from kernelrl_plugin_starter.cpp_flaws import CPP_SEMANTIC, CPP_SYNTACTIC
 from kernelrl_plugin_starter.cpp_frames import STYLES, cpp_program
 from kernelrl_plugin_starter.flaws import SEMANTIC, SYNTACTIC
 from kernelrl_plugin_starter.frames import BLOCKS, Frame, program, read_reference
+from kernelrl_plugin_starter.gpu_frames import gpu_programs
 
 __all__ = ["SEMANTIC_SHARE", "answers"]
 
@@ -20,14 +22,17 @@ _N_SEMANTIC = 5
 _N_SYNTACTIC = 3
 
 
-def answers(source: str, frame: Frame, turn: int, right_share: float) -> list[Demonstration]:
+def answers(source: str, frame: Frame, turn: int, right_share: float, size: Size) -> list[Demonstration]:
     """The answers to a reference, in Triton and then in C++, right ones first; the weights of a backend add up to 1.
 
     Every task gets the first applicable flaws of its own turn through the lists, so that each kind of flaw is met in
     many tasks and every task has several kinds.
     """
     reference = read_reference(source)
-    programs = [program(reference, frame, block) for block in BLOCKS[frame]]
+    if size == "huge":
+        programs = gpu_programs(reference, frame)
+    else:
+        programs = [program(reference, frame, block) for block in BLOCKS[frame]]
     triton = [right.source() for right in programs]
     cpp = [cpp_program(reference, frame, style).source() for style in STYLES]
     return [

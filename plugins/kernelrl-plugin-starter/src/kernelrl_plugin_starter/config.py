@@ -9,7 +9,9 @@ import attrs
 
 from kernelrl_core.recipe.schema import Fraction, NonNegativeInt
 
-__all__ = ["StarterOptions"]
+__all__ = ["Size", "StarterOptions"]
+
+Size = Literal["small", "large", "huge"]
 
 
 @attrs.frozen
@@ -23,9 +25,9 @@ class StarterOptions:
     practice: NonNegativeInt = NonNegativeInt(400)
     """Made-up tasks of the split `practice`, at most 9999: they widen the warm start and are never trained on or
     evaluated."""
-    size: Literal["small", "large"] = "small"
+    size: Size = "small"
     """`small`: a few hundred elements, for Triton's interpreter; `large`: some 400,000, on which run times on a CPU
-    mean something."""
+    mean something; `huge`: some 17 million, for run times on a GPU, with fast, middling and slow Triton answers."""
     right_share: Fraction = Fraction(0.4)
     """Share of the right answers among the answers to a task; the flawed ones have the rest."""
 

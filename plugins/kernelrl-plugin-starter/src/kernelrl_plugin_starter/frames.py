@@ -94,17 +94,26 @@ class Program:
     class_name: str = "ModelNew"
     launch_block: str = ""
     """Expression passed for BLOCK; empty: the block size."""
+    num_warps: int | None = None
+    """Warps of a program; None leaves them to Triton."""
+    loop: str = ""
+    """Head of a loop around all lines of the kernel, or empty."""
 
     @property
     def launch(self) -> str:
         """The line that starts the kernel."""
-        arguments = ", ".join((*self.launch_tensors, *self.launch_numbers, f"BLOCK={self.launch_block or self.block}"))
-        return f"kernel[({self.grid},)]({arguments})"
+        options = (
+            f"BLOCK={self.launch_block or self.block}",
+            *([f"num_warps={self.num_warps}"] if self.num_warps else []),
+        )
+        return f"kernel[({self.grid},)]({', '.join((*self.launch_tensors, *self.launch_numbers, *options))})"
 
     def source(self) -> str:
         """The whole file."""
         pointers = [f"{name}_ptr" for name in self.tensors]
         body = [*self.address, *self.loads, *self.steps, *self.stores]
+        if self.loop:
+            body = [self.loop, *(f"    {line}" for line in body)]
         forward = [*self.outputs, *([self.launch] if self.grid else []), f"return {self.result}"]
         return "".join(
             [

@@ -1,9 +1,11 @@
-"""Large sizes: the same tasks with inputs on which run times can be measured on a processor."""
+"""Large sizes: the same tasks with inputs on which run times can be measured, on a processor or on a GPU."""
 
 from __future__ import annotations
 
+import itertools
 import re
 
+from kernelrl_plugin_starter.config import Size
 from kernelrl_plugin_starter.frames import Frame
 
 __all__ = ["enlarged"]
@@ -11,30 +13,51 @@ __all__ = ["enlarged"]
 _INTEGER = re.compile(r"(?<![\w.])\d+(?![\w.])")
 _SHAPE = re.compile(r"(?<=torch\.randn\()[^)]*|(?<=torch\.randint\().*(?=\)\])")
 
+_Factors = dict[Frame, tuple[tuple[int, ...], ...]]
 
-def enlarged(source: str, frame: Frame) -> str:
+_LARGE: _Factors = {
+    "flat": ((400,), (20, 20)),
+    "two_flat": ((400,),),
+    "total": ((100,), (10, 10)),
+    "rows": ((10,), (100, 10)),
+    "row_value": ((10,), (100, 10)),
+    "product": ((8, 8),),
+    "lookup": ((10, 10), (1, 10, 100)),
+}
+_HUGE: _Factors = {
+    "flat": ((17_000,), (136, 125)),
+    "two_flat": ((17_000,),),
+    "total": ((17_000,), (136, 125)),
+    "rows": ((16,), (3500, 16)),
+    "row_value": ((16,), (3500, 16)),
+    "product": ((20_001, 1),),
+    "lookup": ((100, 16), (1, 100, 2500)),
+}
+"""Sizes are multiples of 16, for which Triton vectorises, and never of 1024. A product has many rows and a factor that
+fits into one block."""
+
+
+def enlarged(source: str, frame: Frame, size: Size) -> str:
     """A reference with larger inputs and parameters; nothing else changes.
 
-    `flat` and `total` get some 400,000 and 80,000 elements, rows become 500 long and about 700, products take some ten
-    million multiplications.
+    `large`: `flat` and `total` get some 400,000 and 80,000 elements, rows become 500 long and about 700, products take
+    some ten million multiplications. `huge`: about 17 million elements in every frame, in rows of 640 to 960.
     """
     head, mark, tail = source.partition("def get_inputs")
     inputs, init_mark, init = tail.partition("def get_init_inputs")
-    inputs = _SHAPE.sub(lambda match: _larger(match[0], frame), inputs)
-    init = re.sub(r"(?<=\[)[\d, ]+(?=\])", lambda match: _larger(match[0], frame), init)
+    factors = (_HUGE if size == "huge" else _LARGE)[frame]
+    only_first = size == "huge" and frame == "product"
+    places = itertools.count()
+
+    def larger(match: re.Match[str]) -> str:
+        return match[0] if only_first and next(places) else _larger(match[0], factors)
+
+    inputs = _SHAPE.sub(larger, inputs)
+    init = re.sub(r"(?<=\[)[\d, ]+(?=\])", larger, init)
     return f"{head}{mark}{inputs}{init_mark}{init}"
 
 
-def _larger(shape: str, frame: Frame) -> str:
+def _larger(shape: str, factors: tuple[tuple[int, ...], ...]) -> str:
     count = len(_INTEGER.findall(shape))
-    factors = {
-        "flat": (400,) if count == 1 else (20, 20),
-        "two_flat": (400,),
-        "total": (100,) if count == 1 else (10, 10),
-        "rows": (10,) if count == 1 else (100, 10),
-        "row_value": (10,) if count == 1 else (100, 10),
-        "product": (8, 8),
-        "lookup": (10, 10) if count == 2 else (1, 10, 100),
-    }[frame]
-    left = iter(factors)
+    left = iter(next(chosen for chosen in factors if len(chosen) == count))
     return _INTEGER.sub(lambda match: str(int(match[0]) * next(left)), shape)

@@ -44,7 +44,7 @@ class StarterTasks:
         self._practice = {f"starter/practice/{made.name}": made for made in practice(options.practice)}
 
     def _sized(self, reference: str, frame: Frame) -> str:
-        return enlarged(reference, frame) if self._options.size == "large" else reference
+        return reference if self._options.size == "small" else enlarged(reference, frame, self._options.size)
 
     def splits(self) -> Sequence[str]:
         """`train`, `held_out`, and `practice`, whose tasks serve the warm start alone."""
@@ -70,10 +70,11 @@ class StarterTasks:
 
     def demonstrations(self, task: Task) -> Sequence[Demonstration]:
         """Right and flawed answers, the weights of a backend adding up to 1; none for a held-out or foreign task."""
+        options = self._options
         if task.id in self._practice:
             made = self._practice[task.id]
-            return answers(made.reference, made.frame, int(made.name[-4:]), self._options.right_share)
+            return answers(made.reference, made.frame, int(made.name[-4:]), options.right_share, options.size)
         entry = self._entries.get(task.id)
         if entry is None or entry.split != "train":
             return []
-        return answers(entry.reference(), entry.frame, ENTRIES.index(entry), self._options.right_share)
+        return answers(entry.reference(), entry.frame, ENTRIES.index(entry), options.right_share, options.size)
