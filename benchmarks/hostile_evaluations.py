@@ -1,0 +1,443 @@
+"""Many evaluations, one tenth of them hostile: is every verdict right, does anything leak, what do the honest ones pay?
+
+    python benchmarks/hostile_evaluations.py --device cpu --count 1000 [--budget-s 500]
+    python benchmarks/hostile_evaluations.py --device cuda --count 300 [--budget-s 500] [--output FILE]
+
+The work comes in blocks. Each is done twice, with its hostile kernels and without them, in an order that changes from
+block to block, so that both sides see the same machine. Throughput counts honest kernels until the last honest verdict.
+Between the sides the service is idle, and looked at: processes, files, descriptors, memory. A call goes on where FILE
+ends if it was made on the same machine with the same versions. Kernels: `corpora/hostile_kernels.py`; each evaluation
+has a seed of its own. On a GPU every third honest kernel is timed as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime
+import itertools
+import json
+import os
+import platform
+import re
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import psutil
+from corpora.hostile_kernels import MARK, Kernel, honest, hostile
+
+from kernelrl_core.session import cache_directory
+from kernelrl_core.values import EvaluationRequest, EvaluationSettings, sha256_text
+from kernelrl_core.version import API_VERSION
+from kernelrl_judge.building.calls import find_inline_calls
+from kernelrl_judge.building.service import BuildService
+from kernelrl_plugin_local.config import LocalConfig
+from kernelrl_plugin_local.evaluator import LocalEvaluator
+
+RESULTS = Path(__file__).parent / "results"
+BLOCK = {"cpu": 50, "cuda": 60}
+SETTLE_S = 5.0
+WRITABLE = ("/tmp", "/var/tmp", "/dev/shm", "/")
+
+
+class Watch:
+    """Everything that this program started, told from what others run: all of it has our temporary directory in its
+    environment or its arguments."""
+
+    def __init__(self, scratch: str) -> None:
+        self._scratch = scratch
+        self._root = psutil.Process()
+
+    def service(self) -> dict[str, list[psutil.Process]]:
+        """This process, its judges and their zygotes."""
+        found: dict[str, list[psutil.Process]] = {"main": [self._root], "judges": [], "zygotes": []}
+        for judge in self._root.children():
+            if "kernelrl_judge.judge" in _words(judge):
+                found["judges"].append(judge)
+                found["zygotes"] += [child for child in judge.children() if "kernelrl_judge.zygote" in _words(child)]
+        return found
+
+    def strangers(self) -> list[str]:
+        """Processes that belong to no idle service: children of ours, and orphans that carry our mark."""
+        known = {process.pid for group in self.service().values() for process in group}
+        found = {}
+        for process in (*self._root.children(recursive=True), *psutil.process_iter()):
+            if process.pid not in known and (process.pid in found or self._ours(process)):
+                found[process.pid] = f"{process.pid} {_words(process)[:100]}"
+        return sorted(found.values())
+
+    def files(self) -> list[str]:
+        """Files in our temporary directory beside the locks of devices, and marked ones where candidates may write."""
+        locks = f"kernelrl-{os.getuid()}"
+        found = [
+            str(path.relative_to(self._scratch))
+            for path in Path(self._scratch).rglob("*")
+            if path.is_file() and path.parent.name != locks
+        ]
+        for place in (*WRITABLE, os.getcwd(), str(Path.home())):
+            found += [str(path) for path in Path(place).glob(f"{MARK}*")]
+        return sorted(found)
+
+    def state(self) -> dict[str, Any]:
+        """The service while it is idle."""
+        until = time.monotonic() + SETTLE_S
+        while (strangers := self.strangers()) and time.monotonic() < until:
+            time.sleep(0.1)
+        groups = self.service()
+        memory = {name: round(sum(map(_resident, group)) / 2**20, 1) for name, group in groups.items()}
+        return {
+            "processes": {name: len(group) for name, group in groups.items()},
+            "strangers": strangers,
+            "files": self.files(),
+            "resident_mib": memory,
+            "descriptors": sum(_descriptors(process) for group in groups.values() for process in group),
+            "gpu_used_mib": gpu_used_mib(),
+        }
+
+    def _ours(self, process: psutil.Process) -> bool:
+        try:
+            if process.pid == self._root.pid:
+                return False
+            if self._scratch in _words(process) or self._scratch in process.environ().get("TMPDIR", ""):
+                return True
+            return self._root.pid in (parent.pid for parent in process.parents())
+        except psutil.NoSuchProcess:
+            return False
+        except (psutil.Error, OSError):
+            return False
+
+
+def _words(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except (psutil.Error, OSError):
+        return ""
+
+
+def _resident(process: psutil.Process) -> float:
+    try:
+        # What forks share is counted once.
+        return float(process.memory_full_info().pss)
+    except (psutil.Error, OSError):
+        return 0.0
+
+
+def _descriptors(process: psutil.Process) -> int:
+    try:
+        return int(process.num_fds())
+    except (psutil.Error, OSError):
+        return 0
+
+
+def gpu_used_mib() -> int | None:
+    """Memory in use on the first GPU, whoever has it."""
+    command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+    try:
+        lines = subprocess.run(command, capture_output=True, text=True, timeout=20).stdout.split()
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return int(lines[0]) if lines and lines[0].isdigit() else None
+
+
+def request(kernel: Kernel, seed: int, device: str, *, timed: bool = False) -> EvaluationRequest:
+    """A request for one evaluation of a kernel."""
+    options = {"mode": "interpreter"} if kernel.backend == "triton" and device == "cpu" else {}
+    settings = EvaluationSettings(
+        timeout_s=kernel.limit_s,
+        memory_mib=4096 if device == "cuda" else 512,
+        build_timeout_s=240,
+        build_memory_mib=16384,
+        timing=timed,
+    )
+    return EvaluationRequest(
+        task_id="task",
+        task_source=kernel.task,
+        task_sha256=sha256_text(kernel.task),
+        source=kernel.source,
+        source_sha256=sha256_text(kernel.source),
+        backend=kernel.backend,
+        backend_options=options,
+        settings=settings,
+        seed=f"{seed:032x}",
+        api_version=API_VERSION,
+    )
+
+
+class Judged:
+    """What was said of the kernels, and how long it took."""
+
+    def __init__(self) -> None:
+        self.wrong: list[dict[str, Any]] = []
+        self.outcomes: dict[str, Counter[str]] = {}
+        self.seconds: dict[str, list[float]] = {}
+        self.isolation: Counter[int] = Counter()
+
+    def note(self, side: str, kernel: Kernel, outcome: str, message: str, seconds: float) -> None:
+        group = f"hostile: {kernel.kind}" if kernel.kind else f"honest: {kernel.outcomes[0]}"
+        name = f"{side}, {kernel.backend}, {group}"
+        self.outcomes.setdefault(name, Counter())[outcome] += 1
+        self.seconds.setdefault(name, []).append(seconds)
+        if outcome not in kernel.outcomes:
+            self.wrong.append({"side": side, "kernel": kernel.name, "outcome": outcome, "message": message[:300]})
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "wrong": self.wrong,
+            "outcomes": {name: dict(found) for name, found in sorted(self.outcomes.items())},
+            "seconds_p50": {name: round(statistics.median(taken), 3) for name, taken in sorted(self.seconds.items())},
+            "isolation_levels": {str(level): count for level, count in self.isolation.items()},
+        }
+
+
+async def judge_all(
+    evaluator: LocalEvaluator, work: list[tuple[Kernel, EvaluationRequest]], judged: Judged, side: str
+) -> tuple[int, float]:
+    """Judge everything; returns how many kernels are honest, and the seconds until the last of them was judged."""
+    waiting = iter(work)
+    started = time.monotonic()
+    honest_done, last_s = 0, 0.0
+
+    async def worker() -> None:
+        nonlocal honest_done, last_s
+        for kernel, asked in waiting:
+            begun = time.monotonic()
+            try:
+                found = await evaluator.evaluate(asked)
+                outcome, message = found.outcome.value, found.message
+                judged.isolation[found.isolation.level] += 1
+            except Exception as error:
+                outcome, message = f"none ({type(error).__name__})", str(error)
+            ended = time.monotonic()
+            judged.note(side, kernel, outcome, message, ended - begun)
+            if not kernel.kind:
+                honest_done, last_s = honest_done + 1, ended - started
+
+    # A caller keeps the service as busy as the service says that it can be.
+    await asyncio.gather(*(worker() for _ in range(evaluator.capacity)))
+    return honest_done, last_s
+
+
+async def prepare(evaluator: LocalEvaluator, device: str) -> None:
+    """Start every judge and build every extension, so that blocks judge and do little else."""
+    builds = BuildService(cache_directory() / "builds")
+    evil = [kernel for kernel in hostile(device) if kernel.backend != "triton"]
+    await judge_all(evaluator, [(k, request(k, index, device)) for index, k in enumerate(honest(device))], Judged(), "")
+    compiling = asyncio.Semaphore(os.cpu_count() or 1)
+
+    async def build(kernel: Kernel) -> None:
+        asked = request(kernel, 0, device)
+        _, half = evaluator._runner(kernel.backend)
+        spec = half.toolchain({}, "gpu" if device == "cuda" else "cpu")
+        async with compiling:
+            for call in find_inline_calls(kernel.source):
+                await builds.prebuild(call, spec, asked.settings)
+
+    await asyncio.gather(*map(build, evil))
+    # Once more, all at once: now each judge has a zygote for each backend.
+    good = [kernel for kernel in honest(device) if kernel.outcomes == ("correct",)]
+    again = [(k, request(k, 10_000 + index, device)) for index, k in enumerate(good * 2)]
+    await judge_all(evaluator, again, Judged(), "")
+
+
+def block_work(number: int, device: str, count: int) -> tuple[list[Any], list[Any]]:
+    """Work of a block with its hostile kernels, and without them."""
+    size = min(BLOCK[device], count - number * BLOCK[device])
+    evil_count = max(1, round(size / 10))
+    honest_count = size - evil_count
+    seeds = itertools.count(1_000_000 * (number + 1))
+
+    def chosen(kernels: list[Kernel], each: int, wanted: int) -> list[Kernel]:
+        return [kernels[(number * each + index) % len(kernels)] for index in range(wanted)]
+
+    full_evil = max(1, round(BLOCK[device] / 10))
+    good = [
+        (kernel, request(kernel, next(seeds), device, timed=device == "cuda" and index % 3 == 0))
+        for index, kernel in enumerate(chosen(honest(device), BLOCK[device] - full_evil, honest_count))
+    ]
+    evil = [(k, request(k, next(seeds), device)) for k in chosen(hostile(device), full_evil, evil_count)]
+    # Spread evenly, the first at the beginning: what they cost falls within the time that is measured.
+    mixed = list(good)
+    for index, one in enumerate(evil):
+        mixed.insert(index * size // evil_count, one)
+    return mixed, good
+
+
+async def slice_of_blocks(
+    device: str, first: int, count: int, budget_s: float, gpu_workers: int, scratch: str
+) -> dict[str, Any]:
+    """As many blocks as fit the budget, by one service from its start to its end."""
+    begun = time.monotonic()
+    watch = Watch(scratch)
+    before = watch.state()
+    evaluator = LocalEvaluator(LocalConfig(gpu_workers=gpu_workers))
+    judged = Judged()
+    blocks: list[dict[str, Any]] = []
+    try:
+        await prepare(evaluator, device)
+        idle = [{"evaluations": 0, **watch.state()}]
+        prepared_s = time.monotonic() - begun
+        done = 0
+        for number in range(first, -(-count // BLOCK[device])):
+            block_began = time.monotonic()
+            mixed, good = block_work(number, device, count)
+            row: dict[str, Any] = {"number": number, "evaluations": len(mixed), "hostile": len(mixed) - len(good)}
+            sides = [("mixed", mixed), ("alone", good)]
+            for side, work in sides if number % 2 == 0 else reversed(sides):
+                honest_count, seconds = await judge_all(evaluator, work, judged, side)
+                row[side] = {"honest": honest_count, "seconds": round(seconds, 3)}
+                done += len(work)
+                idle.append({"evaluations": done, "after": side, **watch.state()})
+            blocks.append(row)
+            print(json.dumps({**row, "wrong": len(judged.wrong), "idle": idle[-1]}), flush=True)
+            longest = max(time.monotonic() - block_began, 1.0)
+            if time.monotonic() - begun + longest + 10 > budget_s:
+                break
+    finally:
+        await evaluator.aclose()
+    return {
+        "blocks": blocks,
+        "capacity": evaluator.capacity,
+        "prepared_s": round(prepared_s, 1),
+        "before": before,
+        "idle": idle,
+        "after_closing": watch.state(),
+        **judged.as_json(),
+    }
+
+
+def growth_per_100(rows: list[dict[str, Any]], value: Any) -> float | None:
+    """Slope of a figure over the evaluations of a slice, per 100 of them."""
+    points = [(row["evaluations"], value(row)) for row in rows if value(row) is not None]
+    if len(points) < 3:
+        return None
+    slope, _ = statistics.linear_regression([x for x, _ in points], [y for _, y in points])
+    return round(100 * slope, 2)
+
+
+def summary(slices: list[dict[str, Any]]) -> dict[str, Any]:
+    """What all slices say together."""
+    blocks = [block for one in slices for block in one["blocks"]]
+    rate = {
+        side: sum(b[side]["honest"] for b in blocks) / max(1e-9, sum(b[side]["seconds"] for b in blocks))
+        for side in ("mixed", "alone")
+    }
+    ratios = [
+        (b["mixed"]["honest"] / b["mixed"]["seconds"]) / (b["alone"]["honest"] / b["alone"]["seconds"]) for b in blocks
+    ]
+    outcomes: dict[str, Counter[str]] = {}
+    for one in slices:
+        for name, found in one["outcomes"].items():
+            outcomes.setdefault(name, Counter()).update(found)
+    states = [state for one in slices for state in one["idle"]]
+    longest = max(slices, key=lambda one: len(one["blocks"]))["idle"]
+    groups = ("main", "judges", "zygotes")
+    return {
+        "evaluations": sum(block["evaluations"] for block in blocks),
+        "hostile": sum(block["hostile"] for block in blocks),
+        "honest_beside_them": sum(block["alone"]["honest"] for block in blocks),
+        "wrong_verdicts": sum(len(one["wrong"]) for one in slices),
+        "honest_per_second": {side: round(value, 2) for side, value in rate.items()},
+        "throughput_kept": round(rate["mixed"] / rate["alone"], 3),
+        "throughput_kept_median_of_blocks": round(statistics.median(ratios), 3),
+        "strangers_while_idle": sum(len(state["strangers"]) for state in states),
+        "files_while_idle": sum(len(state["files"]) for state in states),
+        "left_after_closing": {
+            "processes": sum(len(one["after_closing"]["strangers"]) for one in slices),
+            "judges": sum(one["after_closing"]["processes"]["judges"] for one in slices),
+            "files": sum(len(one["after_closing"]["files"]) for one in slices),
+            "directories": sum(len(one["directories_left"]) for one in slices),
+            "gpu_mib": [
+                one["after_closing"]["gpu_used_mib"] - one["before"]["gpu_used_mib"]
+                for one in slices
+                if one["before"]["gpu_used_mib"] is not None
+            ],
+        },
+        "growth_per_100": {
+            **{
+                f"{group}_mib": growth_per_100(longest, lambda row, group=group: row["resident_mib"][group])
+                for group in groups
+            },
+            "descriptors": growth_per_100(longest, lambda row: row["descriptors"]),
+            "gpu_mib": growth_per_100(longest, lambda row: row["gpu_used_mib"]),
+        },
+        "outcomes": {name: dict(found) for name, found in sorted(outcomes.items())},
+    }
+
+
+def provenance(device: str) -> dict[str, Any]:
+    """What figures of several calls must share to be added up."""
+    models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    versions = {}
+    for name in ("kernelrl", "torch", "triton"):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = "unknown"
+    gpu = None
+    if device == "cuda":
+        command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+        gpu = subprocess.run(command, capture_output=True, text=True).stdout.strip().splitlines()[0]
+    return {
+        "device": device,
+        "gpu": gpu,
+        "cpu": models[0] if models else platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        **versions,
+    }
+
+
+def table(found: dict[str, Any]) -> str:
+    """The summary for people."""
+    lines = [f"{name:34} {value}" for name, value in found.items() if name != "outcomes"]
+    lines += [f"  {name:62} {counts}" for name, counts in found["outcomes"].items()]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--budget-s", type=float, default=500)
+    parser.add_argument("--gpu-workers", type=int, default=8)
+    parser.add_argument("--output", type=Path)
+    given = parser.parse_args()
+    output = given.output or RESULTS / f"hostile_evaluations_{given.device}.json"
+    about = provenance(given.device)
+    result: dict[str, Any] = {"provenance": about, "count": given.count, "slices": []}
+    if output.exists():
+        kept = json.loads(output.read_text())
+        if kept["provenance"] == about and kept["count"] == given.count:
+            result = kept
+    first = sum(len(one["blocks"]) for one in result["slices"])
+    if first * BLOCK[given.device] < given.count:
+        scratch = tempfile.mkdtemp(prefix="kernelrl-measured-")
+        # Judges and zygotes, and what they start, inherit it.
+        os.environ["TMPDIR"] = tempfile.tempdir = scratch
+        date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        load = round(os.getloadavg()[0], 2)
+        try:
+            found = asyncio.run(
+                slice_of_blocks(given.device, first, given.count, given.budget_s, given.gpu_workers, scratch)
+            )
+            left = [path.name for path in Path(scratch).iterdir() if path.name != f"kernelrl-{os.getuid()}"]
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        result["slices"].append({"date": date, "load_at_start": load, **found, "directories_left": left})
+    result["summary"] = summary(result["slices"])
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(result, indent=1) + "\n")
+    print(table(result["summary"]))
+    for wrong in (wrong for one in result["slices"] for wrong in one["wrong"]):
+        print(wrong)
+
+
+if __name__ == "__main__":
+    main()
