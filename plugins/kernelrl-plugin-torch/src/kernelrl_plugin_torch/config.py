@@ -60,7 +60,7 @@ class TorchConfig:
     dtype: Literal["float32", "bfloat16"] = "float32"
     """With `model`: type of the weights."""
     device: Literal["cpu", "cuda"] = "cpu"
-    """With `model`: where it runs."""
+    """Where the model runs. On a GPU it works only while no kernel is being timed there."""
     threads: PositiveInt = PositiveInt(1)
     """Threads of PyTorch. More than one is many times slower on a machine that is busy otherwise."""
     sample_rows: PositiveInt | None = None
@@ -76,10 +76,11 @@ class TorchConfig:
         return self.warm_start
 
     def requires(self) -> Requires:
-        if self.model is None:
-            return Requires(modules=("torch", "tokenizers"))
-        modules = ("torch", "transformers", "peft") if self.lora_rank else ("torch", "transformers")
         gpu: Literal["", "any"] = "any" if self.device == "cuda" else ""
+        if self.model is None:
+            fix = "use a machine with a GPU, or set policy.device=cpu" if gpu else ""
+            return Requires(modules=("torch", "tokenizers"), gpu=gpu, fix=fix)
+        modules = ("torch", "transformers", "peft") if self.lora_rank else ("torch", "transformers")
         return Requires(modules=modules, gpu=gpu, fix="pip install 'kernelrl-plugin-torch[hf]'" if not gpu else "")
 
     def problems(self) -> Iterable[str]:
@@ -91,7 +92,7 @@ class TorchConfig:
             for name, value in (("lora_rank", self.lora_rank), ("lora_alpha", self.lora_alpha)):
                 if value is not None:
                     yield f"{name} needs `model`: a model from scratch trains all its weights"
-            if self.device != "cpu" or self.dtype != "float32":
-                yield "a model from scratch runs on the CPU in float32; `device` and `dtype` need `model`"
+            if self.dtype != "float32":
+                yield "a model from scratch runs in float32; `dtype` needs `model`"
         elif self.lora_rank is None and (self.lora_alpha is not None or self.lora_targets):
             yield "lora_alpha and lora_targets need lora_rank"

@@ -13,6 +13,7 @@ from torch import Tensor
 from kernelrl_core.errors import MissingPrerequisite, UsageError
 from kernelrl_core.values import Message
 from kernelrl_plugin_torch.config import TorchConfig
+from kernelrl_plugin_torch.devices import usable_device
 from kernelrl_plugin_torch.language_model import Prefix, Scores, Spoken
 
 try:
@@ -40,9 +41,7 @@ class HuggingFaceModel:
             MissingPrerequisite: the model cannot be had, or a library or the GPU is missing.
         """
         name = str(options.model)
-        if options.device == "cuda" and not torch.cuda.is_available():
-            raise MissingPrerequisite("policy.device is cuda, and PyTorch finds no GPU", fix="set policy.device=cpu")
-        self.device = torch.device(options.device)
+        self.device = usable_device(options.device)
         try:
             self._tokenizer = transformers.AutoTokenizer.from_pretrained(_located(name))
             net = transformers.AutoModelForCausalLM.from_pretrained(_located(name), dtype=getattr(torch, options.dtype))

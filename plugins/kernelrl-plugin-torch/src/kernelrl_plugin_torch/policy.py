@@ -1,7 +1,8 @@
 """The policy `torch`: a model in this process that samples and learns.
 
 The event loop only hands work over. One thread of its own does everything that touches the model, in the order in which
-it was asked for, so sampling and training never meet.
+it was asked for, so sampling and training never meet. On a GPU each piece of work holds a turn that judges respect:
+while the model works no kernel is timed there, and while one is timed the model waits.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.kinds import PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
 from kernelrl_core.values import Message, Prompt, Reply, WarmStartExample
 from kernelrl_plugin_torch.config import TorchConfig
+from kernelrl_plugin_torch.devices import DeviceShare
 from kernelrl_plugin_torch.files import read_tensors, write_tensors
 from kernelrl_plugin_torch.language_model import LanguageModel
 from kernelrl_plugin_torch.learner import Learner
@@ -45,13 +47,17 @@ class TorchPolicy:
     def __init__(self, options: TorchConfig) -> None:
         self._options = options
         self.capabilities = PolicyCapabilities(
-            losses=LOSSES, warm_start=options.warm_start_settings is not None, deterministic=True
+            losses=LOSSES,
+            warm_start=options.warm_start_settings is not None,
+            # On a GPU gradients are summed in an order that changes from run to run.
+            deterministic=options.device == "cpu",
         )
         self.context_tokens = options.context_tokens or _SCRATCH_CONTEXT
         self._worker = ThreadPoolExecutor(
             1, "torch-policy", initializer=torch.set_num_threads, initargs=(options.threads,)
         )
         self._stopping = threading.Event()
+        self._share = DeviceShare(options.device, self._check_open)
         self._waiting: set[asyncio.Future[Reply]] = set()
         self._pumping = False
         self._steps = 0
@@ -119,17 +125,18 @@ class TorchPolicy:
             heads=options.heads,
             context_tokens=options.context_tokens or _SCRATCH_CONTEXT,
             seed=self._context.seed if self._context else 0,
+            device=options.device,
         )
 
     def _adopt(self, model: LanguageModel) -> None:
         """Sample and learn with this model from now on."""
         rows = self._options.sample_rows or (64 if isinstance(model, ScratchModel) else 16)
         if rows > 1 and not rows_agree(model, rows):
+            one_by_one = model.device.type == "cpu"
             if self._context is not None:
-                self._context.say(
-                    f"policy torch: {rows} rows are not computed alike here; sampling one reply at a time"
-                )
-            rows = 1
+                effect = "sampling one reply at a time" if one_by_one else "a reply may depend on its neighbours"
+                self._context.say(f"policy torch: {rows} rows are not computed alike here; {effect}")
+            rows = 1 if one_by_one else rows
         self._model, self.context_tokens = model, model.context_tokens
         self._sampler = Sampler(model, rows)
         self._learner = Learner(model, self._options.train_tokens)
@@ -177,7 +184,7 @@ class TorchPolicy:
         if self._pumping or self._stopping.is_set():
             return
         self._pumping = True
-        work = self._worker.submit(sampler.run)
+        work = self._worker.submit(self._share.do, sampler.run)
         work.add_done_callback(lambda done: _call(loop, self._pumped, loop, sampler, done.exception()))
 
     def _pumped(self, loop: asyncio.AbstractEventLoop, sampler: Sampler, error: BaseException | None) -> None:
@@ -237,9 +244,12 @@ class TorchPolicy:
     # --- helpers --------------------------------------------------------------------------------------------------
 
     async def _do(self, work: Callable[[], T]) -> T:
+        self._check_open()
+        return await asyncio.get_running_loop().run_in_executor(self._worker, self._share.do, work)
+
+    def _check_open(self) -> None:
         if self._stopping.is_set():
             raise KernelRLError("the policy is closed")
-        return await asyncio.get_running_loop().run_in_executor(self._worker, work)
 
 
 def weights_hash(state: Mapping[str, Tensor]) -> str:

@@ -1,4 +1,4 @@
-"""A small decoder-only transformer, made to be fast on one core.
+"""A small decoder-only transformer, made to be fast on one core; it runs on a GPU as well.
 
 Pre-norm blocks with rotary positions; all query heads share one key and value head (multi-query attention, Shazeer
 2019), which makes the cache small enough to stay near the processor. Input and output embeddings are the same matrix.
@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kernelrl_core.values import Message
+from kernelrl_plugin_torch.devices import usable_device
 from kernelrl_plugin_torch.files import write_text
 from kernelrl_plugin_torch.language_model import Prefix, Scores, Spoken
 from kernelrl_plugin_torch.scratch_tokenizer import ScratchTokenizer
@@ -113,14 +114,14 @@ class _Decoder:
     changes no bit of its sums, which `sampler.rows_agree` checks before this is relied on.
     """
 
-    def __init__(self, net: _Transformer, rows: int, context: int) -> None:
+    def __init__(self, net: _Transformer, rows: int, context: int, device: torch.device) -> None:
         size = net.blocks[0].size
         self._net = net
-        self._keys = [torch.zeros(rows, 1, context, size) for _ in net.blocks]
-        self._values = [torch.zeros(rows, 1, context, size) for _ in net.blocks]
-        self._ends = torch.zeros(rows, dtype=torch.long)
-        self._rows = torch.arange(rows)
-        self._places = torch.arange(context)
+        self._keys = [torch.zeros(rows, 1, context, size, device=device) for _ in net.blocks]
+        self._values = [torch.zeros(rows, 1, context, size, device=device) for _ in net.blocks]
+        self._ends = torch.zeros(rows, dtype=torch.long, device=device)
+        self._rows = torch.arange(rows, device=device)
+        self._places = torch.arange(context, device=device)
         self._context = context
 
     def admit(self, row: int, prefix: Prefix) -> None:
@@ -136,7 +137,7 @@ class _Decoder:
         ends = self._ends
         span = min(-(-(int(ends.max()) + 1) // _SPAN) * _SPAN, self._context)
         visible = (self._places[:span] <= ends[:, None])[:, None, None]
-        mask = torch.zeros(visible.shape).masked_fill_(~visible, float("-inf"))
+        mask = torch.zeros(visible.shape, device=ends.device).masked_fill_(~visible, float("-inf"))
         rotation = self._net.rotation(ends)
         x = self._net.embed(tokens)
         for block, keys, values in zip(self._net.blocks, self._keys, self._values, strict=True):
@@ -156,15 +157,29 @@ class ScratchModel:
     """The model from scratch, with its tokenizer."""
 
     joins = True
-    device = torch.device("cpu")
 
     def __init__(
-        self, tokenizer: ScratchTokenizer, *, width: int, layers: int, heads: int, context_tokens: int, seed: int
+        self,
+        tokenizer: ScratchTokenizer,
+        *,
+        width: int,
+        layers: int,
+        heads: int,
+        context_tokens: int,
+        seed: int,
+        device: str = "cpu",
     ) -> None:
+        """
+        Raises:
+            MissingPrerequisite: the device is not there.
+        """
+        self.device = usable_device(device)
         self.tokenizer = tokenizer
         self.context_tokens = context_tokens
         self.stop_tokens = frozenset({tokenizer.end})
-        self.module = self._net = _Transformer(tokenizer.size, width, layers, heads, context_tokens, seed)
+        # Made on the CPU, so that a seed means the same weights everywhere.
+        self._net = _Transformer(tokenizer.size, width, layers, heads, context_tokens, seed).to(self.device)
+        self.module = self._net
 
     def render(self, messages: Sequence[Message]) -> tuple[int, ...]:
         return tuple(self.tokenizer.render(messages))
@@ -177,15 +192,15 @@ class ScratchModel:
 
     def prefill(self, prompt: Sequence[int]) -> Prefix:
         cache: list[tuple[Tensor, Tensor]] = []
-        tokens = torch.tensor([prompt])
-        hidden = self._net(tokens, torch.arange(len(prompt))[None], None, cache)
+        tokens = torch.tensor([prompt], device=self.device)
+        hidden = self._net(tokens, torch.arange(len(prompt), device=self.device)[None], None, cache)
         return Prefix(cache, len(prompt), self._net.logits(hidden[0, -1:])[0])
 
     def shape(self, prompt_tokens: int) -> Hashable:
         return self.context_tokens
 
     def decoder(self, rows: int, shape: Hashable) -> _Decoder:
-        return _Decoder(self._net, rows, self.context_tokens)
+        return _Decoder(self._net, rows, self.context_tokens, self.device)
 
     def score(self, batch: Sequence[Spoken]) -> Scores:
         """Neighbours with the same prompt share its computation: prompt and replies stand in one row, and a mask keeps
@@ -195,7 +210,7 @@ class ScratchModel:
         ]
         longest = max(len(pack.tokens) for pack in packs)
         tokens, positions, parts = (
-            torch.tensor([row + [filler] * (longest - len(row)) for row in rows])
+            torch.tensor([row + [filler] * (longest - len(row)) for row in rows], device=self.device)
             for rows, filler in (
                 ([pack.tokens for pack in packs], 0),
                 ([pack.positions for pack in packs], 0),
@@ -204,8 +219,9 @@ class ScratchModel:
         )
         seen = (parts[:, None, :] == 0) | (parts[:, None, :] == parts[:, :, None])
         hidden = self._net(tokens, positions, torch.tril(seen)[:, None])
-        places = torch.tensor([row * longest + place for row, pack in enumerate(packs) for place in pack.before])
-        targets = torch.tensor([token for pack in packs for token in pack.targets])
+        before = [row * longest + place for row, pack in enumerate(packs) for place in pack.before]
+        places = torch.tensor(before, device=self.device)
+        targets = torch.tensor([token for pack in packs for token in pack.targets], device=self.device)
         distribution = F.log_softmax(self._net.logits(hidden.flatten(0, 1)[places]), dim=-1)
         with torch.no_grad():
             entropy = -(distribution.exp() * distribution).sum(-1)

@@ -1,0 +1,73 @@
+"""Where a model runs, and its turns on a device that judges time kernels on."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernelrl_core.errors import MissingPrerequisite
+from kernelrl_judge.turns import DeviceTurns
+from kernelrl_plugin_torch import devices
+from kernelrl_plugin_torch.config import TorchConfig
+from kernelrl_plugin_torch.devices import DeviceShare, usable_device
+
+
+@pytest.fixture
+def pretended_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A GPU by name alone; its locks are real."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(devices, "usable_device", torch.device)
+    monkeypatch.setattr(devices, "device_name", lambda device: "gpu-test")
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    return "gpu-test"
+
+
+def test_the_model_waits_while_a_kernel_is_timed(pretended_gpu: str) -> None:
+    done = threading.Event()
+    worker = threading.Thread(target=lambda: DeviceShare("cuda", lambda: None).do(done.set))
+    with DeviceTurns(pretended_gpu, lambda: None).alone():
+        worker.start()
+        assert not done.wait(0.2)
+    worker.join(5)
+    assert done.is_set()
+
+
+def test_no_kernel_is_timed_while_the_model_works(pretended_gpu: str) -> None:
+    entered = threading.Event()
+
+    def timed() -> None:
+        with DeviceTurns(pretended_gpu, lambda: None).alone():
+            entered.set()
+
+    judge = threading.Thread(target=timed)
+
+    def work() -> None:
+        judge.start()
+        assert not entered.wait(0.2)
+
+    DeviceShare("cuda", lambda: None).do(work)
+    judge.join(5)
+    assert entered.is_set()
+
+
+def test_waiting_ends_when_the_policy_is_closed(pretended_gpu: str) -> None:
+    def closed() -> None:
+        raise InterruptedError("closed")
+
+    with DeviceTurns(pretended_gpu, lambda: None).alone(), pytest.raises(InterruptedError):
+        DeviceShare("cuda", closed).do(lambda: None)
+
+
+def test_a_model_from_scratch_may_run_on_a_gpu() -> None:
+    options = TorchConfig(device="cuda")
+    assert not list(options.problems())
+    assert options.requires().gpu == "any"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_a_missing_gpu_is_named_with_the_fix() -> None:
+    with pytest.raises(MissingPrerequisite, match="finds no GPU"):
+        usable_device("cuda")
