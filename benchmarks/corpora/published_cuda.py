@@ -113,29 +113,23 @@ def published(clone: Path) -> Iterator[dict[str, Any]]:
 
 
 def mended(source: str) -> str:
-    """A solution with the declarations that its bindings lack, and without calls that torch has removed."""
+    """A solution whose bindings can be built: what is bound declared once, and no call that torch has removed."""
     source = re.sub(r"(AT_DISPATCH_\w+\s*\(\s*\w+)\.type\(\)", r"\1.scalar_type()", source)
     try:
         tree = ast.parse(source)
     except SyntaxError:
         return source
-    texts = {
-        target.id: node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
     for call in find_inline_calls(source):
-        missing = undeclared(call)
         node = next((n for n in ast.walk(tree) if isinstance(n, ast.Call) and n.lineno == call.line), None)
-        if not missing or node is None:
+        if node is None or not call.complete:
             continue
-        for keyword in node.keywords:
-            if keyword.arg == "cpp_sources":
-                value = texts.get(keyword.value.id) if isinstance(keyword.value, ast.Name) else keyword.value
-                if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                    value.value = "\n".join(missing) + "\n" + value.value
+        if any("PYBIND11_MODULE" in piece.text for piece in (*call.cpp_sources, *call.cuda_sources)):
+            node.keywords = [keyword for keyword in node.keywords if keyword.arg != "functions"]
+        elif missing := undeclared(call):
+            texts = [piece.text for piece in call.cpp_sources]
+            declared = ast.Constant("\n".join(["#include <torch/extension.h>", *missing, *texts]))
+            node.keywords = [keyword for keyword in node.keywords if keyword.arg != "cpp_sources"]
+            node.keywords.append(ast.keyword("cpp_sources", declared))
     return ast.unparse(tree)
 
 

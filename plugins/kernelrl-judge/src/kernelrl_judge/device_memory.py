@@ -23,6 +23,7 @@ _LOCATION_DEVICE = 1
 _POSIX_DESCRIPTOR = 1
 _READ, _READ_WRITE = 1, 3
 _SUPPORTS_VMM, _SUPPORTS_DESCRIPTORS = 102, 103
+_OUT_OF_MEMORY = 2
 
 
 class DeviceMemoryError(Exception):
@@ -55,7 +56,8 @@ def _driver() -> ctypes.CDLL:
 def _call(name: str, *arguments: Any) -> None:
     code = getattr(_driver(), name)(*arguments)
     if code:
-        raise DeviceMemoryError(f"{name} failed with CUDA error {code}")
+        meaning = " (out of memory)" if code == _OUT_OF_MEMORY else ""
+        raise DeviceMemoryError(f"{name} failed with CUDA error {code}{meaning}")
 
 
 def _properties(device: int) -> _Properties:

@@ -27,6 +27,7 @@ from kernelrl_core.values import (
 from kernelrl_judge import device_facts, protocol, timing, wording
 from kernelrl_judge.building.service import BuildService, BuildUnavailable
 from kernelrl_judge.comparing import compare_described, compare_values, tolerance
+from kernelrl_judge.device_memory import DeviceMemoryError
 from kernelrl_judge.exchange import ArenaExchange, Arenas, Exchange, leaves_bytes
 from kernelrl_judge.protocol import Failure, Frame, FrameKind, ProtocolError, Stage
 from kernelrl_judge.reference import Reference, load_reference
@@ -39,6 +40,8 @@ __all__ = ["Bench", "DeviceFault", "Unavailable"]
 
 _CACHED_MODULES = 256
 _CACHED_REFERENCES = 2
+_MEMORY_ERRORS = (RuntimeError, DeviceMemoryError)
+_MEMORY_SIGNS = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 _OUTCOMES = {"compile": Outcome.COMPILE_ERROR, "memory": Outcome.OUT_OF_MEMORY, "error": Outcome.RUNTIME_ERROR}
 _UNTIMED = {"interpreter": "Triton's interpreter has no run time that means anything", "compile": "nothing is run"}
 
@@ -97,11 +100,18 @@ class Bench:
         device = "cuda" if mode == "gpu" else "cpu"
         with self._device_faults(device):
             turns = self._device_turns(device)
-            evaluation = self._judged(request, target, backend, mode, environment, device, turns)
-            if device == "cuda" and evaluation.outcome is Outcome.OUT_OF_MEMORY:
+            try:
+                evaluation, again = self._judged(request, target, backend, mode, environment, device, turns)
+            except _MEMORY_ERRORS as error:
+                if not _lacks_memory(error):
+                    raise
+                again = True
+            if device == "cuda" and again:
                 # Others may have taken the memory: it counts only when the candidate has the device alone.
+                self._references.clear()
                 with turns.alone():
-                    evaluation = self._judged(request, target, backend, mode, environment, device, None)
+                    torch.cuda.empty_cache()
+                    evaluation, _ = self._judged(request, target, backend, mode, environment, device, None)
         return evaluation
 
     def close(self) -> None:
@@ -119,8 +129,11 @@ class Bench:
         environment: Mapping[str, str],
         device: str,
         turns: DeviceTurns | None,
-    ) -> Evaluation:
-        """One candidate in a runner of its own. Without `turns` the device is already this judge's alone."""
+    ) -> tuple[Evaluation, bool]:
+        """One candidate in a runner of its own, and whether the device's memory did not suffice.
+
+        Without `turns` the device is already this judge's alone.
+        """
         zygote = self._zygote(target, backend, mode, environment)
         with Runner(
             zygote,
@@ -138,7 +151,8 @@ class Bench:
             "task_sha256": request.task_sha256,
             **case.provenance,
         }
-        return wording.finish(evaluation, printed=runner.printed, seconds=case.seconds(), provenance=provenance)
+        found = wording.finish(evaluation, printed=runner.printed, seconds=case.seconds(), provenance=provenance)
+        return found, case.lacks_device_memory
 
     # --- what cases use ---------------------------------------------------------------------------------------------
 
@@ -227,9 +241,9 @@ class Bench:
         """An error of the device in the judge's own process is the device's."""
         try:
             yield
-        except (RuntimeError, MemoryError) as error:
+        except (*_MEMORY_ERRORS, MemoryError) as error:
             text = str(error)
-            if isinstance(error, torch.OutOfMemoryError):
+            if device == "cuda" and _lacks_memory(error):
                 self._references.clear()
                 torch.cuda.empty_cache()
                 raise DeviceFault("the judge has no device memory left for the reference and its inputs") from error
@@ -272,6 +286,7 @@ class _Case:
         self._timing_s = 0.0
         self._profile: dict[str, Any] = {}
         self.provenance: dict[str, Any] = {}
+        self.lacks_device_memory = False
 
     def seconds(self) -> dict[str, float]:
         """Wall time by stage: loading and compiling, trials, windows, and waiting for a turn on the device."""
@@ -489,6 +504,10 @@ class _Case:
             self._holding = turn
             try:
                 yield
+            except BaseException:
+                # What a failed candidate holds of the device is free before others have their turn.
+                self._runner.end()
+                raise
             finally:
                 self._holding = None
 
@@ -499,6 +518,8 @@ class _Case:
             wrong = Mismatch("structure", "", expected="tensors", actual=failure.text.partition(": ")[2][:200])
             return self._end(Outcome.INCORRECT, wording.incorrect(wrong), detail=failure.text, mismatch=wrong)
         outcome = _OUTCOMES.get(failure.kind, Outcome.RUNTIME_ERROR)
+        if outcome is Outcome.OUT_OF_MEMORY and self._device == "cuda":
+            self.lacks_device_memory = failure.name != "MemoryError" and "bad_alloc" not in failure.text
         if failure.stage is Stage.LOAD and outcome is Outcome.RUNTIME_ERROR:
             outcome = Outcome.COMPILE_ERROR
         if outcome is Outcome.COMPILE_ERROR:
@@ -526,6 +547,11 @@ class _Case:
             profile=self._profile,
             isolation=self._isolation,
         )
+
+
+def _lacks_memory(error: BaseException) -> bool:
+    """Whether an error of the judge's own says that its device has no memory left."""
+    return isinstance(error, torch.OutOfMemoryError) or any(sign in str(error) for sign in _MEMORY_SIGNS)
 
 
 _MAX_BUILDS = 16

@@ -36,7 +36,15 @@ from kernelrl_judge.runner_memory import Inputs, Outputs
 
 _MAX_ERROR_CHARACTERS = 32_000
 _SPIN_S = 0.2
-_MEMORY_SIGNS = ("can't allocate memory", "out of memory", "std::bad_alloc", "Cannot allocate memory")
+_MEMORY_SIGNS = (
+    *("can't allocate memory", "out of memory", "std::bad_alloc", "Cannot allocate memory"),
+    *("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"),
+)
+_STAGES = {
+    FrameKind.LOAD: Stage.LOAD,
+    FrameKind.ATTACH: Stage.CONSTRUCT,
+    FrameKind.CONSTRUCT: Stage.CONSTRUCT,
+}
 
 
 def main(
@@ -48,7 +56,8 @@ def main(
         stream, inputs, outputs, log, status = descriptors
         settings = json.loads(request)
         missing = sandbox.enter(
-            memory_mib=settings["memory_mib"] if mode != "gpu" else None,
+            memory_mib=settings["memory_mib"],
+            on_gpu=mode == "gpu",
             cpu_s=settings["cpu_s"],
             scratch=scratch,
             keep={stream, inputs, outputs, log},
@@ -118,8 +127,10 @@ class _Candidate:
             frame = receive(self._stream, descriptors=2)
             if frame is None or frame.kind not in orders:
                 return
+            order = orders[frame.kind]
             try:
-                orders[frame.kind](frame)
+                # What fails outside of the candidate's code fails for what the candidate did, or for want of memory.
+                self._attempt(_STAGES.get(frame.kind, Stage.FORWARD), lambda order=order, frame=frame: order(frame))
             except _Failed:
                 return
 

@@ -20,10 +20,11 @@ from kernelrl_judge import protocol
 from kernelrl_judge.exchange import FileExchange
 from kernelrl_judge.protocol import Frame, FrameKind
 
-__all__ = ["Cancelled", "DeadlinePassed", "Runner", "RunnerEnded", "Zygote", "ZygoteDied"]
+__all__ = ["Cancelled", "DeadlinePassed", "Runner", "RunnerEnded", "Zygote", "ZygoteDied", "ZygoteNotStarted"]
 
 _KEPT_OUTPUT_BYTES = 16_384
 _START_TIMEOUT_S = 120.0
+_END_TIMEOUT_S = 10.0
 
 
 class RunnerEnded(Exception):
@@ -39,7 +40,11 @@ class Cancelled(Exception):
 
 
 class ZygoteDied(Exception):
-    """The zygote is gone."""
+    """The zygote is gone, with a candidate below it."""
+
+
+class ZygoteNotStarted(Exception):
+    """There is no zygote yet: no candidate can be the reason."""
 
 
 class Zygote:
@@ -58,7 +63,7 @@ class Zygote:
         with theirs:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "kernelrl_judge.zygote", str(theirs.fileno()), target, mode),
+                    *(sys.executable, "-P", "-m", "kernelrl_judge.zygote", str(theirs.fileno()), target, mode),
                     *(self._scratch.name, json.dumps(ours_too)),
                 ],
                 env={**clean, "HOME": self._scratch.name, "TMPDIR": self._scratch.name, **ours_too},
@@ -74,7 +79,7 @@ class Zygote:
             ready = b""
         if ready != b"ready":
             self.close()
-            raise ZygoteDied(f"the zygote for {target} did not start")
+            raise ZygoteNotStarted(f"the zygote for {target} did not start")
 
     @property
     def alive(self) -> bool:
@@ -137,14 +142,18 @@ class Runner:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            # First the group, for machines without process namespaces; then the supervisor, whose end ends a namespace.
-            os.killpg(self._pid, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
-        select.select([self._handle], [], [], 10.0)
+        self.end()
         self._drain()
         self._close()
+
+    def end(self) -> None:
+        """Kill the candidate and everything it started; what they held, memory of a device too, is free afterwards."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, number)
+            # The supervisor ends after all others.
+            if select.select([self._handle], [], [], _END_TIMEOUT_S)[0]:
+                return
 
     def _close(self) -> None:
         self._stream.close()

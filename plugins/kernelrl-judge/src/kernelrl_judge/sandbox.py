@@ -10,10 +10,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import resource
 import signal
+import struct
 import sys
+import time
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 __all__ = ["LAYERS", "confine", "die_with_parent", "enter", "isolation_level", "scrub"]
 
@@ -29,12 +33,17 @@ _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE =
     *(0x1, 0x2, 0x4, 0x20, 0x1000),
     *(0x4000, 0x40000),
 )
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
+_SYS_MOUNT_SETATTR = 442
+_AT_FDCWD, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY = -100, 0x8000, 0x1
 
 LAYERS = ("limits", "user_namespace", "pid_namespace", "mount_namespace", "network_namespace", "seccomp")
 """Layers in the order of the isolation level they add to."""
 
 _MAX_PROCESSES = 64
+_DRIVER_MIB = 2048
+"""Memory that a GPU's driver and its libraries need for themselves."""
+_ORPHANS_S = 5.0
 
 
 def isolation_level(missing: list[str]) -> int:
@@ -50,15 +59,17 @@ def die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def enter(*, memory_mib: int | None, cpu_s: int, scratch: str, keep: set[int], status: int) -> list[str]:
+def enter(*, memory_mib: int, on_gpu: bool, cpu_s: int, scratch: str, keep: set[int], status: int) -> list[str]:
     """Shut this process in; returns in a process of its own with what could not be done.
 
-    The calling process stays behind as the supervisor of the new one: it waits for it and ends with its status, so
-    killing it or its group ends everything. Nothing returns there.
+    The calling process stays behind as the supervisor of the new one. It reports how that ended, and ends itself when
+    nothing is left of what it started. SIGTERM makes it kill the process; killing the supervisor ends everything as
+    well, but nobody knows when. Nothing returns there.
 
     Args:
-        memory_mib: limit of the address space beyond what the zygote has mapped, in MiB; None for no limit, because
-            a GPU driver reserves address space without using it.
+        memory_mib: limit of the memory beyond what the zygote has, in MiB.
+        on_gpu: memory is what is writable and private, because a GPU driver reserves address space without using it;
+            elsewhere all address space counts.
         cpu_s: limit of processor time, in seconds.
         scratch: directory that becomes the private temporary directory.
         keep: descriptors that stay open.
@@ -80,6 +91,8 @@ def enter(*, memory_mib: int | None, cpu_s: int, scratch: str, keep: set[int], s
     else:
         private = False
         missing += ["user_namespace", "pid_namespace", "mount_namespace", "network_namespace"]
+    # Where there is no namespace of processes, orphans come to the supervisor.
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     child = os.fork()
     if child:
         _supervise(child, status)
@@ -90,7 +103,7 @@ def enter(*, memory_mib: int | None, cpu_s: int, scratch: str, keep: set[int], s
     os.setsid()
     _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    missing += _limit(memory_mib, cpu_s)
+    missing += _limit(memory_mib, cpu_s, on_gpu=on_gpu)
     missing.append("seccomp")
     return missing
 
@@ -170,12 +183,38 @@ def _private_root(readable: Sequence[str], writable: Sequence[str]) -> bool:
     return True
 
 
-def _supervise(child: int, status: int) -> None:
+def _supervise(child: int, status: int) -> NoReturn:
+    def kill(*_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+
+    signal.signal(signal.SIGTERM, kill)
     _close_others({status})
+    # The first process of a namespace has ended when all others have.
     _, ended = os.waitpid(child, 0)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     code = os.waitstatus_to_exitcode(ended)
-    os.write(status, f"exit {code}".encode() if code >= 0 else f"signal {-code}".encode())
+    with contextlib.suppress(OSError):
+        os.write(status, f"exit {code}".encode() if code >= 0 else f"signal {-code}".encode())
+    _end_orphans()
     os._exit(0)
+
+
+def _end_orphans() -> None:
+    """Kill the children of this process, and theirs, which become its own."""
+    until = time.monotonic() + _ORPHANS_S
+    while time.monotonic() < until:
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        with contextlib.suppress(OSError):
+            with open(f"/proc/self/task/{os.getpid()}/children") as file:
+                children = [int(word) for word in file.read().split()]
+            for child in children:
+                os.kill(child, signal.SIGKILL)
+        time.sleep(0.002)
 
 
 def _map_user(user: int, group: int) -> None:
@@ -193,20 +232,31 @@ def _private_mounts(scratch: str) -> bool:
     mount = _libc.mount
     if mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None):
         return False
-    if mount(b"tmpfs", scratch.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, b"size=64m,mode=700"):
-        return False
-    return mount(b"proc", b"/proc", b"proc", _MS_NOSUID | _MS_NODEV, None) == 0
+    # Whoever runs kernelrl may write to files, and candidates run as the same user: nothing but the scratch directory
+    # and shared memory can be written to, and both go with the namespace.
+    written = _read_only_root()
+    for path in {scratch, "/dev/shm"}:
+        if os.path.isdir(path):
+            written &= mount(b"tmpfs", path.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, b"size=64m,mode=700") == 0
+    return mount(b"proc", b"/proc", b"proc", _MS_NOSUID | _MS_NODEV, None) == 0 and written
 
 
-def _limit(memory_mib: int | None, cpu_s: int) -> list[str]:
-    # The limit of processes does not bind root; that of process ids within the namespace does.
-    with contextlib.suppress(OSError), open("/proc/sys/kernel/pid_max", "w") as file:
-        if os.getpid() == 1:
+def _read_only_root() -> bool:
+    attributes = struct.pack("QQQQ", _MOUNT_ATTR_RDONLY, 0, 0, 0)
+    return _libc.syscall(_SYS_MOUNT_SETATTR, _AT_FDCWD, b"/", _AT_RECURSIVE, attributes, len(attributes)) == 0
+
+
+def _limit(memory_mib: int, cpu_s: int, *, on_gpu: bool) -> list[str]:
+    # The limit of processes does not bind root; that of process ids does, where each namespace has its own.
+    if os.getpid() == 1 and _kernel_version() >= (6, 14):
+        with contextlib.suppress(OSError), open("/proc/sys/kernel/pid_max", "w") as file:
             file.write("400")
     with open("/proc/self/statm") as file:
-        mapped = int(file.read().split()[0]) * resource.getpagesize()
+        pages = [int(word) for word in file.read().split()]
+    mapped, data = pages[0] * resource.getpagesize(), pages[5] * resource.getpagesize()
     limits = {
-        resource.RLIMIT_AS: resource.RLIM_INFINITY if memory_mib is None else mapped + memory_mib * 2**20,
+        resource.RLIMIT_AS: resource.RLIM_INFINITY if on_gpu else mapped + memory_mib * 2**20,
+        resource.RLIMIT_DATA: data + (memory_mib + _DRIVER_MIB) * 2**20 if on_gpu else resource.RLIM_INFINITY,
         resource.RLIMIT_NPROC: _MAX_PROCESSES,
         resource.RLIMIT_CPU: cpu_s,
         resource.RLIMIT_FSIZE: 64 * 2**20,
@@ -214,6 +264,10 @@ def _limit(memory_mib: int | None, cpu_s: int) -> list[str]:
         resource.RLIMIT_CORE: 0,
     }
     return [] if _set_limits(limits) else ["limits"]
+
+
+def _kernel_version() -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
 
 
 def _set_limits(limits: Mapping[int, int]) -> bool:

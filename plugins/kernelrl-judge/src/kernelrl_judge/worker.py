@@ -42,7 +42,7 @@ class JudgeWorker:
         """Judge one candidate; cancelling the call kills the candidate.
 
         Raises:
-            JudgeDied: there is no verdict, because a process of ours ended.
+            JudgeDied: there is no verdict, because a process of ours ended under the candidate.
             DeviceFault: there is none, because the GPU fails.
             UsageError: the task cannot be used.
             MissingPrerequisite: this machine lacks what the request asks for.
@@ -103,6 +103,8 @@ class JudgeWorker:
             return self._process
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
+            # Files of the working directory, a candidate named like a module among them, are no modules of the judge.
+            "-P",
             "-m",
             "kernelrl_judge.judge",
             stdin=asyncio.subprocess.PIPE,
@@ -120,7 +122,7 @@ class JudgeWorker:
             raise
         if ready is None:
             await self.aclose()
-            raise JudgeDied("the judge did not start")
+            raise InfrastructureError("the judge did not start", fix="look above for what it said; kernelrl doctor")
         return self._process
 
     async def _cancel(self, process: asyncio.subprocess.Process, reading: asyncio.Task[Any]) -> None:

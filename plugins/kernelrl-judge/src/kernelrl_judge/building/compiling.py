@@ -437,8 +437,9 @@ class _Build:
             *(toolchain.cxx, "-shared", *objects, "-o", "extension.so"),
             *(["-fopenmp"] if "-fopenmp" in (*_words(self._request.cflags), *_words(self._request.ldflags)) else []),
             *(word for word in _words(self._request.ldflags) if word.startswith("-l")),
-            *(f"-L{path}" for path in toolchain.library_dirs),
-            *(f"-l{name}" for name in libraries),
+            *(f"-L{path}" for path in (self._prepared.link_libraries(), *toolchain.library_dirs)),
+            # Empty libraries, which a linker that drops what seems unused would drop.
+            *("-Wl,--no-as-needed", *(f"-l{name}" for name in libraries)),
         ]
         status, log, _ = self._execute("link", command)
         if status:

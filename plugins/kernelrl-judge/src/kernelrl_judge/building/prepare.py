@@ -33,6 +33,9 @@ _CUDA_HEADERS = (
 )
 HEADERS = {"types": _TYPES, "extension": "#include <torch/extension.h>\n"}
 """Contents of the precompiled headers: `types` for bound functions, `extension` for a Python module."""
+_LEFT_OUT = {"types": ("torch/library.h",)}
+"""What a precompiled header goes without. Each unit instantiates the templates that a header's own functions use; those
+of torch's library for operators are a quarter of all, and whoever registers one takes the other header."""
 _NAME = re.compile(rb"[A-Za-z_]\w*")
 
 
@@ -80,6 +83,37 @@ class Prepared:
                     self._collect_names(path)
         return frozenset(path.read_bytes().split(b"\n"))
 
+    def link_libraries(self) -> Path:
+        """A directory with an empty library for each of torch's and the runtime's, under the names that these load by.
+
+        A shared object is not checked against the libraries that it names, and to read their tables of symbols is most
+        of what linking costs.
+        """
+        path = self.directory / "libraries"
+        if not path.exists():
+            with self._once("libraries"):
+                if not path.exists():
+                    with self._timed("libraries"), self._partial() as scratch:
+                        self._empty_libraries(scratch)
+                        os.rename(scratch, path)
+                        scratch.mkdir()
+        return path
+
+    def _empty_libraries(self, directory: Path) -> None:
+        toolchain = self.toolchain
+        for name in (*toolchain.libraries, "torch_python"):
+            file = f"lib{name}.so"
+            real = next((str(Path(path) / file) for path in toolchain.library_dirs if (Path(path) / file).exists()), "")
+            if not real:
+                continue
+            shown = subprocess.run(["objdump", "-p", real], capture_output=True, text=True).stdout
+            loaded_by = re.search(r"^\s*SONAME\s+(\S+)", shown, re.MULTILINE)
+            if loaded_by is not None:
+                soname = f"-Wl,-soname,{loaded_by.group(1)}"
+                self._run(
+                    [toolchain.cxx, "-shared", "-nostdlib", soname, "-x", "c", os.devnull, "-o", str(directory / file)]
+                )
+
     def build_binder(self) -> None:
         if self.binder.exists():
             return
@@ -100,9 +134,12 @@ class Prepared:
         content = HEADERS[name] + (_CUDA_HEADERS if self.toolchain.language == "cuda" and self._has_cuda() else "")
         with self._timed(path.parent.name), self._partial() as scratch:
             (scratch / path.name).write_text(content)
+            for left_out in _LEFT_OUT.get(name, ()):
+                (scratch / "without" / left_out).parent.mkdir(parents=True, exist_ok=True)
+                (scratch / "without" / left_out).write_text("#pragma once\n")
             self._run(
                 [
-                    *self.host_command(flags),
+                    *self.host_command([*flags, "-isystem", str(scratch / "without")]),
                     *("-x", "c++-header", str(scratch / path.name), "-o", str(scratch / f"{path.name}.gch")),
                 ]
             )
@@ -168,7 +205,13 @@ def prepare(toolchain: Toolchain, directory: Path) -> Prepared:
         ToolchainMissing: torch's own headers do not compile here.
     """
     # Whatever of this module the parts depend on gives them another place.
-    own = [HEADERS, _CUDA_HEADERS, Prepared(toolchain, directory).host_command([]), _binder_source().read_text()]
+    own = [
+        HEADERS,
+        _LEFT_OUT,
+        _CUDA_HEADERS,
+        Prepared(toolchain, directory).host_command([]),
+        _binder_source().read_text(),
+    ]
     stamp = hashlib.sha256(json.dumps(own).encode()).hexdigest()[:8]
     return Prepared(toolchain, directory / f"{toolchain.id}-{stamp}")
 

@@ -19,7 +19,7 @@ from kernelrl_judge.building.calls import InlineCall
 
 __all__ = ["BuildService", "BuildUnavailable", "call_request", "device_arch"]
 
-_JOB = (sys.executable, "-m", "kernelrl_judge.building.job")
+_JOB = (sys.executable, "-P", "-m", "kernelrl_judge.building.job")
 _PREPARATION_S = 600.0
 """How long the first build with a toolchain may take beyond its own limit."""
 _POLL_S = 0.02

@@ -122,7 +122,7 @@ def find_toolchain(language: str, directory: Path) -> Toolchain:
     except (OSError, ValueError, TypeError):
         pass
     asked = subprocess.run(
-        [sys.executable, "-m", "kernelrl_judge.building.toolchain", language, cxx, compiler],
+        [sys.executable, "-P", "-m", "kernelrl_judge.building.toolchain", language, cxx, compiler],
         capture_output=True,
         text=True,
         env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
