@@ -56,7 +56,7 @@ def _replaced(answer: _Answer, old: str, new: str) -> str | None:
 
 def _short_loop(answer: _Answer) -> str | None:
     if answer.frame in ("flat", "two_flat"):
-        return _replaced(answer, "i < n;", "i < n / 2;")
+        return _replaced(answer, "n); i++", "n / 2); i++") or _replaced(answer, "i < n;", "i < n / 2;")
     if answer.frame == "total":
         return _replaced(answer, "j < n;", "j < n / 2;")
     return _replaced(answer, "r < m;", "r < m / 2;")

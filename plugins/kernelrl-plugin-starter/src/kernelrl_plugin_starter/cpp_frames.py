@@ -21,6 +21,9 @@ STYLES: tuple[Style, ...] = ("fast", "middling", "slow")
 """Styles of the right answers."""
 
 _LOOP = "for (int64_t j = 0; j < n; j++)"
+_PART = 4096
+"""Elements that the other styles visit at a time. Loops are two deep in every frame: a model from scratch then learns
+each statement on an element once, with one indentation."""
 _STRIDE = 16
 """The slow style visits every 16th element, then begins anew one further: each pass reads all cache lines again."""
 
@@ -133,7 +136,7 @@ def _element(steps: tuple[str, ...], kind: str, load: str, place: str, column: s
 
 
 def _block(head: str, lines: list[str]) -> list[str]:
-    return [f"{head} {{", *(f"    {line}" for line in lines), "}"]
+    return [f"{head} {{".lstrip(), *(f"    {line}" for line in lines), "}"]
 
 
 def _flat(reference: Reference, frame: Frame, style: Style) -> _Lines:
@@ -148,10 +151,10 @@ def _flat(reference: Reference, frame: Frame, style: Style) -> _Lines:
     else:
         setup.append("auto y_ = torch::empty_like(x_);")
         body = _element(reference.steps, kind, "xp[i]", "i", "i", "yp[i]")
+    outer, inner = f"for (int64_t p = 0; p < n; p += {_PART})", f"for (int64_t i = p; i < std::min(p + {_PART}, n); i++)"
     if style == "slow":
-        inner = _block(f"for (int64_t i = p; i < n; i += {_STRIDE})", body)
-        return setup, _block(f"for (int64_t p = 0; p < {_STRIDE}; p++)", inner)
-    return setup, _block("for (int64_t i = 0; i < n; i++)", body)
+        outer, inner = f"for (int64_t p = 0; p < {_STRIDE}; p++)", f"for (int64_t i = p; i < n; i += {_STRIDE})"
+    return setup, _block(outer, _block(inner, body))
 
 
 def _rows(reference: Reference, frame: Frame, style: Style) -> _Lines:
@@ -193,7 +196,8 @@ def _row_steps(steps: tuple[str, ...], style: Style) -> tuple[list[str], bool]:
     for i, step in enumerate(steps):
         if step in ELEMENTS:
             if reduced:
-                return [*lines, *_element(steps[i:], kind, "s", "r", "r", "yp[r]")], True
+                # Indented as the statements on elements are.
+                return [*lines, *_block("", _element(steps[i:], kind, "s", "r", "r", "yp[r]"))], True
             waiting.append(step)
             continue
         flush()
