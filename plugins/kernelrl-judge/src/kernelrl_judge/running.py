@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,11 +22,22 @@ from kernelrl_judge import protocol
 from kernelrl_judge.exchange import FileExchange
 from kernelrl_judge.protocol import Frame, FrameKind
 
-__all__ = ["Cancelled", "DeadlinePassed", "Runner", "RunnerEnded", "Zygote", "ZygoteDied", "ZygoteNotStarted"]
+__all__ = [
+    "Cancelled",
+    "DeadlinePassed",
+    "Runner",
+    "RunnerEnded",
+    "Scratch",
+    "Zygote",
+    "ZygoteDied",
+    "ZygoteNotStarted",
+]
 
 _KEPT_OUTPUT_BYTES = 16_384
 _START_TIMEOUT_S = 120.0
 _END_TIMEOUT_S = 10.0
+_SCRATCH_PREFIX = "kernelrl-zygote_"
+_SCRATCH_UNLOCKED_S = 60.0
 
 
 class RunnerEnded(Exception):
@@ -47,11 +60,43 @@ class ZygoteNotStarted(Exception):
     """There is no zygote yet: no candidate can be the reason."""
 
 
+class Scratch:
+    """A temporary directory for as long as its process lives: the next one that is made removes those left behind.
+
+    A judge that is killed cannot clean up. Who uses a directory holds a lock on it, which ends with the process.
+    """
+
+    def __init__(self) -> None:
+        self._sweep()
+        self.path = tempfile.mkdtemp(prefix=_SCRATCH_PREFIX)
+        self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def close(self) -> None:
+        """Remove the directory."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+    @staticmethod
+    def _sweep() -> None:
+        for path in glob.glob(os.path.join(tempfile.gettempdir(), f"{_SCRATCH_PREFIX}*")):
+            with contextlib.suppress(OSError):
+                # One that was made just now may not be locked yet.
+                if time.time() - os.stat(path).st_mtime < _SCRATCH_UNLOCKED_S:
+                    continue
+                handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(path, ignore_errors=True)
+                finally:
+                    os.close(handle)
+
+
 class Zygote:
     """A process with torch and a backend's modules loaded, from which runners are forked."""
 
     def __init__(self, target: str, mode: str, environment: Mapping[str, str]) -> None:
-        self._scratch = tempfile.TemporaryDirectory(prefix="kernelrl-")
+        self._scratch = Scratch()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.channel = ours
         # Nothing of the user's environment: a fork can read the one its zygote was started with.
@@ -64,10 +109,10 @@ class Zygote:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-P", "-m", "kernelrl_judge.zygote", str(theirs.fileno()), target, mode),
-                    *(self._scratch.name, json.dumps(ours_too)),
+                    *(self._scratch.path, json.dumps(ours_too)),
                 ],
-                env={**clean, "HOME": self._scratch.name, "TMPDIR": self._scratch.name, **ours_too},
-                cwd=self._scratch.name,
+                env={**clean, "HOME": self._scratch.path, "TMPDIR": self._scratch.path, **ours_too},
+                cwd=self._scratch.path,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
@@ -100,7 +145,7 @@ class Zygote:
         self.channel.close()
         self._process.kill()
         self._process.wait()
-        self._scratch.cleanup()
+        self._scratch.close()
 
 
 class Runner:

@@ -1,0 +1,145 @@
+"""What a shut-in process may do, and what is left of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kernelrl_judge import running
+
+SHUT_IN = """
+import json, os, signal, sys, time
+from kernelrl_judge import sandbox
+
+class WithoutNamespaces:
+    def __getattr__(self, name):
+        return (lambda *_: -1) if name == "unshare" else getattr(library, name)
+
+library = sandbox._libc
+if {bare}:
+    sandbox._libc = WithoutNamespaces()
+report, answer = os.pipe()
+status_out, status = os.pipe()
+supervisor = os.fork()
+if supervisor == 0:
+    missing = sandbox.enter(
+        memory_mib=64, on_gpu={on_gpu}, cpu_s=20, scratch={scratch!r}, keep={{answer}}, status=status
+    )
+    def say(value):
+        os.write(answer, json.dumps(value).encode())
+{body}
+    os._exit(0)
+os.close(answer)
+os.close(status)
+if {end}:
+    time.sleep(0.5)
+    os.kill(supervisor, signal.SIGTERM)
+os.waitpid(supervisor, 0)
+print(json.dumps([os.read(report, 4096).decode(), os.read(status_out, 64).decode()]))
+"""
+
+
+def shut_in(body: str, scratch: Path, *, bare: bool = False, on_gpu: bool = False, end: bool = False) -> list[str]:
+    """What a shut-in process says, and how it ended. Without namespaces if `bare`; killed after a while if `end`."""
+    indented = "\n".join(f"    {line}" for line in body.splitlines())
+    script = SHUT_IN.format(body=indented, scratch=str(scratch), bare=bare, on_gpu=on_gpu, end=end)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    said: list[str] = json.loads(done.stdout)
+    return said
+
+
+DAEMONS = """
+for _ in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            time.sleep(1000)
+        os._exit(0)
+sys.argv[:] = []
+"""
+
+
+def sleeping_below(directory: Path) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if str(directory) in " ".join(process.cmdline()):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("bare", [False, True])
+@pytest.mark.parametrize("end", [False, True])
+def test_nothing_is_left_of_a_process_when_its_supervisor_ends(tmp_path: Path, bare: bool, end: bool) -> None:
+    body = DAEMONS + ("time.sleep(1000)\n" if end else "")
+    _, how = shut_in(body, tmp_path, bare=bare, end=end)
+    assert how == ("signal 9" if end else "exit 0")
+    # The forks have the arguments of their parent, and those name the directory.
+    assert sleeping_below(tmp_path) == []
+
+
+@pytest.mark.parametrize("place", ["outside", "/dev/shm"])
+def test_files_are_written_nowhere_but_in_the_private_directory(tmp_path: Path, place: str) -> None:
+    scratch, outside = tmp_path / "scratch", tmp_path / "outside"
+    scratch.mkdir()
+    outside.mkdir()
+    where = outside if place == "outside" else Path(place)
+    body = f"""
+if "mount_namespace" in missing:
+    say("missing")
+    os._exit(0)
+open({str(scratch / "mine")!r}, "w").write("x")
+try:
+    open({str(where / f"left_by_{os.getpid()}")!r}, "w").write("x")
+except OSError:
+    pass
+say("written")
+"""
+    said, _ = shut_in(body, scratch)
+    if said == '"missing"':
+        pytest.skip("this machine does not allow mount namespaces")
+    assert list(scratch.iterdir()) == []
+    assert not (where / f"left_by_{os.getpid()}").exists()
+
+
+def test_memory_is_limited_where_address_space_cannot_be(tmp_path: Path) -> None:
+    body = """
+import mmap
+# Reserved and not writable, as a driver does it.
+mmap.mmap(-1, 1 << 40, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0)
+try:
+    bytearray(4 << 30)
+    say("taken")
+except MemoryError:
+    say("refused")
+"""
+    said, _ = shut_in(body, tmp_path, on_gpu=True)
+    assert said == '"refused"'
+
+
+def test_a_directory_whose_owner_was_killed_goes_when_the_next_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    used = running.Scratch()
+    abandoned = tmp_path / "kernelrl-zygote_abandoned"
+    abandoned.mkdir()
+    (abandoned / "candidate.py").touch()
+    long_ago = time.time() - 3600
+    for path in (abandoned, Path(used.path)):
+        os.utime(path, (long_ago, long_ago))
+    running.Scratch().close()
+    assert not abandoned.exists()
+    assert Path(used.path).exists()
+    used.close()
+    assert list(tmp_path.iterdir()) == []
