@@ -44,6 +44,8 @@ from kernelrl_plugin_local.evaluator import LocalEvaluator
 RESULTS = Path(__file__).parent / "results"
 BLOCK = {"cpu": 50, "cuda": 60}
 SETTLE_S = 5.0
+_PROCESS_NAMESPACE = 2
+"""Isolation level from which on candidates have a namespace of processes."""
 WRITABLE = ("/tmp", "/var/tmp", "/dev/shm", "/")
 
 
@@ -89,7 +91,7 @@ class Watch:
         """The service while it is idle."""
         until = time.monotonic() + SETTLE_S
         while (strangers := self.strangers()) and time.monotonic() < until:
-            time.sleep(0.1)
+            time.sleep(0.2)
         groups = self.service()
         memory = {name: round(sum(map(_resident, group)) / 2**20, 1) for name, group in groups.items()}
         return {
@@ -224,11 +226,16 @@ async def judge_all(
     return honest_done, last_s
 
 
-async def prepare(evaluator: LocalEvaluator, device: str) -> None:
-    """Start every judge and build every extension, so that blocks judge and do little else."""
+async def prepare(evaluator: LocalEvaluator, device: str) -> list[Kernel]:
+    """Start every judge and build every extension, so that blocks judge and do little else.
+
+    Returns the hostile kernels that this machine can take: where candidates have no namespace of processes, nothing
+    limits those of root.
+    """
     builds = BuildService(cache_directory() / "builds")
     evil = [kernel for kernel in hostile(device) if kernel.backend != "triton"]
-    await judge_all(evaluator, [(k, request(k, index, device)) for index, k in enumerate(honest(device))], Judged(), "")
+    judged = Judged()
+    await judge_all(evaluator, [(k, request(k, index, device)) for index, k in enumerate(honest(device))], judged, "")
     compiling = asyncio.Semaphore(os.cpu_count() or 1)
 
     async def build(kernel: Kernel) -> None:
@@ -237,16 +244,20 @@ async def prepare(evaluator: LocalEvaluator, device: str) -> None:
         spec = half.toolchain({}, "gpu" if device == "cuda" else "cpu")
         async with compiling:
             for call in find_inline_calls(kernel.source):
-                await builds.prebuild(call, spec, asked.settings)
+                if call.complete:
+                    await builds.prebuild(call, spec, asked.settings)
 
     await asyncio.gather(*map(build, evil))
     # Once more, all at once: now each judge has a zygote for each backend.
     good = [kernel for kernel in honest(device) if kernel.outcomes == ("correct",)]
     again = [(k, request(k, 10_000 + index, device)) for index, k in enumerate(good * 2)]
-    await judge_all(evaluator, again, Judged(), "")
+    await judge_all(evaluator, again, judged, "")
+    print(json.dumps({"prepared": judged.as_json()["isolation_levels"], "wrong": judged.wrong[:5]}), flush=True)
+    bounded = min(judged.isolation, default=0) >= _PROCESS_NAMESPACE or os.getuid() != 0
+    return [kernel for kernel in hostile(device) if bounded or kernel.kind != "forks without end"]
 
 
-def block_work(number: int, device: str, count: int) -> tuple[list[Any], list[Any]]:
+def block_work(number: int, device: str, count: int, evil_kernels: list[Kernel]) -> tuple[list[Any], list[Any]]:
     """Work of a block with its hostile kernels, and without them."""
     size = min(BLOCK[device], count - number * BLOCK[device])
     evil_count = max(1, round(size / 10))
@@ -261,7 +272,7 @@ def block_work(number: int, device: str, count: int) -> tuple[list[Any], list[An
         (kernel, request(kernel, next(seeds), device, timed=device == "cuda" and index % 3 == 0))
         for index, kernel in enumerate(chosen(honest(device), BLOCK[device] - full_evil, honest_count))
     ]
-    evil = [(k, request(k, next(seeds), device)) for k in chosen(hostile(device), full_evil, evil_count)]
+    evil = [(k, request(k, next(seeds), device)) for k in chosen(evil_kernels, full_evil, evil_count)]
     # Spread evenly, the first at the beginning: what they cost falls within the time that is measured.
     mixed = list(good)
     for index, one in enumerate(evil):
@@ -280,13 +291,13 @@ async def slice_of_blocks(
     judged = Judged()
     blocks: list[dict[str, Any]] = []
     try:
-        await prepare(evaluator, device)
+        evil_kernels = await prepare(evaluator, device)
         idle = [{"evaluations": 0, **watch.state()}]
         prepared_s = time.monotonic() - begun
         done = 0
         for number in range(first, -(-count // BLOCK[device])):
             block_began = time.monotonic()
-            mixed, good = block_work(number, device, count)
+            mixed, good = block_work(number, device, count, evil_kernels)
             row: dict[str, Any] = {"number": number, "evaluations": len(mixed), "hostile": len(mixed) - len(good)}
             sides = [("mixed", mixed), ("alone", good)]
             for side, work in sides if number % 2 == 0 else reversed(sides):
@@ -307,6 +318,7 @@ async def slice_of_blocks(
         "prepared_s": round(prepared_s, 1),
         "before": before,
         "idle": idle,
+        "hostile_kernels": len(evil_kernels),
         "after_closing": watch.state(),
         **judged.as_json(),
     }
@@ -418,6 +430,10 @@ def main() -> None:
             result = kept
     first = sum(len(one["blocks"]) for one in result["slices"])
     if first * BLOCK[given.device] < given.count:
+        for place in WRITABLE:
+            # Of a call that was stopped.
+            for path in Path(place).glob(f"{MARK}*"):
+                path.unlink(missing_ok=True)
         scratch = tempfile.mkdtemp(prefix="kernelrl-measured-")
         # Judges and zygotes, and what they start, inherit it.
         os.environ["TMPDIR"] = tempfile.tempdir = scratch

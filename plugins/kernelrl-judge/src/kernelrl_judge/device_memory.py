@@ -98,8 +98,13 @@ class Arena:
                 # Not every driver maps memory read-only.
                 self._allow(_READ_WRITE)
         except BaseException:
-            with contextlib.suppress(DeviceMemoryError):
-                _call("cuMemAddressFree", self._address, _size(size))
+            for name, arguments in (
+                ("cuMemUnmap", (self._address, _size(size))),
+                ("cuMemAddressFree", (self._address, _size(size))),
+                ("cuMemRelease", (self._handle,)),
+            ):
+                with contextlib.suppress(DeviceMemoryError):
+                    _call(name, *arguments)
             raise
 
     @classmethod
@@ -155,11 +160,14 @@ class Arena:
         return flat.view(dtype).view(shape)
 
     def close(self) -> None:
-        """Unmap and release; the memory is free once every process has done so."""
+        """Unmap and release; the memory is free once every process has done so. The size is 0 afterwards."""
+        if not self.size:
+            return
         torch.cuda.synchronize(self.device)
-        _call("cuMemUnmap", self._address, _size(self.size))
+        size, self.size = self.size, 0
+        _call("cuMemUnmap", self._address, _size(size))
         _call("cuMemRelease", self._handle)
-        _call("cuMemAddressFree", self._address, _size(self.size))
+        _call("cuMemAddressFree", self._address, _size(size))
 
     def _allow(self, flags: int) -> None:
         access = _Access(_Location(_LOCATION_DEVICE, self.device), flags)

@@ -100,10 +100,10 @@ class Arenas:
         changed = False
         for name, wanted in (("inputs", inputs), ("outputs", outputs)):
             arena: Arena = getattr(self, name)
-            # A small task after a huge one gives the memory back.
-            if arena.size < wanted or (arena.size > 1 << 30 and arena.size > 8 * wanted):
+            # A small task after a huge one gives the memory back. One that is closed could not be replaced before.
+            if arena.size < max(wanted, 1) or (arena.size > 1 << 30 and arena.size > 8 * wanted):
                 arena.close()
-                setattr(self, name, Arena.create(wanted, self._device))
+                setattr(self, name, Arena.create(max(wanted, 1), self._device))
                 changed = True
         return changed
 

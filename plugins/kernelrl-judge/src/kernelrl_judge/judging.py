@@ -103,7 +103,7 @@ class Bench:
             try:
                 evaluation, again = self._judged(request, target, backend, mode, environment, device, turns)
             except _MEMORY_ERRORS as error:
-                if not _lacks_memory(error):
+                if device != "cuda" or not _lacks_memory(error):
                     raise
                 again = True
             if device == "cuda" and again:

@@ -1,0 +1,38 @@
+"""Device memory of a judge that is kept from candidate to candidate."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernelrl_judge import exchange
+
+
+class FakeArena:
+    """Memory of which there are 100 bytes."""
+
+    used = 0
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    @classmethod
+    def create(cls, size: int, device: int) -> FakeArena:
+        if cls.used + size > 100:
+            raise MemoryError
+        cls.used += size
+        return cls(size)
+
+    def close(self) -> None:
+        FakeArena.used -= self.size
+        self.size = 0
+
+
+def test_memory_that_could_not_be_replaced_is_made_anew_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "Arena", FakeArena)
+    arenas = exchange.Arenas()
+    with pytest.raises(MemoryError):
+        arenas.fit(1000, 10)
+    assert arenas.fit(0, 10)
+    assert (arenas.inputs.size > 0, arenas.outputs.size) == (True, 10)
+    arenas.close()
+    assert FakeArena.used == 0
