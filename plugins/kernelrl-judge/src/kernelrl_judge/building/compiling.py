@@ -486,7 +486,8 @@ class _Build:
             said = _SHOWN_SOURCE.sub("", log)
             if "kernelrl: a type is not what it seemed" in said:
                 raise _NotCertain("a type is not what it seemed")
-            if device and "instances.cu" in said:
+            # An error in a kernel's own lines that an instance leads to is the candidate's.
+            if device and re.search(r"^instances\.cu[(:]\d", said, re.MULTILINE):
                 raise _NotCertain("an instance of a kernel cannot be named", _WHOLE)
             missing = _NO_HEADER.findall(said)
             if missing and not any(

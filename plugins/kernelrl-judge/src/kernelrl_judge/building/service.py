@@ -23,7 +23,7 @@ _JOB = (sys.executable, "-P", "-m", "kernelrl_judge.building.job")
 _PREPARATION_S = 600.0
 """How long the first build with a toolchain may take beyond its own limit."""
 _POLL_S = 0.02
-_FACTS = ("route", "reason", "cached", "seconds", "cpu_seconds")
+_FACTS = ("route", "reason", "cached", "seconds", "cpu_seconds", "stages")
 
 
 class BuildUnavailable(Exception):

@@ -1,11 +1,12 @@
-"""CUDA candidates per minute with cold caches: this evaluator against KernelBench's own path, on one machine.
+"""CUDA or Triton candidates per minute with cold caches: this evaluator against KernelBench's own path, on one machine.
 
-    python benchmarks/cuda_throughput.py KERNELS.jsonl --kernelbench CLONE [--theirs 16] [--budget-s 500]
+    python benchmarks/throughput.py KERNELS.jsonl --backend cuda --kernelbench CLONE [--theirs 16] [--budget-s 500]
 
-KERNELS.jsonl holds objects with `name`, `task` and `kernel` (`corpora/published_cuda.py` makes one). Ours builds and
-judges all of them, five correctness trials and timing included. KernelBench's path is run on the first `--theirs`:
-`build_compile_cache` in as many processes as there are cores, then `eval_kernel_against_ref` with five correctness and
-100 timing trials, one process per kernel, which is what its script does with one GPU. Needs a GPU, nvcc and g++.
+KERNELS.jsonl holds objects with `name`, `task` and `kernel` (`corpora/published_cuda.py` and `corpora/triton_maps.py`
+make one). Ours builds and judges all of them, five correctness trials and timing included. KernelBench's path is run on
+the first `--theirs`: for CUDA `build_compile_cache` in as many processes as there are cores, then
+`eval_kernel_against_ref` with five correctness and 100 timing trials, one fresh process per kernel, which is what its
+script does with one GPU. Needs a GPU; for CUDA also nvcc and g++.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import datetime
+import hashlib
+import importlib
 import json
 import os
+import platform
 import resource
 import statistics
 import subprocess
@@ -23,10 +27,11 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-RESULT = Path(__file__).parent / "results" / "cuda_throughput.json"
+RESULTS = Path(__file__).parent / "results"
 
 # What KernelBench imports beside its evaluator, to ask models, plays no part here and need not be installed.
 _UNUSED = """
@@ -58,7 +63,8 @@ import torch
 from kernelbench.eval import eval_kernel_against_ref
 row = [json.loads(line) for line in open(sys.argv[2])][int(sys.argv[3])]
 found = eval_kernel_against_ref(row["task"], row["kernel"], num_correct_trials=5, num_perf_trials=100,
-                                measure_performance=True, build_dir=sys.argv[4], device=torch.device("cuda:0"))
+                                measure_performance=True, build_dir=sys.argv[4], device=torch.device("cuda:0"),
+                                backend=sys.argv[5])
 print(json.dumps({"compiled": bool(found and found.compiled), "correct": bool(found and found.correctness),
                   "runtime_us": found.runtime * 1000 if found else None}))
 """
@@ -93,7 +99,7 @@ def percentiles(values: list[float]) -> dict[str, float]:
     return {"p50": round(ordered[len(ordered) // 2], 2), "p95": round(ordered[int(len(ordered) * 0.95) - 1], 2)}
 
 
-async def ours(rows: list[dict[str, Any]], cache: Path) -> dict[str, Any]:
+async def ours(rows: list[dict[str, Any]], backend: str, cache: Path) -> dict[str, Any]:
     os.environ["KERNELRL_CACHE_DIR"] = str(cache)
     from kernelrl_core.values import EvaluationRequest, EvaluationSettings, sha256_text
     from kernelrl_core.version import API_VERSION
@@ -103,21 +109,24 @@ async def ours(rows: list[dict[str, Any]], cache: Path) -> dict[str, Any]:
     settings = EvaluationSettings(timing=True, trials=5, timeout_s=60, build_timeout_s=240, build_memory_mib=16384)
 
     def request(task: str, kernel: str) -> EvaluationRequest:
+        source, digest = kernel, sha256_text(kernel)
         return EvaluationRequest(
-            *("task", task, sha256_text(task), kernel, sha256_text(kernel), "cuda", {}, settings, "7" * 32, API_VERSION)
+            *("task", task, sha256_text(task), source, digest, backend, {}, settings, "7" * 32, API_VERSION)
         )
 
     evaluator = LocalEvaluator(LocalConfig(gpu_workers=8, build_workers=12))
     try:
         # A service that has been up for a while: judges started, toolchain prepared. Reported apart.
-        from kernelrl_plugin_cuda.examples import ONE_SHOT
-
-        # The last one needs a Python module, and so the other precompiled header.
-        uncommon = ONE_SHOT.kernel.replace("torch::Tensor b)", "torch::Tensor b, std::array<double, 1> f)")
-        kernels = [*[ONE_SHOT.kernel] * 7, uncommon.replace("b.contiguous())", "b.contiguous(), [1.0])")]
+        examples = importlib.import_module(f"kernelrl_plugin_{backend}.examples")
+        first = examples.ONE_SHOT
+        # One for each judge. The last one needs a Python module, and so the other precompiled header.
+        uncommon = first.kernel.replace("torch::Tensor b)", "torch::Tensor b, std::array<double, 1> f)")
+        kernels = [*[first.kernel] * 7, uncommon.replace("b.contiguous())", "b.contiguous(), [1.0])")]
+        if backend != "cuda":
+            kernels[-1] = first.kernel
         started = time.perf_counter()
         await asyncio.gather(
-            *(evaluator.evaluate(request(ONE_SHOT.reference + f"# {i}", kernel)) for i, kernel in enumerate(kernels))
+            *(evaluator.evaluate(request(first.reference + f"# {i}", kernel)) for i, kernel in enumerate(kernels))
         )
         prepared_s = time.perf_counter() - started
         parts = [json.loads(line) for path in cache.glob("builds/toolchains/*/seconds.jsonl") for line in path.open()]
@@ -142,6 +151,7 @@ async def ours(rows: list[dict[str, Any]], cache: Path) -> dict[str, Any]:
                     "routes": [build.get("route") for build in builds],
                     "reasons": [build.get("reason") for build in builds if build.get("reason")],
                     "build_cpu_s": sum(build.get("cpu_seconds", 0.0) for build in builds),
+                    "build_stages_cpu_s": builds[0].get("stages", {}) if builds else {},
                     "latency_s": round(time.perf_counter() - started, 2),
                     "seconds": {stage: round(value, 3) for stage, value in found.seconds.items()},
                     "findings": [finding.rule for finding in found.findings],
@@ -167,6 +177,10 @@ async def ours(rows: list[dict[str, Any]], cache: Path) -> dict[str, Any]:
         "fast_share_of_those_that_build": round(len(fast) / max(1, len(built)), 3),
         "failure_told_after_s": percentiles([row["seconds"]["build"] for row in failed]) if failed else None,
         "build_cpu_s_fast_median": round(statistics.median(row["build_cpu_s"] for row in fast), 2) if fast else None,
+        "build_stages_cpu_s_median": {
+            stage: round(statistics.median(row["build_stages_cpu_s"].get(stage, 0.0) for row in fast), 3)
+            for stage in sorted({stage for row in fast for stage in row["build_stages_cpu_s"]})
+        },
         "stages_s": {
             stage: percentiles([row["seconds"][stage] for row in judged if "seconds" in row])
             for stage in ("build", "run", "timing", "wait")
@@ -183,9 +197,9 @@ def cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def theirs(path: Path, count: int, clone: Path, budget_s: float) -> dict[str, Any]:
+def theirs(path: Path, backend: str, count: int, clone: Path, budget_s: float) -> dict[str, Any]:
     source = clone / "src"
-    environment = {**os.environ, "MAX_JOBS": "2", "TORCH_CUDA_ARCH_LIST": arch()}
+    environment = {**os.environ, "MAX_JOBS": "2", "TORCH_CUDA_ARCH_LIST": of_gpu("compute_cap")}
     with tempfile.TemporaryDirectory() as scratch:
         begun, used = time.perf_counter(), cpu_s()
         running = [
@@ -195,7 +209,7 @@ def theirs(path: Path, count: int, clone: Path, budget_s: float) -> dict[str, An
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )
-            for index in range(count)
+            for index in range(count if backend == "cuda" else 0)
         ]
         for process in running:
             process.wait()
@@ -207,7 +221,7 @@ def theirs(path: Path, count: int, clone: Path, budget_s: float) -> dict[str, An
                 break
             started = time.perf_counter()
             done = subprocess.run(
-                [sys.executable, "-c", _EVALUATE, str(source), str(path), str(index), f"{scratch}/{index}"],
+                [sys.executable, "-c", _EVALUATE, str(source), str(path), str(index), f"{scratch}/{index}", backend],
                 env=environment,
                 capture_output=True,
                 text=True,
@@ -228,41 +242,52 @@ def theirs(path: Path, count: int, clone: Path, budget_s: float) -> dict[str, An
     }
 
 
-def arch() -> str:
-    command = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
-    return subprocess.run(command, capture_output=True, text=True).stdout.split()[0]
+def of_gpu(fact: str) -> str:
+    command = ["nvidia-smi", f"--query-gpu={fact}", "--format=csv,noheader"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.splitlines()[0].strip()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kernels", type=Path)
+    parser.add_argument("--backend", choices=("cuda", "triton"), default="cuda")
     parser.add_argument("--kernelbench", type=Path)
     parser.add_argument("--theirs", type=int, default=16)
     parser.add_argument("--budget-s", type=float, default=500)
-    parser.add_argument("--output", type=Path, default=RESULT)
+    parser.add_argument("--output", type=Path, help="benchmarks/results/BACKEND_throughput.json")
     given = parser.parse_args()
+    output = given.output or RESULTS / f"{given.backend}_throughput.json"
     rows = [json.loads(line) for line in given.kernels.read_text().splitlines()]
-    with tempfile.TemporaryDirectory() as scratch:
-        our = asyncio.run(ours(rows, Path(scratch)))
-    import torch
-
-    result = {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "gpu": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
+    result: dict[str, Any] = {
+        "gpu": of_gpu("name"),
+        "torch": version("torch"),
         "cores": os.cpu_count(),
-        "ours": our,
+        "host": platform.node(),
+        "kernels_sha256": hashlib.sha256(given.kernels.read_bytes()).hexdigest()[:16],
     }
-    print(json.dumps({key: value for key, value in our.items() if key != "rows"}, indent=1), flush=True)
-    given.output.write_text(json.dumps(result, indent=1) + "\n")
-    if given.kernelbench:
-        result["kernelbench"] = their = theirs(given.kernels, given.theirs, given.kernelbench, given.budget_s)
+    # What a slice before this one measured on this machine is kept.
+    before = json.loads(output.read_text()) if output.exists() else {}
+    if all(before.get(name) == value for name, value in result.items()):
+        result = before
+    if "ours" not in result:
+        with tempfile.TemporaryDirectory() as scratch:
+            result["ours"] = asyncio.run(ours(rows, given.backend, Path(scratch)))
+        result["date"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        show(result["ours"])
+        output.write_text(json.dumps(result, indent=1) + "\n")
+    if given.kernelbench and "kernelbench" not in result:
+        result["kernelbench"] = theirs(given.kernels, given.backend, given.theirs, given.kernelbench, given.budget_s)
+        show(result["kernelbench"])
+        our, their = result["ours"], result["kernelbench"]
         result["times_the_kernels_per_minute"] = round(our["per_minute"] / their["per_minute"], 1)
         if our["build_cpu_s_fast_median"]:
             result["times_less_build_cpu"] = round(their["build_cpu_s_each"] / our["build_cpu_s_fast_median"], 1)
-        print(json.dumps({key: value for key, value in their.items() if key != "rows"}, indent=1))
         print({key: value for key, value in result.items() if key.startswith("times")})
-        given.output.write_text(json.dumps(result, indent=1) + "\n")
+        output.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def show(part: dict[str, Any]) -> None:
+    print(json.dumps({key: value for key, value in part.items() if key != "rows"}, indent=1), flush=True)
 
 
 if __name__ == "__main__":
