@@ -124,7 +124,7 @@ def write_page(folder: Path, page: Path) -> None:
     parts = [
         "# Training on a GPU with measured speed as the reward\n",
         INTRODUCTION,
-        f"Written by `python benchmarks/gpu_training.py --folder DIR --page docs/{page.name}` from the files of the run.\n",
+        f"Written by `benchmarks/gpu_training.py --folder DIR --page docs/{page.name}` from the files of the run.\n",
         "## What is seen\n",
         *(f"- {line}" for line in findings(rows, samples, window)),
         f"\n![Share of correct kernels and mean speedup of the correct ones, by step]({chart.name})\n",
@@ -155,8 +155,8 @@ def findings(rows: Sequence[Row], samples: Sequence[Row], window: int) -> list[s
     first, last = rows[:window], rows[-window:]
     several = f"the first and the last {window} steps" if window > 1 else "the first and the last step"
     lines = [
-        f"{len(rows)} steps, {len(samples)} samples, {sum(row['time/total'] for row in rows) / 60:.1f} minutes without the "
-        "warm start and the first evaluation.",
+        f"{len(rows)} steps, {len(samples)} samples, {sum(row['time/total'] for row in rows) / 60:.1f} minutes without "
+        "the warm start and the first evaluation.",
         f"Means over {several}: correct {change(first, last, 'kernel/correct_rate', '{:.0%}')}; mean speedup of the "
         f"correct kernels {change(first, last, 'multiturn/best_speedup_mean', '{:.2f}')}; reward "
         f"{change(first, last, 'reward/mean', '{:.2f}')}.",
@@ -294,7 +294,7 @@ def seconds_table(samples: Sequence[Row]) -> list[str]:
 
 def provenance_lines(run: RunDir, slices: Sequence[Row], samples: Sequence[Row]) -> list[str]:
     details = run.provenance()
-    facts = next(
+    facts: Row = next(
         (s["evaluation"]["provenance"] for s in samples if s["evaluation"] and s["evaluation"]["provenance"]), {}
     )
     lines = [

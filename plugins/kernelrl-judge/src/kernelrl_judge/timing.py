@@ -107,7 +107,12 @@ def measure(
         WrongWindow: an output of a timed call is wrong.
         What `expect` raises.
     """
-    return _Measurement(runner, reference, exchange, expect, limit, message_s).run(max_rounds)
+    try:
+        return _Measurement(runner, reference, exchange, expect, limit, message_s).run(max_rounds)
+    finally:
+        if reference.device == "cuda":
+            # Windows of large tensors take gigabytes, and the next judge's must not be short for the want of them.
+            torch.cuda.empty_cache()
 
 
 class _Measurement:
@@ -264,6 +269,8 @@ class _Measurement:
 
     def _scratch(self, calls: int) -> _Scratch:
         if calls not in self._scratches:
+            if self._device == "cuda":
+                self._scratches.clear()
             self._scratches[calls] = _Scratch(self._reference.like, calls, self._device)
         return self._scratches[calls]
 
@@ -328,15 +335,26 @@ class _Flush:
             torch.cuda.synchronize()
 
 
+class _Room:
+    """Bytes in the place of a runner's arena."""
+
+    def __init__(self, content: torch.Tensor) -> None:
+        self._bytes = content
+
+    def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        count = math.prod(shape) * torch.empty((), dtype=dtype).element_size()
+        return self._bytes[offset : offset + count].view(dtype).view(shape)
+
+
 class _Scratch:
     """Outputs of some calls and a place for each, in the judge's own memory."""
 
     def __init__(self, like: Any, calls: int, device: str) -> None:
         trees, room = places(like, calls, device)
-        self._bytes = torch.zeros(max(room, 1), dtype=torch.uint8, device=device)
         self._device = device
         self._outputs = Outputs(-1)
-        self._outputs.arena = self
+        # An object of its own: in a cycle of references the memory would outlive the measurement.
+        self._outputs.arena = _Room(torch.zeros(max(room, 1), dtype=torch.uint8, device=device))
         self._targets = self._outputs.places(trees)
         self._values = [_emptied(like, device) for _ in range(calls if device == "cuda" else 1)]
 
@@ -354,10 +372,6 @@ class _Scratch:
             for targets in self._targets:
                 self._outputs.fill(targets, self._values)
         return time.perf_counter() - started
-
-    def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        count = math.prod(shape) * torch.empty((), dtype=dtype).element_size()
-        return self._bytes[offset : offset + count].view(dtype).view(shape)
 
 
 def _emptied(value: Any, device: str) -> Any:
