@@ -1,11 +1,16 @@
-"""Does the quickstart learn? Several seeds, beside two controls, with wall time and memory.
+"""Does the quickstart learn? Several seeds, beside controls, with wall time and memory.
 
-    python benchmarks/quickstart.py --seeds 0 1 2 --output benchmarks/results/quickstart.json
+    python benchmarks/quickstart.py --seeds 0 1 2
+    python benchmarks/quickstart.py --recipe quickstart_cpp --seeds 0 1
 
-For each seed: the recipe `quickstart` with an empty cache; the same with learning rate 0; and supervised learning
+For each seed: the recipe with an empty cache; the same with learning rate 0; and, for `quickstart`, supervised learning
 continued for as long as the reinforcement learning took. Wall time includes the warm start. The held-out change is
 paired by task and seed; its interval is a bootstrap over tasks. A result file is extended seed by seed, so the program
 can be stopped and started again.
+
+`quickstart_cpp` has measured run times: after the run, the policy before and after training answers both splits anew,
+and the mean speedup of the correct kernels is compared. A kernel that occurs before and after has one verdict, so the
+noise of its timing is the same on both sides. Run it on a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -13,10 +18,12 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import math
 import os
 import platform
 import random
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -30,6 +37,10 @@ from typing import Any
 import psutil
 
 WARM_START_STEPS = 600
+TIMED = "quickstart_cpp"
+SPLITS = ("train", "held_out")
+SAMPLES = 4
+"""Attempts at each task, before and after."""
 
 
 def kernelrl(folder: Path, cache: Path, *arguments: str) -> tuple[float, float, str]:
@@ -77,9 +88,9 @@ def held_out(run: Path) -> dict[str, dict[str, float]]:
     return {task: {when: sum(v) / len(v) for when, v in both.items()} for task, both in rates.items()}
 
 
-def trained(folder: Path, cache: Path, seed: int, *overrides: str) -> dict[str, Any]:
+def trained(folder: Path, cache: Path, recipe: str, seed: int, *overrides: str) -> dict[str, Any]:
     name = f"seed{seed}" + "".join(overrides).replace("=", "_")
-    seconds, memory, output = kernelrl(folder, cache, "run", "quickstart", "--name", name, f"seed={seed}", *overrides)
+    seconds, memory, output = kernelrl(folder, cache, "run", recipe, "--name", name, f"seed={seed}", *overrides)
     run = folder / "runs" / name
     correct = [row["kernel/correct_rate"] for row in rows(run / "metrics.jsonl")]
     tasks = held_out(run)
@@ -96,6 +107,87 @@ def trained(folder: Path, cache: Path, seed: int, *overrides: str) -> dict[str, 
         "correct_rates": correct,
         "output_tail": re.sub(r"\S*/runs/", "runs/", output[-600:]),
     }
+
+
+def timed(folder: Path, cache: Path, seed: int, *overrides: str) -> dict[str, Any]:
+    """As `trained`, with the builds it took, and both splits answered before and after."""
+    result = trained(folder, cache, TIMED, seed, *overrides)
+    result["builds"] = builds(cache / "builds")
+    run = f"runs/seed{seed}" + "".join(overrides).replace("=", "_")
+    for when, checkpoint in (("before", "base"), ("after", "last")):
+        for split in SPLITS:
+            output = folder / f"{when}_{split}.json"
+            options = ("--checkpoint", checkpoint, "--split", split, "--samples", str(SAMPLES))
+            kernelrl(folder, cache, "eval", run, *options, "--output", str(output))
+            answers = json.loads(output.read_text())["rows"]
+            result[f"{when}_{split}"] = [[row["task_id"], row["outcome"], row["speedup"]] for row in answers]
+            output.unlink()
+    return result
+
+
+def builds(store: Path) -> dict[str, Any]:
+    """Processor time of the builds that succeeded, and seconds of what is built once per toolchain."""
+    found = [json.loads(path.read_text()) for path in store.glob("objects/*/*/result.json")]
+    spent = [result["cpu_seconds"] for result in found if "error" not in result]
+    once = [json.loads(line) for path in store.glob("toolchains/*/seconds.jsonl") for line in path.open()]
+    return {
+        "distinct": len(found),
+        "failed": len(found) - len(spent),
+        "cpu_seconds_median": round(statistics.median(spent), 2),
+        "cpu_seconds_max": round(max(spent), 2),
+        "once_per_toolchain_seconds": {part["part"]: part["seconds"] for part in once},
+    }
+
+
+Answers = list[tuple[str, str, float | None]]
+"""Task, outcome and speedup of each sample."""
+
+
+def speed(answers: Answers) -> float:
+    """Mean speedup of the correct samples."""
+    return statistics.fmean(speedup for _, _, speedup in answers if speedup is not None)
+
+
+def correct(answers: Answers) -> float:
+    return sum(outcome == "correct" for _, outcome, _ in answers) / len(answers)
+
+
+def compared(before: Answers, after: Answers) -> dict[str, Any]:
+    """Change of the mean speedup of correct kernels, with its 95 % bootstrap interval over tasks.
+
+    `ratio_same_tasks` takes only tasks that have correct kernels before and after, each by its own ratio, as a
+    geometric mean: what changes there is not which tasks are solved.
+    """
+    names = sorted({task for task, _, _ in before})
+    by_task = {
+        name: ([row for row in before if row[0] == name], [row for row in after if row[0] == name]) for name in names
+    }
+    both = [
+        math.log(speed(late) / speed(early)) for early, late in by_task.values() if correct(early) and correct(late)
+    ]
+    draw = random.Random(0)
+    changes, ratios = [], []
+    for _ in range(10_000):
+        chosen = draw.choices(names, k=len(names))
+        early = [row for name in chosen for row in by_task[name][0]]
+        late = [row for name in chosen for row in by_task[name][1]]
+        if correct(early) and correct(late):
+            changes.append(speed(late) - speed(early))
+        ratios.append(statistics.fmean(draw.choices(both, k=len(both))))
+    return {
+        "correct": [correct(before), correct(after)],
+        "speedup_of_correct": [speed(before), speed(after)],
+        "change": speed(after) - speed(before),
+        "change_ci": _middle(changes),
+        "ratio_same_tasks": math.exp(statistics.fmean(both)),
+        "ratio_same_tasks_ci": [math.exp(bound) for bound in _middle(ratios)],
+        "same_tasks": len(both),
+    }
+
+
+def _middle(values: list[float]) -> list[float]:
+    ordered = sorted(values)
+    return [ordered[int(0.025 * len(ordered))], ordered[int(0.975 * len(ordered))]]
 
 
 def supervised(folder: Path, cache: Path, seed: int, steps: int) -> dict[str, Any]:
@@ -135,27 +227,37 @@ def provenance() -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--output", type=Path, default=Path("benchmarks/results/quickstart.json"))
+    parser.add_argument("--recipe", choices=["quickstart", TIMED], default="quickstart")
+    parser.add_argument("--output", type=Path, help="default: benchmarks/results/RECIPE.json")
     parser.add_argument("--no-controls", action="store_true")
     arguments = parser.parse_args()
-    results: dict[str, Any] = json.loads(arguments.output.read_text()) if arguments.output.exists() else {"seeds": {}}
+    output: Path = arguments.output or Path(f"benchmarks/results/{arguments.recipe}.json")
+    results: dict[str, Any] = json.loads(output.read_text()) if output.exists() else {"seeds": {}}
     results.setdefault("provenance", provenance())
+    results.setdefault("recipe", arguments.recipe)
+    if results["recipe"] != arguments.recipe:
+        sys.exit(f"{output} holds results of the recipe {results['recipe']}")
     for seed in arguments.seeds:
         found = results["seeds"].setdefault(str(seed), {})
         with tempfile.TemporaryDirectory() as name:
             folder, cache = Path(name), Path(name) / "cache"
-            if "rl" not in found:
-                found["rl"] = trained(folder, cache, seed)
-                save(arguments.output, results)
-            if not arguments.no_controls and "lr0" not in found:
-                found["lr0"] = trained(folder, cache, seed, "train.learning_rate=0")
-                save(arguments.output, results)
-            if not arguments.no_controls and "supervised" not in found:
+            for arm, overrides in (("rl", ()), ("lr0", ("train.learning_rate=0",))):
+                if arm in found or (arm != "rl" and arguments.no_controls):
+                    continue
+                if arguments.recipe == TIMED:
+                    found[arm] = timed(folder, cache, seed, *overrides)
+                else:
+                    found[arm] = trained(folder, cache, arguments.recipe, seed, *overrides)
+                save(output, results)
+            if arguments.recipe == "quickstart" and not arguments.no_controls and "supervised" not in found:
                 rl = found["rl"]
                 warm_seconds = max(1.0, rl["seconds"] - rl["rl_seconds"])
                 steps = WARM_START_STEPS + round(WARM_START_STEPS * rl["rl_seconds"] / warm_seconds)
                 found["supervised"] = supervised(folder, cache, seed, steps)
-                save(arguments.output, results)
+                save(output, results)
+    if arguments.recipe == TIMED:
+        results["compared"] = speed_changes(results)
+        save(output, results)
     report(results)
 
 
@@ -186,6 +288,40 @@ def report(results: dict[str, Any]) -> None:
     mean, low, high = interval(differences)
     seeds = len(results["seeds"])
     print(f"held-out change, paired by task over {seeds} seeds: {mean:+.3f} (95 % {low:+.3f} to {high:+.3f})")
+    if results["recipe"] == TIMED:
+        report_speed(results)
+
+
+def speed_changes(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """By arm and split, all seeds together."""
+    found: dict[str, dict[str, Any]] = {}
+    for arm in ("rl", "lr0"):
+        rows = [arms[arm] for arms in results["seeds"].values() if arm in arms]
+        for split in SPLITS if rows else ():
+            before, after = ([answer for r in rows for answer in r[f"{when}_{split}"]] for when in ("before", "after"))
+            found.setdefault(arm, {})[split] = compared(before, after)
+    return found
+
+
+def report_speed(results: dict[str, Any]) -> None:
+    """What became of the mean speedup of correct kernels."""
+    for arm, splits in results["compared"].items():
+        for split, row in splits.items():
+            (share, share_after), (mean, mean_after) = row["correct"], row["speedup_of_correct"]
+            (low, high), (ratio_low, ratio_high) = row["change_ci"], row["ratio_same_tasks_ci"]
+            print(f"{arm:<4} {split:<9} correct {share:.2f} -> {share_after:.2f}")
+            print(f"     mean speedup of correct {mean:.2f} -> {mean_after:.2f} (95 % {low:+.2f} to {high:+.2f})")
+            print(
+                f"     of {row['same_tasks']} tasks solved before and after: x{row['ratio_same_tasks']:.2f} "
+                f"({ratio_low:.2f} to {ratio_high:.2f})"
+            )
+    for seed, arms in results["seeds"].items():
+        for arm, row in arms.items():
+            spent = row["builds"]
+            print(
+                f"{seed:>4} {arm:<4} {spent['distinct']} distinct builds, median {spent['cpu_seconds_median']} s of "
+                f"processor time; once per toolchain: {spent['once_per_toolchain_seconds']}"
+            )
 
 
 if __name__ == "__main__":
