@@ -149,3 +149,22 @@ def test_a_source_that_is_not_the_hashed_one_is_refused(bench: Any, good: str) -
     request = attrs.evolve(bench.request(good), source=good + "\n# changed")
     with pytest.raises(InfrastructureError, match="hash"):
         bench.runner.run(bench.evaluator.evaluate(request))
+
+
+def test_a_kernel_that_hangs_does_not_keep_the_others_waiting(bench: Any, doing: Any, good: str) -> None:
+    async def scene() -> float:
+        async def judge(source: str) -> Outcome:
+            return (await bench.evaluator.evaluate(bench.request(source, timeout_s=LIMIT_S))).outcome
+
+        # The first of a kind starts the judge that takes over.
+        for measured in (False, True):
+            hanging = asyncio.create_task(judge(doing(f"import time; time.sleep(1000)  # {measured}")))
+            await asyncio.sleep(0.2)
+            begin = time.monotonic()
+            assert await judge(good) is Outcome.CORRECT
+            took_s = time.monotonic() - begin
+            assert not (measured and hanging.done())
+            assert await hanging is Outcome.TIMEOUT
+        return took_s
+
+    assert bench.runner.run(scene()) < LIMIT_S - 1

@@ -1,7 +1,8 @@
 """The judge process: executes references, makes inputs, reads outputs, compares. It never imports a candidate.
 
 Started by exec; takes one request at a time on standard input and answers on standard output (`kernelrl_judge.wire`).
-Any message that comes while an evaluation is under way cancels it. It ends when its standard input does.
+Any message that comes while an evaluation is under way cancels it. `slow` may precede the answer. It ends when its
+standard input does.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def main() -> None:
         answers.write(wire.pack(message))
         answers.flush()
 
-    bench = Bench(cancelled, requests.fileno())
+    bench = Bench(cancelled, requests.fileno(), lambda: answer({"slow": True}))
     answer({"ready": True})
     while True:
         message = wire.read(requests)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import time
 from collections import OrderedDict
@@ -60,10 +61,12 @@ class Bench:
     Args:
         cancelled: whether nobody waits for the evaluation any more.
         watch: descriptor that becomes readable when that may be so.
+        slow: called once for a candidate that keeps the judge waiting: another judge could work meanwhile.
     """
 
-    def __init__(self, cancelled: Callable[[], bool], watch: int) -> None:
+    def __init__(self, cancelled: Callable[[], bool], watch: int, slow: Callable[[], None]) -> None:
         self._cancelled = cancelled
+        self._slow = slow
         self._watch = watch
         self._zygotes: dict[tuple[str, ...], Zygote] = {}
         self._modules: OrderedDict[str, Any] = OrderedDict()
@@ -139,6 +142,8 @@ class Bench:
             zygote,
             memory_mib=request.settings.memory_mib,
             limit_s=request.settings.timeout_s,
+            patience_s=_patience_s(request.settings.timing, device),
+            slow=self._slow,
             cancelled=self._cancelled,
             watch=self._watch,
         ) as runner:
@@ -547,6 +552,12 @@ class _Case:
             profile=self._profile,
             isolation=self._isolation,
         )
+
+
+def _patience_s(timed: bool, device: str) -> float:
+    """How long a candidate may keep its judge waiting before others go first."""
+    # A device is not given to somebody else meanwhile, and what is timed should share a processor only if it hangs.
+    return math.inf if device == "cuda" else 5.0 if timed else 0.3
 
 
 def _lacks_memory(error: BaseException) -> bool:

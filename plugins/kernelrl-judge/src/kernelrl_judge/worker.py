@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kernelrl_core import codec
@@ -21,6 +21,10 @@ _GRACE_S = 660.0
 _QUEUE_S = 600.0
 _CANCEL_TIMEOUT_S = 15.0
 _END_TIMEOUT_S = 3.0
+
+
+def _ignore() -> None:
+    pass
 
 
 class JudgeDied(InfrastructureError):
@@ -38,8 +42,11 @@ class JudgeWorker:
         self._environment = dict(environment or {})
         self._process: asyncio.subprocess.Process | None = None
 
-    async def evaluate(self, request: EvaluationRequest, runner: str) -> Evaluation:
+    async def evaluate(self, request: EvaluationRequest, runner: str, slow: Callable[[], None] = _ignore) -> Evaluation:
         """Judge one candidate; cancelling the call kills the candidate.
+
+        Args:
+            slow: called when the judge does nothing but wait for the candidate.
 
         Raises:
             JudgeDied: there is no verdict, because a process of ours ended under the candidate.
@@ -53,7 +60,7 @@ class JudgeWorker:
         # Trials and timing have a limit each; other judges may hold the device; a toolchain may be prepared first.
         limit = 2 * settings.timeout_s + settings.build_timeout_s + (_QUEUE_S if settings.timing else 0) + _GRACE_S
         # A task of its own: the answer must be read whole even when nobody waits for it any more.
-        reading = asyncio.create_task(self._answer(process))
+        reading = asyncio.create_task(self._verdict(process, slow))
         try:
             await self._send(process, message)
             answer = await asyncio.wait_for(asyncio.shield(reading), limit)
@@ -140,6 +147,13 @@ class JudgeWorker:
         with contextlib.suppress(ConnectionError):
             process.stdin.write(wire.pack(message))
             await process.stdin.drain()
+
+    async def _verdict(self, process: asyncio.subprocess.Process, slow: Callable[[], None]) -> Any | None:
+        while True:
+            answer = await self._answer(process)
+            if answer is None or "slow" not in answer:
+                return answer
+            slow()
 
     @staticmethod
     async def _answer(process: asyncio.subprocess.Process) -> Any | None:

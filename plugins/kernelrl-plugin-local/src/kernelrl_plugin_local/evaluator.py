@@ -36,12 +36,13 @@ class LocalEvaluator:
     def __init__(self, config: LocalConfig) -> None:
         cores = len(os.sched_getaffinity(0))
         self._gpus = visible_gpus()
-        self._on_cpu = Lanes([None] * (config.workers or cores), 1)
+        workers = config.workers or cores
+        self._on_cpu = Lanes([None] * workers, 1, spare=workers)
         self._on_gpu = Lanes(self._gpus, config.gpu_workers)
         # A judge that times needs a core of its own.
         self._compiling = asyncio.Semaphore(config.build_workers or max(1, cores - self._on_gpu.size))
         # What is being compiled must not keep the judges idle.
-        self.capacity = self._on_cpu.size + (self._on_gpu.size + 2 * cores if self._gpus else 0)
+        self.capacity = self._on_cpu.size + self._on_cpu.spare + (self._on_gpu.size + 2 * cores if self._gpus else 0)
         self._builds = BuildService(cache_directory() / "builds")
         self._runners: dict[str, tuple[str, Any]] = {}
 

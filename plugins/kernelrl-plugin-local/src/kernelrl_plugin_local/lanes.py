@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import subprocess
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from kernelrl_core.errors import InfrastructureError
 from kernelrl_core.values import Evaluation, EvaluationRequest
@@ -52,14 +53,19 @@ class Lanes:
     Args:
         devices: GPU of each lane, None for the processor.
         each: lanes per device.
+        spare: judges beyond them, on no device, that are started when a candidate keeps its lane waiting: its lane
+            goes to the next one meanwhile.
     """
 
-    def __init__(self, devices: Sequence[str | None], each: int) -> None:
+    def __init__(self, devices: Sequence[str | None], each: int, spare: int = 0) -> None:
         # The lanes of a device are not neighbours, so that the first candidates spread over the devices.
         order = [device for _ in range(each) for device in devices]
-        self._idle = [(device, JudgeWorker(_environment(device))) for device in reversed(order)]
+        self._idle = [(device, JudgeWorker(_environment(device))) for device in [*[None] * spare, *reversed(order)]]
         self._workers = [worker for _, worker in self._idle]
         self.size = len(order)
+        self.spare = self._spare_left = spare
+        self._spares_idle = asyncio.Event()
+        self._spares_idle.set()
         self._free = asyncio.Semaphore(self.size)
         self._alone = asyncio.Lock()
         self._faults: Counter[str] = Counter()
@@ -71,10 +77,10 @@ class Lanes:
         Raises:
             InfrastructureError: the judge died, the device failed, or no device is left.
         """
-        async with self._free:
+        async with self._lane() as slow:
             device, worker = self._take()
             try:
-                evaluation = await worker.evaluate(request, runner)
+                evaluation = await worker.evaluate(request, runner, slow)
             except DeviceFault as fault:
                 self._count(device, fault)
                 raise
@@ -87,18 +93,39 @@ class Lanes:
 
     async def evaluate_alone(self, request: EvaluationRequest, runner: str) -> Evaluation:
         """Judge one candidate while all other lanes are empty."""
-        async with self._alone:
+        async with self._alone, contextlib.AsyncExitStack() as lanes:
             for _ in range(self.size):
-                await self._free.acquire()
-            try:
-                _, worker = self._idle[-1]
-                return await worker.evaluate(request, runner)
-            finally:
-                for _ in range(self.size):
-                    self._free.release()
+                await lanes.enter_async_context(self._free)
+            await self._spares_idle.wait()
+            _, worker = self._idle[-1]
+            return await worker.evaluate(request, runner)
 
     async def aclose(self) -> None:
         await asyncio.gather(*(worker.aclose() for worker in self._workers))
+
+    @contextlib.asynccontextmanager
+    async def _lane(self) -> AsyncIterator[Callable[[], None]]:
+        """A lane, and what to call when another judge could use it for a while."""
+        await self._free.acquire()
+        left = False
+
+        def leave() -> None:
+            nonlocal left
+            if not left and self._spare_left:
+                left = True
+                self._spare_left -= 1
+                self._spares_idle.clear()
+                self._free.release()
+
+        try:
+            yield leave
+        finally:
+            if left:
+                self._spare_left += 1
+                if self._spare_left == self.spare:
+                    self._spares_idle.set()
+            else:
+                self._free.release()
 
     def _take(self) -> tuple[str | None, JudgeWorker]:
         for index in range(len(self._idle) - 1, -1, -1):
