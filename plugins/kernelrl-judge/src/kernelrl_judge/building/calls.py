@@ -30,6 +30,10 @@ _IMPORTANT = {
 }
 _HARMLESS = {"verbose", "build_directory", "with_cuda", "is_python_module", "keep_intermediates", "use_pch"}
 _MAX_DEPTH = 60
+_MAX_CALLS = 64
+_MAX_CHARACTERS = 1_000_000
+"""Of all that is put together in one file, and of all that is found in it: a few lines can double a text again and
+again."""
 
 
 @attrs.frozen
@@ -75,12 +79,9 @@ def find_inline_calls(source: str) -> tuple[InlineCall, ...]:
         for node in ast.walk(tree)
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call)
     }
-    calls = [
-        _read(node, constants, targets.get(id(node), ""))
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and _is_load_inline(node.func, names)
-    ]
-    return tuple(sorted(calls, key=lambda call: call.line))
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_load_inline(node.func, names)]
+    found.sort(key=lambda node: node.lineno)
+    return tuple(_read(node, constants, targets.get(id(node), "")) for node in found[:_MAX_CALLS])
 
 
 def _function_names(tree: ast.Module) -> set[str]:
@@ -119,17 +120,26 @@ def _read(call: ast.Call, constants: _Constants, target: str) -> InlineCall:
             read[name] = constants.value(given[name])
         except _Computed:
             complete = False
+    named = read.get("name")
     functions = read.get("functions")
-    if isinstance(functions, str):
-        functions = [functions]
     if isinstance(functions, dict):
-        bound: tuple[tuple[str, str], ...] | None = tuple((str(key), str(value)) for key, value in functions.items())
+        bound: tuple[tuple[str, str], ...] | None = tuple(functions.items())
     else:
-        bound = tuple((str(name), str(name)) for name in functions) if isinstance(functions, list) else None
+        bound = tuple((name, name) for name in _flags(functions)) if functions is not None else None
+    texts = [read.get(name) for name in _IMPORTANT - {"name", "functions"}]
+    if not all(map(_is_text, [*texts, None if isinstance(functions, dict) else functions])):
+        # What torch does with other things is seen when the candidate does it.
+        complete = False
+    cpp_sources = _texts(read.get("cpp_sources"), given.get("cpp_sources"), constants)
+    cuda_sources = _texts(read.get("cuda_sources"), given.get("cuda_sources"), constants)
+    try:
+        constants.spend(sum(len(piece.text) for piece in (*cpp_sources, *cuda_sources)))
+    except _Computed:
+        complete, cpp_sources, cuda_sources = False, (), ()
     return InlineCall(
-        name=str(read.get("name") or ""),
-        cpp_sources=_texts(read.get("cpp_sources"), given.get("cpp_sources"), constants),
-        cuda_sources=_texts(read.get("cuda_sources"), given.get("cuda_sources"), constants),
+        name=named if isinstance(named, str) else "",
+        cpp_sources=cpp_sources,
+        cuda_sources=cuda_sources,
         functions=bound,
         cflags=_flags(read.get("extra_cflags")),
         device_flags=_flags(read.get("extra_cuda_cflags")),
@@ -137,24 +147,33 @@ def _read(call: ast.Call, constants: _Constants, target: str) -> InlineCall:
         include_paths=_flags(read.get("extra_include_paths")),
         line=call.lineno,
         target=target,
-        complete=complete and "name" in read and "cpp_sources" in read,
+        complete=complete and isinstance(named, str) and "cpp_sources" in read,
     )
+
+
+def _is_text(value: Any) -> bool:
+    """Whether a value is a text, a list of texts, or not given."""
+    return value is None or isinstance(value, str) or (isinstance(value, list) and len(_flags(value)) == len(value))
 
 
 def _flags(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,)
-    return tuple(map(str, value)) if isinstance(value, list) else ()
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
 def _texts(value: Any, node: ast.expr | None, constants: _Constants) -> tuple[SourceText, ...]:
     if node is None or value is None:
         return ()
-    texts = [value] if isinstance(value, str) else [text for text in value if isinstance(text, str)]
+    texts = _flags(value)
     lines = constants.lines(node)
     return tuple(
         SourceText(text, lines[index] if index < len(lines) else node.lineno) for index, text in enumerate(texts)
     )
+
+
+def _is_pair(key: Any, value: Any) -> bool:
+    return isinstance(key, str) and isinstance(value, str)
 
 
 class _Computed(Exception):
@@ -183,6 +202,9 @@ class _Constants:
                             assigned.setdefault(name.id, []).append(None)
                 case ast.arg(arg=name_):
                     assigned.setdefault(name_, []).append(None)
+        self._left = _MAX_CHARACTERS
+        self._known: dict[int, Any] = {}
+        self._known_lines: dict[int, list[int]] = {}
         self._values = {name: values[0] for name, values in assigned.items() if len(values) == 1 and values[0]}
 
     def value(self, node: ast.expr, depth: int = 0) -> Any:
@@ -193,6 +215,16 @@ class _Constants:
         """
         if depth > _MAX_DEPTH:
             raise _Computed
+        if id(node) not in self._known:
+            try:
+                self._known[id(node)] = self._value(node, depth)
+            except _Computed:
+                self._known[id(node)] = _Computed
+        if self._known[id(node)] is _Computed:
+            raise _Computed
+        return self._known[id(node)]
+
+    def _value(self, node: ast.expr, depth: int) -> Any:
         match node:
             case ast.Constant(value=str() | bool() | int() | float() | None):
                 return node.value
@@ -200,26 +232,44 @@ class _Constants:
                 return self.value(self._values[name], depth + 1)
             case ast.List(elts=elements) | ast.Tuple(elts=elements):
                 return [self.value(element, depth + 1) for element in elements]
-            case ast.Dict(keys=keys, values=values) if all(keys):
-                return {
-                    self.value(key, depth + 1): self.value(value, depth + 1)
+            case ast.Dict(keys=keys, values=values):
+                pairs = [
+                    (self.value(key, depth + 1), self.value(value, depth + 1))
                     for key, value in zip(keys, values, strict=True)
                     if key is not None
-                }
+                ]
+                if len(pairs) == len(keys) and all(_is_pair(*pair) for pair in pairs):
+                    return dict(pairs)
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 first, second = self.value(left, depth + 1), self.value(right, depth + 1)
-                if isinstance(first, str) and isinstance(second, str):
-                    return first + second
-                if isinstance(first, list) and isinstance(second, list):
+                if (isinstance(first, str) and isinstance(second, str)) or (
+                    isinstance(first, list) and isinstance(second, list)
+                ):
+                    self.spend(len(first) + len(second))
                     return first + second
             case ast.JoinedStr(values=parts):
-                return "".join(self._formatted(part, depth + 1) for part in parts)
+                return "".join([self._formatted(part, depth + 1) for part in parts])
             case ast.Call(func=ast.Attribute(value=owner, attr=method), args=arguments, keywords=[]):
                 return self._method(owner, method, arguments, depth + 1)
         raise _Computed
 
+    def spend(self, characters: int) -> None:
+        """Count what is put together.
+
+        Raises:
+            _Computed: it is too much to be read.
+        """
+        self._left -= characters
+        if self._left < 0:
+            raise _Computed
+
     def lines(self, node: ast.expr, depth: int = 0) -> list[int]:
         """Line where each text of an expression begins."""
+        if id(node) not in self._known_lines:
+            self._known_lines[id(node)] = self._lines(node, depth)
+        return self._known_lines[id(node)]
+
+    def _lines(self, node: ast.expr, depth: int) -> list[int]:
         if depth <= _MAX_DEPTH:
             if isinstance(node, ast.Name) and node.id in self._values:
                 return self.lines(self._values[node.id], depth + 1)
@@ -233,8 +283,12 @@ class _Constants:
         if isinstance(part, ast.FormattedValue):
             if part.format_spec is not None or part.conversion != -1:
                 raise _Computed
-            return str(self.value(part.value, depth))
-        return str(self.value(part, depth))
+            part = part.value
+        value = self.value(part, depth)
+        if not isinstance(value, str | bool | float) and not (isinstance(value, int) and abs(value) < 1 << 64):
+            raise _Computed
+        self.spend(len(str(value)))
+        return str(value)
 
     def _method(self, owner: ast.expr, method: str, arguments: list[ast.expr], depth: int) -> Any:
         values = [self.value(argument, depth) for argument in arguments]
@@ -246,5 +300,6 @@ class _Constants:
                 case "strip" | "lstrip" | "rstrip", []:
                     return getattr(text, method)()
                 case "replace", [old, new]:
+                    self.spend(len(text) + text.count(old) * len(new))
                     return text.replace(old, new)
         raise _Computed

@@ -125,7 +125,7 @@ class _Functions:
             return
         text = text_of(item.tokens)
         if item.kind == "directive" and "__global__" in text:
-            for name in re.findall(r"__global__[\s\S]*?\b(\w+)\s*\(", text):
+            for name in re.findall(r"__global__[\s\S]{0,400}?\b(\w+)\s*\(", text):
                 self.kernels.setdefault(name, item.line + offset)
         if item.kind != "function":
             # A macro that makes functions is used like a declaration; what it names, anyone may call.

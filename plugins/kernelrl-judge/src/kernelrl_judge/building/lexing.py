@@ -61,6 +61,7 @@ _TOKEN = re.compile(
       (?P<space>\s+)
     | (?P<comment>//(?:[^\n\\]|\\[\s\S])*|/\*[\s\S]*?\*/)
     | (?P<raw>(?:u8|[uUL])?R"(?P<mark_>[^()\\\s]{0,16})\([\s\S]*?\)(?P=mark_)")
+    | (?P<unclosed>(?:u8|[uUL])?R"[^()\\\s]{0,16}\(|/\*)
     | (?P<string>(?:u8|[uUL])?"(?:[^"\\\n]|\\[\s\S])*")
     | (?P<number>\.?\d(?:'?[\w.]|[eEpP][+-])*)
     | (?P<character>(?:u8|[uUL])?'(?:[^'\\\n]|\\[\s\S])+')
@@ -78,7 +79,7 @@ def tokens(source: str) -> list[Token]:
     """The tokens of a source.
 
     Raises:
-        Unreadable: a character that begins no token, such as a quote that nobody closes.
+        Unreadable: a character that begins no token, or a comment or raw string that nobody closes.
     """
     found: list[Token] = []
     place, line, fresh = 0, 1, True
@@ -90,7 +91,8 @@ def tokens(source: str) -> list[Token]:
             match = _TOKEN.match(source, place)
             kind = (match.lastgroup or "") if match else ""
             kind = {"raw": "string", "mark_": "string"}.get(kind, kind)
-        if match is None:
+        if match is None or kind == "unclosed":
+            # What is never closed is refused at once: to search its end again from each further place takes forever.
             raise Unreadable(f"line {line}: unexpected {source[place]!r}")
         text = match.group()
         found.append(Token(kind, text, line))
