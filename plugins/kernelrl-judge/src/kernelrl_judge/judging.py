@@ -143,6 +143,8 @@ class Bench:
             memory_mib=request.settings.memory_mib,
             limit_s=request.settings.timeout_s,
             patience_s=_patience_s(request.settings.timing, device),
+            # Memory of a device must be free for the next one; hundreds of processes that end slowly disturb nobody.
+            end_s=10.0 if device == "cuda" else 0.5,
             slow=self._slow,
             cancelled=self._cancelled,
             watch=self._watch,

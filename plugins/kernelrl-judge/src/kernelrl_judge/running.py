@@ -35,7 +35,6 @@ __all__ = [
 
 _KEPT_OUTPUT_BYTES = 16_384
 _START_TIMEOUT_S = 120.0
-_END_TIMEOUT_S = 10.0
 _SLOW_NICE = 5
 """A quarter of the time of a processor for which another candidate asks as well."""
 _SCRATCH_PREFIX = "kernelrl-zygote_"
@@ -160,6 +159,7 @@ class Runner:
         memory_mib: int,
         limit_s: float,
         patience_s: float,
+        end_s: float,
         slow: Callable[[], None],
         cancelled: Callable[[], bool],
         watch: int,
@@ -168,10 +168,12 @@ class Runner:
         Args:
             limit_s: wall-clock time from now to `deadline`.
             patience_s: how long one answer may take before others go first on the processor and `slow` is called.
+            end_s: how long its end is waited for.
             cancelled: whether nobody waits any more; asked when the descriptor `watch` is readable.
         """
         self._zygote = zygote
         self._patience_s = patience_s
+        self._end_s = end_s
         self._slow: Callable[[], None] | None = slow
         self.deadline = time.monotonic() + limit_s
         """On the clock `time.monotonic`; whoever grants more time moves it."""
@@ -212,12 +214,12 @@ class Runner:
         self._close()
 
     def end(self) -> None:
-        """Kill the candidate and everything it started; what they held, memory of a device too, is free afterwards."""
+        """Kill the candidate and everything it started, and wait until what they held is free."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, number)
-            # The supervisor ends after all others.
-            if select.select([self._handle], [], [], _END_TIMEOUT_S)[0]:
+            # The supervisor ends after all others. When it is killed instead, they end some time later.
+            if select.select([self._handle], [], [], self._end_s)[0]:
                 return
 
     def _close(self) -> None:

@@ -41,9 +41,11 @@ LAYERS = ("limits", "user_namespace", "pid_namespace", "mount_namespace", "netwo
 """Layers in the order of the isolation level they add to."""
 
 _MAX_PROCESSES = 64
+_RESERVED_IDS = 300
 _DRIVER_MIB = 2048
 """Memory that a GPU's driver and its libraries need for themselves."""
 _ORPHANS_S = 5.0
+_LOOK_S = 0.25
 
 
 def isolation_level(missing: list[str]) -> int:
@@ -73,7 +75,8 @@ def enter(*, memory_mib: int, on_gpu: bool, cpu_s: int, scratch: str, keep: set[
         cpu_s: limit of processor time, in seconds.
         scratch: directory that becomes the private temporary directory.
         keep: descriptors that stay open.
-        status: descriptor on which the supervisor reports how the process ended: `exit N` or `signal N`.
+        status: descriptor on which the supervisor reports how the process ended: `exit N`, `signal N`, or `crowd` when
+            it had to be killed for the number of its processes.
     """
     missing: list[str] = []
     os.setsid()
@@ -184,18 +187,31 @@ def _private_root(readable: Sequence[str], writable: Sequence[str]) -> bool:
 
 
 def _supervise(child: int, status: int) -> NoReturn:
+    crowded = False
+
     def kill(*_: object) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
 
+    def look(*_: object) -> None:
+        nonlocal crowded
+        # Root may start any number. The candidate's own `/proc`, and no other, does not know this process.
+        if not os.path.exists("/proc/self") and sum(map(str.isdigit, os.listdir("/proc"))) > _MAX_PROCESSES:
+            crowded = True
+            kill()
+
     signal.signal(signal.SIGTERM, kill)
+    signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, _LOOK_S, _LOOK_S)
     _close_others({status})
     # The first process of a namespace has ended when all others have.
     _, ended = os.waitpid(child, 0)
+    signal.setitimer(signal.ITIMER_REAL, 0.0)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     code = os.waitstatus_to_exitcode(ended)
+    how = "crowd" if crowded else f"exit {code}" if code >= 0 else f"signal {-code}"
     with contextlib.suppress(OSError):
-        os.write(status, f"exit {code}".encode() if code >= 0 else f"signal {-code}".encode())
+        os.write(status, how.encode())
     _end_orphans()
     os._exit(0)
 
@@ -247,10 +263,13 @@ def _read_only_root() -> bool:
 
 
 def _limit(memory_mib: int, cpu_s: int, *, on_gpu: bool) -> list[str]:
-    # The limit of processes does not bind root; that of process ids does, where each namespace has its own.
+    # The limit of processes does not bind root; that of process ids does, where each namespace has its own. After the
+    # first round ids begin at 300, and that is where the first round begins here.
     if os.getpid() == 1 and _kernel_version() >= (6, 14):
-        with contextlib.suppress(OSError), open("/proc/sys/kernel/pid_max", "w") as file:
-            file.write("400")
+        tasks = max(100, 2 * (os.cpu_count() or 1))
+        for name, value in (("pid_max", _RESERVED_IDS + tasks), ("ns_last_pid", _RESERVED_IDS)):
+            with contextlib.suppress(OSError), open(f"/proc/sys/kernel/{name}", "w") as file:
+                file.write(str(value))
     with open("/proc/self/statm") as file:
         pages = [int(word) for word in file.read().split()]
     mapped, data = pages[0] * resource.getpagesize(), pages[5] * resource.getpagesize()

@@ -54,6 +54,8 @@ def ended(how: str) -> tuple[Outcome, str]:
             return Outcome.TIMEOUT, "The limit of processor time was reached."
         meaning = {"SIGSEGV": "an access outside of its memory", "SIGFPE": "an arithmetic fault"}.get(name, name)
         return Outcome.RUNTIME_ERROR, f"The process was ended by {meaning}."
+    if word == "crowd":
+        return Outcome.RUNTIME_ERROR, "It started more processes than are allowed."
     if word == "exit":
         return Outcome.RUNTIME_ERROR, f"The process ended itself with status {number} before it returned a result."
     return Outcome.RUNTIME_ERROR, "The process ended before it returned a result."
