@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
 
 from kernelrl_judge.building.kernel_facts import extension_facts
 from kernelrl_judge.building.lexing import Unreadable, tokens
+from kernelrl_judge.building.request import InlineRequest
+from kernelrl_judge.building.screening import Denied, screen
 
 _SIZE = 150_000
 
@@ -24,3 +27,52 @@ def test_reading_takes_time_in_proportion_to_the_text(piece: str) -> None:
     started = time.process_time()
     extension_facts(f"load_inline(name='x', cpp_sources='', cuda_sources={text!r})", "cuda")
     assert time.process_time() - started < 10.0
+
+
+def _request(**given: object) -> InlineRequest:
+    fields = {
+        **dict.fromkeys(("cpp_sources", "device_sources", "functions", "cflags", "device_flags", "ldflags"), ()),
+        "language": "cpp",
+        "name": "x",
+        "include_paths": (),
+        "arch": (),
+    }
+    return InlineRequest(**{**fields, **given})
+
+
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        ('#include "/etc/passwd"', "#include"),
+        ('#define P "/etc/passwd"\n#include P', "#include"),
+        ('#inc\\\nlude "/etc/passwd"', "#include"),
+        ('#if __has_include("/etc/passwd")\n#endif', "__has_include"),
+        ("#define H __has_include", "__has_include"),
+        ('int d[] = {\n#embed "/etc/passwd"\n};', "#embed"),
+        ('asm(".incbin \\"/etc/passwd\\"");', ".incbin"),
+        ('asm(".inc" /* x */ "bin \\"/etc/passwd\\"");', ".incbin"),
+        ('asm(".\\x69ncbin \\"/etc/passwd\\"");', ".incbin"),
+        ('asm(R"(.incbin "/etc/passwd")");', ".incbin"),
+        ('_Pragma("GCC dependency \\"/etc/passwd\\"")', "_Pragma(GCC dependency"),
+        ('#define P _Pragma("GCC dependency \\"/etc/passwd\\"")', "GCC dependency"),
+        ('#pragma GCC dependency "/etc/passwd"', "GCC dependency"),
+    ],
+)
+def test_what_reads_files_outside_is_denied_by_name(source: str, named: str) -> None:
+    with pytest.raises(Denied, match=re.escape(named)):
+        screen(_request(cpp_sources=(source,)))
+
+
+@pytest.mark.parametrize("text", ['_Pragma("unroll")', 'puts("GCC plugin");', '#pragma GCC optimize("O3")'])
+def test_ordinary_pragmas_and_strings_are_allowed(text: str) -> None:
+    screen(_request(cpp_sources=(text,)))
+
+
+@pytest.mark.parametrize("name", ["f); g(", 'f\n#include "/etc/passwd"\n', "", "f()"])
+def test_what_is_bound_must_be_the_name_of_a_function(name: str) -> None:
+    with pytest.raises(Denied, match="functions"):
+        screen(_request(functions=((name, name),)))
+
+
+def test_qualified_names_and_instances_can_be_bound() -> None:
+    screen(_request(functions=(("ns::f", "doc"), ("g<float, 4>", "doc"))))

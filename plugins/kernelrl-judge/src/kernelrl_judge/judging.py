@@ -203,7 +203,7 @@ class Bench:
         """Answer of the build service to a candidate, and a descriptor of what was built."""
         spec = backend.toolchain(request.backend_options, mode)
         try:
-            return self._builds.answer(json.loads(asked), spec, request.settings, cancelled=self._cancelled)
+            return self._builds.answer(asked, spec, request.settings, cancelled=self._cancelled)
         except BuildUnavailable as error:
             raise Unavailable(*error.args) from None
 

@@ -383,4 +383,4 @@ def _describe(error: BaseException, backend: Any, path: str) -> tuple[str, str, 
 
 def _is_build_error(error: BaseException) -> bool:
     builds = sys.modules.get("kernelrl_judge.runner_builds")
-    return builds is not None and isinstance(error, builds.BuildError)
+    return builds is not None and isinstance(error, builds.BuildError | builds.ToolDenied)

@@ -10,6 +10,7 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import re
 import socket
 import sys
 import types
@@ -17,11 +18,19 @@ from typing import Any, NoReturn
 
 from kernelrl_judge.protocol import FrameKind, receive, send
 
-__all__ = ["BuildError", "install"]
+__all__ = ["BuildError", "ToolDenied", "install"]
+
+_TOOLS = {"ninja", "nvcc", "hipcc", "g++", "c++", "clang++"}
+_STARTS = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn"}
 
 
 class BuildError(RuntimeError):
     """An extension does not build; the text is what the compiler says."""
+
+
+class ToolDenied(BaseException):
+    """A candidate starts a compiler or a build tool by itself. Torch asks for them in ways that would hide an ordinary
+    exception."""
 
 
 def install(stream: socket.socket) -> None:
@@ -31,6 +40,16 @@ def install(stream: socket.socket) -> None:
     builds = _Builds(stream)
     extensions.load_inline = builds.load_inline
     extensions.load = _refuse
+    # Not what keeps a candidate from them: it says plainly what is wrong with trying.
+    sys.addaudithook(_refuse_tools)
+
+
+def _refuse_tools(event: str, arguments: tuple[Any, ...]) -> None:
+    if event in _STARTS:
+        # Program and arguments; what follows are a directory and an environment.
+        words = {word for part in arguments[:2] for word in re.findall(r"[\w.+-]+", str(part))}
+        for tool in sorted(words & _TOOLS):
+            raise ToolDenied(f"denied: running {tool} is not allowed to a candidate; use load_inline")
 
 
 def _refuse(*_: Any, **__: Any) -> NoReturn:
@@ -40,6 +59,7 @@ def _refuse(*_: Any, **__: Any) -> NoReturn:
 class _Builds:
     def __init__(self, stream: socket.socket) -> None:
         self._stream = stream
+        self._built: dict[str, Any] = {}
 
     def load_inline(
         self,
@@ -83,8 +103,12 @@ class _Builds:
             "ldflags": _texts(extra_ldflags),
             "include_paths": _texts(extra_include_paths),
         }
+        order = json.dumps(asked)
+        if order in self._built:
+            # One extension per layer of a network, all equal, is common.
+            return self._built[order]
         try:
-            send(self._stream, FrameKind.BUILD, json.dumps(asked).encode())
+            send(self._stream, FrameKind.BUILD, order.encode())
         except ValueError as error:
             raise BuildError(f"Error building extension '{name}': {error}") from None
         frame = receive(self._stream, descriptors=1)
@@ -96,7 +120,8 @@ class _Builds:
         if answer["kind"] == "device_only":
             # There is nothing to call; the judge ends this candidate once its module is loaded.
             return types.ModuleType(str(name))
-        return _load(str(name), frame.descriptors[0], answer)
+        self._built[order] = _load(str(name), frame.descriptors[0], answer)
+        return self._built[order]
 
 
 def _texts(value: Any) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -16,15 +17,25 @@ import attrs
 
 from kernelrl_judge import sandbox
 
-__all__ = ["Compilers", "OutOfTime"]
+__all__ = ["Compilers", "OutOfTime", "reached_limit"]
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache", "/opt/rocm")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 _MAX_LOG_BYTES = 1 << 20
+_FILE_MIB = 1024
+_LIMITS = (
+    (r"File size limit exceeded|[Ff]ile too large", f"The compiler's output reached its limit of {_FILE_MIB} MiB."),
+    (r"CPU time limit exceeded", "The compiler reached its limit of time."),
+    (
+        r"out of memory|virtual memory exhausted|Cannot allocate memory|bad_alloc|Allocation failed",
+        "The compiler reached its limit of {memory_mib} MiB of memory.",
+    ),
+)
+"""What compilers say at a limit, some of them as if it were a fault of their own, and what it means."""
 
 
 class OutOfTime(Exception):
-    """The limit of wall-clock time was reached."""
+    """The limit of wall-clock time was reached; the text is the end of what the compiler had printed."""
 
 
 @attrs.define
@@ -60,7 +71,7 @@ class Compilers:
             sandbox.confine(
                 memory_mib=self.memory_mib,
                 cpu_s=int(left_s) + 2,
-                file_mib=1024,
+                file_mib=_FILE_MIB,
                 processes=256,
                 readable=readable,
                 writable=[self.writable],
@@ -90,12 +101,18 @@ class Compilers:
             finally:
                 late.cancel()
             process.returncode = os.waitstatus_to_exitcode(status)
-            if time.monotonic() >= self.deadline:
-                raise OutOfTime
             size = log.seek(0, os.SEEK_END)
             log.seek(max(0, size - _MAX_LOG_BYTES))
             text = log.read().decode("utf-8", "replace")
+        if time.monotonic() >= self.deadline:
+            raise OutOfTime(text)
         return process.returncode, text, usage.ru_utime + usage.ru_stime
+
+
+def reached_limit(log: str, memory_mib: int) -> str:
+    """A sentence on the limit that a compiler's log tells of; empty where it tells of none."""
+    found = (sentence for pattern, sentence in _LIMITS if re.search(pattern, log))
+    return next(found, "").format(memory_mib=memory_mib)
 
 
 def _kill(pid: int) -> None:

@@ -12,6 +12,7 @@ runs the compilers confined, and publishes. It imports no torch. The result has 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import sys
@@ -24,7 +25,7 @@ import attrs
 
 from kernelrl_judge import sandbox
 from kernelrl_judge.building.compiling import CompileError, compile_extension
-from kernelrl_judge.building.confined import Compilers, OutOfTime
+from kernelrl_judge.building.confined import Compilers, OutOfTime, reached_limit
 from kernelrl_judge.building.prepare import Prepared, prepare
 from kernelrl_judge.building.request import InlineRequest
 from kernelrl_judge.building.store import BuildStore
@@ -34,6 +35,9 @@ __all__ = ["main"]
 
 _MAX_BYTES = 4 << 30
 _LOG_TAIL_CHARACTERS = 4000
+_TOO_LATE_S = 600.0
+"""How long a build that took too long is not tried again: another machine, or a quieter hour, may manage."""
+_READ_BY_ASSEMBLY = re.compile(r"Error: (?:file not found|can't open (?:file )?[‘'`]?): ?(\S+)")
 
 
 def main() -> None:
@@ -54,31 +58,34 @@ def _result(order: dict[str, Any]) -> dict[str, Any]:
     toolchain = find_toolchain(request.language, directory)
     toolchain.require_arch(request.arch)
     key = request.key(toolchain.id)
+    # A verdict that comes from a limit holds for builds under the same limits.
+    limited = request.key(f"{toolchain.id} {order['timeout_s']} {order['memory_mib']}")
     store = BuildStore(directory, _MAX_BYTES)
-    found = store.read(key)
-    if found is not None:
-        return {**found, "cached": True}
+
+    def kept() -> dict[str, Any] | None:
+        found = store.read(key) or store.read(limited)
+        return {**found, "cached": True} if found is not None else None
+
+    if (found := kept()) is not None:
+        return found
     prepared = prepare(toolchain, directory / "toolchains")
     if not request.device_only:
         prepared.build_binder()
     with store.lock(key):
-        found = store.read(key)
-        if found is not None:
-            return {**found, "cached": True}
+        if (found := kept()) is not None:
+            return found
         scratch = Path(tempfile.mkdtemp(prefix="build-", dir=_scratch(directory)))
         try:
-            result, file, keep = _build(request, toolchain, prepared, scratch, order)
-            if not keep:
-                return result
-            return {**store.write(key, result, file), "cached": False}
+            result, file = _build(request, toolchain, prepared, scratch, order)
+            return {**store.write(limited if "limit" in result else key, result, file), "cached": False}
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _build(
     request: InlineRequest, toolchain: Toolchain, prepared: Prepared, scratch: Path, order: dict[str, Any]
-) -> tuple[dict[str, Any], Path | None, bool]:
-    """What is answered, the file that belongs to it, and whether it is kept."""
+) -> tuple[dict[str, Any], Path | None]:
+    """What is answered, and the file that belongs to it."""
     started = time.monotonic()
     compilers = Compilers(
         readable=[*toolchain.directories(), str(prepared.directory)],
@@ -90,14 +97,22 @@ def _build(
     try:
         built = compile_extension(request, toolchain, prepared, scratch, run=compilers.run)
     except CompileError as error:
-        return {"error": str(error), "seconds": time.monotonic() - started}, None, True
-    except OutOfTime:
-        # Another machine, or a quieter hour, may manage.
-        return {"error": f"Compiling took longer than {order['timeout_s']:g} s."}, None, False
+        text = str(error)
+        result = {"error": text, "seconds": time.monotonic() - started}
+        if limit := reached_limit(text, order["memory_mib"]):
+            result |= {"error": f"{limit}\n{text}", "limit": limit}
+        elif file := _READ_BY_ASSEMBLY.search(text):
+            result["error"] = f"denied: assembly reads a file that is not of this build: {file.group(1)}\n{text}"
+        return result, None
+    except OutOfTime as late:
+        limit = f"Compiling took longer than {order['timeout_s']:g} s and was ended."
+        log = str(late).replace(f"{scratch}/", "").strip()[-_LOG_TAIL_CHARACTERS:]
+        said = f"The compiler had said:\n{log}" if log else "The compiler had said nothing."
+        return {"error": f"{limit} {said}", "limit": limit, "until": time.time() + _TOO_LATE_S}, None
     result = attrs.asdict(built)
     del result["path"]
     result["log"] = built.log[-_LOG_TAIL_CHARACTERS:]
-    return {**result, "binder": str(prepared.binder)}, Path(built.path), True
+    return {**result, "binder": str(prepared.binder)}, Path(built.path)
 
 
 def _scratch(directory: Path) -> Path:

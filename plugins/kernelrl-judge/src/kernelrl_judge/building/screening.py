@@ -38,6 +38,8 @@ _LINKER_FLAGS = re.compile(
     r"-l(?:cublas|cublasLt|cudart|cuda|curand|cufft|cusparse|cudnn|nvrtc|cusolver|c10|c10_cuda|torch|torch_cpu|torch_cuda"
     r"|m|gomp|pthread|dl|rt)|-fopenmp|-pthread|-O[0-3]|-s|-shared|-Wl,--no-as-needed"
 )
+_FUNCTION = re.compile(r"[A-Za-z_][\w:]*(?:<[\w:, ]+>)?")
+_PRAGMA = re.compile(r"\bGCC\s+(?:plugin|pch_preprocess|dependency)\b")
 _TOOLKIT = re.compile(r"/(?:usr/local/cuda(?:-[\d.]+)?|opt/rocm(?:-[\d.]+)?)/(?:include|lib64|lib)/?")
 """Directories that the compilers search anyhow; naming them changes nothing."""
 
@@ -51,6 +53,9 @@ def screen(request: InlineRequest) -> None:
     for label, sources in (("main.cpp", request.cpp_sources), ("cuda.cu", request.device_sources)):
         for source in sources:
             _screen_source(source, label)
+    for name, _ in request.functions:
+        if not _FUNCTION.fullmatch(name):
+            raise Denied(f"functions: {name[:80]!r} is not the name of a function")
     for path in request.include_paths:
         if path.strip() and not _TOOLKIT.fullmatch(path.strip()):
             raise Denied(f"extra_include_paths is not allowed: {path!r}")
@@ -93,18 +98,33 @@ def _screen_source(source: str, label: str) -> None:
         found = [Token("directive", line.strip(), 1) for line in source.splitlines() if line.lstrip().startswith("#")]
         if re.search(r"\.inc(?:bin|lude)", source):
             raise Denied(f"{label}: .incbin and .include are not allowed in assembly") from None
-    in_assembly = 0
+    said, before = "", ""
     for token in found:
+        if token.kind == "string":
+            # Strings that stand side by side are one.
+            said += _unescaped(token.text)
+            if re.search(r"\.\s*inc(?:bin|lude)", said):
+                raise Denied(f"{label}:{token.line}: .incbin and .include are not allowed in assembly")
+            if before == "_Pragma(" and (match := _PRAGMA.search(said)):
+                raise Denied(f"{label}:{token.line}: _Pragma({' '.join(match.group().split())}) is not allowed")
+            continue
+        if not token.blank:
+            said = ""
+            before = "_Pragma" if token.text == "_Pragma" else f"{before}(" if token.text == "(" else ""
         if token.kind == "directive":
             _screen_directive(token, label)
-        elif token.kind == "name" and token.text in ("asm", "__asm__", "__asm"):
-            in_assembly = 1
-        elif in_assembly and token.text == ";":
-            in_assembly = 0
-        elif token.kind == "string" and re.search(r"\.\s*inc(?:bin|lude)", token.text):
-            raise Denied(f"{label}:{token.line}: .incbin and .include are not allowed in assembly")
         elif token.kind == "name" and token.text in ("__has_include", "__has_include_next", "__has_embed"):
             raise Denied(f"{label}:{token.line}: {token.text} is not allowed")
+
+
+def _unescaped(text: str) -> str:
+    """What a string literal stands for, as far as hexadecimal and octal escapes go."""
+    inner = text[text.index('"') + 1 : -1]
+    return re.sub(
+        r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|\r?\n)",
+        lambda match: chr(int(match[1], 16) if match[1] else int(match[2], 8)) if match[1] or match[2] else "",
+        inner,
+    )
 
 
 def _screen_directive(token: Token, label: str) -> None:
@@ -118,9 +138,9 @@ def _screen_directive(token: Token, label: str) -> None:
             raise Denied(f"{where}: #{match.group(1)} of anything but a named header is not allowed")
         if path.group(1).startswith("/") or ".." in path.group(1).split("/"):
             raise Denied(f"{where}: #include of a file outside of the toolchain is not allowed: {path.group(1)}")
-    elif re.match(r"#\s*pragma\s+GCC\s+(plugin|pch_preprocess|dependency)", text):
+    elif "ragma" in text and _PRAGMA.search(text):
         raise Denied(f"{where}: {' '.join(text.split())} is not allowed")
     elif re.search(r"\b__has_(?:include|embed)", text):
         raise Denied(f"{where}: __has_include is not allowed")
-    elif re.search(r"\.\s*inc(?:bin|lude)", text):
+    elif re.search(r"\.\s*inc(?:bin|lude)", _unescaped(f'"{text}"')):
         raise Denied(f"{where}: .incbin and .include are not allowed in assembly")

@@ -16,6 +16,7 @@ from typing import Any
 
 from kernelrl_core.values import EvaluationSettings
 from kernelrl_judge.building.calls import InlineCall
+from kernelrl_judge.protocol import ProtocolError
 
 __all__ = ["BuildService", "BuildUnavailable", "call_request", "device_arch"]
 
@@ -42,7 +43,7 @@ class BuildService:
 
     def answer(
         self,
-        asked: Mapping[str, Any],
+        asked: bytes,
         spec: Mapping[str, Any],
         settings: EvaluationSettings,
         *,
@@ -51,14 +52,15 @@ class BuildService:
         """What a runner is told about the build it asked for, and a descriptor of what was built.
 
         Args:
-            asked: fields of `runner_builds`, from an untrusted process.
+            asked: what `runner_builds` sends; from an untrusted process.
             spec: from `BackendRunner.toolchain`.
 
         Raises:
+            ProtocolError: nothing that `runner_builds` would send.
             BuildUnavailable: this machine cannot build.
             Cancelled: nobody waits any more.
         """
-        result = self._run(self._order(_request(asked, spec), settings), cancelled)
+        result = self._run(self._order(_request(_read(asked), spec), settings), cancelled)
         if "missing" in result:
             raise BuildUnavailable(result["missing"], result["fix"])
         if "error" in result:
@@ -151,6 +153,24 @@ def device_arch() -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.split("\n")[0].strip() if done.returncode == 0 else ""
+
+
+_LISTS = ("cpp_sources", "device_sources", "cflags", "device_flags", "ldflags", "include_paths")
+
+
+def _read(asked: bytes) -> dict[str, Any]:
+    def is_texts(value: object) -> bool:
+        return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+    try:
+        data = json.loads(asked)
+        lists = [[data["name"]], *(data[name] for name in _LISTS), *data["functions"]]
+        sound = all(map(is_texts, lists)) and all(len(pair) == 2 for pair in data["functions"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        sound = False
+    if not sound:
+        raise ProtocolError("a malformed order for a build")
+    return dict(data)
 
 
 def _request(asked: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import math
 import os
 import random
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,11 +39,14 @@ class BuildStore:
         self._max_bytes = max_bytes
 
     def read(self, key: str) -> dict[str, Any] | None:
-        """The result kept under `key`, with `path` where it has a file; None where there is none."""
+        """The result kept under `key`, with `path` where it has a file; None where there is none, or where the time
+        has passed that it has in `until` (seconds since the epoch)."""
         entry = self._entry(key)
         try:
             found: dict[str, Any] = json.loads((entry / _RESULT).read_text())
             if found["key"] != key or (found.get("file") and not (entry / found["file"]).is_file()):
+                return None
+            if found.get("until", math.inf) < time.time():
                 return None
             os.utime(entry)
         except (OSError, ValueError, KeyError, TypeError):
