@@ -1,0 +1,83 @@
+"""What a judge does when its GPU has no memory left, which others may have taken."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kernelrl_core.values import Evaluation, EvaluationRequest, EvaluationSettings, Outcome
+from kernelrl_judge import judging
+from kernelrl_judge.device_memory import DeviceMemoryError
+
+CORRECT = Evaluation(Outcome.CORRECT, "")
+WITHOUT = Evaluation(Outcome.OUT_OF_MEMORY, "")
+
+
+class Backend:
+    def mode(self, options: Any, has_gpu: bool) -> str:
+        return "gpu"
+
+    def environment(self, mode: str, options: Any) -> dict[str, str]:
+        return {}
+
+
+@pytest.fixture
+def judge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[Evaluation, list[bool]]]:
+    """Runs an evaluation whose attempts end as given; returns its result, and which attempts had the GPU alone."""
+    module = types.ModuleType("backend_of_this_test")
+    module.Backend = Backend  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr("kernelrl_judge.device_facts.device_name", lambda device: "a-gpu")
+
+    def run(*endings: Any) -> tuple[Evaluation, list[bool]]:
+        alone: list[bool] = []
+
+        def judged(*arguments: Any) -> Any:
+            alone.append(arguments[-1] is None)
+            ending = endings[len(alone) - 1]
+            if isinstance(ending, Exception):
+                raise ending
+            return ending
+
+        monkeypatch.setattr(judging.Bench, "_judged", judged)
+        bench = judging.Bench(lambda: False, 0, lambda: None)
+        request = EvaluationRequest("t", "", "", "", "", "b", {}, EvaluationSettings(), "0" * 32, "0")
+        return bench.evaluate(request, "backend_of_this_test:Backend"), alone
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        (WITHOUT, True),
+        torch.OutOfMemoryError("CUDA out of memory."),
+        DeviceMemoryError("cuMemCreate failed with CUDA error 2 (out of memory)"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    ],
+)
+def test_without_memory_a_candidate_is_judged_again_with_the_gpu_to_itself(judge: Any, first: Any) -> None:
+    assert judge(first, (CORRECT, False)) == (CORRECT, [False, True])
+
+
+def test_a_candidate_that_takes_all_memory_of_an_empty_gpu_is_out_of_memory(judge: Any) -> None:
+    assert judge((WITHOUT, True), (WITHOUT, True)) == (WITHOUT, [False, True])
+
+
+def test_a_candidate_that_takes_all_memory_of_the_host_is_judged_once(judge: Any) -> None:
+    assert judge((WITHOUT, False)) == (WITHOUT, [False])
+
+
+def test_a_judge_without_memory_on_an_empty_gpu_blames_the_device(judge: Any) -> None:
+    error = torch.OutOfMemoryError("CUDA out of memory.")
+    with pytest.raises(judging.DeviceFault):
+        judge(error, error)
