@@ -99,6 +99,11 @@ def percentiles(values: list[float]) -> dict[str, float]:
     return {"p50": round(ordered[len(ordered) // 2], 2), "p95": round(ordered[int(len(ordered) * 0.95) - 1], 2)}
 
 
+def medians(rows: list[dict[str, float]]) -> dict[str, float]:
+    names = sorted({name for row in rows for name in row})
+    return {name: round(statistics.median(row.get(name, 0.0) for row in rows), 3) for name in names}
+
+
 async def ours(rows: list[dict[str, Any]], backend: str, cache: Path) -> dict[str, Any]:
     os.environ["KERNELRL_CACHE_DIR"] = str(cache)
     from kernelrl_core.values import EvaluationRequest, EvaluationSettings, sha256_text
@@ -152,6 +157,8 @@ async def ours(rows: list[dict[str, Any]], backend: str, cache: Path) -> dict[st
                     "reasons": [build.get("reason") for build in builds if build.get("reason")],
                     "build_cpu_s": sum(build.get("cpu_seconds", 0.0) for build in builds),
                     "build_stages_cpu_s": builds[0].get("stages", {}) if builds else {},
+                    "judged_s": found.profile.get("stages_s", {}),
+                    "timed_s": found.profile.get("timing", {}).get("stages_s", {}),
                     "latency_s": round(time.perf_counter() - started, 2),
                     "seconds": {stage: round(value, 3) for stage, value in found.seconds.items()},
                     "findings": [finding.rule for finding in found.findings],
@@ -177,10 +184,9 @@ async def ours(rows: list[dict[str, Any]], backend: str, cache: Path) -> dict[st
         "fast_share_of_those_that_build": round(len(fast) / max(1, len(built)), 3),
         "failure_told_after_s": percentiles([row["seconds"]["build"] for row in failed]) if failed else None,
         "build_cpu_s_fast_median": round(statistics.median(row["build_cpu_s"] for row in fast), 2) if fast else None,
-        "build_stages_cpu_s_median": {
-            stage: round(statistics.median(row["build_stages_cpu_s"].get(stage, 0.0) for row in fast), 3)
-            for stage in sorted({stage for row in fast for stage in row["build_stages_cpu_s"]})
-        },
+        "build_stages_cpu_s_median": medians([row["build_stages_cpu_s"] for row in fast]),
+        "judged_s_median": medians([row.get("judged_s", {}) for row in judged]),
+        "timed_s_median": medians([row["timed_s"] for row in judged if row.get("timed_s")]),
         "stages_s": {
             stage: percentiles([row["seconds"][stage] for row in judged if "seconds" in row])
             for stage in ("build", "run", "timing", "wait")

@@ -291,7 +291,8 @@ class _Case:
         self._builds = 0
         self._holding: Turn | None = None
         self._timing_s = 0.0
-        self._profile: dict[str, Any] = {}
+        self._stages_s: dict[str, float] = {}
+        self._profile: dict[str, Any] = {"stages_s": self._stages_s}
         self.provenance: dict[str, Any] = {}
         self.lacks_device_memory = False
 
@@ -318,11 +319,13 @@ class _Case:
             return self._end(Outcome.HACKED, wording.forged(), findings=(finding,))
 
     def _judge(self) -> Evaluation:
-        missing = [str(layer) for layer in protocol.decode_tree(self._expect(FrameKind.STARTED).body)]
+        with self._stage("start"):
+            missing = [str(layer) for layer in protocol.decode_tree(self._expect(FrameKind.STARTED).body)]
         self._isolation = Isolation(isolation_level(missing), tuple(missing))
         if self._settings.timing:
             self._message_s = timing.message_cost(self._runner, self._expect, spin=self._device == "cuda")
-        note = self._load()
+        with self._stage("load"):
+            note = self._load()
         if self._mode == "compile":
             spec = self._backend.toolchain(self._request.backend_options, self._mode)
             target = ", ".join((spec or {}).get("arch", ())) or "the default architecture"
@@ -332,10 +335,13 @@ class _Case:
             self.provenance["checked"] = checked
             return self._end(Outcome.INFRA_ERROR, wording.compiled_only(self._request.backend, checked))
         with self._turn(alone=False):
-            reference = self._bench.reference(self._request, self._device)
-            exchange = self._bench.exchange(self._runner, self._device)
-            self._construct(reference, exchange)
-            wrong = self._trials(reference, exchange)
+            with self._stage("reference"):
+                reference = self._bench.reference(self._request, self._device)
+                exchange = self._bench.exchange(self._runner, self._device)
+            with self._stage("construct"):
+                self._construct(reference, exchange)
+            with self._stage("trials"):
+                wrong = self._trials(reference, exchange)
             if wrong is not None:
                 return self._end(Outcome.INCORRECT, wording.incorrect(wrong), mismatch=wrong)
         if not self._settings.timing:
@@ -346,6 +352,15 @@ class _Case:
                 return self._timed(reference, exchange)
             finally:
                 self._timing_s = time.monotonic() - started
+
+    @contextlib.contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        """Wall time of a stage, builds within it included, for the profile."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self._stages_s[name] = round(time.monotonic() - started, 4)
 
     def _load(self) -> str:
         source = self._request.source.encode("utf-8", "surrogatepass")
@@ -480,7 +495,9 @@ class _Case:
     def _built(self, frame: Frame) -> None:
         self._builds += 1
         if self._builds > _MAX_BUILDS:
-            raise ProtocolError(f"more than {_MAX_BUILDS} extensions")
+            refusal = {"error": f"denied: a candidate may build {_MAX_BUILDS} different extensions"}
+            self._runner.send(FrameKind.BUILT, json.dumps(refusal).encode())
+            return
         started = time.monotonic()
         with self._holding.paused() if self._holding is not None else contextlib.nullcontext():
             # The compilers need no device, and others do.

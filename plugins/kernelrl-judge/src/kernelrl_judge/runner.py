@@ -73,6 +73,8 @@ def main(
         os.close(null)
         sandbox.scrub(scratch, environment)
         connection = socket.socket(fileno=stream)
+        if mode == "gpu":
+            _make_context()
         send(connection, FrameKind.STARTED, encode_tree(missing))
         _Candidate(connection, Inputs(inputs), Outputs(outputs), backend, mode, scratch).serve()
     except BaseException:
@@ -83,6 +85,16 @@ def main(
     finally:
         _flush()
         os._exit(code)
+
+
+def _make_context() -> None:
+    """Have the device's context made while others may be timed: it takes long and is no work of a kernel."""
+    import torch
+
+    # Where it cannot be made now, the candidate meets the error in the place that has a name for it.
+    with contextlib.suppress(RuntimeError):
+        torch.zeros(1, device="cuda")
+        torch.cuda.synchronize()
 
 
 class _Failed(BaseException):

@@ -10,12 +10,13 @@ runner's clocks say is telemetry and has to agree.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import random
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
@@ -39,6 +40,7 @@ _WINDOW_S = {"cuda": 2.5e-3, "cpu": 6e-3}
 """Aimed at: waking a process costs tens of microseconds more or less, and on the processor its caches with it."""
 _MAX_CALLS = 160
 _MIN_ROUNDS = 12
+_MOST_TRIES = 6
 _FEWEST_ROUNDS = 5
 _SETTLED = 0.012
 _VERIFIED_CALLS = 3
@@ -141,6 +143,7 @@ class _Measurement:
         self._empty_s: list[tuple[float, float]] = []
         self._claims: list[tuple[float, float]] = []
         self._events: list[float] = []
+        self._stages_s: dict[str, float] = {}
 
     def run(self, max_rounds: int) -> Timing:
         calls = self._calls()
@@ -177,14 +180,17 @@ class _Measurement:
     def _calls(self) -> tuple[int, int]:
         """Calls per window of the candidate and of the reference, so that each window is long enough."""
         counts, room = (1, 1), self._room()
-        fastest = [math.inf, math.inf]
-        for _ in range(3):
+        fastest, unchanged = [math.inf, math.inf], 0
+        for _ in range(_MOST_TRIES):
             times = self._round(max(counts), *counts)
-            # A window that is the first of its length allocates, and is slower than the next.
             fastest = [
                 min(known, spent_s / count) for known, spent_s, count in zip(fastest, times, counts, strict=True)
             ]
             wanted = [max(1, min(room, math.ceil(_WINDOW_S[self._device] / max(each_s, 1e-7)))) for each_s in fastest]
+            # A window that is the first of its length allocates, and is slower than the next.
+            unchanged = unchanged + 1 if tuple(wanted) == counts else 0
+            if unchanged == 2:
+                break
             counts = (wanted[0], wanted[1])
         return counts
 
@@ -199,13 +205,15 @@ class _Measurement:
 
     def _round(self, staged: int, candidate_calls: int, baseline_calls: int) -> tuple[float, float]:
         """One window of each side on the same fresh inputs; returns the time of the calls of each, in seconds."""
-        inputs = [self._reference.inputs(self._next_input + index) for index in range(staged)]
-        self._next_input += staged
-        outputs, room = places(self._reference.like, candidate_calls, self._device)
-        self._exchange.make_room(room)
-        tree = self._exchange.share(inputs[:candidate_calls])
-        self._runner.send(FrameKind.STAGE, protocol.encode_tree({"inputs": tree, "outputs": outputs}))
-        self._expect(FrameKind.STAGED)
+        with self._stage("inputs"):
+            inputs = [self._reference.inputs(self._next_input + index) for index in range(staged)]
+            self._next_input += staged
+        with self._stage("staging"):
+            outputs, room = places(self._reference.like, candidate_calls, self._device)
+            self._exchange.make_room(room)
+            tree = self._exchange.share(inputs[:candidate_calls])
+            self._runner.send(FrameKind.STAGE, protocol.encode_tree({"inputs": tree, "outputs": outputs}))
+            self._expect(FrameKind.STAGED)
         order = [True, False]
         self._random.shuffle(order)
         times = {}
@@ -213,9 +221,17 @@ class _Measurement:
             if of_candidate:
                 times[True] = self._candidate_window(candidate_calls, inputs, outputs)
             else:
-                times[False] = self._baseline_window(inputs[:baseline_calls])
-        self._calibrate(candidate_calls)
+                with self._stage("baseline"):
+                    times[False] = self._baseline_window(inputs[:baseline_calls])
+        with self._stage("calibration"):
+            self._calibrate(candidate_calls)
         return times[True], times[False]
+
+    @contextlib.contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self._stages_s[name] = self._stages_s.get(name, 0.0) + time.perf_counter() - started
 
     def _candidate_window(self, calls: int, inputs: list[Any], outputs: list[Any]) -> float:
         chosen = self._random.sample(range(calls), min(calls, _VERIFIED_CALLS))
@@ -229,13 +245,15 @@ class _Measurement:
         self._runner.send(FrameKind.WINDOW, body)
         frame = self._expect(FrameKind.DONE, spin=self._device == "cuda")
         total_s = time.perf_counter() - started
+        self._stages_s["candidate"] = self._stages_s.get("candidate", 0.0) + total_s
         # Now, before anything that was left undone could still be done.
-        copies = [self._exchange.collect(self._reference.like, outputs[index]) for index in chosen]
-        self._hear(frame, total_s - self._message_s)
-        for index, actual in zip(chosen, copies, strict=True):
-            wrong = compare_values(self._reference.expected(inputs[index]), actual, self._limit)
-            if wrong is not None:
-                raise WrongWindow(wrong)
+        with self._stage("verification"):
+            copies = [self._exchange.collect(self._reference.like, outputs[index]) for index in chosen]
+            self._hear(frame, total_s - self._message_s)
+            for index, actual in zip(chosen, copies, strict=True):
+                wrong = compare_values(self._reference.expected(inputs[index]), actual, self._limit)
+                if wrong is not None:
+                    raise WrongWindow(wrong)
         spent_s = total_s - self._message_s - self._export_cost(calls) - self._empty_window()[0]
         return max(spent_s, total_s * 0.01)
 
@@ -312,6 +330,7 @@ class _Measurement:
             "export_us": export_us,
             "empty_window_us": self._empty_window()[0] * 1e6,
             "runner_clock_us": statistics.median(pair[1] for pair in self._claims) / calls[0] * 1e6,
+            "stages_s": {name: round(spent_s, 4) for name, spent_s in self._stages_s.items()},
             "judge_clock_us": statistics.median(pair[0] for pair in self._claims) / calls[0] * 1e6,
         }
         if self._events:
