@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import time
 from collections import OrderedDict
@@ -61,7 +60,7 @@ class Bench:
     Args:
         cancelled: whether nobody waits for the evaluation any more.
         watch: descriptor that becomes readable when that may be so.
-        slow: called once for a candidate that keeps the judge waiting: another judge could work meanwhile.
+        slow: called when a candidate on the processor keeps the judge waiting: another judge could work meanwhile.
     """
 
     def __init__(self, cancelled: Callable[[], bool], watch: int, slow: Callable[[], None]) -> None:
@@ -145,11 +144,11 @@ class Bench:
             patience_s=_patience_s(request.settings.timing, device),
             # Memory of a device must be free for the next one; hundreds of processes that end slowly disturb nobody.
             end_s=10.0 if device == "cuda" else 0.5,
-            slow=self._slow,
+            slow=lambda: case.slow(),
             cancelled=self._cancelled,
             watch=self._watch,
         ) as runner:
-            case = _Case(request, runner, self, backend, mode, device, turns)
+            case = _Case(request, runner, self, backend, mode, device, turns, self._slow)
             evaluation = case.judge()
         provenance = {
             **device_facts.machine_facts(device),
@@ -271,6 +270,7 @@ class _Case:
         mode: str,
         device: str,
         turns: DeviceTurns | None,
+        slow: Callable[[], None],
     ) -> None:
         self._request = request
         self._settings = request.settings
@@ -280,6 +280,7 @@ class _Case:
         self._mode = mode
         self._device = device
         self._turns = turns
+        self._slow = slow
         self._build = BuildStatus.NOT_REACHED
         self._build_s = 0.0
         self._waited_s = 0.0
@@ -302,6 +303,14 @@ class _Case:
         build = self._build_s + max(0.0, self._loaded_after_s - self._build_s)
         run = max(0.0, whole - build - self._waited_s - self._timing_s)
         return {"build": build, "run": run, "timing": self._timing_s, "wait": self._waited_s}
+
+    def slow(self) -> None:
+        """The candidate keeps its judge waiting."""
+        if self._device == "cpu":
+            self._runner.step_back()
+            self._slow()
+        elif self._holding is not None:
+            self._holding.say_slow()
 
     def judge(self) -> Evaluation:
         try:
@@ -575,8 +584,8 @@ class _Case:
 
 def _patience_s(timed: bool, device: str) -> float:
     """How long a candidate may keep its judge waiting before others go first."""
-    # A device is not given to somebody else meanwhile, and what is timed should share a processor only if it hangs.
-    return math.inf if device == "cuda" else 5.0 if timed else 0.3
+    # What is timed on the processor should share it only if it hangs.
+    return 5.0 if timed and device == "cpu" else 0.3
 
 
 def _lacks_memory(error: BaseException) -> bool:

@@ -167,14 +167,14 @@ class Runner:
         """
         Args:
             limit_s: wall-clock time from now to `deadline`.
-            patience_s: how long one answer may take before others go first on the processor and `slow` is called.
+            patience_s: how long one answer may take before `slow` is called.
             end_s: how long its end is waited for.
             cancelled: whether nobody waits any more; asked when the descriptor `watch` is readable.
         """
         self._zygote = zygote
         self._patience_s = patience_s
         self._end_s = end_s
-        self._slow: Callable[[], None] | None = slow
+        self._slow = slow
         self.deadline = time.monotonic() + limit_s
         """On the clock `time.monotonic`; whoever grants more time moves it."""
         self._cancelled = cancelled
@@ -254,16 +254,17 @@ class Runner:
             protocol.ProtocolError: what came is no frame.
         """
         patient_until = time.monotonic() + self._patience_s
+        told = False
         while True:
             now = time.monotonic()
             left = self.deadline - now
             if left <= 0:
                 raise DeadlinePassed
-            if self._slow is not None:
-                if now >= patient_until:
-                    self._step_back()
-                else:
-                    left = min(left, patient_until - now)
+            if now < patient_until:
+                left = min(left, patient_until - now)
+            elif not told:
+                told = True
+                self._slow()
             watched = [self._stream, self._watch, self._status, *([self._log] if self._log_open else [])]
             ready, _, _ = select.select(watched, [], [], 0 if spin else left)
             if not ready:
@@ -289,9 +290,8 @@ class Runner:
             raise RunnerEnded(self._ending())
         return frame
 
-    def _step_back(self) -> None:
-        """Let others go first: what hangs must not take the time of those who do not."""
-        slow, self._slow = self._slow, None
+    def step_back(self) -> None:
+        """Let others go first on the processor: what hangs must not take the time of those who do not."""
         nice = min(19, os.getpriority(os.PRIO_PROCESS, 0) + _SLOW_NICE)
         with contextlib.suppress(OSError):
             with open(f"/proc/{self._pid}/task/{self._pid}/children") as file:
@@ -301,8 +301,6 @@ class Runner:
                 # Where sessions share the processor fairly, priorities count within each alone.
                 with open(f"/proc/{child}/autogroup", "w") as file:
                     file.write(str(_SLOW_NICE))
-        if slow is not None:
-            slow()
 
     def _ending(self) -> str:
         if select.select([self._status], [], [], 2.0)[0]:
