@@ -1,8 +1,8 @@
 """Who may use a device when: work that only has to be right shares it, work that is timed has it alone.
 
-Files of locks per device, so that judges of different processes, and of different runs of one user, agree. A timed section
-that waits closes the gate, and nobody new enters before it is done. For a while it leaves the gate open when somebody
-inside says that it takes long: a candidate that hangs does not make everybody wait.
+Files of locks per device, so that judges of different processes, and of different runs of one user, agree. A timed
+section that waits closes the gate, and nobody new enters before it is done. For a while it leaves the gate open when
+somebody inside says that it takes long: a candidate that hangs does not make everybody wait.
 """
 
 from __future__ import annotations
