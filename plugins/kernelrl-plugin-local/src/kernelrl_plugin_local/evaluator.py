@@ -43,7 +43,9 @@ class LocalEvaluator:
         self._compiling = asyncio.Semaphore(config.build_workers or max(1, cores - self._on_gpu.size))
         # What is being compiled must not keep the judges idle.
         self.capacity = self._on_cpu.size + self._on_cpu.spare + (self._on_gpu.size + 2 * cores if self._gpus else 0)
-        self._builds = BuildService(cache_directory() / "builds")
+        self._store = cache_directory() / "builds"
+        self._builds = BuildService(self._store)
+        self._announced = False
         self._runners: dict[str, tuple[str, Any]] = {}
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
@@ -84,12 +86,22 @@ class LocalEvaluator:
         if spec is None:
             return
         calls = [call for call in find_inline_calls(request.source) if call.complete]
+        if calls:
+            self._announce_preparation()
 
         async def build(call: Any) -> None:
             async with self._compiling:
                 await self._builds.prebuild(call, spec, request.settings)
 
         await asyncio.gather(*map(build, calls))
+
+    def _announce_preparation(self) -> None:
+        """Say why the very first build takes so long."""
+        if self._announced:
+            return
+        self._announced = True
+        if not any(self._store.glob("toolchains/*/*/*.gch")):
+            logger.warning("the first build prepares PyTorch's headers for the compiler, once: about half a minute")
 
     def _runner(self, backend: str) -> tuple[str, Any]:
         if backend not in self._runners:
