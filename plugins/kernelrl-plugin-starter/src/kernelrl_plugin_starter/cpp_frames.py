@@ -151,7 +151,10 @@ def _flat(reference: Reference, frame: Frame, style: Style) -> _Lines:
     else:
         setup.append("auto y_ = torch::empty_like(x_);")
         body = _element(reference.steps, kind, "xp[i]", "i", "i", "yp[i]")
-    outer, inner = f"for (int64_t p = 0; p < n; p += {_PART})", f"for (int64_t i = p; i < std::min(p + {_PART}, n); i++)"
+    outer, inner = (
+        f"for (int64_t p = 0; p < n; p += {_PART})",
+        f"for (int64_t i = p; i < std::min(p + {_PART}, n); i++)",
+    )
     if style == "slow":
         outer, inner = f"for (int64_t p = 0; p < {_STRIDE}; p++)", f"for (int64_t i = p; i < n; i += {_STRIDE})"
     return setup, _block(outer, _block(inner, body))
