@@ -43,7 +43,7 @@ from kernelrl_plugin_local.evaluator import LocalEvaluator
 
 RESULTS = Path(__file__).parent / "results"
 BLOCK = {"cpu": 50, "cuda": 60}
-SETTLE_S = 5.0
+SETTLE_S = 20.0
 _PROCESS_NAMESPACE = 2
 """Isolation level from which on candidates have a namespace of processes."""
 WRITABLE = ("/tmp", "/var/tmp", "/dev/shm", "/")
