@@ -87,6 +87,7 @@ class Arena:
     def __init__(self, handle: int, size: int, device: int, *, writable: bool) -> None:
         self.size = size
         self.device = device
+        self._whole: torch.Tensor | None = None
         self._handle = ctypes.c_ulonglong(handle)
         self._address = ctypes.c_ulonglong()
         _call("cuMemAddressReserve", ctypes.byref(self._address), _size(size), _size(0), ctypes.c_ulonglong(0), 0)
@@ -156,8 +157,9 @@ class Arena:
             return torch.empty(shape, dtype=dtype, device=f"cuda:{self.device}")
         if offset < 0 or offset + count * width > self.size:
             raise ValueError("a tensor outside of the shared memory")
-        flat = torch.as_tensor(_Bytes(self._address.value + offset, count * width), device=f"cuda:{self.device}")
-        return flat.view(dtype).view(shape)
+        if self._whole is None:
+            self._whole = torch.as_tensor(_Bytes(self._address.value, self.size), device=f"cuda:{self.device}")
+        return self._whole[offset : offset + count * width].view(dtype).view(shape)
 
     def close(self) -> None:
         """Unmap and release; the memory is free once every process has done so. The size is 0 afterwards."""
@@ -165,6 +167,7 @@ class Arena:
             return
         torch.cuda.synchronize(self.device)
         size, self.size = self.size, 0
+        self._whole = None
         _call("cuMemUnmap", self._address, _size(size))
         _call("cuMemRelease", self._handle)
         _call("cuMemAddressFree", self._address, _size(size))

@@ -133,9 +133,10 @@ class ArenaExchange:
         tree, end = _lay_out(values, "cuda", chunks)
         self._filled = end
         self._fit()
-        for leaf, tensor in chunks:
-            if tensor.numel():
-                self._arenas.inputs.tensor(leaf.offset, leaf.shape, tensor.dtype).copy_(tensor)
+        full = [(leaf, tensor) for leaf, tensor in chunks if tensor.numel()]
+        if full:
+            targets = [self._arenas.inputs.tensor(leaf.offset, leaf.shape, tensor.dtype) for leaf, tensor in full]
+            torch._foreach_copy_(targets, [tensor for _, tensor in full])
         torch.cuda.synchronize()
         return tree
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import sys
@@ -79,15 +80,16 @@ class Reference:
 
     def inputs(self, index: int) -> list[Any]:
         """Fresh inputs on the device. Equal for equal seed, index and device."""
+        return self.many_inputs(index, 1)[0]
+
+    def many_inputs(self, index: int, count: int) -> list[list[Any]]:
+        """Fresh inputs of several calls, drawn one after the other. Equal for equal seed, index, count and device."""
         torch.manual_seed(self._number(index, 0))
-        with _told(self._task_id, "get_inputs()"):
-            if self._makes_on_device:
-                # Drawing large inputs on the CPU would take longer than everything else.
-                with torch.device(self.device):
-                    made = self._module.get_inputs()
-            else:
-                made = self._module.get_inputs()
-            return [_cast(_place(value, self.device), self.dtype) for value in made]
+        # Drawing large inputs on the CPU would take longer than everything else.
+        place = torch.device(self.device) if self._makes_on_device else contextlib.nullcontext()
+        with _told(self._task_id, "get_inputs()"), place:
+            made = [self._module.get_inputs() for _ in range(count)]
+        return [[_cast(_place(value, self.device), self.dtype) for value in values] for values in made]
 
     def expected(self, inputs: list[Any], index: int = 0) -> Any:
         """What the reference makes of inputs; they stay as they are."""

@@ -17,6 +17,7 @@ import socket
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -92,9 +93,12 @@ def _make_context() -> None:
     import torch
 
     # Where it cannot be made now, the candidate meets the error in the place that has a name for it.
-    with contextlib.suppress(RuntimeError):
+    with contextlib.suppress(RuntimeError), warnings.catch_warnings():
         torch.zeros(1, device="cuda")
         torch.cuda.synchronize()
+        # It asks a library that finds nothing where a runner lives, and remembers the driver's answer.
+        warnings.simplefilter("ignore")
+        torch.cuda.device_count()
 
 
 class _Failed(BaseException):

@@ -26,7 +26,7 @@ from kernelrl_core.values import Finding, Mismatch, RuntimeStatistics, Severity
 from kernelrl_judge import protocol
 from kernelrl_judge.comparing import Tolerance, compare_values
 from kernelrl_judge.device_facts import reset_persisting_l2
-from kernelrl_judge.exchange import Exchange, places
+from kernelrl_judge.exchange import Exchange, leaves_bytes, places
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.runner_memory import Outputs
@@ -44,6 +44,7 @@ _MOST_TRIES = 6
 _FEWEST_ROUNDS = 5
 _SETTLED = 0.012
 _VERIFIED_CALLS = 3
+_LARGE_BYTES = 32 << 20
 _LONGEST_S = 15.0
 _BUDGET_S = {"cuda": 0.3, "cpu": 0.8}
 _MAX_SHARED_BYTES = 16 << 30
@@ -144,6 +145,8 @@ class _Measurement:
         self._claims: list[tuple[float, float]] = []
         self._events: list[float] = []
         self._stages_s: dict[str, float] = {}
+        # Every round has others, which nobody knows before: one of each round is enough where comparing takes long.
+        self._verified_calls = 1 if leaves_bytes(reference.like) > _LARGE_BYTES else _VERIFIED_CALLS
 
     def run(self, max_rounds: int) -> Timing:
         calls = self._calls()
@@ -180,16 +183,15 @@ class _Measurement:
     def _calls(self) -> tuple[int, int]:
         """Calls per window of the candidate and of the reference, so that each window is long enough."""
         counts, room = (1, 1), self._room()
-        fastest, unchanged = [math.inf, math.inf], 0
-        for _ in range(_MOST_TRIES):
+        fastest = [math.inf, math.inf]
+        for attempt in range(_MOST_TRIES):
             times = self._round(max(counts), *counts)
             fastest = [
                 min(known, spent_s / count) for known, spent_s, count in zip(fastest, times, counts, strict=True)
             ]
             wanted = [max(1, min(room, math.ceil(_WINDOW_S[self._device] / max(each_s, 1e-7)))) for each_s in fastest]
-            # A window that is the first of its length allocates, and is slower than the next.
-            unchanged = unchanged + 1 if tuple(wanted) == counts else 0
-            if unchanged == 2:
+            # The first window of a length allocates, and is slower than the next of the same.
+            if attempt and tuple(wanted) == counts:
                 break
             counts = (wanted[0], wanted[1])
         return counts
@@ -206,7 +208,7 @@ class _Measurement:
     def _round(self, staged: int, candidate_calls: int, baseline_calls: int) -> tuple[float, float]:
         """One window of each side on the same fresh inputs; returns the time of the calls of each, in seconds."""
         with self._stage("inputs"):
-            inputs = [self._reference.inputs(self._next_input + index) for index in range(staged)]
+            inputs = self._reference.many_inputs(self._next_input, staged)
             self._next_input += staged
         with self._stage("staging"):
             outputs, room = places(self._reference.like, candidate_calls, self._device)
@@ -234,7 +236,7 @@ class _Measurement:
         self._stages_s[name] = self._stages_s.get(name, 0.0) + time.perf_counter() - started
 
     def _candidate_window(self, calls: int, inputs: list[Any], outputs: list[Any]) -> float:
-        chosen = self._random.sample(range(calls), min(calls, _VERIFIED_CALLS))
+        chosen = self._random.sample(range(calls), min(calls, self._verified_calls))
         body = protocol.encode_tree({"count": calls})
         self._flush()
         if self._device == "cuda":
