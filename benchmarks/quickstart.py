@@ -55,7 +55,7 @@ def kernelrl(folder: Path, cache: Path, *arguments: str) -> tuple[float, float, 
 
     def watch() -> None:
         root = psutil.Process(process.pid)
-        while not done.wait(0.5):
+        while not done.wait(2.0):
             try:
                 # Proportional shares: forks share most of their pages with the process they came from.
                 total = sum(child.memory_full_info().pss for child in [root, *root.children(recursive=True)])
@@ -111,7 +111,8 @@ def trained(folder: Path, cache: Path, recipe: str, seed: int, *overrides: str) 
 
 def timed(folder: Path, cache: Path, seed: int, *overrides: str) -> dict[str, Any]:
     """As `trained`, with the builds it took, and both splits answered before and after."""
-    result = trained(folder, cache, TIMED, seed, *overrides)
+    begun = {key: value for key, value in provenance().items() if key in ("date", "load_at_start")}
+    result = begun | trained(folder, cache, TIMED, seed, *overrides)
     result["builds"] = builds(cache / "builds")
     run = f"runs/seed{seed}" + "".join(overrides).replace("=", "_")
     for when, checkpoint in (("before", "base"), ("after", "last")):
