@@ -143,3 +143,21 @@ def test_a_directory_whose_owner_was_killed_goes_when_the_next_is_made(
     assert Path(used.path).exists()
     used.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_too_many_processes_are_ended(tmp_path: Path) -> None:
+    body = """
+started = 0
+while started < 80 and not {"pid_namespace", "mount_namespace"} & set(missing):
+    try:
+        if os.fork() == 0:
+            time.sleep(1000)
+        started += 1
+    except OSError:
+        break
+say(started)
+time.sleep(2 if started == 80 else 0)
+"""
+    said, how = shut_in(body, tmp_path)
+    # Others than root cannot start as many.
+    assert how == "crowd" or int(said) < 80
