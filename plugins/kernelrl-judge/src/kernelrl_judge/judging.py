@@ -495,6 +495,9 @@ class _Case:
             if frame.kind is FrameKind.BUILD and kind in _MAY_BUILD:
                 self._built(frame)
                 continue
+            if frame.kind is FrameKind.COMPILING and kind in _MAY_BUILD:
+                self._compiled()
+                continue
             if frame.kind is FrameKind.FAILED and kind is not FrameKind.STARTED:
                 raise _CandidateFailed(protocol.decode_failure(frame.body))
             if frame.kind is not kind:
@@ -523,6 +526,20 @@ class _Case:
         self._build_s += spent_s
         # Compiling has a limit of its own.
         self._runner.deadline += spent_s
+
+    def _compiled(self) -> None:
+        """Let others have the device until the runner's kernels are compiled."""
+        with contextlib.ExitStack() as elsewhere:
+            if self._holding is not None:
+                elsewhere.enter_context(self._holding.paused())
+            frame = self._runner.receive()
+            ended = time.monotonic()
+        waited_s = time.monotonic() - ended
+        self._waited_s += waited_s
+        self._runner.deadline += waited_s
+        if frame.kind is not FrameKind.COMPILED:
+            raise ProtocolError(f"{frame.kind.name} in the place of COMPILED")
+        self._runner.send(FrameKind.RESUME)
 
     @contextlib.contextmanager
     def _turn(self, *, alone: bool) -> Iterator[None]:

@@ -100,6 +100,8 @@ class FrameKind(IntEnum):
     """Body: tree with one set of inputs, a timing method of KernelBench and the number of trials; answer `FACTS`."""
     WAKE = 12
     """Bring this process to the front of the device and answer `DONE`: changing the process costs the device time."""
+    RESUME = 13
+    """Answer to `COMPILED`: the device is the judge's again."""
     STARTED = 15
     """The sandbox is closed and no candidate code has run. Body: tree of the layers that are missing."""
     LOADED = 16
@@ -117,6 +119,10 @@ class FrameKind(IntEnum):
     """The candidate wants an extension built. Body: JSON of what it asks for."""
     FACTS = 23
     """Body: tree of telemetry."""
+    COMPILING = 24
+    """Kernels are being compiled within a call, and the device is not needed."""
+    COMPILED = 25
+    """Compiling is over; go on at `RESUME`."""
 
 
 class Stage(IntEnum):

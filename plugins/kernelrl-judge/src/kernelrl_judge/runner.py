@@ -124,6 +124,7 @@ class _Candidate:
         self._staged: list[Any] = []
         self._places: list[list[Any]] = []
         self._spin_until = 0.0
+        self._order: FrameKind | None = None
 
     def serve(self) -> None:
         orders: dict[FrameKind, Callable[[Frame], None]] = {
@@ -143,6 +144,7 @@ class _Candidate:
             frame = receive(self._stream, descriptors=2)
             if frame is None or frame.kind not in orders:
                 return
+            self._order = frame.kind
             order = orders[frame.kind]
             try:
                 # What fails outside of the candidate's code fails for what the candidate did, or for want of memory.
@@ -190,6 +192,10 @@ class _Candidate:
 
             runner_builds.install(self._stream)
         self._module_class = self._attempt(Stage.LOAD, lambda: self._backend.load(self._path, self._options))
+        if self._mode == "gpu" and "triton" in sys.modules:
+            from kernelrl_judge import runner_turns
+
+            runner_turns.install(self._stream, lambda: self._order in (FrameKind.CONSTRUCT, FrameKind.CALL))
         check = getattr(self._backend, "compile_check", None)
         if self._mode == "compile" and check is not None:
             module = sys.modules.get("candidate")
