@@ -5,15 +5,15 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-_COMPILERS = {"nvcc": "CUDA kernels", "hipcc": "HIP kernels", "g++": "C++ kernels"}
+if TYPE_CHECKING:
+    from kernelrl_core.component import Component
 
 
 @click.command("doctor")
@@ -79,14 +79,14 @@ def _machine_checks() -> Iterator[dict[str, Any]]:
         yield _row(module, found, "installed" if found else "", f"pip install {module}")
     for kind in KINDS:
         for component in registry().components(kind):
-            for missing in registry().missing(component):
-                what = f"{registry().plugin_of(kind, registry().label(kind, component)).name}:{component.name}"
+            what = f"{registry().plugin_of(kind, registry().label(kind, component)).name}:{component.name}"
+            options = _surveyor(component)
+            for missing in registry().missing(component, options):
                 yield _row(what, False, f"needs {missing.what}", missing.fix)
+            for label, detail in options.found_here().items() if options is not None else ():
+                yield _row(what, True, f"{label}: {detail}")
     vendors = gpu_vendors()
     yield _row("gpu", bool(vendors), ", ".join(sorted(vendors)), "none is needed for the quickstart", lacking="none")
-    for program, purpose in _COMPILERS.items():
-        path = shutil.which(program)
-        yield _row(program, path is not None, path or "", f"install {program}, for {purpose}", lacking="none")
     isolated = _namespaces()
     yield _row(
         "isolation",
@@ -97,6 +97,16 @@ def _machine_checks() -> Iterator[dict[str, Any]]:
     )
     cache = cache_directory()
     yield _row("cache", _writable(cache), str(cache), "set KERNELRL_CACHE_DIR to a writable directory")
+
+
+def _surveyor(component: Component) -> Any:
+    """The component's options at their defaults, where they can tell what this machine has for it."""
+    try:
+        config = component.load_config()
+    except Exception:
+        # What a plugin's module raises on import is said when it is used.
+        return None
+    return config() if hasattr(config, "found_here") else None
 
 
 def _namespaces() -> bool:

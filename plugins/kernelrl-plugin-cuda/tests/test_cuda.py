@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kernelrl_core.requirements import gpu_vendors
@@ -42,6 +44,21 @@ def test_an_arch_that_is_none_is_a_problem() -> None:
     assert not list(CudaConfig(arch="9.0a").problems())
     (problem,) = CudaConfig(arch="sm_90").problems()
     assert "9.0" in problem
+
+
+def test_an_arch_may_be_written_as_a_number() -> None:
+    assert not list(CudaConfig(arch=9.0).problems())
+    assert CudaRunner().toolchain({"arch": 9.0}, "gpu")["arch"] == ["9.0"]
+
+
+def test_a_compiler_that_is_missing_is_named_with_its_fix(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "g++").write_text("#!/bin/sh\n")
+    (tmp_path / "g++").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    missing = CudaConfig().requires()
+    assert missing.executables == ("nvcc",)
+    assert "CUDA toolkit" in missing.fix
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelrl_core.component import Requires
 from kernelrl_core.recipe.load import recipe_from_mapping
 from kernelrl_core.recipe.problems import RecipeError
 from kernelrl_core.registry import registry
@@ -66,12 +67,19 @@ def test_a_recipe_with_a_malformed_architecture_is_refused() -> None:
         recipe_from_mapping({**_REST, "backend": {"use": "hip", "gpu_arch": "mi300"}}, registry=registry(), name="r")
 
 
-def test_compiling_needs_hipcc_and_running_a_gpu() -> None:
-    compiling, running = HipConfig(mode="compile").requires(), HipConfig(mode="gpu").requires()
-    assert compiling.executables == ("hipcc",)
-    assert "apt install hipcc" in compiling.fix
-    assert running.gpu == "amd"
-    assert "backend.mode=compile" in running.fix
+def test_compiling_needs_hipcc_and_running_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("g++", "hipcc"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("ROCM_HOME", str(tmp_path))
+    assert HipConfig(mode="compile").requires() == Requires()
+    running = HipConfig(mode="gpu").requires()
+    assert (running.gpu, "backend.mode=compile" in running.fix) == ("amd", True)
+    (tmp_path / "hipcc").unlink()
+    missing = HipConfig().requires()
+    assert missing.executables == ("hipcc",)
+    assert "ROCm" in missing.fix
 
 
 def test_the_driver_is_asked_which_gpus_there_are(tmp_path: Path) -> None:

@@ -13,6 +13,6 @@ def kernelrl_backends() -> list[Component]:
             target="kernelrl_plugin_cpp.backend:CppBackend",
             config="kernelrl_plugin_cpp.config:CppConfig",
             summary="C++ kernels for the processor, with OpenMP and vector instructions",
-            requires=Requires(modules=("torch",), executables=("g++",), fix="install g++ and put it on PATH"),
+            requires=Requires(modules=("torch",)),
         )
     ]

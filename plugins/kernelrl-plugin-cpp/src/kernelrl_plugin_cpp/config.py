@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
+from kernelrl_core.component import Requires
 from kernelrl_core.recipe.schema import PositiveInt
+from kernelrl_judge.building.survey import requires_compilers, survey
 
 __all__ = ["CppConfig"]
 
@@ -17,3 +21,9 @@ class CppConfig:
     """Threads of candidate and reference alike."""
     flags: tuple[str, ...] = ("-O3", "-march=native", "-fopenmp")
     """Flags added to every compilation."""
+
+    def requires(self) -> Requires:
+        return requires_compilers("cpp")
+
+    def found_here(self) -> Mapping[str, str]:
+        return survey("cpp")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import attrs
 
 from kernelrl_core.component import Requires
+from kernelrl_judge.building.survey import nvidia_gpus, requires_compilers, survey
 
 __all__ = ["CudaConfig"]
 
@@ -19,7 +20,7 @@ _ARCH = re.compile(r"\d{1,2}\.\d[af]?")
 class CudaConfig:
     """Where CUDA kernels run and for what they are compiled."""
 
-    arch: str = "auto"
+    arch: str | float = "auto"
     """Compute capability to compile for, such as `9.0` or `9.0a`; `auto`: that of the GPU at hand."""
     mode: Literal["auto", "gpu", "compile"] = "auto"
     """`gpu`; `compile`: build and say what was built, run nothing; `auto`: a GPU where there is one."""
@@ -27,12 +28,15 @@ class CudaConfig:
     """Flags added to every compilation of device code, such as `-O3` or `--use_fast_math`."""
 
     def problems(self) -> Iterable[str]:
-        if self.arch != "auto" and not _ARCH.fullmatch(self.arch):
+        if self.arch != "auto" and not _ARCH.fullmatch(str(self.arch)):
             yield f"arch: {self.arch!r} is no compute capability; write 9.0, say, or auto"
 
     def requires(self) -> Requires:
-        if self.mode == "compile":
-            fix = "install the CUDA toolkit and put nvcc on PATH"
-            return Requires(executables=("nvcc",), fix=fix)
+        compilers = requires_compilers("cuda")
+        if compilers.executables or self.mode != "gpu":
+            return compilers
         fix = "use a machine with an NVIDIA GPU, or write backend.mode=compile to build without running"
-        return Requires(gpu="nvidia", fix=fix) if self.mode == "gpu" else Requires()
+        return Requires(gpu="nvidia", fix=fix)
+
+    def found_here(self) -> Mapping[str, str]:
+        return {**survey("cuda"), **nvidia_gpus()}

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import attrs
 
 from kernelrl_core.component import Requires
+from kernelrl_judge.building.survey import requires_compilers, survey
+from kernelrl_plugin_hip.archs import installed_archs
 
 __all__ = ["HipConfig"]
 
 _ARCH = re.compile(r"gfx[0-9a-f]{3,4}(?::(?:xnack|sramecc)[+-])*|gfx\d+(?:-\d+)*-generic")
-_FIX = "install ROCm, or on Debian: apt install hipcc rocm-device-libs libamdhip64-dev"
 
 
 @attrs.frozen
@@ -39,7 +40,12 @@ class HipConfig:
                 yield f"gpu_arch: {name!r} is no architecture of an AMD GPU; write gfx90a, say, or auto"
 
     def requires(self) -> Requires:
-        if self.mode == "compile":
-            return Requires(executables=("hipcc",), fix=_FIX)
+        compilers = requires_compilers("hip")
+        if compilers.executables or self.mode != "gpu":
+            return compilers
         fix = "use a machine with an AMD GPU and ROCm, or write backend.mode=compile to build without running"
-        return Requires(gpu="amd", fix=fix) if self.mode == "gpu" else Requires()
+        return Requires(gpu="amd", fix=fix)
+
+    def found_here(self) -> Mapping[str, str]:
+        archs = installed_archs()
+        return {**survey("hip"), **({"GPU": ", ".join(archs)} if archs else {})}

@@ -69,6 +69,7 @@ def _result(order: dict[str, Any]) -> dict[str, Any]:
     if (found := kept()) is not None:
         return found
     prepared = prepare(toolchain, directory / "toolchains")
+    prepared.prove(request.arch)
     if not request.device_only:
         prepared.build_binder()
     with store.lock(key):

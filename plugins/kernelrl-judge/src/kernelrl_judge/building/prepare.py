@@ -114,6 +114,31 @@ class Prepared:
                     [toolchain.cxx, "-shared", "-nostdlib", soname, "-x", "c", os.devnull, "-o", str(directory / file)]
                 )
 
+    def prove(self, archs: Sequence[str]) -> None:
+        """Compile an empty kernel, once for each list of architectures.
+
+        Raises:
+            ToolchainMissing: the compiler cannot, whatever the kernel: with this architecture or C++ compiler, or
+                because parts of it are missing.
+        """
+        toolchain = self.toolchain
+        done = self.directory / "-".join(["proved", *(re.sub(r"[^\w.]", "_", arch) for arch in archs)])
+        if toolchain.language == "cpp" or done.exists():
+            return
+        with self._once("device"), self._timed("device"), self._partial() as scratch:
+            source = scratch / "empty.cu"
+            source.write_text("__global__ void empty() {}\n")
+            if toolchain.language == "hip":
+                # Where CUDA is installed too, hipcc would hand everything to nvcc.
+                command = ["env", "HIP_PLATFORM=amd", toolchain.device_compiler, "-x", "hip", "--genco"]
+                command += [f"--offload-arch={arch}" for arch in archs]
+            else:
+                numbers = [arch.removesuffix("+PTX").replace(".", "") for arch in archs]
+                command = [toolchain.device_compiler, "-c"]
+                command += [f"-gencode=arch=compute_{number},code=sm_{number}" for number in numbers]
+            self._run([*command, str(source), "-o", str(scratch / "empty.o")], f"a kernel for {', '.join(archs)}")
+            done.touch()
+
     def build_binder(self) -> None:
         if self.binder.exists():
             return
@@ -167,12 +192,17 @@ class Prepared:
             (scratch / "names").write_bytes(b"\n".join(found))
             os.replace(scratch / "names", path)
 
-    def _run(self, command: list[str]) -> None:
-        done = subprocess.run(command, capture_output=True, text=True)
+    def _run(self, command: list[str], what: str = "torch's own headers") -> None:
+        environment = {**os.environ, "PATH": self.toolchain.path()}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
         if done.returncode:
-            lines = done.stderr.strip().splitlines()
-            first = next((line for line in lines if "error" in line), (lines or ["without a word"])[0])
-            raise ToolchainMissing(f"{command[0]} cannot compile torch's own headers: {first}", "kernelrl doctor")
+            lines = (done.stderr.strip() or done.stdout.strip() or "without a word").splitlines()
+            first = next((line for line in lines if re.search("error|fatal|not found", line)), lines[0])
+            compiler = next(word for word in command if word.startswith("/"))
+            raise ToolchainMissing(
+                f"{compiler} cannot compile {what}: {first}",
+                "mend or replace that compiler, or choose another architecture; kernelrl doctor",
+            )
 
     @contextlib.contextmanager
     def _once(self, part: str) -> Iterator[None]:

@@ -11,13 +11,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-__all__ = ["Toolchain", "ToolchainMissing", "find_toolchain"]
+__all__ = ["Toolchain", "ToolchainMissing", "find_compilers", "find_toolchain", "known_toolchain", "programs"]
 
 _FORMAT = 3
 _CUDA_FIX = "install the CUDA toolkit and set CUDA_HOME, or put nvcc on PATH"
@@ -73,10 +74,12 @@ class Toolchain:
         for name in wanted:
             plain = name.removesuffix("+PTX").rstrip("af") if self.language == "cuda" else name.partition(":")[0]
             if self.archs and plain not in self.archs:
-                known = ", ".join(self.archs)
+                toolkit = "a newer toolkit"
+                if self.language == "cuda" and float(plain) < min(map(float, self.archs)):
+                    toolkit = "an older toolkit, which still knows that GPU,"
                 raise ToolchainMissing(
                     f"{self.device_compiler} does not know the architecture {name}",
-                    f"use a newer toolkit, or one of the architectures it knows: {known}",
+                    f"use {toolkit} or one of the architectures it knows: {', '.join(self.archs)}",
                 )
 
     def path(self) -> str:
@@ -100,27 +103,11 @@ def find_toolchain(language: str, directory: Path) -> Toolchain:
     Raises:
         ToolchainMissing: a compiler is not there.
     """
-    cxx = shutil.which(os.environ.get("CXX") or "g++")
-    if cxx is None:
-        raise ToolchainMissing("no C++ compiler", "install g++ and put it on PATH")
-    compiler = _device_compiler(language)
-    stamp = [
-        language,
-        cxx,
-        os.stat(cxx).st_mtime_ns,
-        compiler,
-        os.stat(compiler).st_mtime_ns if compiler else 0,
-        metadata.version("torch"),
-        sys.executable,
-        _processor(),
-        _FORMAT,
-    ]
-    key = hashlib.sha256(json.dumps(stamp).encode()).hexdigest()[:16]
-    path = directory / "toolchains" / f"{language}-{key}.json"
-    try:
-        return _from_json(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError):
-        pass
+    cxx, compiler = find_compilers(language)
+    path = _kept(language, cxx, compiler, directory)
+    found = _read(path)
+    if found is not None:
+        return found
     asked = subprocess.run(
         [sys.executable, "-P", "-m", "kernelrl_judge.building.toolchain", language, cxx, compiler],
         capture_output=True,
@@ -139,24 +126,68 @@ def find_toolchain(language: str, directory: Path) -> Toolchain:
     return toolchain
 
 
-def _from_json(data: dict[str, Any]) -> Toolchain:
-    return Toolchain(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})
+def known_toolchain(language: str, directory: Path) -> Toolchain | None:
+    """The toolchain for a language where `find_toolchain` found it before; torch is not asked.
+
+    Raises:
+        ToolchainMissing: a compiler is not there.
+    """
+    return _read(_kept(language, *find_compilers(language), directory))
 
 
-def _device_compiler(language: str) -> str:
+def find_compilers(language: str) -> tuple[str, str]:
+    """Paths of the C++ compiler and of the device compiler, which is empty for C++.
+
+    Raises:
+        ToolchainMissing: one is not there.
+    """
+    paths = []
+    for program, path, fix in programs(language):
+        if path is None:
+            raise ToolchainMissing(f"the compiler {program} is not there", fix)
+        paths.append(path)
+    return paths[0], "".join(paths[1:])
+
+
+def programs(language: str) -> Iterator[tuple[str, str | None, str]]:
+    """Name of each compiler that a language needs, its path, and how to get it."""
+    named = os.environ.get("CXX")
+    fix = "set CXX to the path of a g++" if named else "install g++ and put it on PATH"
+    yield named or "g++", shutil.which(named or "g++"), fix
     if language == "cuda":
         home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
-        found = shutil.which(os.path.join(home, "bin", "nvcc")) or shutil.which("nvcc")
-        if found is None:
-            raise ToolchainMissing("nvcc, the compiler of CUDA, is not there", _CUDA_FIX)
-        return found
+        yield "nvcc", shutil.which(os.path.join(home, "bin", "nvcc")) or shutil.which("nvcc"), _CUDA_FIX
     if language == "hip":
         home = os.environ.get("ROCM_HOME") or os.environ.get("ROCM_PATH") or "/opt/rocm"
-        found = shutil.which(os.path.join(home, "bin", "hipcc")) or shutil.which("hipcc")
-        if found is None:
-            raise ToolchainMissing("hipcc, the compiler of HIP, is not there", _HIP_FIX)
-        return found
-    return ""
+        yield "hipcc", shutil.which(os.path.join(home, "bin", "hipcc")) or shutil.which("hipcc"), _HIP_FIX
+
+
+def _kept(language: str, cxx: str, compiler: str, directory: Path) -> Path:
+    """Where the description of a toolchain is kept."""
+    stamp = [
+        language,
+        cxx,
+        os.stat(cxx).st_mtime_ns,
+        compiler,
+        os.stat(compiler).st_mtime_ns if compiler else 0,
+        metadata.version("torch"),
+        sys.executable,
+        _processor(),
+        _FORMAT,
+    ]
+    key = hashlib.sha256(json.dumps(stamp).encode()).hexdigest()[:16]
+    return directory / "toolchains" / f"{language}-{key}.json"
+
+
+def _read(path: Path) -> Toolchain | None:
+    try:
+        return _from_json(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _from_json(data: dict[str, Any]) -> Toolchain:
+    return Toolchain(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})
 
 
 def _describe(language: str, cxx: str, compiler: str) -> Toolchain:

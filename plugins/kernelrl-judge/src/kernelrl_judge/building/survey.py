@@ -1,0 +1,67 @@
+"""What this machine has for building extensions, for declarations of requirements and for `kernelrl doctor`.
+
+Imports no torch and starts no compiler's work.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from kernelrl_core.component import Requires
+from kernelrl_core.session import cache_directory
+from kernelrl_judge.building.prepare import prepare
+from kernelrl_judge.building.toolchain import ToolchainMissing, known_toolchain, programs
+
+__all__ = ["nvidia_gpus", "requires_compilers", "survey"]
+
+_VERSION = re.compile(r"release ([\d.]+)|HIP version: ([\d.]+)|(\d+\.\d+\.\d+)")
+_NOT_PREPARED = "not yet prepared: the first build does it once, in about half a minute"
+
+
+def requires_compilers(language: str) -> Requires:
+    """What a configuration declares to need for extensions of a language."""
+    missing = [(program, fix) for program, path, fix in programs(language) if path is None]
+    return Requires(executables=tuple(program for program, _ in missing), fix="; ".join(fix for _, fix in missing))
+
+
+def survey(language: str) -> dict[str, str]:
+    """Compilers with version and place, and whether the first build will be slow."""
+    found = {program: f"{_version(path)}, {path}" for program, path, _ in programs(language) if path is not None}
+    directory = cache_directory() / "builds"
+    try:
+        toolchain = known_toolchain(language, directory)
+    except ToolchainMissing:
+        return found
+    if toolchain is not None and toolchain.archs:
+        found["architectures"] = ", ".join(toolchain.archs)
+    headers = [] if toolchain is None else _headers(prepare(toolchain, directory / "toolchains").directory)
+    found["precompiled headers"] = f"prepared: {', '.join(headers)}" if headers else _NOT_PREPARED
+    return found
+
+
+def nvidia_gpus() -> dict[str, str]:
+    """Name, driver and compute capability of NVIDIA's GPUs, as the driver says."""
+    command = ["nvidia-smi", "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"]
+    lines = dict.fromkeys(_said(command).strip().splitlines())
+    parts = [line.split(", ") for line in lines if line.count(", ") == 2]
+    said = [f"{name}, driver {driver}, architecture {arch}" for name, driver, arch in parts]
+    return {"GPU": "; ".join(said)} if said else {}
+
+
+def _headers(directory: Path) -> list[str]:
+    return sorted(path.parent.name for path in directory.glob("*/*.gch"))
+
+
+def _version(path: str) -> str:
+    match = _VERSION.search(_said([path, "--version"]))
+    return next(filter(None, match.groups())) if match else "version unknown"
+
+
+def _said(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout if done.returncode == 0 else ""

@@ -1,0 +1,89 @@
+"""Compilers that are missing, broken, or do not know a GPU: never the fault of a kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import pytest
+
+from kernelrl_judge.building.prepare import Prepared
+from kernelrl_judge.building.survey import requires_compilers, survey
+from kernelrl_judge.building.toolchain import Toolchain, ToolchainMissing, find_compilers
+
+
+def _program(path: Path, script: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def _toolchain(compiler: str, archs: tuple[str, ...] = ("7.5", "9.0", "10.0")) -> Toolchain:
+    texts = dict.fromkeys(("version", "torch_version", "standard"), "")
+    lists = dict.fromkeys(("include_dirs", "library_dirs", "libraries", "device_flags"), ())
+    made = {"language": "cuda", "cxx": "/usr/bin/g++", "device_compiler": compiler, "archs": archs}
+    return Toolchain(**texts, **lists, **made, has_device_headers=False)
+
+
+@pytest.fixture
+def no_compilers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in ("CUDA_HOME", "ROCM_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+
+
+@pytest.mark.usefixtures("no_compilers")
+@pytest.mark.parametrize(
+    ("language", "programs"), [("cpp", ("g++",)), ("cuda", ("g++", "nvcc")), ("hip", ("g++", "hipcc"))]
+)
+def test_each_missing_compiler_is_named(language: str, programs: tuple[str, ...]) -> None:
+    assert requires_compilers(language).executables == programs
+    assert survey(language) == {}
+    with pytest.raises(ToolchainMissing, match=r"g\+\+"):
+        find_compilers(language)
+
+
+@pytest.mark.usefixtures("no_compilers")
+def test_a_compiler_named_by_the_environment_is_told_from_one_that_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/g++")
+    assert "CXX" in requires_compilers("cpp").fix
+
+
+@pytest.mark.usefixtures("no_compilers")
+def test_nvcc_beside_the_path_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    nvcc = _program(tmp_path / "toolkit/bin/nvcc", "echo 'Cuda compilation tools, release 13.0, V13.0.88'")
+    _program(tmp_path / "g++", "echo 'g++ (Debian) 12.2.0'")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
+    monkeypatch.setenv("KERNELRL_CACHE_DIR", str(tmp_path / "cache"))
+    assert requires_compilers("cuda").executables == ()
+    found = survey("cuda")
+    assert found["nvcc"] == f"13.0, {nvcc}"
+    assert found["g++"].startswith("12.2.0")
+    assert "not yet" in found["precompiled headers"]
+
+
+@pytest.mark.parametrize(("arch", "fix"), [("6.1", "older toolkit"), ("15.0", "newer toolkit")])
+def test_an_arch_that_the_toolkit_does_not_know_has_a_fix(arch: str, fix: str) -> None:
+    with pytest.raises(ToolchainMissing) as caught:
+        _toolchain("/usr/local/cuda/bin/nvcc").require_arch((arch,))
+    assert fix in caught.value.args[1]
+
+
+def test_a_compiler_that_cannot_compile_an_empty_kernel_is_broken(tmp_path: Path) -> None:
+    nvcc = _program(tmp_path / "bin/nvcc", "echo 'host_config.h:1: error: unsupported GNU version!' >&2; exit 1")
+    with pytest.raises(ToolchainMissing, match=r"9\.0: .*unsupported GNU version"):
+        Prepared(_toolchain(nvcc), tmp_path / "prepared").prove(["9.0"])
+
+
+def test_a_compiler_is_proved_once_for_each_architecture(tmp_path: Path) -> None:
+    nvcc = _program(tmp_path / "bin/nvcc", f"echo called >> {tmp_path}/calls")
+    prepared = Prepared(_toolchain(nvcc), tmp_path / "prepared")
+    for archs in (["9.0"], ["9.0"], ["9.0a"]):
+        prepared.prove(archs)
+    assert (tmp_path / "calls").read_text().count("called") == 2
+    Prepared(attrs.evolve(_toolchain(nvcc), language="cpp"), tmp_path / "prepared").prove([])
+    assert (tmp_path / "calls").read_text().count("called") == 2
