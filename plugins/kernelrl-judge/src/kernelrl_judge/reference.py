@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
+import signal
 import sys
 import types
 from typing import Any
@@ -17,6 +18,8 @@ from kernelrl_core.values import EvaluationSettings
 __all__ = ["Reference", "TaskError", "Trial", "load_reference"]
 
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+_LIMIT_S = 300.0
+"""For each step of a reference: importing it, making inputs, a call."""
 _NAMES = ("Model", "get_inputs", "get_init_inputs")
 
 
@@ -143,18 +146,24 @@ def load_reference(source: str, task_id: str) -> types.ModuleType:
 
 
 class _told:
-    """Turn whatever the task's code raises into a `TaskError` that names the task and the place."""
+    """Turn whatever the task's code raises into a `TaskError` that names task and place; end code that hangs."""
 
     def __init__(self, task_id: str, place: str) -> None:
         self._task_id, self._place = task_id, place
 
     def __enter__(self) -> None:
-        return None
+        signal.signal(signal.SIGALRM, _late)
+        signal.setitimer(signal.ITIMER_REAL, _LIMIT_S)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, TaskError):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if isinstance(error, Exception | SystemExit) and not isinstance(error, TaskError):
             text = " ".join(str(error).split())[:500]
             raise TaskError(f"task {self._task_id}: {self._place} failed: {type(error).__name__}: {text}") from error
+
+
+def _late(*_: object) -> None:
+    raise TimeoutError(f"not finished within {_LIMIT_S:g} s")
 
 
 def _split(given: Any) -> tuple[list[Any], dict[str, Any]]:
