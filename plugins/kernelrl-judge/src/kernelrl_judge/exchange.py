@@ -127,6 +127,8 @@ class ArenaExchange:
         self._attached = False
         self._room = 0
         self._filled = 0
+        self._tree: Any = None
+        self._targets: list[torch.Tensor] = []
 
     def share(self, values: Any) -> Any:
         chunks: list[tuple[TensorLeaf, torch.Tensor]] = []
@@ -134,9 +136,12 @@ class ArenaExchange:
         self._filled = end
         self._fit()
         full = [(leaf, tensor) for leaf, tensor in chunks if tensor.numel()]
+        if tree != self._tree:
+            # The windows of a candidate are all laid out alike.
+            self._targets = [self._arenas.inputs.tensor(leaf.offset, leaf.shape, tensor.dtype) for leaf, tensor in full]
+            self._tree = tree
         if full:
-            targets = [self._arenas.inputs.tensor(leaf.offset, leaf.shape, tensor.dtype) for leaf, tensor in full]
-            torch._foreach_copy_(targets, [tensor for _, tensor in full])
+            torch._foreach_copy_(self._targets, [tensor for _, tensor in full])
         torch.cuda.synchronize()
         return tree
 
@@ -151,6 +156,7 @@ class ArenaExchange:
         if self._arenas.fit(self._filled, self._room) or not self._attached:
             self._attach(self._arenas)
             self._attached = True
+            self._tree = None
 
     def _read(self, leaf: TensorLeaf, like: torch.Tensor) -> torch.Tensor:
         try:

@@ -122,6 +122,7 @@ class _Candidate:
         self._module_class: Any = None
         self._model: Any = None
         self._staged: list[Any] = []
+        self._staging: Any = None
         self._places: list[list[Any]] = []
         self._spin_until = 0.0
         self._order: FrameKind | None = None
@@ -208,6 +209,7 @@ class _Candidate:
         from kernelrl_judge.device_memory import Arena
 
         sizes = decode_tree(frame.body)
+        self._staging = None
         for memory, size, descriptor in zip(
             (self._inputs, self._outputs), (sizes["inputs"], sizes["outputs"]), frame.descriptors, strict=True
         ):
@@ -250,9 +252,13 @@ class _Candidate:
     def _stage(self, frame: Frame) -> None:
         order = decode_tree(frame.body)
         self._inputs.refresh()
-        self._staged = []
-        self._staged = [self._inputs.values(arguments, self._device) for arguments in order["inputs"]]
-        self._places = self._outputs.places(order["outputs"])
+        same = order == self._staging
+        if not (same and self._device == "cuda" and self._inputs.renew(order["inputs"], self._staged)):
+            self._staged = []
+            self._staged = [self._inputs.values(arguments, self._device) for arguments in order["inputs"]]
+        if not (same and self._device == "cuda"):
+            self._places = self._outputs.places(order["outputs"])
+        self._staging = order
         if self._device == "cpu":
             _untimed_defaults()
             for place in (place for places in self._places for place in places):

@@ -42,6 +42,18 @@ class Inputs:
             return {key: self.values(item, device) for key, item in tree.items()}
         return tree
 
+    def renew(self, tree: Any, values: Any) -> bool:
+        """Copy what the arena holds now into values made from an equal tree; false where they are no longer as made."""
+        import torch
+
+        pairs = list(_pairs(tree, values))
+        if self.arena is None or not all(_as_made(leaf, tensor) for leaf, tensor in pairs):
+            return False
+        sources = [self.arena.tensor(leaf.offset, leaf.shape, tensor.dtype) for leaf, tensor in pairs]
+        if sources:
+            torch._foreach_copy_([tensor for _, tensor in pairs], sources)
+        return True
+
     def _tensor(self, leaf: TensorLeaf, device: str) -> Any:
         import torch
 
@@ -58,6 +70,34 @@ class Inputs:
             flat = torch.frombuffer(self._view, dtype=dtype, count=math.prod(leaf.shape), offset=leaf.offset)
         shared = flat.view(leaf.shape)
         return shared.clone() if device == "cpu" else shared.to(device)
+
+
+def _pairs(tree: Any, values: Any) -> Iterator[tuple[TensorLeaf, Any]]:
+    """Leaves of a tree and what stands in their place."""
+    if isinstance(tree, TensorLeaf):
+        yield tree, values
+    elif isinstance(tree, list | tuple):
+        for item, value in zip(tree, values, strict=True):
+            yield from _pairs(item, value)
+    elif isinstance(tree, dict):
+        for key, item in tree.items():
+            yield from _pairs(item, values[key])
+
+
+def _as_made(leaf: TensorLeaf, tensor: Any) -> bool:
+    """Whether a candidate left a copy on the device as it was given it, its contents apart."""
+    import torch
+
+    return (
+        leaf.device == "cuda"
+        and 0 not in leaf.shape
+        and type(tensor) is torch.Tensor
+        and tensor.is_cuda
+        and tensor.shape == leaf.shape
+        and tensor.dtype is getattr(torch, leaf.dtype)
+        and tensor.is_contiguous()
+        and not tensor.requires_grad
+    )
 
 
 class Outputs:
