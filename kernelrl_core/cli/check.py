@@ -44,12 +44,13 @@ def command(
 
     TASK is a file in KernelBench's format or the id of a task. KERNEL is a Python file that defines ModelNew, a saved
     reply of a model, or - for standard input. KEY=VALUE change the recipe, such as evaluation.precision=bf16. Exit
-    code 0 when the kernel is correct, 1 when it is not.
+    code 0 when the kernel is correct, 1 when it is not, 3 when this machine cannot run it.
 
     \b
     Examples:
       kernelrl check starter/1/relu_double my_kernel.py
       kernelrl check my_task.py reply.txt --seed 7 --json
+      kernelrl check my_task.py my_kernel.py --backend cuda
     """
     import asyncio
 

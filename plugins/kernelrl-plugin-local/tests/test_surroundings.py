@@ -11,6 +11,7 @@ from kernelrl_core.errors import InfrastructureError
 from kernelrl_judge import worker
 from kernelrl_judge.running import Zygote, ZygoteDied, ZygoteNotStarted
 from kernelrl_judge.worker import JudgeDied, JudgeWorker
+from kernelrl_plugin_local import lanes
 
 
 def test_files_of_the_working_directory_are_no_modules_of_the_judge(
@@ -40,3 +41,11 @@ def test_a_zygote_that_does_not_start_is_no_death_under_a_candidate() -> None:
     with pytest.raises(ZygoteNotStarted) as caught:
         Zygote("kernelrl_nothing.here:Runner", "cpu", {})
     assert not isinstance(caught.value, ZygoteDied)
+
+
+def test_variables_make_no_gpu_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.setattr(lanes, "gpu_vendors", lambda: frozenset())
+    assert lanes.visible_gpus() == []
+    monkeypatch.setattr(lanes, "gpu_vendors", lambda: frozenset({"nvidia"}))
+    assert lanes.visible_gpus() == ["0", "1"]

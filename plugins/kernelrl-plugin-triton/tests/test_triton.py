@@ -12,6 +12,7 @@ from kernelrl_plugin_triton.backend import TritonBackend
 from kernelrl_plugin_triton.config import TritonConfig
 from kernelrl_plugin_triton.examples import FEW_SHOT, ONE_SHOT
 from kernelrl_plugin_triton.kernels import find_kernels
+from kernelrl_plugin_triton.runner import TritonRunner
 
 HEAD = "import triton\nimport triton.language as tl\n\n"
 KERNEL = "@triton.jit\ndef k(x, n: tl.constexpr):\n    pass\n\n"
@@ -86,3 +87,20 @@ def test_a_gpu_is_required_only_when_asked_for() -> None:
     assert TritonConfig(mode="gpu").requires().gpu == "any"
     assert TritonConfig().requires().gpu == ""
     assert TritonBackend(TritonConfig()).source_facts(HEAD).kernels == ()
+
+
+def test_what_the_compiler_raises_is_told_from_what_the_kernel_does() -> None:
+    import ast
+
+    from triton.compiler.errors import CompilationError
+    from triton.runtime.errors import OutOfResources, PTXASError
+
+    classify = TritonRunner().classify
+    placed = CompilationError(
+        "def k(x):\n    tl.arange(0, 3)", ast.parse("x").body[0], "arange's range must be a power of 2"
+    )
+    assert str(placed).startswith("at 1:0:")
+    for error in (placed, PTXASError("ptxas fatal: block"), RuntimeError("PassManager::run failed")):
+        assert classify(error) == "compile"
+    for error in (OutOfResources(1, 2, "shared memory"), RuntimeError("at 47:22: block"), KeyError("attribute exists")):
+        assert classify(error) == "error"

@@ -16,7 +16,9 @@ from typing import Any
 import attrs
 import torch
 
-__all__ = ["Ceilings", "ceilings", "device_name", "machine_facts", "reset_persisting_l2"]
+from kernelrl_core.requirements import gpu_vendors
+
+__all__ = ["Ceilings", "ceilings", "device_name", "machine_facts", "no_gpu", "reset_persisting_l2"]
 
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _REPEATS = 7
@@ -30,6 +32,20 @@ class Ceilings:
     """Bytes read plus bytes written per second by a large copy, in 10^9 bytes per second."""
     tflops: float
     """Floating-point operations per second of a large matrix product in the precision asked for, in 10^12."""
+
+
+def no_gpu() -> tuple[str, str]:
+    """Why torch has no GPU here, and the fix."""
+    if not gpu_vendors():
+        return "this machine has no GPU", "use a machine with a GPU"
+    if torch.version.cuda is None and torch.version.hip is None:
+        return "the installed torch is built for the processor alone", "install a torch that is built for the GPU"
+    said = ""
+    try:
+        torch.cuda.init()
+    except RuntimeError as error:
+        said = f": {str(error).strip().partition(chr(10))[0]}"
+    return f"torch finds no GPU{said}", "look at CUDA_VISIBLE_DEVICES, and at the driver with nvidia-smi or rocm-smi"
 
 
 def device_name(device: str) -> str:

@@ -25,7 +25,7 @@ from kernelrl_core.values import (
     Severity,
 )
 from kernelrl_judge import device_facts, protocol, timing, wording
-from kernelrl_judge.building.service import BuildService, BuildUnavailable
+from kernelrl_judge.building.service import BuildService, BuildUnavailable, target_archs
 from kernelrl_judge.comparing import compare_described, compare_values, tolerance
 from kernelrl_judge.device_memory import DeviceMemoryError
 from kernelrl_judge.exchange import ArenaExchange, Arenas, Exchange, leaves_bytes
@@ -43,7 +43,10 @@ _CACHED_REFERENCES = 2
 _MEMORY_ERRORS = (RuntimeError, DeviceMemoryError)
 _MEMORY_SIGNS = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 _OUTCOMES = {"compile": Outcome.COMPILE_ERROR, "memory": Outcome.OUT_OF_MEMORY, "error": Outcome.RUNTIME_ERROR}
-_UNTIMED = {"interpreter": "Triton's interpreter has no run time that means anything", "compile": "nothing is run"}
+_UNTIMED = {
+    "interpreter": "Triton's interpreter has no run time that means anything",
+    "compile": "kernels are compiled, and not run",
+}
 
 
 class Unavailable(Exception):
@@ -91,7 +94,8 @@ class Bench:
         has_gpu = torch.cuda.is_available()
         mode = backend.mode(request.backend_options, has_gpu)
         if mode == "gpu" and not has_gpu:
-            raise Unavailable(f"backend {request.backend} needs a GPU, and there is none", "use a machine with a GPU")
+            why, fix = device_facts.no_gpu()
+            raise Unavailable(f"backend {request.backend} needs a GPU: {why}", fix)
         if request.settings.timing and mode in _UNTIMED:
             raise Unavailable(
                 f"backend {request.backend} cannot be timed here: {_UNTIMED[mode]}",
@@ -253,6 +257,10 @@ class Bench:
                 self._references.clear()
                 torch.cuda.empty_cache()
                 raise DeviceFault("the judge has no device memory left for the reference and its inputs") from error
+            if "no kernel image" in text:
+                raise Unavailable(
+                    "the installed torch has no code for this GPU", "install a torch that is built for its architecture"
+                ) from error
             if device == "cuda" and ("CUDA" in text or "cuda" in text or "HIP" in text):
                 raise DeviceFault(" ".join(text.split())[:300]) from error
             raise
@@ -337,12 +345,12 @@ class _Case:
             note = self._load()
         if self._mode == "compile":
             spec = self._backend.toolchain(self._request.backend_options, self._mode)
-            target = ", ".join((spec or {}).get("arch", ())) or "the default architecture"
+            target = ", ".join(target_archs(spec)) if spec is not None else ""
             if spec is not None and not self._builds:
                 note = note or "nothing was compiled while the module was loaded"
             checked = note or f"device code compiled for {target}"
             self.provenance["checked"] = checked
-            return self._end(Outcome.INFRA_ERROR, wording.compiled_only(self._request.backend, checked))
+            return self._end(Outcome.INFRA_ERROR, wording.compiled_only(checked, self._why_not_run()))
         with self._turn(alone=False):
             with self._stage("reference"):
                 reference = self._bench.reference(self._request, self._device)
@@ -370,6 +378,13 @@ class _Case:
             yield
         finally:
             self._stages_s[name] = round(time.monotonic() - started, 4)
+
+    def _why_not_run(self) -> str:
+        if self._request.backend_options.get("mode") == "compile":
+            return "backend.mode is compile"
+        if torch.cuda.is_available():
+            return f"the GPU of this machine is not one for backend {self._request.backend}"
+        return device_facts.no_gpu()[0]
 
     def _load(self) -> str:
         source = self._request.source.encode("utf-8", "surrogatepass")

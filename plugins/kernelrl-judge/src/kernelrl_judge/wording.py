@@ -26,6 +26,8 @@ __all__ = [
 
 _MAX_MESSAGE_CHARACTERS = 2000
 _MAX_DETAIL_CHARACTERS = 65_536
+# The first process of a namespace cannot be ended by SIGABRT: abort() goes on to a fault.
+_SIGNALS = {"SIGSEGV": "an access outside of its memory, or by abort()", "SIGFPE": "an arithmetic fault"}
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _SCRATCH_PATH = re.compile(r"/[\w./-]*/kernelrl-\w+/")
 _PLACES = {
@@ -52,7 +54,7 @@ def ended(how: str) -> tuple[Outcome, str]:
         name = signal.Signals(int(number)).name if int(number) in signal.valid_signals() else f"signal {number}"
         if name in ("SIGXCPU",):
             return Outcome.TIMEOUT, "The limit of processor time was reached."
-        meaning = {"SIGSEGV": "an access outside of its memory", "SIGFPE": "an arithmetic fault"}.get(name, name)
+        meaning = _SIGNALS.get(name, name)
         return Outcome.RUNTIME_ERROR, f"The process was ended by {meaning}."
     if word == "crowd":
         return Outcome.RUNTIME_ERROR, "It started more processes than are allowed."
@@ -91,9 +93,9 @@ def incorrect_when_timed(wrong: Mismatch) -> str:
     )
 
 
-def compiled_only(backend: str, checked: str) -> str:
-    """What there is to say when nothing could be run."""
-    return f"{checked[:1].upper()}{checked[1:]}. Not run: this machine has no GPU for backend {backend}."
+def compiled_only(checked: str, why: str) -> str:
+    """What there is to say when nothing was run."""
+    return f"{checked[:1].upper()}{checked[1:]}. Not run: {why}."
 
 
 def parameters(note: Any, expected: int) -> str:

@@ -62,7 +62,8 @@ class LocalEvaluator:
         lanes = self._on_gpu if mode == "gpu" else self._on_cpu
         if not lanes.size:
             raise MissingPrerequisite(
-                f"backend {request.backend} needs a GPU, and there is none", fix="use a machine with a GPU"
+                f"backend {request.backend} needs a GPU, and the driver shows none",
+                fix="use a machine with a GPU; where there is one, look at CUDA_VISIBLE_DEVICES, and at its driver",
             )
         await self._compile(request, half.toolchain(request.backend_options, mode))
         try:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from kernelrl_core.errors import InfrastructureError
+from kernelrl_core.requirements import gpu_vendors
 from kernelrl_core.values import Evaluation, EvaluationRequest
 from kernelrl_judge.worker import DeviceFault, JudgeWorker
 
@@ -26,6 +27,8 @@ def visible_gpus() -> list[str]:
 
     `CUDA_VISIBLE_DEVICES` is honoured, and `HIP_VISIBLE_DEVICES` on AMD; no driver is loaded into this process.
     """
+    if not gpu_vendors():
+        return []
     for variable in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
         given = os.environ.get(variable)
         if given is not None:
@@ -34,8 +37,6 @@ def visible_gpus() -> list[str]:
     if os.path.exists("/dev/kfd"):
         nodes = [name for name in os.listdir("/dev/dri") if name.startswith("renderD")]
         return [str(index) for index in range(len(nodes))]
-    if not (os.path.exists("/dev/nvidiactl") or os.path.exists("/dev/dxg")):
-        return []
     try:
         done = subprocess.run(
             ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"], capture_output=True, text=True, timeout=20

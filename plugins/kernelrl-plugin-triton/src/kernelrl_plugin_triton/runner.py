@@ -9,6 +9,8 @@ from kernelrl_judge.candidates import import_candidate
 
 __all__ = ["TritonRunner"]
 
+_PASSES_FAILED = "PassManager::run failed"
+
 
 class TritonRunner:
     """Loads Triton candidates; see `kernelrl_judge.protocol.BackendRunner`."""
@@ -48,5 +50,9 @@ class TritonRunner:
 
     def classify(self, error: BaseException) -> str:
         import triton
+        from triton.runtime.errors import PTXASError
 
-        return "compile" if isinstance(error, triton.compiler.errors.CompilationError) else "error"
+        # Passes over the kernel's code raise an ordinary exception when they fail.
+        if isinstance(error, triton.compiler.errors.CompilationError | PTXASError) or _PASSES_FAILED in str(error):
+            return "compile"
+        return "error"

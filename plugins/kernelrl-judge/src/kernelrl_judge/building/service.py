@@ -18,7 +18,7 @@ from kernelrl_core.values import EvaluationSettings
 from kernelrl_judge.building.calls import InlineCall
 from kernelrl_judge.protocol import ProtocolError
 
-__all__ = ["BuildService", "BuildUnavailable", "call_request", "device_arch"]
+__all__ = ["BuildService", "BuildUnavailable", "call_request", "device_arch", "target_archs"]
 
 _JOB = (sys.executable, "-P", "-m", "kernelrl_judge.building.job")
 _PREPARATION_S = 600.0
@@ -155,6 +155,12 @@ def device_arch() -> str:
     return done.stdout.split("\n")[0].strip() if done.returncode == 0 else ""
 
 
+def target_archs(spec: Mapping[str, Any]) -> list[str]:
+    """Architectures that a toolchain's specification stands for on this machine."""
+    archs = [str(name) for name in spec.get("arch", ())]
+    return archs or ([device_arch() or "9.0"] if spec["language"] == "cuda" else [])
+
+
 _LISTS = ("cpp_sources", "device_sources", "cflags", "device_flags", "ldflags", "include_paths")
 
 
@@ -175,9 +181,6 @@ def _read(asked: bytes) -> dict[str, Any]:
 
 def _request(asked: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
     flags = [str(flag) for flag in spec.get("flags", ())]
-    arch = [str(name) for name in spec.get("arch", ())]
-    if not arch and spec["language"] == "cuda":
-        arch = [device_arch() or "9.0"]
     device = spec["language"] != "cpp"
     return {
         "language": spec["language"],
@@ -189,6 +192,6 @@ def _request(asked: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any
         "device_flags": [str(flag) for flag in asked["device_flags"]] + (flags if device else []),
         "ldflags": [str(flag) for flag in asked["ldflags"]],
         "include_paths": [str(path) for path in asked["include_paths"]],
-        "arch": arch,
+        "arch": target_archs(spec),
         "device_only": bool(spec.get("device_only")),
     }
