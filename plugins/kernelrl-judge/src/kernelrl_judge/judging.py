@@ -31,7 +31,7 @@ from kernelrl_judge.device_memory import DeviceMemoryError
 from kernelrl_judge.exchange import ArenaExchange, Arenas, Exchange, leaves_bytes
 from kernelrl_judge.protocol import Failure, Frame, FrameKind, ProtocolError, Stage
 from kernelrl_judge.reference import Reference, load_reference
-from kernelrl_judge.roofline import roofline
+from kernelrl_judge.roofline import count_work, roofline
 from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded, Zygote
 from kernelrl_judge.sandbox import isolation_level
 from kernelrl_judge.turns import DeviceTurns, Turn
@@ -361,6 +361,8 @@ class _Case:
                 wrong = self._trials(reference, exchange)
             if wrong is not None:
                 return self._end(Outcome.INCORRECT, wording.incorrect(wrong), mismatch=wrong)
+            if self._settings.timing:
+                count_work(reference)
         if not self._settings.timing:
             return self._end(Outcome.CORRECT, "")
         with self._turn(alone=True):

@@ -13,7 +13,7 @@ import torch
 from kernelrl_judge.device_facts import Ceilings
 from kernelrl_judge.reference import Reference
 
-__all__ = ["roofline"]
+__all__ = ["count_work", "roofline"]
 
 
 def roofline(reference: Reference, runtime_us: float, ceilings: Ceilings) -> dict[str, float]:
@@ -23,8 +23,7 @@ def roofline(reference: Reference, runtime_us: float, ceilings: Ceilings) -> dic
     products and convolutions of the reference, as torch counts them; others are few in comparison, or move as many
     bytes as they do operations.
     """
-    if "work" not in reference.facts:
-        reference.facts["work"] = _work(reference)
+    count_work(reference)
     moved, flops = reference.facts["work"]
     floor_us = max(moved / ceilings.bandwidth_gb_s / 1e3, flops / ceilings.tflops / 1e6)
     seconds = runtime_us * 1e-6
@@ -39,6 +38,12 @@ def roofline(reference: Reference, runtime_us: float, ceilings: Ceilings) -> dic
         "achieved_tflops": flops / seconds / 1e12,
         "flop_share": flops / seconds / 1e12 / ceilings.tflops,
     }
+
+
+def count_work(reference: Reference) -> None:
+    """Note the bytes and the operations of a task among its facts, if that was never done; nobody needs to be alone."""
+    if "work" not in reference.facts:
+        reference.facts["work"] = _work(reference)
 
 
 def _work(reference: Reference) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import linecache
+import math
 import os
 import select
 import signal
@@ -27,13 +28,14 @@ from kernelrl_judge.protocol import (
     Frame,
     FrameKind,
     Stage,
+    TensorLeaf,
     decode_tree,
     encode_failure,
     encode_tree,
     receive,
     send,
 )
-from kernelrl_judge.runner_memory import Inputs, Outputs
+from kernelrl_judge.runner_memory import Inputs, Outputs, leaves
 
 _MAX_ERROR_CHARACTERS = 32_000
 _SPIN_S = 0.2
@@ -255,6 +257,8 @@ class _Candidate:
         same = order == self._staging
         if not (same and self._device == "cuda" and self._inputs.renew(order["inputs"], self._staged)):
             self._staged = []
+            if self._device == "cuda":
+                _take_at_once([*leaves(order["inputs"]), *leaves(order["outputs"])])
             self._staged = [self._inputs.values(arguments, self._device) for arguments in order["inputs"]]
         if not (same and self._device == "cuda"):
             self._places = self._outputs.places(order["outputs"])
@@ -362,6 +366,15 @@ def _impose(model: Any, state: dict[str, Any]) -> dict[str, Any]:
         "unmatched": sorted(set(state) - set(matched))[:8],
         "own": len(own),
     }
+
+
+def _take_at_once(tensors: Sequence[TensorLeaf]) -> None:
+    """Have the device's memory for the copies of inputs, and for as many outputs, in one piece and not in hundreds."""
+    import torch
+
+    count = sum(math.prod(leaf.shape) * getattr(torch, leaf.dtype).itemsize for leaf in tensors)
+    with contextlib.suppress(torch.OutOfMemoryError):
+        torch.empty(count, dtype=torch.uint8, device="cuda")
 
 
 def _untimed_defaults() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from kernelrl_judge.protocol import DTYPES, TensorLeaf
 
-__all__ = ["Inputs", "Outputs"]
+__all__ = ["Inputs", "Outputs", "leaves"]
 
 _ALIGNMENT = 256
 
@@ -122,7 +122,7 @@ class Outputs:
 
         space = self._space()
         return [
-            [space.tensor(leaf.offset, leaf.shape, getattr(torch, leaf.dtype)) for leaf in _leaves(tree)]
+            [space.tensor(leaf.offset, leaf.shape, getattr(torch, leaf.dtype)) for leaf in leaves(tree)]
             for tree in trees
         ]
 
@@ -203,15 +203,15 @@ class _Writer:
         return TensorLeaf(dtype, shape, value.device.type, offset)
 
 
-def _leaves(tree: Any) -> Iterator[TensorLeaf]:
+def leaves(tree: Any) -> Iterator[TensorLeaf]:
     if isinstance(tree, TensorLeaf):
         yield tree
     elif isinstance(tree, list | tuple):
         for item in tree:
-            yield from _leaves(item)
+            yield from leaves(item)
     elif isinstance(tree, dict):
         for item in tree.values():
-            yield from _leaves(item)
+            yield from leaves(item)
 
 
 def _tensors(value: Any) -> Iterator[Any]:

@@ -36,7 +36,7 @@ from kernelrl_judge.windows import window
 
 __all__ = ["Timing", "WrongWindow", "measure", "message_cost"]
 
-_WINDOW_S = {"cuda": 2.5e-3, "cpu": 6e-3}
+_WINDOW_S = {"cuda": 1.5e-3, "cpu": 6e-3}
 """Aimed at: waking a process costs tens of microseconds more or less, and on the processor its caches with it."""
 _MAX_CALLS = 160
 _MIN_ROUNDS = 12
