@@ -29,6 +29,7 @@ class FakeArena:
 
 def test_memory_that_could_not_be_replaced_is_made_anew_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "Arena", FakeArena)
+    monkeypatch.setattr(exchange, "_LEAST_BYTES", 1)
     arenas = exchange.Arenas()
     with pytest.raises(MemoryError):
         arenas.fit(1000, 10)

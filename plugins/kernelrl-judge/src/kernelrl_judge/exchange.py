@@ -22,6 +22,11 @@ from kernelrl_judge.protocol import ProtocolError, TensorLeaf
 __all__ = ["ArenaExchange", "Arenas", "Exchange", "FileExchange", "leaves_bytes", "places"]
 
 _ALIGNMENT = 256
+_LEAST_BYTES = 64 << 20
+"""Of an arena: to replace one takes longer than it takes to make a larger one."""
+_KEPT_BYTES = 1 << 30
+_KEPT_SHARE = 48
+"""An arena is kept for the next candidate up to this many bytes, or one part in so many of the device's memory."""
 
 
 class Exchange(Protocol):
@@ -29,7 +34,9 @@ class Exchange(Protocol):
 
     def share(self, values: Any) -> Any: ...
 
-    def make_room(self, count: int) -> None: ...
+    def make_room(self, count: int, inputs: int = 0) -> None:
+        """Have so many bytes for outputs, and for inputs that are about to be shared."""
+        ...
 
     def collect(self, expected: Any, described: Any) -> Any:
         """Tensors in the place of the leaves of a description that equals the expected one: a copy made now.
@@ -65,7 +72,7 @@ class FileExchange:
                         del flat
         return tree
 
-    def make_room(self, count: int) -> None:
+    def make_room(self, count: int, inputs: int = 0) -> None:
         os.ftruncate(self.outputs, count)
 
     def collect(self, expected: Any, described: Any) -> Any:
@@ -92,6 +99,8 @@ class Arenas:
 
     def __init__(self, device: int = 0) -> None:
         self._device = device
+        whole = torch.cuda.get_device_properties(device).total_memory if torch.cuda.is_available() else 0
+        self._kept = max(_KEPT_BYTES, whole // _KEPT_SHARE)
         self.inputs = Arena.create(1, device)
         self.outputs = Arena.create(1, device)
 
@@ -101,9 +110,10 @@ class Arenas:
         for name, wanted in (("inputs", inputs), ("outputs", outputs)):
             arena: Arena = getattr(self, name)
             # A small task after a huge one gives the memory back. One that is closed could not be replaced before.
-            if arena.size < max(wanted, 1) or (arena.size > 1 << 30 and arena.size > 8 * wanted):
+            wanted = max(wanted, _LEAST_BYTES)
+            if arena.size < wanted or (arena.size > self._kept and arena.size > 8 * wanted):
                 arena.close()
-                setattr(self, name, Arena.create(max(wanted, 1), self._device))
+                setattr(self, name, Arena.create(wanted, self._device))
                 changed = True
         return changed
 
@@ -145,8 +155,9 @@ class ArenaExchange:
         torch.cuda.synchronize()
         return tree
 
-    def make_room(self, count: int) -> None:
+    def make_room(self, count: int, inputs: int = 0) -> None:
         self._room = count
+        self._filled = max(self._filled, inputs)
         self._fit()
 
     def collect(self, expected: Any, described: Any) -> Any:

@@ -36,7 +36,7 @@ from kernelrl_judge.windows import window
 
 __all__ = ["Timing", "WrongWindow", "measure", "message_cost"]
 
-_WINDOW_S = {"cuda": 1.5e-3, "cpu": 6e-3}
+_WINDOW_S = {"cuda": 2.5e-3, "cpu": 6e-3}
 """Aimed at: waking a process costs tens of microseconds more or less, and on the processor its caches with it."""
 _MAX_CALLS = 160
 _MIN_ROUNDS = 12
@@ -45,12 +45,11 @@ _FEWEST_ROUNDS = 5
 _SETTLED = 0.012
 _VERIFIED_CALLS = 2
 _LARGE_BYTES = 32 << 20
+_BEYOND_CACHES_BYTES = 512 << 20
 _LONGEST_S = 15.0
 _BUDGET_S = {"cuda": 0.3, "cpu": 0.8}
 _MAX_SHARED_BYTES = 16 << 30
 _FEWEST_CALIBRATIONS = 3
-_SHARE_KEPT = 16
-"""A judge keeps up to one part in so many of the device's memory: to take it again costs time."""
 _DISAGREEMENT = 0.05
 _DISAGREEMENT_S = {"cuda": 100e-6, "cpu": 500e-6}
 """On the processor both sides sleep while they wait, and waking up takes its time."""
@@ -115,7 +114,7 @@ def measure(
     try:
         return _Measurement(runner, reference, exchange, expect, limit, message_s).run(max_rounds)
     finally:
-        if reference.device == "cuda" and torch.cuda.memory_reserved() * _SHARE_KEPT > torch.cuda.mem_get_info()[1]:
+        if reference.device == "cuda":
             # Windows of large tensors take gigabytes, and the next judge's must not be short for the want of them.
             torch.cuda.empty_cache()
 
@@ -195,8 +194,19 @@ class _Measurement:
             # The first window of a length allocates, and is slower than the next of the same.
             if attempt and tuple(wanted) == counts:
                 break
+            if max(wanted) > max(counts):
+                self._take_at_once(max(wanted))
             counts = (wanted[0], wanted[1])
         return counts
+
+    def _take_at_once(self, calls: int) -> None:
+        """Have the device's memory for windows of so many calls in one piece: hundreds of pieces take their time."""
+        if self._device == "cuda":
+            inputs = leaves_bytes(self._reference.inputs(self._next_input))
+            # Of outputs there are the reference's and a place for each; the rest is small.
+            count = calls * (inputs + 2 * leaves_bytes(self._reference.like))
+            with contextlib.suppress(torch.OutOfMemoryError):
+                torch.empty(count, dtype=torch.uint8, device=self._device)
 
     def _room(self) -> int:
         """Most calls whose inputs and outputs are kept at once."""
@@ -214,8 +224,9 @@ class _Measurement:
             self._next_input += staged
         with self._stage("staging"):
             outputs, room = places(self._reference.like, candidate_calls, self._device)
-            self._exchange.make_room(room)
-            tree = self._exchange.share(inputs[:candidate_calls])
+            given = inputs[:candidate_calls]
+            self._exchange.make_room(room, leaves_bytes(given))
+            tree = self._exchange.share(given)
             self._runner.send(FrameKind.STAGE, protocol.encode_tree({"inputs": tree, "outputs": outputs}))
             self._expect(FrameKind.STAGED)
         order = [True, False]
@@ -379,7 +390,10 @@ class _Scratch:
         # An object of its own: in a cycle of references the memory would outlive the measurement.
         self._outputs.arena = _Room(torch.zeros(max(room, 1), dtype=torch.uint8, device=device))
         self._targets = self._outputs.places(trees)
-        self._values = [_emptied(like, device) for _ in range(calls if device == "cuda" else 1)]
+        # As many different ones as the caches of a device cannot hold; on the processor each is copied when it is made.
+        different = min(calls, 1 + _BEYOND_CACHES_BYTES // max(room // calls, 1)) if device == "cuda" else 1
+        values = [_emptied(like, device) for _ in range(different)]
+        self._values = [values[index % different] for index in range(calls if device == "cuda" else 1)]
 
     def keep(self, index: int, value: Any) -> None:
         """Take an output as a runner does."""

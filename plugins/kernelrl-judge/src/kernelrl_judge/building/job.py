@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import shutil
 import signal
 import sys
@@ -112,6 +113,9 @@ def _build(
         return {"error": f"{limit} {said}", "limit": limit, "until": time.time() + _TOO_LATE_S}, None
     result = attrs.asdict(built)
     del result["path"]
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    result["stages"]["service"] = round(own.ru_utime + own.ru_stime, 3)
+    result["cpu_seconds"] = round(result["cpu_seconds"] + result["stages"]["service"], 3)
     result["log"] = built.log[-_LOG_TAIL_CHARACTERS:]
     return {**result, "binder": str(prepared.binder)}, Path(built.path)
 
