@@ -165,9 +165,10 @@ class _Build:
     def result(self) -> Compiled:
         request = self._request
         reasons: list[str] = []
-        for index, source in enumerate(request.device_sources):
-            if mistake := unbalanced(source):
-                raise CompileError(f"{_device_file(index)}: error: {mistake}")
+        for files, sources in ((_main_file, request.cpp_sources), (_device_file, request.device_sources)):
+            for index, source in enumerate(sources):
+                if mistake := unbalanced(source):
+                    raise CompileError(f"{files(index)}: error: {mistake}")
         try:
             found, parts, original = self._take_apart()
         except (Unsplittable, _NotCertain) as why:
@@ -313,10 +314,7 @@ class _Build:
 
     def _main(self, cpp_sources: Sequence[str], bound: Sequence[Signature] | None) -> str:
         """The unit of the C++ sources, with trampolines or with a Python module for the functions."""
-        text = "\n".join(
-            f'#line 1 "{"main.cpp" if index == 0 else f"main{index}.cpp"}"\n{source}'
-            for index, source in enumerate(cpp_sources)
-        )
+        text = "\n".join(f'#line 1 "{_main_file(index)}"\n{source}' for index, source in enumerate(cpp_sources))
         if bound is not None:
             return f'{text}\n#line 1 "binding.cpp"\n{trampolines(bound)}'
         if self._request.functions:
@@ -489,6 +487,8 @@ class _Build:
             # An error in a kernel's own lines that an instance leads to is the candidate's.
             if device and re.search(r"^instances\.cu[(:]\d", said, re.MULTILINE):
                 raise _NotCertain("an instance of a kernel cannot be named", _WHOLE)
+            if "Assembler messages:" in said:
+                raise CompileError(self._own(log))
             missing = _NO_HEADER.findall(said)
             if missing and not any(
                 (Path(path) / below / missing[0]).exists()
@@ -510,8 +510,6 @@ class _Build:
             doubtful = {name for name in unknown if not name or name.encode() in known}
             if doubtful and (visible := self._visible(doubtful, said)):
                 raise _NotCertain(f"{min(visible) or 'a header'} is not known without torch's headers", retry)
-        if "out of memory" in log or "virtual memory exhausted" in log or "Cannot allocate memory" in log:
-            log += "\nThe compiler reached its limit of memory."
         raise CompileError(self._own(log))
 
     def _visible(self, names: set[str], log: str) -> set[str]:
@@ -625,6 +623,10 @@ def _only_declares(sources: Sequence[str]) -> bool:
         or (item.kind == "directive" and text_of(item.tokens).split()[0].lstrip().startswith("#include"))
         for item in found
     )
+
+
+def _main_file(index: int) -> str:
+    return "main.cpp" if index == 0 else f"main{index}.cpp"
 
 
 def _device_file(index: int) -> str:

@@ -36,6 +36,7 @@ HEADERS = {"types": _TYPES, "extension": "#include <torch/extension.h>\n"}
 _LEFT_OUT = {"types": ("torch/library.h",)}
 """What a precompiled header goes without. Each unit instantiates the templates that a header's own functions use; those
 of torch's library for operators are a quarter of all, and whoever registers one takes the other header."""
+_ABANDONED_S = 3600.0
 _NAME = re.compile(rb"[A-Za-z_]\w*")
 
 
@@ -213,6 +214,11 @@ class Prepared:
 
     @contextlib.contextmanager
     def _partial(self) -> Iterator[Path]:
+        for left in self.directory.glob(".part-*"):
+            # Of a process that was killed: the longest part takes minutes.
+            with contextlib.suppress(OSError):
+                if time.time() - left.stat().st_mtime > _ABANDONED_S:
+                    shutil.rmtree(left, ignore_errors=True)
         scratch = Path(tempfile.mkdtemp(prefix=".part-", dir=self.directory))
         try:
             yield scratch
