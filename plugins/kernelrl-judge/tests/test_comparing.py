@@ -10,8 +10,8 @@ import torch
 from kernelrl_core.values import EvaluationSettings
 from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
 
-STRICT = Tolerance(1e-4, 1e-4, scaled=True)
-PLAIN = Tolerance(1e-4, 1e-4, scaled=False)
+STRICT = Tolerance(1e-4, 1e-4, strict=True)
+KERNELBENCH = Tolerance(1e-4, 1e-4, strict=False)
 
 
 @pytest.mark.parametrize(
@@ -28,8 +28,8 @@ def test_the_tolerance_follows_precision_and_profile(precision: str, profile: st
 
 def test_an_element_may_be_off_by_both_parts_together() -> None:
     # expected 2: allowed 1e-4 + 2e-4 = 3e-4
-    assert compare_values(torch.tensor([2.0]), torch.tensor([2.00029]), PLAIN) is None
-    assert compare_values(torch.tensor([2.0]), torch.tensor([2.00031]), PLAIN) is not None
+    assert compare_values(torch.tensor([2.0]), torch.tensor([2.00029]), KERNELBENCH) is None
+    assert compare_values(torch.tensor([2.0]), torch.tensor([2.00031]), KERNELBENCH) is not None
 
 
 def test_the_absolute_part_shrinks_with_the_output() -> None:
@@ -37,11 +37,11 @@ def test_the_absolute_part_shrinks_with_the_output() -> None:
     expected = torch.full((4,), 1e-3, dtype=torch.float64)
     assert compare_values(expected, expected + 1.9e-7, STRICT) is None
     assert compare_values(expected, expected + 2.1e-7, STRICT) is not None
-    assert compare_values(expected, expected + 9e-5, PLAIN) is None
+    assert compare_values(expected, expected + 9e-5, KERNELBENCH) is None
 
 
 def test_the_difference_is_described() -> None:
-    found = compare_values(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([1.0, 2.0, 3.5, 4.0]), PLAIN)
+    found = compare_values(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([1.0, 2.0, 3.5, 4.0]), KERNELBENCH)
     assert found is not None
     assert (found.max_abs, found.mean_abs, found.wrong_share) == (0.5, 0.125, 0.25)
 
@@ -58,11 +58,33 @@ def test_infinities_have_a_sign() -> None:
     assert compare_values(torch.tensor([math.inf]), torch.tensor([-math.inf]), STRICT) is not None
 
 
-def test_integers_are_exact() -> None:
-    assert compare_values(torch.tensor([10**9]), torch.tensor([10**9 + 1]), PLAIN) is not None
+def test_integers_are_exact_unless_compared_as_kernelbench_does() -> None:
+    assert compare_values(torch.tensor([10**9]), torch.tensor([10**9 + 1]), STRICT) is not None
+    assert compare_values(torch.tensor([10**9]), torch.tensor([10**9 + 1]), KERNELBENCH) is None
+    assert compare_values(torch.tensor([1]), torch.tensor([2]), KERNELBENCH) is not None
+
+
+def test_kernelbench_takes_the_relative_part_of_the_actual_element() -> None:
+    # half of 2 bears a difference of 1, half of 1 does not
+    half = Tolerance(0.0, 0.5, strict=False)
+    assert compare_values(torch.tensor([1.0]), torch.tensor([2.0]), half) is None
+    assert compare_values(torch.tensor([2.0]), torch.tensor([1.0]), half) is not None
+
+
+def test_for_kernelbench_nan_equals_nothing_and_infinities_themselves() -> None:
+    assert compare_values(torch.tensor([math.nan]), torch.tensor([math.nan]), KERNELBENCH) is not None
+    assert compare_values(torch.tensor([math.inf]), torch.tensor([math.inf]), KERNELBENCH) is None
+    assert compare_values(torch.tensor([math.inf]), torch.tensor([-math.inf]), KERNELBENCH) is not None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool])
+def test_kernelbench_compares_in_the_type_of_the_output(dtype: torch.dtype) -> None:
+    expected = torch.tensor([0, 1, 1]).to(dtype)
+    assert compare_values(expected, expected.clone(), KERNELBENCH) is None
+    assert compare_values(expected, torch.tensor([1, 1, 1]).to(dtype), KERNELBENCH) is not None
 
 
 def test_the_place_of_a_difference_is_named() -> None:
-    found = compare_values((torch.ones(1), {"a": torch.ones(1)}), [torch.ones(1), {"a": torch.zeros(1)}], PLAIN)
+    found = compare_values((torch.ones(1), {"a": torch.ones(1)}), [torch.ones(1), {"a": torch.zeros(1)}], KERNELBENCH)
     assert found is not None
     assert found.output == "[1]['a']"

@@ -1,11 +1,12 @@
 """Comparison of a candidate's outputs with the expected ones.
 
-Two profiles. `kernelbench` asks for `|actual - expected| <= atol + rtol |expected|`, element by element. `strict`
-scales the absolute part to the output: `|actual - expected| <= atol min(1, rms(expected)) + rtol |expected|`, where
-rms is the root mean square of the finite expected elements. So an output of size 1e-3, a softmax over a thousand
-elements say, is not matched by zeros. Both compare every element, and NaN and infinities must stand in the same
-places with the same sign. Structure, shape, dtype and device must be equal; integers and truth values must be equal
-exactly.
+Two profiles. `kernelbench` does what KernelBench does, `torch.allclose(expected, actual)` in the type of the output:
+`|actual - expected| <= atol + rtol |actual|`, and a NaN equals nothing, not even another NaN. `strict` scales the
+absolute part to the output: `|actual - expected| <= atol min(1, rms(expected)) + rtol |expected|`, where rms is the
+root mean square of the finite expected elements. So an output of size 1e-3, a softmax over a thousand elements say, is
+not matched by zeros. It compares in double precision, NaN and infinities must stand in the same places with the same
+sign, and integers and truth values must be equal exactly. Both compare every element; structure, shape, dtype and
+device must be equal.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class Tolerance:
 
     atol: float
     rtol: float
-    scaled: bool
-    """Whether `atol` shrinks with outputs smaller than 1."""
+    strict: bool
+    """Which profile compares."""
 
 
 def tolerance(settings: EvaluationSettings) -> Tolerance:
@@ -41,7 +42,7 @@ def tolerance(settings: EvaluationSettings) -> Tolerance:
     return Tolerance(
         atol=usual if settings.atol is None else settings.atol,
         rtol=usual if settings.rtol is None else settings.rtol,
-        scaled=settings.profile == "strict",
+        strict=settings.profile == "strict",
     )
 
 
@@ -134,7 +135,7 @@ def _compare_in_chunks(expected: torch.Tensor, actual: torch.Tensor, limit: Tole
 
 def _scale(expected: torch.Tensor, limit: Tolerance) -> float:
     """What the absolute tolerance is multiplied by: the root mean square of the finite elements, at most 1."""
-    if not limit.scaled or not expected.is_floating_point():
+    if not limit.strict or not expected.is_floating_point():
         return 1.0
     squares, count = 0.0, 0
     for part in expected.reshape(-1).split(_CHUNK):
@@ -147,6 +148,8 @@ def _scale(expected: torch.Tensor, limit: Tolerance) -> float:
 def _compare_block(
     expected: torch.Tensor, actual: torch.Tensor, limit: Tolerance, scale: float, path: str
 ) -> Mismatch | None:
+    if not limit.strict:
+        return _compare_as_allclose(expected, actual, limit, path)
     if not expected.is_floating_point():
         if torch.equal(expected, actual):
             return None
@@ -161,6 +164,17 @@ def _compare_block(
     wrong = ~torch.where(finite, close, same_infinity)
     if not bool(wrong.any()):
         return None
+    return _differences(torch.where(finite, want, 0.0), torch.where(finite, got, 0.0), wrong, path)
+
+
+def _compare_as_allclose(expected: torch.Tensor, actual: torch.Tensor, limit: Tolerance, path: str) -> Mismatch | None:
+    wrong = ~torch.isclose(expected, actual, rtol=limit.rtol, atol=limit.atol)
+    if not bool(wrong.any()):
+        return None
+    want, got = expected.double(), actual.double()
+    finite = torch.isfinite(want) & torch.isfinite(got)
+    if bool((wrong & ~finite).any()):
+        return Mismatch("non_finite", path, wrong_share=float(wrong.double().mean()))
     return _differences(torch.where(finite, want, 0.0), torch.where(finite, got, 0.0), wrong, path)
 
 
