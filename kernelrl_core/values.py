@@ -322,6 +322,8 @@ class EvaluationSettings:
     """Timed samples per kernel."""
     baseline: Literal["eager", "compile"] = "eager"
     """What speedup is measured against."""
+    fit_memory: bool = False
+    """Halve sizes that only the inputs of a task depend on until a call's inputs take 1/32 of the memory, or less."""
     profile_kernels: bool = False
     """Run one call of a correct kernel under a profiler, for feedback that names the kernels it spends its time in."""
     excessive_speedup: float | None = 10.0

@@ -18,7 +18,7 @@ import torch
 
 from kernelrl_core.requirements import gpu_vendors
 
-__all__ = ["Ceilings", "ceilings", "device_name", "machine_facts", "no_gpu", "reset_persisting_l2"]
+__all__ = ["Ceilings", "ceilings", "device_name", "machine_facts", "memory_bytes", "no_gpu", "reset_persisting_l2"]
 
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _REPEATS = 7
@@ -90,6 +90,13 @@ def ceilings(device: str, precision: str, cache_dir: Path | None) -> Ceilings:
     if path is not None:
         _keep(path, json.dumps(attrs.asdict(found)))
     return found
+
+
+def memory_bytes(device: str) -> int:
+    """Memory of the first GPU, or of the machine for `cpu`."""
+    if device == "cuda":
+        return int(torch.cuda.get_device_properties(0).total_memory)
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def reset_persisting_l2() -> None:

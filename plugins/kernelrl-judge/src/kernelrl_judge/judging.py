@@ -40,6 +40,7 @@ __all__ = ["Bench", "DeviceFault", "Unavailable"]
 
 _CACHED_MODULES = 256
 _CACHED_REFERENCES = 2
+_INPUTS_SHARE = 32
 _MEMORY_ERRORS = (RuntimeError, DeviceMemoryError)
 _MEMORY_SIGNS = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 _OUTCOMES = {"compile": Outcome.COMPILE_ERROR, "memory": Outcome.OUT_OF_MEMORY, "error": Outcome.RUNTIME_ERROR}
@@ -169,14 +170,14 @@ class Bench:
     def reference(self, request: EvaluationRequest, device: str) -> Reference:
         """The reference of a request, under its seed."""
         settings = request.settings
-        key = (request.task_sha256, settings.precision, settings.profile, device)
+        key = (request.task_sha256, settings.precision, settings.profile, device, str(settings.fit_memory))
         found = self._references.pop(key, None)
         if found is None:
             while len(self._references) >= _CACHED_REFERENCES:
                 self._references.popitem(last=False)
             if device == "cuda":
                 torch.cuda.empty_cache()
-            found = Reference(self._module(request), request.task_id, settings, device)
+            found = Reference(self._module(request, device), request.task_id, settings, device)
         self._references[key] = found
         return found.under(request.seed)
 
@@ -218,11 +219,13 @@ class Bench:
             self._backends[target] = getattr(importlib.import_module(module), attribute)()
         return self._backends[target]
 
-    def _module(self, request: EvaluationRequest) -> Any:
-        module = self._modules.pop(request.task_sha256, None)
+    def _module(self, request: EvaluationRequest, device: str) -> Any:
+        key = f"{request.task_sha256} {device}" if request.settings.fit_memory else request.task_sha256
+        module = self._modules.pop(key, None)
         if module is None:
-            module = load_reference(request.task_source, request.task_id)
-        self._modules[request.task_sha256] = module
+            budget = device_facts.memory_bytes(device) // _INPUTS_SHARE if request.settings.fit_memory else None
+            module = load_reference(request.task_source, request.task_id, budget)
+        self._modules[key] = module
         while len(self._modules) > _CACHED_MODULES:
             self._modules.popitem(last=False)
         return module
@@ -354,6 +357,8 @@ class _Case:
         with self._turn(alone=False):
             with self._stage("reference"):
                 reference = self._bench.reference(self._request, self._device)
+                if reference.sizes:
+                    self.provenance["sizes"] = dict(reference.sizes)
                 exchange = self._bench.exchange(self._runner, self._device)
             with self._stage("construct"):
                 self._construct(reference, exchange)
@@ -467,7 +472,10 @@ class _Case:
             device_facts.ceilings(self._device, self._settings.precision, cache_directory()),
         )
         if self._settings.profile_kernels:
-            self._profile["device_kernels"] = self._device_kernels(reference, exchange)
+            kernels = self._device_kernels(reference, exchange)
+            self._profile["device_kernels"] = kernels
+            if self._device == "cuda":
+                self._profile["launch_overhead_us"] = _launch_overhead_us(found.runtime.median_us, kernels)
         return attrs.evolve(
             self._end(Outcome.CORRECT, "", findings=tuple(findings)),
             runtime=found.runtime,
@@ -620,6 +628,13 @@ def _patience_s(timed: bool, device: str) -> float:
     """How long a candidate may keep its judge waiting before others go first."""
     # What is timed on the processor should share it only if it hangs.
     return 5.0 if timed and device == "cpu" else 0.3
+
+
+def _launch_overhead_us(runtime_us: float, kernels: list[Any]) -> float:
+    """Time of a call in which none of its kernels runs, for each launch: telemetry of the runner, not believed."""
+    seen = [kernel for kernel in kernels if isinstance(kernel, dict) and isinstance(kernel.get("time_us"), float)]
+    launches = sum(kernel["calls"] for kernel in seen if isinstance(kernel.get("calls"), int))
+    return max(0.0, runtime_us - sum(kernel["time_us"] for kernel in seen)) / max(1, launches)
 
 
 def _lacks_memory(error: BaseException) -> bool:

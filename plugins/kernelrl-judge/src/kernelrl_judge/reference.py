@@ -14,12 +14,14 @@ import attrs
 import torch
 
 from kernelrl_core.values import EvaluationSettings
+from kernelrl_judge.task_sizes import fit
 
 __all__ = ["Reference", "TaskError", "Trial", "load_reference"]
 
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _LIMIT_S = 300.0
 """For each step of a reference: importing it, making inputs, a call."""
+_FITTED = "__kernelrl_sizes__"
 _NAMES = ("Model", "get_inputs", "get_init_inputs")
 
 
@@ -50,6 +52,8 @@ class Reference:
 
     def __init__(self, module: types.ModuleType, task_id: str, settings: EvaluationSettings, device: str) -> None:
         self._module = module
+        self.sizes: dict[str, int] = getattr(module, _FITTED, {})
+        """Sizes that were made smaller for the memory at hand, by name."""
         self._task_id = task_id
         self._seed = ""
         self._makes_on_device = device == "cuda" and settings.profile == "strict"
@@ -126,8 +130,11 @@ class Reference:
         return int.from_bytes(digest[place : place + 8], "little")
 
 
-def load_reference(source: str, task_id: str) -> types.ModuleType:
+def load_reference(source: str, task_id: str, budget_bytes: int | None = None) -> types.ModuleType:
     """Execute a task's source as a module.
+
+    Args:
+        budget_bytes: what the inputs of a call may take; sizes that only they depend on are halved until they do.
 
     Raises:
         TaskError: it does not run, or lacks one of the three names.
@@ -142,6 +149,9 @@ def load_reference(source: str, task_id: str) -> types.ModuleType:
     missing = [wanted for wanted in _NAMES if not hasattr(module, wanted)]
     if missing:
         raise TaskError(f"task {task_id}: {', '.join(missing)} not defined")
+    if budget_bytes is not None:
+        with _told(task_id, "get_inputs()"):
+            module.__dict__[_FITTED] = fit(module, budget_bytes)
     return module
 
 

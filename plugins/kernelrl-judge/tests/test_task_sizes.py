@@ -1,0 +1,69 @@
+"""Sizes of a task that fit the memory."""
+
+from __future__ import annotations
+
+import types
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelrl_judge.reference import load_reference
+from kernelrl_judge.task_sizes import fit, free_sizes
+
+TASK = """
+import torch
+import torch.nn as nn
+
+batch_size = {batch}
+features = 64
+width = 32
+
+class Model(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.linear = nn.Linear(features, 8)
+
+    def forward(self, x):
+        return self.linear(x).reshape(-1, width, 8)
+
+def get_inputs():
+    return [torch.rand(batch_size, width, features)]
+
+def get_init_inputs():
+    return [features]
+"""
+
+
+def task(batch: int) -> types.ModuleType:
+    return load_reference(TASK.format(batch=batch), "mine")
+
+
+def test_only_what_the_inputs_alone_depend_on_is_free() -> None:
+    assert free_sizes(task(1024)) == {"batch_size": 1024}
+
+
+def test_free_sizes_are_halved_until_the_inputs_fit() -> None:
+    # 1024 x 32 x 64 floats are 8 MiB: three halvings lead to 1 MiB
+    module = task(1024)
+    assert fit(module, 1 << 20) == {"batch_size": 128}
+    assert module.get_inputs()[0].shape == (128, 32, 64)
+
+
+def test_what_fits_stays_as_it_is() -> None:
+    assert fit(task(16), 1 << 20) == {}
+
+
+def test_a_task_without_free_sizes_stays_as_it_is() -> None:
+    assert fit(load_reference(TASK.format(batch=1), "mine"), 1) == {}
+
+
+def test_the_sizes_are_found_again_at_the_module() -> None:
+    module = load_reference(TASK.format(batch=1024), "mine", 1 << 20)
+    assert module.batch_size == 128
+
+
+@given(st.integers(1, 1 << 16), st.integers(1, 1 << 28))
+def test_the_inputs_fit_or_nothing_is_left_to_halve(batch: int, budget: int) -> None:
+    module = task(batch)
+    fit(module, budget)
+    assert module.batch_size * 32 * 64 * 4 <= budget or module.batch_size == 1
