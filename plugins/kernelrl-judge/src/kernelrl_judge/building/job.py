@@ -27,14 +27,13 @@ import attrs
 from kernelrl_judge import sandbox
 from kernelrl_judge.building.compiling import CompileError, compile_extension
 from kernelrl_judge.building.confined import Compilers, OutOfTime, reached_limit
+from kernelrl_judge.building.kept import kept_answer, keys, store_of
 from kernelrl_judge.building.prepare import Prepared, prepare
 from kernelrl_judge.building.request import InlineRequest
-from kernelrl_judge.building.store import BuildStore
 from kernelrl_judge.building.toolchain import Toolchain, ToolchainMissing, find_toolchain
 
 __all__ = ["main"]
 
-_MAX_BYTES = 4 << 30
 _LOG_TAIL_CHARACTERS = 4000
 _TOO_LATE_S = 600.0
 """How long a build that took too long is not tried again: another machine, or a quieter hour, may manage."""
@@ -58,23 +57,16 @@ def _result(order: dict[str, Any]) -> dict[str, Any]:
     request = InlineRequest.from_json(order["request"])
     toolchain = find_toolchain(request.language, directory)
     toolchain.require_arch(request.arch)
-    key = request.key(toolchain.id)
-    # A verdict that comes from a limit holds for builds under the same limits.
-    limited = request.key(f"{toolchain.id} {order['timeout_s']} {order['memory_mib']}")
-    store = BuildStore(directory, _MAX_BYTES)
-
-    def kept() -> dict[str, Any] | None:
-        found = store.read(key) or store.read(limited)
-        return {**found, "cached": True} if found is not None else None
-
-    if (found := kept()) is not None:
+    key, limited = keys(order, request, toolchain)
+    store = store_of(order)
+    if (found := kept_answer(order)) is not None:
         return found
     prepared = prepare(toolchain, directory / "toolchains")
     prepared.prove(request.arch)
     if not request.device_only:
         prepared.build_binder()
     with store.lock(key):
-        if (found := kept()) is not None:
+        if (found := kept_answer(order)) is not None:
             return found
         scratch = Path(tempfile.mkdtemp(prefix="build-", dir=_scratch(directory)))
         try:

@@ -16,6 +16,7 @@ from typing import Any
 
 from kernelrl_core.values import EvaluationSettings
 from kernelrl_judge.building.calls import InlineCall
+from kernelrl_judge.building.kept import kept_answer
 from kernelrl_judge.protocol import ProtocolError
 
 __all__ = ["BuildService", "BuildUnavailable", "call_request", "device_arch", "target_archs"]
@@ -60,7 +61,10 @@ class BuildService:
             BuildUnavailable: this machine cannot build.
             Cancelled: nobody waits any more.
         """
-        result = self._run(self._order(_request(_read(asked), spec), settings), cancelled)
+        order = self._order(_request(_read(asked), spec), settings)
+        result = kept_answer(order)
+        if result is None:
+            result = self._run(order, cancelled)
         if "missing" in result:
             raise BuildUnavailable(result["missing"], result["fix"])
         if "error" in result:
@@ -74,10 +78,12 @@ class BuildService:
 
     async def prebuild(self, call: InlineCall, spec: Mapping[str, Any], settings: EvaluationSettings) -> None:
         """Have a build ready for the moment in which the candidate asks for it. Failures are found again then."""
+        order = self._order(call_request(call, spec), settings)
+        if await asyncio.to_thread(kept_answer, order) is not None:
+            return
         process = await asyncio.create_subprocess_exec(
             *_JOB, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
         )
-        order = self._order(call_request(call, spec), settings)
         try:
             await process.communicate(json.dumps(order).encode())
         except BaseException:
