@@ -7,7 +7,8 @@ The work comes in blocks. Each is done twice, with its hostile kernels and witho
 block to block, so that both sides see the same machine. Throughput counts honest kernels until the last honest verdict.
 Between the sides the service is idle, and looked at: processes, files, descriptors, memory. A call goes on where FILE
 ends if it was made on the same machine with the same versions. Kernels: `corpora/hostile_kernels.py`; each evaluation
-has a seed of its own. On a GPU every third honest kernel is timed as well.
+has a seed of its own, and a source of its own, which is built, as those of a model are. On a GPU every third honest
+kernel is timed as well.
 """
 
 from __future__ import annotations
@@ -33,11 +34,8 @@ from typing import Any
 import psutil
 from corpora.hostile_kernels import MARK, Kernel, honest, hostile
 
-from kernelrl_core.session import cache_directory
 from kernelrl_core.values import EvaluationRequest, EvaluationSettings, sha256_text
 from kernelrl_core.version import API_VERSION
-from kernelrl_judge.building.calls import find_inline_calls
-from kernelrl_judge.building.service import BuildService
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator
 
@@ -158,12 +156,14 @@ def request(kernel: Kernel, seed: int, device: str, *, timed: bool = False) -> E
         build_memory_mib=16384,
         timing=timed,
     )
+    # Another comment makes another extension.
+    source = kernel.source.replace("#include <torch/extension.h>", f"#include <torch/extension.h>\n// {seed}", 1)
     return EvaluationRequest(
         task_id="task",
         task_source=kernel.task,
         task_sha256=sha256_text(kernel.task),
-        source=kernel.source,
-        source_sha256=sha256_text(kernel.source),
+        source=source,
+        source_sha256=sha256_text(source),
         backend=kernel.backend,
         backend_options=options,
         settings=settings,
@@ -227,27 +227,13 @@ async def judge_all(
 
 
 async def prepare(evaluator: LocalEvaluator, device: str) -> list[Kernel]:
-    """Start every judge and build every extension, so that blocks judge and do little else.
+    """Start every judge and prepare the compiler, so that blocks build and judge and do little else.
 
     Returns the hostile kernels that this machine can take: where candidates have no namespace of processes, nothing
     limits those of root.
     """
-    builds = BuildService(cache_directory() / "builds")
-    evil = [kernel for kernel in hostile(device) if kernel.backend != "triton"]
     judged = Judged()
     await judge_all(evaluator, [(k, request(k, index, device)) for index, k in enumerate(honest(device))], judged, "")
-    compiling = asyncio.Semaphore(os.cpu_count() or 1)
-
-    async def build(kernel: Kernel) -> None:
-        asked = request(kernel, 0, device)
-        _, half = evaluator._runner(kernel.backend)
-        spec = half.toolchain({}, "gpu" if device == "cuda" else "cpu")
-        async with compiling:
-            for call in find_inline_calls(kernel.source):
-                if call.complete:
-                    await builds.prebuild(call, spec, asked.settings)
-
-    await asyncio.gather(*map(build, evil))
     # Once more, all at once: now each judge has a zygote for each backend, and so have those that take over while
     # candidates hang.
     good = [kernel for kernel in honest(device) if kernel.outcomes == ("correct",)]
