@@ -256,16 +256,20 @@ def block_work(number: int, device: str, count: int, evil_kernels: list[Kernel])
         return [kernels[(number * each + index) % len(kernels)] for index in range(wanted)]
 
     full_evil = max(1, round(BLOCK[device] / 10))
-    good = [
-        (kernel, request(kernel, next(seeds), device, timed=device == "cuda" and index % 3 == 0))
-        for index, kernel in enumerate(chosen(honest(device), BLOCK[device] - full_evil, honest_count))
-    ]
+    # The same kernels on both sides, each with a source that was never built.
+    good, alone = (
+        [
+            (kernel, request(kernel, next(seeds), device, timed=device == "cuda" and index % 3 == 0))
+            for index, kernel in enumerate(chosen(honest(device), BLOCK[device] - full_evil, honest_count))
+        ]
+        for _ in range(2)
+    )
     evil = [(k, request(k, next(seeds), device)) for k in chosen(evil_kernels, full_evil, evil_count)]
     # Spread evenly, the first at the beginning: what they cost falls within the time that is measured.
     mixed = list(good)
     for index, one in enumerate(evil):
         mixed.insert(index * size // evil_count, one)
-    return mixed, good
+    return mixed, alone
 
 
 async def slice_of_blocks(
