@@ -67,5 +67,5 @@ class _Observer:
                 return
             try:
                 getattr(self._logger, method)(*arguments)
-            except Exception:
+            except Exception:  # plugin code, and not worth a run
                 _log.exception("logger %r failed in %s; the run goes on", self.name, method)

@@ -130,7 +130,7 @@ def _installed() -> Iterator[_Found]:
             seen.add(_canonical(name))
             entries = [entry for entry in dist.entry_points if entry.group == GROUP]
             requirements = tuple(dist.requires or ())
-        except Exception as error:
+        except Exception as error:  # broken metadata of any installed distribution
             label = name or str(getattr(dist, "_path", "unknown"))
             yield _Found(label, label, version, None, problem=error)
             continue

@@ -120,7 +120,7 @@ def main(argv: list[str] | None = None) -> None:
             raise
         _say(str(error))
         code = error.exit_code
-    except Exception as error:
+    except Exception as error:  # the last resort: a user gets one line, and the traceback for the asking
         if debug:
             raise
         _say(f"{type(error).__name__}: {' '.join(str(error).split())}")

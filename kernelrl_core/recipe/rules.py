@@ -92,7 +92,7 @@ def _gaps(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     for name, use in given.rewards.items():
         try:
             gaps[name] = _weighted_gap(use)
-        except Exception as error:
+        except Exception as error:  # plugin code
             plugin = registry.plugin_of("rewards", use.use).name
             told = f"{type(error).__name__}: {error}"
             yield Contradiction(("rewards", name), f"plugin {plugin}: {use.use!r} does not state its bounds: {told}")

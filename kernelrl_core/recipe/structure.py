@@ -158,7 +158,7 @@ class _Walk:
             return self.say(use_path, error.message, error.fix, missing=True)
         except KernelRLError as error:
             return self.say(use_path, error.message, error.fix)
-        except Exception as error:
+        except Exception as error:  # plugin code, imported here
             plugin = self.registry.plugin_of(block.kind, name).name
             return self.say(use_path, f"plugin {plugin}: the options of {name!r} cannot be read: {error}")
         raw = {key: option for key, option in value.items() if key not in ("use", *core_keys(block.cls))}
@@ -302,7 +302,7 @@ class _Walk:
             return _INVALID
         try:
             return cls(**values)
-        except Exception as error:
+        except Exception as error:  # validators of a plugin raise what they like
             return self.say(path, _told(error))
 
     def _validate(self, field: Any, value: Any, path: Keys) -> None:

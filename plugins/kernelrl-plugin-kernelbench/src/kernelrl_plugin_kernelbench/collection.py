@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -48,14 +49,15 @@ class Collection:
         return {**self.origin, "tasks": hashes}
 
 
-class LazyCollection:
+class LazyCollection(ABC):
     """A task source that reads its collection on first use, so that a recipe can be validated without it."""
 
     def __init__(self) -> None:
         self._collection: Collection | None = None
 
+    @abstractmethod
     def _read(self) -> Collection:
-        raise NotImplementedError
+        """The collection, read now."""
 
     @property
     def _read_once(self) -> Collection:
