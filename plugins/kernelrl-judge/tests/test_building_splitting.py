@@ -83,12 +83,12 @@ def test_brackets_that_a_preprocessor_may_match_are_left_to_it(source: str) -> N
     assert unbalanced(source) is None
 
 
-def test_a_kernel_is_defined_for_the_device_and_declared_for_the_host() -> None:
+def test_a_kernel_is_defined_for_the_device_and_has_a_stub_for_the_host() -> None:
     found = split(_HEAD + _KERNEL + _HOST, "cuda", "cuda.cu")
     assert found.kernels == ("k",)
     assert "__global__ void k" in found.device
     assert "torch" not in found.device
-    assert "void k(float* x, int n);" in found.host
+    assert "void k(float* x, int n) {" in found.host
     assert "__global__" not in found.host
 
 

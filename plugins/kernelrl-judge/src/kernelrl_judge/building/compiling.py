@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 import attrs
 
+from kernelrl_judge.building import stubs
 from kernelrl_judge.building.binding import (
     Signature,
     Unbindable,
@@ -157,6 +158,7 @@ class _Build:
         self._stages: dict[str, float] = {}
         self._log: list[str] = []
         self._resources: list[dict[str, Any]] = []
+        self._entries: dict[int, frozenset[str]] = {}
         self._precompiled_flags, self._other_flags = self._flags()
         # What compilers show of a source is that of the candidate, not that of a unit made of it.
         for file, sources in (("main.cpp", request.cpp_sources), ("cuda.cu", request.device_sources)):
@@ -233,7 +235,9 @@ class _Build:
         if bound == ():
             raise _NotCertain("nothing to bind was found")
         main_header = host_header if bound is not None else "extension"
-        units = {f"host{index}": part.host for index, part in enumerate(parts)}
+        units = {
+            f"host{index}": (stubs.prelude(index) if part.stubs else "") + part.host for index, part in enumerate(parts)
+        }
         main_flags = self._main_flags(cpp_sources)
         if bound and len(parts) == 1 and main_flags == self._device_host_flags() and _only_declares(cpp_sources):
             # One unit less to compile: a second declaration of what the first unit defines changes nothing.
@@ -262,7 +266,10 @@ class _Build:
         if templates:
             self._instantiate(parts)
         objects = [f"{name}.o" for name in units] + [f"device{index}.o" for index in range(len(parts))]
-        self._check_kernels(parts, list(units))
+        for index, part in enumerate(parts):
+            if part.stubs:
+                self._register(index, part)
+        self._check_kernels([part for part in parts if not part.stubs], list(units))
         path = self._link(objects, with_python=not bound)
         return self._compiled(path, "bound" if bound else "module", bound or (), "bound" if bound else "pybind", reason)
 
@@ -361,6 +368,7 @@ class _Build:
 
     def _compile_device(self, index: int, text: str, parts: Sequence[Split] = (), *, with_torch: bool = False) -> None:
         toolchain, request = self._toolchain, self._request
+        machine_code = bool(parts) and parts[index].stubs
         source = self._directory / f"device{index}.cu"
         source.write_text(text, encoding="utf-8", errors="surrogatepass")
         flags = _words(request.device_flags)
@@ -369,6 +377,9 @@ class _Build:
             command = ["env", "HIP_PLATFORM=amd", toolchain.device_compiler, "-x", "hip"]
             command += [*(f"--offload-arch={arch}" for arch in request.arch)]
             command += ["--genco"] if request.device_only else ["-fPIC", "-c"]
+        elif machine_code:
+            command = [toolchain.device_compiler, *(part for arch in request.arch for part in _gencode(arch, flags))]
+            command += ["-Xptxas", "-v", "-fatbin"]
         else:
             command = [toolchain.device_compiler, *(part for arch in request.arch for part in _gencode(arch, flags))]
             command += ["-Xcompiler", "-fPIC", "-Xptxas", "-v", "-c"]
@@ -382,19 +393,22 @@ class _Build:
             command += ["-DTORCH_API_INCLUDE_EXTENSION_H", f"-DTORCH_EXTENSION_NAME={MODULE_NAME}"]
         paths = toolchain.include_dirs if with_torch or "c10/" in text else ()
         command += [part for path in paths for part in ("-isystem", path)]
-        command += [source.name, "-o", f"device{index}.o"]
+        command += [source.name, "-o", f"device{index}.{'fatbin' if machine_code else 'o'}"]
         status, log, _ = self._execute("device", command)
         if status:
             self._fail(log, parts, final=with_torch or request.device_only, retry=_WHOLE, device=True)
+        self._entries[index] = stubs.entries(log)
         self._resources += read_resources(log)
 
     def _instantiate(self, parts: Sequence[Split]) -> None:
         """Compile the device units with the instances of templates that the host units need."""
         for index, part in enumerate(parts):
+            known = self._defined(f"host{index}.o").values() if part.stubs else self._undefined(f"host{index}.o")
             wanted = [
                 text
-                for text in self._undefined(f"host{index}.o")
-                if re.match(rf"(?:void )?(?:\w+::)*(?:{'|'.join(map(re.escape, part.templates))})<", text)
+                for text in known
+                if part.templates
+                and re.match(rf"(?:void )?(?:\w+::)*(?:{'|'.join(map(re.escape, part.templates))})<", text)
             ]
             lines = []
             types = ""
@@ -406,6 +420,36 @@ class _Build:
                 lines.append(f"{scope[0]}template __global__ {instance.replace(scope[2], '')};{scope[1]}")
             text = types + part.device + '\n#line 1 "instances.cu"\n' + "\n".join(lines) + "\n"
             self._compile_device(index, text, parts)
+
+    def _register(self, index: int, part: Split) -> None:
+        """Make the object that brings the machine code and names its kernels."""
+        kernels = {
+            symbol: text
+            for symbol, text in self._defined(f"host{index}.o").items()
+            if _plain_name(text) in part.kernels and "[clone" not in text
+        }
+        if missing := kernels.keys() - self._entries.get(index, frozenset()):
+            raise _NotCertain(f"no device code for {kernels[min(missing)]}", _WHOLE)
+        source = self._directory / f"device{index}.s"
+        source.write_text(stubs.assembly(index, f"device{index}.fatbin", kernels))
+        status, log, _ = self._execute("assembler", [self._toolchain.cxx, "-c", source.name, "-o", f"device{index}.o"])
+        if status:
+            raise _NotCertain(f"the kernels cannot be registered: {log[-300:]}", _WHOLE)
+
+    def _defined(self, name: str) -> dict[str, str]:
+        """Functions that an object defines, by symbol: as they are written in C++."""
+        lines = []
+        for option in ("--no-demangle", "--demangle"):
+            status, listed, _ = self._execute("nm", ["nm", "-p", "--defined-only", option, name])
+            if status:
+                raise _NotCertain("nm failed")
+            lines.append(listed.splitlines())
+        found = {}
+        for plain, readable in zip(*lines, strict=True):
+            _, kind, symbol = plain.split(" ", 2)
+            if kind in "TtWw":
+                found[symbol] = readable.split(" ", 2)[2].strip()
+        return found
 
     def _undefined(self, name: str) -> list[str]:
         status, listed, _ = self._execute("nm", ["nm", "-u", "-C", name])
@@ -601,6 +645,8 @@ class _Build:
                 raise _NotCertain(f"{passed} is for the compiler behind the device compiler")
             if "default-stream" in word or (option in ("-std", "--std") and value != self._toolchain.standard):
                 raise _NotCertain(f"{word} changes the host code too")
+            if re.match(r"--?(?:rdc|relocatable|dc\b|dlto|lto|ltoir)", word):
+                raise _NotCertain(f"{word} leaves device code to be linked")
             if match := re.fullmatch(r"-([DU])(\w+)(?:=(.*))?", word):
                 kind, name, text = match.groups()
                 if name.encode() in self._prepared.known_names():

@@ -2,9 +2,10 @@
 compiler.
 
 What a device compiler makes of a launch is ordinary C++: `kernel<<<grid, block>>>(args)` pushes the configuration and
-calls `kernel(args)`, whose definition on the host side is a stub of the same name. So the host unit declares each
-kernel as a function, and the stub in the object of the device unit is what it finds when both are linked. Templates of
-kernels are declared alike; the instances that the host unit leaves undefined are named explicitly in the device unit.
+calls `kernel(args)`, whose definition on the host side is a stub of the same name. So the host unit has each kernel as
+a function: with the stub as its body (`stubs`), or declared only, and then the stub in the object of the device unit is
+what it finds when both are linked. Templates of kernels are treated alike; the instances that the host unit needs are
+named explicitly in the device unit.
 
 `Unsplittable` is raised whenever it is not certain that both units together mean what the source means.
 """
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from kernelrl_judge.building.lexing import Item, Token, Unreadable, items, text_of
+from kernelrl_judge.building.stubs import stub_body
 
 __all__ = ["Split", "Unsplittable", "split"]
 
@@ -39,6 +41,8 @@ class Split:
     """Names defined in the device unit alone."""
     host_names: frozenset[str]
     """Names defined in the host unit alone."""
+    stubs: bool
+    """Whether the host unit defines what a launch calls, so that the device unit is needed as machine code alone."""
     further_headers: bool
     """Whether headers of torch are included beyond the usual ones, whose names are known (`prepare`)."""
 
@@ -211,6 +215,7 @@ class _Splitter:
         self._host_only: set[str] = set()
         self._further_headers = False
         self._accessors: list[str] = []
+        self._stubs: dict[int, str | None] = {}
 
     def add(self, item: Item, scopes: tuple[str, ...]) -> None:
         getattr(self, f"_add_{item.kind}")(item, scopes)
@@ -231,6 +236,10 @@ class _Splitter:
             host_prelude += _extrema()
         if self._host_names & _TEMPLATED and self._language == "cuda":
             host_prelude += _RUNTIME_TEMPLATES
+        # A variable of the device has a host side of its own.
+        has_stubs = self._language == "cuda" and not self._accessors and None not in self._stubs.values()
+        for place, stub in self._stubs.items():
+            self._host[place] += stub if has_stubs and stub is not None else ";"
         return Split(
             host=host_prelude + "".join(self._host),
             device=prelude + body + "".join(self._accessors),
@@ -238,6 +247,7 @@ class _Splitter:
             templates=tuple(name for name, template in self._kernels.items() if template),
             device_names=frozenset(self._device_names),
             host_names=frozenset(self._host_only),
+            stubs=has_stubs and bool(self._kernels),
             further_headers=self._further_headers,
         )
 
@@ -369,7 +379,8 @@ class _Splitter:
                 raise Unsplittable(f"line {item.line}: a specialised kernel")
             self._kernels[name] = template
             self._put(self._device, item, self._external(item.tokens))
-            self._put(self._host, item, self._declared(item.tokens[: item.body]) + ";")
+            self._stubs[len(self._host)] = stub_body(item.tokens[: item.body], name)
+            self._put(self._host, item, self._declared(item.tokens[: item.body]))
         elif "__device__" in head and "__host__" not in head:
             if self._of_torch(names):
                 raise Unsplittable(f"line {item.line}: device code that uses torch")
