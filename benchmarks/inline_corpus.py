@@ -141,6 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 2))
     parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--output", type=Path, default=RESULT)
     parser.add_argument("--one")
     parser.add_argument("--directory", type=Path)
     parser.add_argument("--arch")
@@ -180,9 +181,7 @@ def main() -> None:
         "routes": {route: sum(row.get("route") == route for row in right) for route in ("bound", "pybind", "ordinary")},
         "rows": rows,
     }
-    RESULT.parent.mkdir(exist_ok=True)
-    out = Path(os.environ.get("OUT", RESULT.parent)) / RESULT.name
-    out.write_text(json.dumps(summary, indent=1) + "\n")
+    given.output.write_text(json.dumps(summary, indent=1) + "\n")
     print(json.dumps({key: value for key, value in summary.items() if key != "rows"}, indent=1))
 
 

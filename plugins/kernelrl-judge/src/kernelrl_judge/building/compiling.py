@@ -32,6 +32,7 @@ from kernelrl_judge.building.binding import (
     signatures,
     trampolines,
 )
+from kernelrl_judge.building.joining import joinable
 from kernelrl_judge.building.lexing import Unreadable, items, text_of, unbalanced
 from kernelrl_judge.building.prepare import MODULE_NAME, Prepared
 from kernelrl_judge.building.request import InlineRequest
@@ -159,6 +160,7 @@ class _Build:
         self._log: list[str] = []
         self._resources: list[dict[str, Any]] = []
         self._entries: dict[int, frozenset[str]] = {}
+        self._may_join, self._joined = True, False
         self._precompiled_flags, self._other_flags = self._flags()
         # What compilers show of a source is that of the candidate, not that of a unit made of it.
         for file, sources in (("main.cpp", request.cpp_sources), ("cuda.cu", request.device_sources)):
@@ -189,6 +191,11 @@ class _Build:
         while place < len(attempts):
             try:
                 return attempts[place]()
+            except CompileError as error:
+                # Of sources that are compiled apart the errors are told apart.
+                if not self._joined or "main" not in str(error):
+                    raise
+                self._may_join = self._joined = False
             except Unbindable as why:
                 reasons.append(str(why))
                 place += 1
@@ -239,8 +246,8 @@ class _Build:
             f"host{index}": (stubs.prelude(index) if part.stubs else "") + part.host for index, part in enumerate(parts)
         }
         main_flags = self._main_flags(cpp_sources)
-        if bound and len(parts) == 1 and main_flags == self._device_host_flags() and _only_declares(cpp_sources):
-            # One unit less to compile: a second declaration of what the first unit defines changes nothing.
+        if bound and len(parts) == 1 and main_flags == self._device_host_flags() and self._joins(parts[0], cpp_sources):
+            # One unit less to compile.
             units["host0"] += "\n" + self._main(cpp_sources, bound)
         else:
             units["main"] = self._main(cpp_sources, bound)
@@ -272,6 +279,14 @@ class _Build:
         self._check_kernels([part for part in parts if not part.stubs], list(units))
         path = self._link(objects, with_python=not bound)
         return self._compiled(path, "bound" if bound else "module", bound or (), "bound" if bound else "pybind", reason)
+
+    def _joins(self, part: Split, cpp_sources: Sequence[str]) -> bool:
+        """Whether the C++ sources may stand behind the host part of the device source."""
+        # A second declaration of what the first unit defines changes nothing.
+        if _only_declares(cpp_sources):
+            return True
+        self._joined = self._may_join and joinable(part.host, cpp_sources)
+        return self._joined
 
     def _ordinary(self, reason: str) -> Compiled:
         request = self._request
