@@ -177,7 +177,7 @@ def test_a_name_that_headers_use_and_do_not_declare_is_the_candidates_mistake(
     monkeypatch.setattr(Prepared, "known_names", lambda self: frozenset([b"stride"]))
     asked: list[str] = []
     monkeypatch.setattr(
-        "kernelrl_judge.building.compiling._Build._visible", lambda self, names, log: asked.extend(names) or set()
+        "kernelrl_judge.building.diagnosis.Diagnosis._visible", lambda self, names, log: asked.extend(names) or set()
     )
     with pytest.raises(CompileError, match="stride"):
         build("int64_t f(torch::Tensor a) { return stride; }", "f")

@@ -32,6 +32,7 @@ from kernelrl_judge.building.binding import (
     signatures,
     trampolines,
 )
+from kernelrl_judge.building.diagnosis import EXTENSION, WHOLE, CompileError, Diagnosis, NotCertain
 from kernelrl_judge.building.joining import joinable
 from kernelrl_judge.building.lexing import Unreadable, items, text_of, unbalanced
 from kernelrl_judge.building.prepare import MODULE_NAME, Prepared
@@ -44,7 +45,6 @@ from kernelrl_judge.building.toolchain import Toolchain
 __all__ = ["CompileError", "Compiled", "compile_extension"]
 
 _HOST_LEVEL = "-O1"
-_NOISE = re.compile(r"ptxas info|\s+0 bytes|In file included from |\s+from .*[,:]$")
 _NEEDS_MORE = re.compile(
     r"\b(?:PYBIND11_\w+|TORCH_LIBRARY\w*|THP\w+|Py\w*Object|py::\w+|pybind11::\w+"
     r"|torch::(?:nn|jit|autograd|optim|data|serialize|dynamo|wrap_pybind_function)\b)"
@@ -55,43 +55,10 @@ _COVERED = re.compile(
     re.MULTILINE,
 )
 _LEVELS = re.compile(r"-O[0-3]|-g\d?|-w|-W(?!l,|a,|p,)[\w=+-]*|-pipe")
-_SEAM = re.compile(
-    r"\bcuda[A-Z_]\w*|\bhip[A-Z]\w*|\bkernelrl(?!_prelude)\w*|\bdim3\b|declared using local type|used but never defined"
-    # Functions that CUDA's headers give the host part, for their own compiler alone.
-    r"|[‘'](?:r?(?:sqrt|cbrt|hypot)|r?norm[34]d|(?:sin|cos|sincos)pi|exp10|erfc?inv|erfcx|normcdf(?:inv)?|fdivide)f?[’']"
-    r"|[‘'](?:u|ll|ull)(?:min|max)[’']"
-)
-_NO_HEADER = re.compile(
-    r'(?:cannot open source file "|fatal error: [\'‘]?)([\w./+-]+)(?:"|[\'’]?(?:: No such file| file not found))'
-)
-_SHOWN_SOURCE = re.compile(r"^\s*\d*\s*\|.*\n?|^In file included.*\n?|^\s+from .*\n?", re.MULTILINE)
-_TORCH_NAMESPACES = re.compile(r"^[ \t]*using\s+namespace\s+(?:at|torch|c10|pybind11|std)\b[\w:]*\s*;", re.MULTILINE)
-_QUOTED = r"[‘'`](?:\w+::)*(\w+)[’']"
-_UNKNOWN_NAMES = re.compile(
-    "|".join(
-        (
-            r'identifier "(?:\w+::)*(\w+)" is undefined',
-            r'name(?:space)? "[\w:]+" has no (?:actual )?member "(\w+)"',
-            r'"(\w+)" is not a (?:type name|template|class or namespace name)',
-            rf"{_QUOTED} was not declared",
-            rf"{_QUOTED} is not a member",
-            rf"{_QUOTED} (?:has not been declared|does not name a)",
-            r"use of undeclared identifier '(\w+)'",
-            r"no member named '(\w+)'",
-            r"unknown type name '(\w+)'",
-            r"incomplete type|cannot open source file|No such file|file not found",
-        )
-    )
-)
-
 _USUAL_FLAGS = ("-march=native", "-fopenmp", "-ffast-math")
 _PASSING = ("-Xcompiler", "--compiler-options")
 
 Run = Callable[..., tuple[int, str, float]]
-
-
-class CompileError(Exception):
-    """The candidate does not compile; the text is what the compiler says, in the candidate's own file names."""
 
 
 @attrs.frozen
@@ -113,18 +80,6 @@ class Compiled:
     cpu_seconds: float
     stages: dict[str, float]
     """Processor time of each stage, in seconds."""
-
-
-_EXTENSION, _WHOLE = 2, 3
-"""Places among the routes, for errors that the routes before them would only repeat."""
-
-
-class _NotCertain(Exception):
-    """Another route has to be taken; the arguments are why, and the first place that can be of use."""
-
-    def __init__(self, why: str, place: int = 0) -> None:
-        super().__init__(why)
-        self.place = place
 
 
 def compile_extension(
@@ -161,6 +116,7 @@ class _Build:
         self._resources: list[dict[str, Any]] = []
         self._entries: dict[int, frozenset[str]] = {}
         self._may_join, self._joined = True, False
+        self._diagnosis = Diagnosis(request, toolchain, prepared, directory, self._probe)
         self._precompiled_flags, self._other_flags = self._flags()
         # What compilers show of a source is that of the candidate, not that of a unit made of it.
         for file, sources in (("main.cpp", request.cpp_sources), ("cuda.cu", request.device_sources)):
@@ -175,7 +131,7 @@ class _Build:
                     raise CompileError(f"{files(index)}: error: {mistake}")
         try:
             found, parts, original = self._take_apart()
-        except (Unsplittable, _NotCertain) as why:
+        except (Unsplittable, NotCertain) as why:
             if request.device_only:
                 return self._device_alone(None)
             return self._ordinary(str(why))
@@ -199,7 +155,7 @@ class _Build:
             except Unbindable as why:
                 reasons.append(str(why))
                 place += 1
-            except _NotCertain as why:
+            except NotCertain as why:
                 reasons.append(str(why))
                 place = max(place + 1, why.place)
         return self._ordinary("; ".join(dict.fromkeys(reasons)))
@@ -240,7 +196,7 @@ class _Build:
     ) -> Compiled:
         """The fast routes: trampolines for `bound`, or a Python module for None."""
         if bound == ():
-            raise _NotCertain("nothing to bind was found")
+            raise NotCertain("nothing to bind was found")
         main_header = host_header if bound is not None else "extension"
         units = {
             f"host{index}": (stubs.prelude(index) if part.stubs else "") + part.host for index, part in enumerate(parts)
@@ -344,7 +300,7 @@ class _Build:
                 f'm.def("{name}", torch::wrap_pybind_function({name}), {_quoted(documentation)});'
                 for name, documentation in self._request.functions
             )
-            text += f'\n#line 1 "main.cpp"\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n{defined}\n}}\n'
+            text += f'\n#line 1 "main.cpp"\nPYBIND11_MODULE(TORCHEXTENSION_NAME, m) {{\n{defined}\n}}\n'
         return text
 
     def _compile_host(
@@ -364,7 +320,7 @@ class _Build:
         """
         if header_name == "types":
             if more := _NEEDS_MORE.search(text):
-                raise _NotCertain(f"{more.group()} needs torch's whole extension header", _EXTENSION)
+                raise NotCertain(f"{more.group()} needs torch's whole extension header", EXTENSION)
             # The prelude stands for them; whoever uses more of them takes the next route.
             text = _COVERED.sub("", text)
         source = self._directory / f"unit_{name}.cpp"
@@ -379,7 +335,7 @@ class _Build:
         ]
         status, log, _ = self._execute(f"{name} (g++)", command)
         if status:
-            self._fail(log, parts, final=final, retry=_EXTENSION if header_name == "types" else _WHOLE)
+            self._diagnosis.fail(log, parts, final=final, retry=EXTENSION if header_name == "types" else WHOLE)
 
     def _compile_device(self, index: int, text: str, parts: Sequence[Split] = (), *, with_torch: bool = False) -> None:
         toolchain, request = self._toolchain, self._request
@@ -405,13 +361,13 @@ class _Build:
             command.append(f"-std={toolchain.standard}")
         command += [*toolchain.device_flags, *flags]
         if with_torch:
-            command += ["-DTORCH_API_INCLUDE_EXTENSION_H", f"-DTORCH_EXTENSION_NAME={MODULE_NAME}"]
+            command += ["-DTORCH_API_INCLUDEEXTENSION_H", f"-DTORCHEXTENSION_NAME={MODULE_NAME}"]
         paths = toolchain.include_dirs if with_torch or "c10/" in text else ()
         command += [part for path in paths for part in ("-isystem", path)]
         command += [source.name, "-o", f"device{index}.{'fatbin' if machine_code else 'o'}"]
         status, log, _ = self._execute("device", command)
         if status:
-            self._fail(log, parts, final=with_torch or request.device_only, retry=_WHOLE, device=True)
+            self._diagnosis.fail(log, parts, final=with_torch or request.device_only, retry=WHOLE, device=True)
         self._entries[index] = stubs.entries(log)
         self._resources += read_resources(log)
 
@@ -444,12 +400,12 @@ class _Build:
             if _plain_name(text) in part.kernels and "[clone" not in text
         }
         if missing := kernels.keys() - self._entries.get(index, frozenset()):
-            raise _NotCertain(f"no device code for {kernels[min(missing)]}", _WHOLE)
+            raise NotCertain(f"no device code for {kernels[min(missing)]}", WHOLE)
         source = self._directory / f"device{index}.s"
         source.write_text(stubs.assembly(index, f"device{index}.fatbin", kernels))
         status, log, _ = self._execute("assembler", [self._toolchain.cxx, "-c", source.name, "-o", f"device{index}.o"])
         if status:
-            raise _NotCertain(f"the kernels cannot be registered: {log[-300:]}", _WHOLE)
+            raise NotCertain(f"the kernels cannot be registered: {log[-300:]}", WHOLE)
 
     def _defined(self, name: str) -> dict[str, str]:
         """Functions that an object defines, by symbol: as they are written in C++."""
@@ -457,7 +413,7 @@ class _Build:
         for option in ("--no-demangle", "--demangle"):
             status, listed, _ = self._execute("nm", ["nm", "-p", "--defined-only", option, name])
             if status:
-                raise _NotCertain("nm failed")
+                raise NotCertain("nm failed")
             lines.append(listed.splitlines())
         found = {}
         for plain, readable in zip(*lines, strict=True):
@@ -469,7 +425,7 @@ class _Build:
     def _undefined(self, name: str) -> list[str]:
         status, listed, _ = self._execute("nm", ["nm", "-u", "-C", name])
         if status:
-            raise _NotCertain("nm failed")
+            raise NotCertain("nm failed")
         return [line.strip().partition(" ")[2].strip() for line in listed.splitlines()]
 
     def _check_kernels(self, parts: Sequence[Split], units: Sequence[str]) -> None:
@@ -485,7 +441,7 @@ class _Build:
         )
         defined = {line.split(" ", 2)[2].strip() for line in listed.splitlines() if line.count(" ") >= 2}
         if status or wanted - defined:
-            raise _NotCertain(f"no device code for {min(wanted - defined, default='a kernel')}")
+            raise NotCertain(f"no device code for {min(wanted - defined, default='a kernel')}")
 
     def _link(self, objects: Sequence[str], *, with_python: bool, final: bool = False) -> Path:
         toolchain = self._toolchain
@@ -502,8 +458,8 @@ class _Build:
         if status:
             # No other way to compile would find a library that is not there.
             if final or "cannot find -l" in log:
-                raise CompileError(self._own(log))
-            raise _NotCertain(f"linking failed: {log[-300:]}", _WHOLE)
+                raise CompileError(self._diagnosis.own(log))
+            raise NotCertain(f"linking failed: {log[-300:]}", WHOLE)
         return self._directory / "extension.so"
 
     def _at_once(self, jobs: Mapping[str, Callable[[], None]]) -> None:
@@ -513,7 +469,7 @@ class _Build:
         with ThreadPoolExecutor(len(jobs)) as pool:
             futures = [pool.submit(job) for job in jobs.values()]
         errors = [error for future in futures if (error := future.exception()) is not None]
-        for kind in (CompileError, _NotCertain):
+        for kind in (CompileError, NotCertain):
             for error in errors:
                 if isinstance(error, kind):
                     raise error
@@ -524,79 +480,12 @@ class _Build:
         status, log, cpu_s = self._run(list(command), self._directory)
         self._stages[stage] = self._stages.get(stage, 0.0) + cpu_s
         if log.strip() and stage not in ("nm",):
-            self._log.append(self._own(log))
+            self._log.append(self._diagnosis.own(log))
         return status, log, cpu_s
 
-    # --- errors -----------------------------------------------------------------------------------------------------
-
-    def _fail(self, log: str, parts: Sequence[Split], *, final: bool, retry: int, device: bool = False) -> None:
-        """Decide whose error a compiler found.
-
-        Args:
-            retry: the place that can be of use where the headers' extent may be the reason.
-
-        Raises:
-            CompileError: the candidate's.
-            _NotCertain: it may come from taking the source apart.
-        """
-        if not final:
-            said = _SHOWN_SOURCE.sub("", log)
-            if "kernelrl: a type is not what it seemed" in said:
-                raise _NotCertain("a type is not what it seemed")
-            # An error in a kernel's own lines that an instance leads to is the candidate's.
-            if device and re.search(r"^instances\.cu[(:]\d", said, re.MULTILINE):
-                raise _NotCertain("an instance of a kernel cannot be named", _WHOLE)
-            if "Assembler messages:" in said:
-                raise CompileError(self._own(log))
-            missing = _NO_HEADER.findall(said)
-            if missing and not any(
-                (Path(path) / below / missing[0]).exists()
-                for path in self._toolchain.include_dirs
-                for below in ("", "cccl")
-            ):
-                raise CompileError(self._own(log))
-            if parts and not device and (seam := _SEAM.search(said)):
-                # The runtime's headers offer the device compiler more than they offer another one.
-                raise _NotCertain(f"an error about {seam.group()}", _WHOLE)
-            elsewhere = {name for part in parts for name in (part.host_names if device else part.device_names)}
-            unknown = [next(filter(None, match.groups()), "") for match in _UNKNOWN_NAMES.finditer(said)]
-            if unknown and device and any(part.further_headers for part in parts):
-                raise _NotCertain(f"{unknown[0]} may be a name of torch's", _WHOLE)
-            for name in unknown:
-                if name in elsewhere:
-                    raise _NotCertain(f"{name} belongs to the other part", _WHOLE)
-            known = self._prepared.known_names() if unknown else frozenset()
-            doubtful = {name for name in unknown if not name or name.encode() in known}
-            if doubtful and (visible := self._visible(doubtful, said)):
-                raise _NotCertain(f"{min(visible) or 'a header'} is not known without torch's headers", retry)
-        raise CompileError(self._own(log))
-
-    def _visible(self, names: set[str], log: str) -> set[str]:
-        """Those of some names, of which a compiler said that they are unknown, that torch's headers may make known.
-
-        A header is full of common names (parameters, members) that nobody outside can see: a small unit asks which
-        names are declared outside of any namespace.
-        """
-        plain = {
-            name
-            for name in names
-            if name
-            and not re.search(rf"member \"{name}\"|{_quotes(name)} is not a member|error: [^\n]*::{name}\b", log)
-        }
-        certain = names - plain
-        if certain:
-            return certain
-        request = self._request
-        opened = [
-            found.group()
-            for text in (*request.cpp_sources, *request.device_sources)
-            for found in _TORCH_NAMESPACES.finditer(text)
-        ]
-        lines = [*dict.fromkeys(opened)]
-        for index, name in enumerate(sorted(plain)):
-            lines += [f"#ifndef {name}", f"namespace kernelrl_probe_{index} {{ using ::{name}; }}"]
-            lines += ["#else", f"#error kernelrl defines {name}", "#endif"]
-        (self._directory / "probe.cpp").write_text("\n".join(lines) + "\n")
+    def _probe(self, text: str) -> str:
+        """What the compiler says of a unit behind torch's whole header."""
+        (self._directory / "probe.cpp").write_text(text)
         precompiled = self._device_host_flags()[0]
         header = self._prepared.header("extension", precompiled)
         _, said, _ = self._execute(
@@ -606,15 +495,7 @@ class _Build:
                 *(f"-I{header.parent}", "-include", header.name, "-fsyntax-only", "probe.cpp"),
             ],
         )
-        return {name for name in plain if not re.search(rf"{_quotes(f'(?:::)?{name}')} has not been declared", said)}
-
-    def _own(self, log: str) -> str:
-        """What compilers say, without the paths of this machine."""
-        log = log.replace(str(self._directory) + "/", "").replace('"device0.cu"', '"cuda.cu"')
-        for path in self._toolchain.directories():
-            log = log.replace(path + "/", "")
-        log = re.sub(r"(?<![\w.+-])(?:/[\w.+-]+)+/(?=[\w.+-]+[:(])", "", log)
-        return "\n".join(line for line in log.splitlines() if not _NOISE.match(line))
+        return said
 
     # --- flags ------------------------------------------------------------------------------------------------------
 
@@ -649,7 +530,7 @@ class _Build:
         """What the flags of the device compiler define, as source for the host code that it would compile too.
 
         Raises:
-            _NotCertain: they do more than to define.
+            NotCertain: they do more than to define.
         """
         lines = []
         words = _words(self._request.device_flags)
@@ -657,15 +538,15 @@ class _Build:
             option, _, value = word.partition("=")
             passed = word if before in _PASSING else value if option in _PASSING else ""
             if any(not _LEVELS.fullmatch(part) and part != "-fPIC" for part in passed.strip("'\"").split(",") if part):
-                raise _NotCertain(f"{passed} is for the compiler behind the device compiler")
+                raise NotCertain(f"{passed} is for the compiler behind the device compiler")
             if "default-stream" in word or (option in ("-std", "--std") and value != self._toolchain.standard):
-                raise _NotCertain(f"{word} changes the host code too")
+                raise NotCertain(f"{word} changes the host code too")
             if re.match(r"--?(?:rdc|relocatable|dc\b|dlto|lto|ltoir)", word):
-                raise _NotCertain(f"{word} leaves device code to be linked")
+                raise NotCertain(f"{word} leaves device code to be linked")
             if match := re.fullmatch(r"-([DU])(\w+)(?:=(.*))?", word):
                 kind, name, text = match.groups()
                 if name.encode() in self._prepared.known_names():
-                    raise _NotCertain(f"{word} may change torch's headers")
+                    raise NotCertain(f"{word} may change torch's headers")
                 lines.append(f"#define {name} {'1' if text is None else text}" if kind == "D" else f"#undef {name}")
         return "".join(f"{line}\n" for line in lines)
 
@@ -715,10 +596,6 @@ def _declarations_only(host: str, bound: Sequence[tuple[str, ...]]) -> str:
             if names & {token.text for token in item.tokens[: item.body]}:
                 found.append(re.sub(r"^\s*(?:static|inline)\s+", "", re.sub(r"#line[^\n]*\n", "", head)).strip() + ";")
     return "\n".join(found)
-
-
-def _quotes(pattern: str) -> str:
-    return rf"[‘'`]{pattern}[’']"
 
 
 def _plain_name(symbol: str) -> str:
