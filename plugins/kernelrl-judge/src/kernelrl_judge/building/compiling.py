@@ -300,7 +300,7 @@ class _Build:
                 f'm.def("{name}", torch::wrap_pybind_function({name}), {_quoted(documentation)});'
                 for name, documentation in self._request.functions
             )
-            text += f'\n#line 1 "main.cpp"\nPYBIND11_MODULE(TORCHEXTENSION_NAME, m) {{\n{defined}\n}}\n'
+            text += f'\n#line 1 "main.cpp"\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n{defined}\n}}\n'
         return text
 
     def _compile_host(
@@ -361,7 +361,7 @@ class _Build:
             command.append(f"-std={toolchain.standard}")
         command += [*toolchain.device_flags, *flags]
         if with_torch:
-            command += ["-DTORCH_API_INCLUDEEXTENSION_H", f"-DTORCHEXTENSION_NAME={MODULE_NAME}"]
+            command += ["-DTORCH_API_INCLUDEEXTENSION_H", f"-DTORCH_EXTENSION_NAME={MODULE_NAME}"]
         paths = toolchain.include_dirs if with_torch or "c10/" in text else ()
         command += [part for path in paths for part in ("-isystem", path)]
         command += [source.name, "-o", f"device{index}.{'fatbin' if machine_code else 'o'}"]
