@@ -97,3 +97,24 @@ def test_what_was_slow_is_forgotten_with_its_turn(turns: Callable[[], DeviceTurn
         assert not entered_within(turns(), 0.5)
     assert timed.entered.wait(5)
     timed.may_leave.set()
+
+
+def test_timed_sections_that_wait_go_before_shared_turns_that_waited_longer(turns: Callable[[], DeviceTurns]) -> None:
+    first = Timed(turns())
+    assert first.entered.wait(5)
+    shared = threading.Event()
+    waiting = turns()
+
+    def share() -> None:
+        with waiting.shared():
+            shared.set()
+
+    threading.Thread(target=share, daemon=True).start()
+    time.sleep(0.1)
+    second = Timed(turns())
+    time.sleep(0.1)
+    first.may_leave.set()
+    assert second.entered.wait(5)
+    assert not shared.wait(0.3)
+    second.may_leave.set()
+    assert shared.wait(5)

@@ -472,7 +472,8 @@ class _Case:
             device_facts.ceilings(self._device, self._settings.precision, cache_directory()),
         )
         if self._settings.profile_kernels:
-            kernels = self._device_kernels(reference, exchange)
+            with self._stage("profile"):
+                kernels = self._device_kernels(reference, exchange)
             self._profile["device_kernels"] = kernels
             if self._device == "cuda":
                 self._profile["launch_overhead_us"] = _launch_overhead_us(found.runtime.median_us, kernels)

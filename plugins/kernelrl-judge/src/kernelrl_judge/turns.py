@@ -1,8 +1,9 @@
 """Who may use a device when: work that only has to be right shares it, work that is timed has it alone.
 
-Files of locks per device, so that judges of different processes, and of different runs of one user, agree. A timed
-section that waits closes the gate, and nobody new enters before it is done. For a while it leaves the gate open when
-somebody inside says that it takes long: a candidate that hangs does not make everybody wait.
+Files of locks per device, so that judges of different processes, and of different runs of one user, agree. While a
+timed section waits nobody new enters, and timed sections that wait follow one another: the device is emptied once for
+all of them, not once for each. Nobody starves, because whoever was timed first has to share again. For a while they let
+others in when somebody inside says that it takes long: a candidate that hangs does not make everybody wait.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ _POLL_S = 0.002
 _POLITE_S = 3.0
 """How long a timed section lets others in while somebody takes long."""
 _OPEN_S = 0.1
+_LOOKS = 3
+"""One look may meet that of another who waits."""
 
 
 class DeviceTurns:
@@ -34,7 +37,7 @@ class DeviceTurns:
     def __init__(self, device: str, check: Callable[[], None]) -> None:
         directory = Path(tempfile.gettempdir()) / f"kernelrl-{os.getuid()}"
         directory.mkdir(mode=0o700, exist_ok=True)
-        self._gate = self._open(directory / f"{device}.gate")
+        self._waiting = self._open(directory / f"{device}.waiting")
         self._device = self._open(directory / f"{device}.turn")
         self._slow = self._open(directory / f"{device}.slow")
         self._check = check
@@ -46,7 +49,7 @@ class DeviceTurns:
         try:
             yield Turn(self, alone=False)
         finally:
-            self.leave(alone=False)
+            self.leave()
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[Turn]:
@@ -55,46 +58,49 @@ class DeviceTurns:
         try:
             yield Turn(self, alone=True)
         finally:
-            self.leave(alone=True)
+            self.leave()
 
     def enter(self, *, alone: bool) -> None:
-        polite_until = time.monotonic() + _POLITE_S
-        while not self._enter(polite_until if alone else None):
-            open_until = time.monotonic() + _OPEN_S
-            while time.monotonic() < open_until:
+        if alone:
+            self._enter_alone()
+        else:
+            while not (_is_free(self._waiting) and _try(self._device, fcntl.LOCK_SH)):
                 self._wait()
 
-    def leave(self, *, alone: bool) -> None:
+    def leave(self) -> None:
         fcntl.flock(self._slow, fcntl.LOCK_UN)
         fcntl.flock(self._device, fcntl.LOCK_UN)
-        if alone:
-            fcntl.flock(self._gate, fcntl.LOCK_UN)
 
     def say_slow(self) -> None:
         """Tell others that the shared turn of this process will last, until it is left."""
         fcntl.flock(self._slow, fcntl.LOCK_SH)
 
-    def _enter(self, polite_until: float | None) -> bool:
-        """Enter, alone if there is a time until which to be polite; False if somebody inside is slow before that."""
-        kind = fcntl.LOCK_SH if polite_until is None else fcntl.LOCK_EX
-        while not _try(self._gate, kind):
+    def _enter_alone(self) -> None:
+        polite_until = time.monotonic() + _POLITE_S
+        while not self._entered_alone(polite_until):
+            open_until = time.monotonic() + _OPEN_S
+            while time.monotonic() < open_until:
+                self._wait()
+
+    def _entered_alone(self, polite_until: float) -> bool:
+        """Enter while nobody new is let in; False if somebody inside is slow and the time to be polite is not over."""
+        while not _try(self._waiting, fcntl.LOCK_SH):
             self._wait()
-        inside = False
         try:
-            while not (inside := _try(self._device, kind)):
-                if polite_until is not None and time.monotonic() < polite_until and self._somebody_is_slow():
+            while not _try(self._device, fcntl.LOCK_EX):
+                if time.monotonic() < polite_until and self._somebody_is_slow():
                     return False
                 self._wait()
         finally:
-            if polite_until is None or not inside:
-                fcntl.flock(self._gate, fcntl.LOCK_UN)
+            fcntl.flock(self._waiting, fcntl.LOCK_UN)
         return True
 
     def _somebody_is_slow(self) -> bool:
-        free = _try(self._slow, fcntl.LOCK_EX)
-        if free:
-            fcntl.flock(self._slow, fcntl.LOCK_UN)
-        return not free
+        for _ in range(_LOOKS):
+            if _is_free(self._slow):
+                return False
+            self._wait()
+        return True
 
     def _wait(self) -> None:
         self._check()
@@ -103,6 +109,14 @@ class DeviceTurns:
     @staticmethod
     def _open(path: Path) -> int:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _is_free(descriptor: int) -> bool:
+    """Whether nobody holds a lock, nor asks at this moment."""
+    free = _try(descriptor, fcntl.LOCK_EX)
+    if free:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return free
 
 
 def _try(descriptor: int, kind: int) -> bool:
@@ -128,7 +142,7 @@ class Turn:
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Let others have the device for a while."""
-        self._turns.leave(alone=self._alone)
+        self._turns.leave()
         try:
             yield
         finally:
