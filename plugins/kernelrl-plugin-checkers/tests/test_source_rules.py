@@ -10,6 +10,8 @@ from kernelrl_core.values import Candidate, Severity, SourceFacts, Task
 from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.rules import RULES
 from kernelrl_plugin_checkers.source_rules import SourceRules
+from kernelrl_plugin_cuda.backend import CudaBackend
+from kernelrl_plugin_cuda.config import CudaConfig
 from kernelrl_plugin_triton.examples import FEW_SHOT, ONE_SHOT
 from kernelrl_plugin_triton.kernels import find_kernels
 
@@ -63,6 +65,7 @@ CHEATS = {
     "functional": (model("return F.softmax(out, dim=0)"), "library_compute"),
     "arithmetic on an input": (model("return a * 2"), "library_compute"),
     "arithmetic on an output": (model("return out + 1"), "library_compute"),
+    "arithmetic on a view": (model("return out.view(-1) + 1"), "library_compute"),
     "a helper function": (model("return help(a)", before="def help(x):\n    return torch.exp(x)\n"), "library_compute"),
     "a function on self": (model("return self.f(a)", init=("self.f = lambda x: torch.exp(x)",)), "library_compute"),
     "an alias of torch": (model("return T.exp(a)", before="T = torch\n"), "library_compute"),
@@ -103,6 +106,98 @@ CLEAN = {
     "compute that nothing calls": model(before="def reference(x):\n    return torch.exp(x)\n"),
     "constants of numbers": model("scale = 1.0 / n", "return out"),
 }
+
+RAW = '''\
+import cupy
+import torch
+import torch.nn as nn
+
+SOURCE = r"""
+extern "C" __global__ void twice(const float* a, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = a[i] * 2.0f;
+}
+"""
+kernel = cupy.RawKernel(SOURCE, "twice")
+
+
+def twice(a):
+    out = torch.empty_like(a)
+    n = a.numel()
+    with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
+        kernel(((n + 255) // 256,), (256,), (a.data_ptr(), out.data_ptr(), cupy.int32(n)))
+    return out
+
+
+class ModelNew(nn.Module):
+    def forward(self, a):
+        return twice(a.contiguous())
+'''
+RAW_LAUNCH = "kernel(((n + 255) // 256,), (256,), (a.data_ptr(), out.data_ptr(), cupy.int32(n)))"
+RAW_RETURN = "return twice(a.contiguous())"
+
+RAW_CHEATS = {
+    "no launch": (RAW.replace(RAW_LAUNCH, "pass"), "no_kernel"),
+    "a product of cupy": (
+        RAW.replace(RAW_RETURN, "return torch.as_tensor(cupy.matmul(cupy.asarray(a), cupy.asarray(twice(a))))"),
+        "library_compute",
+    ),
+    "a sum of cupy": (
+        RAW.replace(RAW_RETURN, "return torch.from_dlpack(cupy.sum(cupy.asarray(a)))"),
+        "library_compute",
+    ),
+    "a method of an array": (RAW.replace(RAW_RETURN, "return cupy.asarray(twice(a)).sum()"), "library_compute"),
+    "arithmetic on an array": (
+        RAW.replace(RAW_RETURN, "b = cupy.from_dlpack(a)\n        return torch.from_dlpack(b * 2)"),
+        "library_compute",
+    ),
+    "arithmetic without a name": (
+        RAW.replace(RAW_RETURN, "return torch.from_dlpack(cupy.asarray(a) * 2)"),
+        "library_compute",
+    ),
+    "a library below cupy": (RAW.replace(RAW_RETURN, "return cupy.cuda.cublas.sgemm(a, twice(a))"), "library_compute"),
+    "scipy's routines in cupy": (
+        RAW.replace("import cupy\n", "import cupy\nimport cupyx.scipy.special\n").replace(
+            RAW_RETURN, "return cupyx.scipy.special.erf(twice(a))"
+        ),
+        "library_compute",
+    ),
+    "compute in a function named like the kernel": (
+        RAW.replace("return out", "return torch.exp(out)"),
+        "library_compute",
+    ),
+}
+
+RAW_CLEAN = {
+    "a raw kernel": RAW,
+    "a raw module": RAW.replace(
+        'kernel = cupy.RawKernel(SOURCE, "twice")', 'kernel = cupy.RawModule(code=SOURCE).get_function("twice")'
+    ),
+    "arrays of cupy": RAW.replace("out = torch.empty_like(a)", "a = cupy.asarray(a)\n    out = cupy.empty_like(a)")
+    .replace("a.data_ptr(), out.data_ptr()", "a, out")
+    .replace("n = a.numel()", "n = a.size")
+    .replace("return out", "return torch.from_dlpack(out)"),
+    "a kernel that torch compiles": RAW.replace(
+        'cupy.RawKernel(SOURCE, "twice")', 'torch.cuda._compile_kernel(SOURCE, "twice")'
+    ).replace(RAW_LAUNCH, "kernel(((n + 255) // 256, 1, 1), (256, 1, 1), [a, out, n])"),
+}
+
+
+def raw_rules(source: str) -> dict[str, Severity]:
+    candidate = Candidate(source, "cuda", facts=CudaBackend(CudaConfig()).source_facts(source))
+    found = SourceRules(SourceRulesConfig()).check(candidate, TASK, None)
+    return {finding.rule: finding.severity for finding in found}
+
+
+@pytest.mark.parametrize("name", RAW_CHEATS)
+def test_a_cheat_beside_a_raw_kernel_is_found(name: str) -> None:
+    source, rule = RAW_CHEATS[name]
+    assert rule in raw_rules(source)
+
+
+@pytest.mark.parametrize("name", RAW_CLEAN)
+def test_an_honest_kernel_compiled_at_run_time_has_no_finding(name: str) -> None:
+    assert raw_rules(RAW_CLEAN[name]) == {}
 
 
 @pytest.mark.parametrize("name", CHEATS)

@@ -19,6 +19,7 @@ from kernelrl_plugin_checkers.rules import RULES
 from kernelrl_plugin_checkers.torch_names import (
     COMPUTING_METHODS,
     REDUCTIONS,
+    WRAPPERS,
     is_computing_module,
     is_library_compute,
 )
@@ -35,6 +36,12 @@ _ALLOCATORS = (
     "torch.zeros_like",
     "torch.full",
     "torch.empty_strided",
+    "cupy.empty",
+    "cupy.empty_like",
+    "cupy.zeros",
+    "cupy.zeros_like",
+    "cupy.full",
+    "cupy.ndarray",
 )
 _ARRANGING_METHODS = frozenset(
     {
@@ -118,10 +125,9 @@ Breach = tuple[str, ast.AST | None, str]
 class _Look:
     def __init__(self, tree: ast.Module, candidate: Candidate) -> None:
         self._tree = tree
-        self._kernels = {kernel.name for kernel in candidate.facts.kernels}
         self._facts = candidate.facts
         self._index = SourceIndex(tree)
-        self._reached = self._index.reached(stop=self._kernels)
+        self._reached = self._index.reached(stop=self._python_kernels())
         self._modules = _imports(tree)
         self._constants = {
             name: node.value
@@ -129,6 +135,15 @@ class _Look:
             if len(bodies) == 1
             for node in bodies
             if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
+
+    def _python_kernels(self) -> set[str]:
+        """Kernels that are functions of this file. One in a string may share its name with the function around it."""
+        return {
+            kernel.name
+            for kernel in self._facts.kernels
+            for body in self._index.bodies.get(kernel.name, ())
+            if isinstance(body, ast.FunctionDef) and body.lineno == kernel.line
         }
 
     def breaches(self) -> Iterator[Breach]:
@@ -168,7 +183,7 @@ class _Look:
             if isinstance(node.op, ast.MatMult):
                 return "a matrix product"
             sides = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.target, node.value)
-            if any(isinstance(side, ast.Name) and side.id in tensors for side in sides):
+            if any(self._is_view(side, tensors) for side in sides):
                 return "arithmetic on a tensor"
             return ""
         if not isinstance(node, ast.Call):
@@ -225,12 +240,14 @@ class _Look:
                 tensors -= names
         return tensors, buffers
 
-    @staticmethod
-    def _is_view(value: ast.expr, tensors: set[str]) -> bool:
-        while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-            if value.func.attr not in _ARRANGING_METHODS:
+    def _is_view(self, value: ast.expr, tensors: set[str]) -> bool:
+        while isinstance(value, ast.Call):
+            if value.args and self._dotted(value.func) in WRAPPERS:
+                value = value.args[0]
+            elif isinstance(value.func, ast.Attribute) and value.func.attr in _ARRANGING_METHODS:
+                value = value.func.value
+            else:
                 return False
-            value = value.func.value
         return isinstance(value, ast.Name) and value.id in tensors
 
     def _anywhere(self) -> Iterator[Breach]:

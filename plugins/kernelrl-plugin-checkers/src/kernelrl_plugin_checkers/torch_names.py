@@ -1,13 +1,13 @@
-"""Which names of torch compute, and which only allocate, look at or arrange tensors."""
+"""Which names of torch and cupy compute, and which only allocate, look at or arrange tensors."""
 
 from __future__ import annotations
 
-__all__ = ["COMPUTING_METHODS", "REDUCTIONS", "is_computing_module", "is_library_compute"]
+__all__ = ["COMPUTING_METHODS", "REDUCTIONS", "WRAPPERS", "is_computing_module", "is_library_compute"]
 
 _ARRANGING_TEXT = """
 arange as_strided as_tensor broadcast_shapes broadcast_tensors broadcast_to cat chunk concat contiguous device
-dtype empty empty_like empty_strided expand eye finfo flatten full full_like get_default_dtype iinfo is_tensor
-jit movedim narrow no_grad numel inference_mode ones ones_like permute ravel reshape select set_grad_enabled
+dtype empty empty_like empty_strided expand eye finfo flatten from_dlpack full full_like get_default_dtype iinfo
+is_tensor jit movedim narrow no_grad numel inference_mode ones ones_like permute ravel reshape select set_grad_enabled
 size split squeeze stack swapaxes t tensor transpose unbind unflatten unsqueeze view_as_real view_as_complex
 zeros zeros_like manual_seed Tensor Size float16 float32 float64 bfloat16 half float double int8 int16 int32
 int64 uint8 long int bool strided contiguous_format channels_last preserve_format Generator enable_grad
@@ -16,12 +16,23 @@ _ARRANGING = frozenset(_ARRANGING_TEXT.split())
 _MODULES_WITHOUT_COMPUTE = ("torch.cuda", "torch.utils", "torch.autograd", "torch.library", "torch.version")
 _ALLOWED_FUNCTIONS = frozenset({"pad"})
 _MODULES_THAT_COMPUTE = ("torch.ops", "torch.linalg", "torch.special", "torch.fft", "torch.sparse")
-_LIBRARIES = ("scipy", "cupy", "jax", "xformers", "flash_attn", "apex", "cublas", "numpy.linalg")
+_LIBRARIES = ("scipy", "cupy_backends", "cupyx", "jax", "xformers", "flash_attn", "apex", "cublas", "numpy.linalg")
+_CUPY_ARRANGING_TEXT = """
+RawKernel RawModule array asarray ascontiguousarray asnumpy broadcast_to concatenate copyto dtype empty empty_like
+expand_dims from_dlpack fromDlpack full full_like get_default_memory_pool get_default_pinned_memory_pool
+is_available moveaxis ndarray ones ones_like ravel reshape squeeze stack transpose zeros zeros_like bool_ float16
+float32 float64 int8 int16 int32 int64 intc intp uint8 uint16 uint32 uint64 complex64 complex128
+"""
+_CUPY_ARRANGING = frozenset(_CUPY_ARRANGING_TEXT.split())
+_CUPY_LIBRARIES = frozenset(["cub", "cublas", "cufft", "curand", "cusolver", "cusparse", "cutensor", "thrust"])
+"""Modules of `cupy.cuda` that compute; the rest of it are devices, streams, events and memory."""
 _HOLDERS = frozenset(
     {"Parameter", "ParameterList", "ParameterDict", "Module", "ModuleList", "ModuleDict", "Buffer", "Identity", "init"}
 )
 
 REDUCTIONS = frozenset({"sum", "mean"})
+WRAPPERS = ("cupy.asarray", "cupy.ascontiguousarray", "cupy.from_dlpack", "torch.as_tensor", "torch.from_dlpack")
+"""Functions that give an array of one library the looks of another's."""
 
 _COMPUTING_METHODS_TEXT = """
 abs acos add add_ addbmm addcdiv addcmul addmm addmv amax amin aminmax argmax argmin argsort asin atan baddbmm
@@ -45,6 +56,8 @@ def is_library_compute(name: str) -> bool:
         return True
     if name.startswith(_LIBRARIES):
         return True
+    if name.startswith("cupy."):
+        return _is_cupy_compute(name.removeprefix("cupy."))
     if head == "torch":
         return last not in _ARRANGING
     if head == "torch.nn.functional":
@@ -52,6 +65,15 @@ def is_library_compute(name: str) -> bool:
     if head == "torch.Tensor":
         return last in COMPUTING_METHODS
     return name.startswith(_MODULES_THAT_COMPUTE) and not name.startswith(_MODULES_WITHOUT_COMPUTE)
+
+
+def _is_cupy_compute(name: str) -> bool:
+    first, _, rest = name.partition(".")
+    if first == "cuda":
+        return rest.partition(".")[0] in _CUPY_LIBRARIES
+    if first == "ndarray":
+        return rest in COMPUTING_METHODS
+    return first not in _CUPY_ARRANGING
 
 
 def is_computing_module(name: str) -> bool:
