@@ -75,6 +75,52 @@ def test_without_a_gpu_only_device_code_is_built() -> None:
     assert CudaRunner().toolchain({"arch": "9.0"}, "gpu")["arch"] == ["9.0"]
 
 
+class CompileException(Exception):
+    """Named and worded as cupy's, which may not be installed."""
+
+    def __init__(self, message: str) -> None:
+        self._message = message
+        super().__init__()
+
+    def __str__(self) -> str:
+        return self._message
+
+
+class OutOfMemoryError(Exception):
+    """Named as cupy's."""
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (CompileException('default_program(3): error: identifier "x" is undefined'), "compile"),
+        (RuntimeError('Kernel compilation failed:\nk.cu(3): error: identifier "x" is undefined'), "compile"),
+        (RuntimeError("CUDA error: NVRTC_ERROR_INVALID_OPTION"), "compile"),
+        (OutOfMemoryError("Out of memory allocating 1,024 bytes (allocated so far: 0 bytes)."), "memory"),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), "error"),
+        (ValueError("All tensor arguments must be CUDA tensors or pinned CPU tensors"), "error"),
+    ],
+    ids=["cupy", "torch", "option", "memory", "access", "argument"],
+)
+def test_errors_of_kernels_compiled_at_run_time_are_told_apart(error: BaseException, kind: str) -> None:
+    assert CudaRunner().classify(error) == kind
+
+
+def test_runners_know_the_toolkit_by_its_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    nvcc = tmp_path / "toolkit" / "bin" / "nvcc"
+    nvcc.parent.mkdir(parents=True)
+    nvcc.write_text("#!/bin/sh\n")
+    nvcc.chmod(0o755)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
+    assert CudaRunner().environment("gpu", {})["CUDA_HOME"] == str(tmp_path / "toolkit")
+
+
+def test_runners_are_told_of_no_toolkit_where_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "CUDA_HOME" not in CudaRunner().environment("gpu", {})
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif("nvidia" not in gpu_vendors(), reason="needs an NVIDIA GPU")
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)

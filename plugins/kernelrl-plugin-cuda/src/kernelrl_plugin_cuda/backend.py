@@ -7,6 +7,7 @@ from kernelrl_core.values import SourceFacts
 from kernelrl_judge.building.kernel_facts import extension_facts
 from kernelrl_plugin_cuda.config import CudaConfig
 from kernelrl_plugin_cuda.examples import FEW_SHOT, ONE_SHOT
+from kernelrl_plugin_cuda.runtime_kernels import runtime_facts
 
 __all__ = ["CudaBackend"]
 
@@ -15,7 +16,8 @@ _INSTRUCTIONS = (
     "torch.utils.cpp_extension.load_inline(name=..., cpp_sources=..., cuda_sources=..., functions=[...]). "
     "cpp_sources declares each bound function; cuda_sources defines it, with the __global__ kernels it launches. "
     "Allocate outputs with torch::empty or torch::empty_like, check bounds in every kernel, and call the bound "
-    "functions from ModelNew.forward."
+    "functions from ModelNew.forward. A kernel may also be compiled at run time, by "
+    "torch.cuda._compile_kernel(source, name) or, where cupy is installed, as cupy.RawKernel on torch's current stream."
 )
 
 
@@ -36,4 +38,10 @@ class CudaBackend:
 
     def source_facts(self, source: str) -> SourceFacts:
         """Kernels of a candidate, and whether `ModelNew.forward` can reach a launch of each."""
-        return extension_facts(source, "cuda")
+        built, compiled = extension_facts(source, "cuda"), runtime_facts(source)
+        names = {kernel.name for kernel in built.kernels}
+        texts = {piece.source for piece in built.embedded}
+        return SourceFacts(
+            (*built.kernels, *(kernel for kernel in compiled.kernels if kernel.name not in names)),
+            (*built.embedded, *(piece for piece in compiled.embedded if piece.source not in texts)),
+        )

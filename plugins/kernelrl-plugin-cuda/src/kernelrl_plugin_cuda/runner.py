@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kernelrl_judge.building.toolchain import programs
 from kernelrl_judge.candidates import import_candidate
 
 __all__ = ["CudaRunner"]
+
+_COMPILE_ERRORS = ("CompileException", "JitifyException", "NVRTCError")
+"""Of cupy, by name: it may not be installed."""
 
 
 class CudaRunner:
@@ -22,7 +27,12 @@ class CudaRunner:
 
     def environment(self, mode: str, options: Mapping[str, Any]) -> Mapping[str, str]:
         # Asking torch whether there is a GPU must not start CUDA in the zygote: its forks could not use it.
-        return {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+        found = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+        # Torch and cupy tell NVRTC where the toolkit's headers are, and a runner's environment says nothing of it.
+        nvcc = next((path for program, path, _ in programs("cuda") if program == "nvcc"), None)
+        if nvcc is not None:
+            found["CUDA_HOME"] = os.path.dirname(os.path.dirname(os.path.realpath(nvcc)))
+        return found
 
     def preload(self, mode: str) -> Sequence[str]:
         return ["torch.nn.functional", "torch.utils.cpp_extension"]
@@ -46,10 +56,8 @@ class CudaRunner:
 
     def classify(self, error: BaseException) -> str:
         # Kernels may also be compiled while the candidate runs, by NVRTC through torch or cupy.
-        name = type(error).__name__
-        text = str(error)
-        if name in ("CompileException", "NVRTCError") or "NVRTC_ERROR_COMPILATION" in text:
+        name, text = type(error).__name__, str(error)
+        if name in _COMPILE_ERRORS or "NVRTC_ERROR_" in text or text.startswith("Kernel compilation failed"):
             return "compile"
-        if text.startswith("Kernel compilation failed"):
-            return "compile"
-        return "error"
+        # Cupy's says "Out of memory allocating".
+        return "memory" if name == "OutOfMemoryError" else "error"
