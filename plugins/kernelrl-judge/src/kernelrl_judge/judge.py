@@ -1,8 +1,9 @@
 """The judge process: executes references, makes inputs, reads outputs, compares. It never imports a candidate.
 
 Started by exec; takes one request at a time on standard input and answers on standard output (`kernelrl_judge.wire`).
-Any message that comes while an evaluation is under way cancels it. `slow` may precede the answer. It ends when its
-standard input does.
+Any message that comes while an evaluation is under way cancels it. `slow` may precede the answer. A `probe` of the
+device is answered by `probed`, the reason why it is unwell or null; each `within_s` before it says when the next answer
+is due. It ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ def main() -> None:
     requests = os.fdopen(os.dup(0), "rb", buffering=0)
     from kernelrl_core import codec
     from kernelrl_core.values import EvaluationRequest
+    from kernelrl_judge import health
     from kernelrl_judge.judging import Bench, DeviceFault, Unavailable
     from kernelrl_judge.reference import TaskError
     from kernelrl_judge.running import Cancelled, ZygoteDied
@@ -44,6 +46,8 @@ def main() -> None:
         message = wire.read(requests)
         if message is None:
             break
+        if "probe" in message:
+            answer({"probed": health.examine(message["probe"], lambda limit_s: answer({"within_s": limit_s}))})
         if "request" not in message:
             continue
         request = codec.from_json(EvaluationRequest, message["request"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -16,11 +17,14 @@ from kernelrl_judge import wire
 
 __all__ = ["DeviceFault", "JudgeDied", "JudgeWorker"]
 
+logger = logging.getLogger(__name__)
+
 _START_TIMEOUT_S = 180.0
 _GRACE_S = 660.0
 _QUEUE_S = 600.0
 _CANCEL_TIMEOUT_S = 15.0
 _END_TIMEOUT_S = 3.0
+_PROBE_TIMEOUT_S = 20.0
 
 
 def _ignore() -> None:
@@ -72,9 +76,8 @@ class JudgeWorker:
             await asyncio.shield(self._cancel(process, reading))
             raise
         if answer is None:
-            code = await process.wait()
-            self._process = None
-            raise JudgeDied(f"the judge ended with status {code}")
+            await self.aclose()
+            raise JudgeDied(f"the judge ended with status {process.returncode}")
         if "died" in answer:
             await self.aclose()
             raise JudgeDied(answer["died"])
@@ -90,6 +93,23 @@ class JudgeWorker:
             raise MissingPrerequisite(answer["missing"], fix=answer["fix"])
         return codec.from_json(Evaluation, answer["evaluation"])
 
+    async def probe(self, device: str = "cuda") -> str | None:
+        """Why the device is unwell, or None. A judge whose device is unwell, or that does not answer, is ended.
+
+        Raises:
+            InfrastructureError: the judge does not start.
+        """
+        process = await self._started()
+        try:
+            await self._send(process, {"probe": device})
+            reason = await self._probed(process)
+        except asyncio.CancelledError:
+            await asyncio.shield(self.aclose())
+            raise
+        if reason is not None:
+            await self.aclose()
+        return reason
+
     async def aclose(self) -> None:
         """End the judge and all below it."""
         process, self._process = self._process, None
@@ -103,7 +123,10 @@ class JudgeWorker:
         except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-            await process.wait()
+            try:
+                await asyncio.wait_for(process.wait(), _END_TIMEOUT_S)
+            except TimeoutError:
+                logger.warning("judge %d does not end: the driver of a device holds it", process.pid)
 
     async def _started(self) -> asyncio.subprocess.Process:
         if self._process is not None and self._process.returncode is None:
@@ -147,6 +170,20 @@ class JudgeWorker:
         with contextlib.suppress(ConnectionError):
             process.stdin.write(wire.pack(message))
             await process.stdin.drain()
+
+    async def _probed(self, process: asyncio.subprocess.Process) -> str | None:
+        limit_s = _PROBE_TIMEOUT_S
+        while True:
+            try:
+                answer = await asyncio.wait_for(self._answer(process), limit_s)
+            except TimeoutError:
+                return f"the probe did not go on within {limit_s:.0f} s"
+            if answer is None:
+                return "the judge ended during the probe"
+            if "probed" in answer:
+                reason: str | None = answer["probed"]
+                return reason
+            limit_s = answer["within_s"]
 
     async def _verdict(self, process: asyncio.subprocess.Process, slow: Callable[[], None]) -> Any | None:
         while True:

@@ -30,14 +30,14 @@ class LocalEvaluator:
 
     A candidate goes through two queues: its extensions are compiled on the processor, then a judge takes it, on a GPU
     where its backend runs on one. A judge that dies under a candidate is replaced, and that candidate runs once more
-    while nothing else does. A second death is the candidate's doing: `hacked`.
+    while nothing else does. A second death on a GPU that is well is the candidate's doing: `hacked`.
     """
 
     def __init__(self, config: LocalConfig) -> None:
         cores = len(os.sched_getaffinity(0))
         self._gpus = visible_gpus()
         workers = config.workers or cores
-        self._on_cpu = Lanes([None] * workers, 1, spare=workers)
+        self._on_cpu = Lanes([None], workers, spare=workers)
         self._on_gpu = Lanes(self._gpus, config.gpu_workers)
         # A judge that times needs a core of its own.
         self._compiling = asyncio.Semaphore(config.build_workers or max(1, cores - self._on_gpu.size))

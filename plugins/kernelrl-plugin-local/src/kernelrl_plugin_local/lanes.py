@@ -1,25 +1,31 @@
-"""Judges waiting for candidates: a lane is one judge process, bound to a GPU or to none."""
+"""Judges waiting for candidates: a lane is one judge process, bound to a GPU or to none.
+
+A GPU under suspicion is examined before its lanes take more candidates, and is in quarantine until it is well.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import subprocess
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 
-from kernelrl_core.errors import InfrastructureError
+import attrs
+
+from kernelrl_core.errors import InfrastructureError, MissingPrerequisite
 from kernelrl_core.requirements import gpu_vendors
 from kernelrl_core.values import Evaluation, EvaluationRequest
-from kernelrl_judge.worker import DeviceFault, JudgeWorker
+from kernelrl_judge.worker import DeviceFault, JudgeDied, JudgeWorker
 
 __all__ = ["Lanes", "visible_gpus"]
 
 logger = logging.getLogger(__name__)
 
-_FAULTS_TO_QUARANTINE = 3
+_TASKS_TO_QUARANTINE = 3
+_FIRST_PAUSE_S = 60.0
+_LONGEST_PAUSE_S = 900.0
 
 
 def visible_gpus() -> list[str]:
@@ -46,105 +52,235 @@ def visible_gpus() -> list[str]:
     return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
 
 
+@attrs.define(eq=False)
+class _Device:
+    """A GPU, or the processor, and its judges."""
+
+    name: str | None
+    """What `CUDA_VISIBLE_DEVICES` calls it; None for the processor."""
+    idle: list[JudgeWorker]
+    """Judges without a candidate; the one at the end had the last."""
+    n_free: int
+    """Lanes that a candidate may take, unless the device is under examination."""
+    n_spare: int
+    """Judges that may still take over from one that is kept waiting."""
+    examination: asyncio.Task[None] | None = None
+    """Under way from the moment it is under suspicion until it is well."""
+    quarantine: str = ""
+    """Why it is in quarantine."""
+    settled: asyncio.Event = attrs.field(factory=asyncio.Event)
+    """Set when an examination has shown that it is well or not."""
+    failed_tasks: set[str] = attrs.field(factory=set)
+    """Hashes of the tasks that it has failed since its last verdict."""
+    pause_s: float = attrs.field(factory=lambda: _FIRST_PAUSE_S)
+    """Time until the next probe, in quarantine."""
+
+
+@attrs.define(eq=False)
+class _Lane:
+    """A judge that was given to a candidate."""
+
+    device: _Device
+    worker: JudgeWorker
+    alone: bool
+    left: bool = False
+    """Whether another judge took over its place."""
+
+
 class Lanes:
     """A pool of judges.
 
-    A GPU that fails its judge several times in a row is put in quarantine: its lanes take no more candidates.
+    A GPU that fails its judge, or whose judge dies, is probed by a fresh judge before it is used again. It is put in
+    quarantine when the probe fails, or when it passes while evaluations of three tasks in a row failed (one task may
+    be too large for it). Candidates then wait for the other GPUs, and it comes back when it passes a later probe.
 
     Args:
-        devices: GPU of each lane, None for the processor.
+        devices: GPUs to use, or None for the processor.
         each: lanes per device.
-        spare: judges beyond them, on no device, that are started when a candidate keeps its lane waiting: its lane
-            goes to the next one meanwhile.
+        spare: judges per device beyond them that are started when a candidate keeps its lane waiting: its place goes to
+            the next one meanwhile.
+        judge: makes a judge, from its environment.
     """
 
-    def __init__(self, devices: Sequence[str | None], each: int, spare: int = 0) -> None:
-        # The lanes of a device are not neighbours, so that the first candidates spread over the devices.
-        order = [device for _ in range(each) for device in devices]
-        self._idle = [(device, JudgeWorker(_environment(device))) for device in [*[None] * spare, *reversed(order)]]
-        self._workers = [worker for _, worker in self._idle]
-        self.size = len(order)
-        self.spare = self._spare_left = spare
-        self._spares_idle = asyncio.Event()
-        self._spares_idle.set()
-        self._free = asyncio.Semaphore(self.size)
-        self._alone = asyncio.Lock()
-        self._faults: Counter[str] = Counter()
-        self._quarantined: set[str] = set()
+    def __init__(
+        self,
+        devices: Sequence[str | None],
+        each: int,
+        spare: int = 0,
+        judge: Callable[[Mapping[str, str]], JudgeWorker] = JudgeWorker,
+    ) -> None:
+        self._devices = [
+            _Device(name, [judge(_environment(name)) for _ in range(each + spare)], each, spare) for name in devices
+        ]
+        self._workers = [worker for device in self._devices for worker in device.idle]
+        self.size = each * len(devices)
+        self.spare = spare * len(devices)
+        self._waiting: deque[tuple[asyncio.Future[_Lane], bool]] = deque()
+        self._n_busy = 0
+        self._alone = False
+        self._proven = False
 
     async def evaluate(self, request: EvaluationRequest, runner: str) -> Evaluation:
         """Judge one candidate as soon as a lane is free.
 
         Raises:
-            InfrastructureError: the judge died, the device failed, or no device is left.
+            InfrastructureError: the judge died, the device failed, or every GPU is in quarantine.
+            UsageError, MissingPrerequisite: as `JudgeWorker.evaluate`.
         """
-        async with self._lane() as slow:
-            device, worker = self._take()
-            try:
-                evaluation = await worker.evaluate(request, runner, slow)
-            except DeviceFault as fault:
-                self._count(device, fault)
-                raise
-            else:
-                if device is not None:
-                    self._faults[device] = 0
-                return evaluation
-            finally:
-                self._idle.append((device, worker))
+        return await self._evaluate(request, runner, alone=False)
 
     async def evaluate_alone(self, request: EvaluationRequest, runner: str) -> Evaluation:
-        """Judge one candidate while all other lanes are empty."""
-        async with self._alone, contextlib.AsyncExitStack() as lanes:
-            for _ in range(self.size):
-                await lanes.enter_async_context(self._free)
-            await self._spares_idle.wait()
-            _, worker = self._idle[-1]
-            return await worker.evaluate(request, runner)
+        """Judge one candidate while all other lanes are empty.
+
+        Raises:
+            JudgeDied: the judge died, and its device is well.
+            InfrastructureError, UsageError, MissingPrerequisite: as `evaluate`.
+        """
+        return await self._evaluate(request, runner, alone=True)
 
     async def aclose(self) -> None:
+        examinations = [device.examination for device in self._devices if device.examination is not None]
+        for examination in examinations:
+            examination.cancel()
+        await asyncio.gather(*examinations, return_exceptions=True)
         await asyncio.gather(*(worker.aclose() for worker in self._workers))
 
-    @contextlib.asynccontextmanager
-    async def _lane(self) -> AsyncIterator[Callable[[], None]]:
-        """A lane, and what to call when another judge could use it for a while."""
-        await self._free.acquire()
-        left = False
-
-        def leave() -> None:
-            nonlocal left
-            if not left and self._spare_left:
-                left = True
-                self._spare_left -= 1
-                self._spares_idle.clear()
-                self._free.release()
-
+    async def _evaluate(self, request: EvaluationRequest, runner: str, *, alone: bool) -> Evaluation:
+        lane = await self._take(alone)
+        device = lane.device
         try:
-            yield leave
+            evaluation = await lane.worker.evaluate(request, runner, lambda: self._leave(lane))
+            self._trust(device)
+            return evaluation
+        except DeviceFault as fault:
+            device.failed_tasks.add(request.task_sha256)
+            self._suspect(device, str(fault))
+            raise
+        except JudgeDied as death:
+            self._suspect(device, str(death))
+            if not alone:
+                raise
+            failure: JudgeDied | MissingPrerequisite = death
+        except MissingPrerequisite as missing:
+            # What GPUs could do before is not missing: one of them may be gone.
+            if device.name is None or not self._proven:
+                raise
+            self._suspect(device, str(missing))
+            failure = missing
         finally:
-            if left:
-                self._spare_left += 1
-                if self._spare_left == self.spare:
-                    self._spares_idle.set()
-            else:
-                self._free.release()
+            self._give_back(lane)
+        if device.examination is not None:
+            await device.settled.wait()
+        if device.quarantine:
+            raise DeviceFault(f"GPU {device.name} failed: {device.quarantine}") from failure
+        raise failure
 
-    def _take(self) -> tuple[str | None, JudgeWorker]:
-        for index in range(len(self._idle) - 1, -1, -1):
-            if self._idle[index][0] not in self._quarantined:
-                return self._idle.pop(index)
-        if self._quarantined >= {device for device, _ in self._idle}:
-            raise InfrastructureError(f"every GPU is in quarantine: {', '.join(sorted(self._quarantined))}")
-        raise InfrastructureError("the lanes of the working GPUs are all taken")
+    # --- lanes ------------------------------------------------------------------------------------------------------
 
-    def _count(self, device: str | None, fault: DeviceFault) -> None:
-        if device is None:
-            return
-        self._faults[device] += 1
-        if self._faults[device] >= _FAULTS_TO_QUARANTINE and device not in self._quarantined:
-            self._quarantined.add(device)
+    async def _take(self, alone: bool) -> _Lane:
+        """A lane of a device that is well, in the order of asking."""
+        waiter: asyncio.Future[_Lane] = asyncio.get_running_loop().create_future()
+        self._waiting.append((waiter, alone))
+        self._hand_out()
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if waiter.cancelled():
+                # It may have been the one for which the others had to wait.
+                self._hand_out()
+            elif waiter.exception() is None:
+                self._give_back(waiter.result())
+            raise
+
+    def _hand_out(self) -> None:
+        while self._waiting and not self._alone:
+            waiter, alone = self._waiting[0]
+            if not waiter.done():
+                if all(device.quarantine for device in self._devices):
+                    waiter.set_exception(self._none_left())
+                elif alone and self._n_busy:
+                    return
+                else:
+                    well = [device for device in self._devices if device.n_free and device.examination is None]
+                    if not well:
+                        return
+                    device = max(well, key=lambda device: device.n_free)
+                    device.n_free -= 1
+                    self._n_busy += 1
+                    self._alone = alone
+                    waiter.set_result(_Lane(device, device.idle.pop(), alone))
+            self._waiting.popleft()
+
+    def _leave(self, lane: _Lane) -> None:
+        """Let another judge of the device work while this one is kept waiting."""
+        if not lane.left and lane.device.n_spare:
+            lane.left = True
+            lane.device.n_spare -= 1
+            lane.device.n_free += 1
+            self._hand_out()
+
+    def _give_back(self, lane: _Lane) -> None:
+        lane.device.idle.append(lane.worker)
+        if lane.left:
+            lane.device.n_spare += 1
+        else:
+            lane.device.n_free += 1
+        self._n_busy -= 1
+        if lane.alone:
+            self._alone = False
+        self._hand_out()
+
+    # --- health -----------------------------------------------------------------------------------------------------
+
+    def _trust(self, device: _Device) -> None:
+        self._proven = True
+        if device.examination is None:
+            device.failed_tasks.clear()
+            device.pause_s = _FIRST_PAUSE_S
+
+    def _suspect(self, device: _Device, why: str) -> None:
+        if device.name is not None and device.examination is None:
+            device.settled.clear()
+            device.examination = asyncio.create_task(self._examine(device, why))
+
+    async def _examine(self, device: _Device, why: str) -> None:
+        """Keep candidates away from a device until it is well."""
+        reason = await self._probe(device)
+        if reason is None and len(device.failed_tasks) >= _TASKS_TO_QUARANTINE:
+            reason = f"it passes its probe and fails one task after the other: {why}"
+        while reason is not None:
             logger.error(
-                "GPU %s failed %d times in a row and is no longer used: %s", device, self._faults[device], fault
+                "GPU %s is in quarantine and probed again in %.0f min: %s", device.name, device.pause_s / 60, reason
             )
+            device.quarantine = reason
+            device.settled.set()
+            self._hand_out()
+            pause_s, device.pause_s = device.pause_s, min(_LONGEST_PAUSE_S, 2 * device.pause_s)
+            await asyncio.sleep(pause_s)
+            reason = await self._probe(device)
+        if device.quarantine:
+            logger.warning("GPU %s passes its probe and is used again", device.name)
+        device.quarantine = ""
+        device.examination = None
+        device.settled.set()
+        self._hand_out()
+
+    async def _probe(self, device: _Device) -> str | None:
+        """Why a device is unwell. All its judges without a candidate end: their contexts may have suffered with it."""
+        judges = list(device.idle)
+        await asyncio.gather(*(judge.aclose() for judge in judges))
+        try:
+            return await judges[-1].probe()
+        except (InfrastructureError, OSError) as error:
+            return " ".join(str(error).split())
+
+    def _none_left(self) -> InfrastructureError:
+        reasons = "; ".join(f"{device.name}: {device.quarantine}" for device in self._devices)
+        return InfrastructureError(
+            f"every GPU is in quarantine ({reasons})",
+            fix="look at them with nvidia-smi or rocm-smi, and at the driver's messages with dmesg; reset them "
+            "(nvidia-smi --gpu-reset) or restart the machine; leave a broken one out of CUDA_VISIBLE_DEVICES",
+        )
 
 
 def _environment(device: str | None) -> dict[str, str]:

@@ -1,0 +1,142 @@
+"""The probe of a device, and its way from a judge to whoever asks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kernelrl_judge import health, worker
+from kernelrl_judge.worker import JudgeWorker
+
+
+def test_a_sound_device_passes() -> None:
+    assert health.probe("cpu") is None
+
+
+def test_a_wrong_product_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = torch.matmul
+
+    def wrong(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        product = right(a, b)
+        if product.dtype == torch.float32:
+            product[3, 5] += 1
+        return product
+
+    monkeypatch.setattr(torch, "matmul", wrong)
+    assert (health.probe("cpu") or "").startswith("1 of 262144 elements")
+
+
+def test_memory_that_forgets_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "equal", lambda *_: False)
+    assert "memory" in (health.probe("cpu") or "")
+
+
+def test_an_error_of_the_driver_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("CUDA error: uncorrectable ECC error encountered\nCompile with ...")
+
+    monkeypatch.setattr(torch, "bitwise_not", fail)
+    assert (health.probe("cpu") or "").startswith("CUDA error: uncorrectable ECC error encountered Compile")
+
+
+def test_a_device_whose_memory_others_hold_is_probed_once_more_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered: list[str] = []
+
+    class Turns:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        @contextlib.contextmanager
+        def _turn(self, name: str) -> Iterator[None]:
+            entered.append(name)
+            yield
+
+        def shared(self) -> Any:
+            return self._turn("shared")
+
+        def alone(self) -> Any:
+            return self._turn("alone")
+
+    monkeypatch.setattr(health, "DeviceTurns", Turns)
+    monkeypatch.setattr(health, "probe", lambda _: None if "alone" in entered else "CUDA out of memory")
+    limits: list[float] = []
+    assert health.examine("cpu", limits.append) is None
+    assert entered == ["shared", "alone"]
+    assert len(limits) == 4
+
+
+def test_a_judge_answers_a_probe_and_still_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+    async def ask() -> None:
+        judge = JudgeWorker({"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""})
+        try:
+            assert await judge.probe("cpu") is None
+            process = await judge._started()
+            assert await judge.probe("cpu") is None
+            assert process.returncode is None
+            assert await judge.probe("cuda")
+            assert process.returncode is not None
+        finally:
+            await judge.aclose()
+
+    asyncio.run(ask())
+
+
+_STAND_IN = """\
+#!/usr/bin/env python3
+import struct, sys, time
+body = b'{"ready": true}'
+sys.stdout.buffer.write(struct.pack("<I", len(body)) + body)
+sys.stdout.flush()
+HERE
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "told"), [("time.sleep(60)", "did not go on within"), ("sys.stdin.buffer.read(4)", "ended during")]
+)
+def test_a_judge_that_hangs_or_ends_in_a_probe_is_a_failed_probe(
+    then: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in = tmp_path / "python"
+    stand_in.write_text(_STAND_IN.replace("HERE", then))
+    stand_in.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(stand_in))
+    monkeypatch.setattr(worker, "_PROBE_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(worker, "_END_TIMEOUT_S", 0.3)
+
+    async def ask() -> None:
+        judge = JudgeWorker()
+        reason = await judge.probe()
+        assert told in (reason or "")
+        assert judge._process is None
+
+    asyncio.run(ask())
+
+
+def test_a_probe_that_is_cancelled_ends_its_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in = tmp_path / "python"
+    stand_in.write_text(_STAND_IN.replace("HERE", "time.sleep(60)"))
+    stand_in.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(stand_in))
+    monkeypatch.setattr(worker, "_END_TIMEOUT_S", 0.3)
+
+    async def ask() -> None:
+        judge = JudgeWorker()
+        process = await judge._started()
+        asking = asyncio.create_task(judge.probe())
+        await asyncio.sleep(0.1)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert process.returncode is not None
+
+    asyncio.run(ask())
