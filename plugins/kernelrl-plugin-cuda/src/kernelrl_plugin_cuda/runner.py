@@ -59,5 +59,4 @@ class CudaRunner:
         name, text = type(error).__name__, str(error)
         if name in _COMPILE_ERRORS or "NVRTC_ERROR_" in text or text.startswith("Kernel compilation failed"):
             return "compile"
-        # Cupy's says "Out of memory allocating".
-        return "memory" if name == "OutOfMemoryError" else "error"
+        return "error"
