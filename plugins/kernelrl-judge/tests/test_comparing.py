@@ -6,6 +6,8 @@ import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kernelrl_core.values import EvaluationSettings
 from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
@@ -88,3 +90,31 @@ def test_the_place_of_a_difference_is_named() -> None:
     found = compare_values((torch.ones(1), {"a": torch.ones(1)}), [torch.ones(1), {"a": torch.zeros(1)}], KERNELBENCH)
     assert found is not None
     assert found.output == "[1]['a']"
+
+
+_ELEMENTS = st.one_of(
+    st.floats(-2.0, 2.0, width=16), st.floats(-6e4, 6e4, width=16), st.sampled_from([0.0, 1e-7, math.inf, -math.inf])
+)
+
+
+@given(
+    expected=st.lists(_ELEMENTS, min_size=1, max_size=6),
+    off=st.floats(-1.2, 1.2),
+    dtype=st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64]),
+)
+def test_all_types_and_sizes_of_error_are_compared_as_double_precision_would(
+    expected: list[float], off: float, dtype: torch.dtype
+) -> None:
+    want = torch.tensor(expected, dtype=dtype)
+    finite = want.double()[torch.isfinite(want)]
+    scale = max(min(1.0, float(finite.square().mean().sqrt())), 1e-6) if len(finite) else 1.0
+    allowed = 1e-2 * scale + 1e-2 * want.double().abs()
+    got = torch.where(torch.isfinite(want), want.double() + off * allowed, want.double()).to(dtype)
+    difference = (got.double() - want.double()).abs()
+    close = torch.where(torch.isfinite(want), difference <= allowed, got == want)
+    assert (compare_values(want, got, Tolerance(1e-2, 1e-2, strict=True)) is None) == bool(close.all())
+
+
+def test_nan_in_the_place_of_nan_is_right_to_the_strict_profile() -> None:
+    value = torch.tensor([1.0, math.nan, math.inf])
+    assert compare_values(value, value.clone(), Tolerance(1e-4, 1e-4, strict=True)) is None

@@ -99,22 +99,51 @@ def test_what_was_slow_is_forgotten_with_its_turn(turns: Callable[[], DeviceTurn
     timed.may_leave.set()
 
 
-def test_timed_sections_that_wait_go_before_shared_turns_that_waited_longer(turns: Callable[[], DeviceTurns]) -> None:
+class Shared(threading.Thread):
+    """Wants a shared turn, and keeps it for a moment."""
+
+    def __init__(self, turns: DeviceTurns) -> None:
+        super().__init__(daemon=True)
+        self._turns = turns
+        self.entered = threading.Event()
+        self.may_leave = threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        with self._turns.shared():
+            self.entered.set()
+            self.may_leave.wait(20)
+
+
+def test_timed_sections_that_wait_follow_one_another(turns: Callable[[], DeviceTurns]) -> None:
     first = Timed(turns())
     assert first.entered.wait(5)
-    shared = threading.Event()
-    waiting = turns()
-
-    def share() -> None:
-        with waiting.shared():
-            shared.set()
-
-    threading.Thread(target=share, daemon=True).start()
-    time.sleep(0.1)
+    shared = Shared(turns())
     second = Timed(turns())
     time.sleep(0.1)
     first.may_leave.set()
     assert second.entered.wait(5)
-    assert not shared.wait(0.3)
+    assert not shared.entered.wait(0.2)
     second.may_leave.set()
-    assert shared.wait(5)
+    assert shared.entered.wait(5)
+    shared.may_leave.set()
+
+
+def test_who_waited_long_for_a_shared_turn_comes_first_and_brings_others_along(
+    turns: Callable[[], DeviceTurns],
+) -> None:
+    first = Timed(turns())
+    assert first.entered.wait(5)
+    long_waiting = Shared(turns())
+    time.sleep(1.2)
+    late = Shared(turns())
+    second = Timed(turns())
+    time.sleep(0.1)
+    first.may_leave.set()
+    assert long_waiting.entered.wait(5)
+    assert late.entered.wait(5)
+    assert not second.entered.is_set()
+    long_waiting.may_leave.set()
+    late.may_leave.set()
+    assert second.entered.wait(5)
+    second.may_leave.set()

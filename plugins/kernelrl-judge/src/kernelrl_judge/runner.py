@@ -124,7 +124,8 @@ class _Candidate:
         self._module_class: Any = None
         self._model: Any = None
         self._staged: list[Any] = []
-        self._staging: Any = None
+        self._staging = b""
+        self._staging_order: Any = None
         self._places: list[list[Any]] = []
         self._spin_until = 0.0
         self._order: FrameKind | None = None
@@ -211,7 +212,7 @@ class _Candidate:
         from kernelrl_judge.device_memory import Arena
 
         sizes = decode_tree(frame.body)
-        self._staging = None
+        self._staging = b""
         for memory, size, descriptor in zip(
             (self._inputs, self._outputs), (sizes["inputs"], sizes["outputs"]), frame.descriptors, strict=True
         ):
@@ -252,17 +253,18 @@ class _Candidate:
         self._answer(FrameKind.RESULT, tree)
 
     def _stage(self, frame: Frame) -> None:
-        order = decode_tree(frame.body)
         self._inputs.refresh()
-        same = order == self._staging
-        if not (same and self._device == "cuda" and self._inputs.renew(order["inputs"], self._staged)):
+        again = self._device == "cuda" and frame.body == self._staging
+        if not again:
+            self._staging = frame.body
+            self._staging_order = decode_tree(frame.body)
+            self._places = self._outputs.places(self._staging_order["outputs"])
+        order = self._staging_order
+        if not (again and self._inputs.renew(order["inputs"], self._staged)):
             self._staged = []
             if self._device == "cuda":
                 _take_at_once([*leaves(order["inputs"]), *leaves(order["outputs"])])
             self._staged = [self._inputs.values(arguments, self._device) for arguments in order["inputs"]]
-        if not (same and self._device == "cuda"):
-            self._places = self._outputs.places(order["outputs"])
-        self._staging = order
         if self._device == "cpu":
             _untimed_defaults()
             for place in (place for places in self._places for place in places):

@@ -22,6 +22,7 @@ class Inputs:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._view: mmap.mmap | None = None
+        self._renewed: tuple[Any, list[Any]] | None = None
         self.arena: Any = None
 
     def text(self, offset: int, count: int) -> str:
@@ -49,9 +50,11 @@ class Inputs:
         pairs = list(_pairs(tree, values))
         if self.arena is None or not all(_as_made(leaf, tensor) for leaf, tensor in pairs):
             return False
-        sources = [self.arena.tensor(leaf.offset, leaf.shape, tensor.dtype) for leaf, tensor in pairs]
-        if sources:
-            torch._foreach_copy_([tensor for _, tensor in pairs], sources)
+        if self._renewed is None or self._renewed[0] is not tree:
+            sources = [self.arena.tensor(leaf.offset, leaf.shape, tensor.dtype) for leaf, tensor in pairs]
+            self._renewed = (tree, sources)
+        if pairs:
+            torch._foreach_copy_([tensor for _, tensor in pairs], self._renewed[1])
         return True
 
     def _tensor(self, leaf: TensorLeaf, device: str) -> Any:

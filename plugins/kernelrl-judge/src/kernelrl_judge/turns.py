@@ -2,8 +2,9 @@
 
 Files of locks per device, so that judges of different processes, and of different runs of one user, agree. While a
 timed section waits nobody new enters, and timed sections that wait follow one another: the device is emptied once for
-all of them, not once for each. Nobody starves, because whoever was timed first has to share again. For a while they let
-others in when somebody inside says that it takes long: a candidate that hangs does not make everybody wait.
+several. Whoever waits too long for a shared turn comes first, and brings all others along who wait for one. For a while
+timed sections let others in when somebody inside says that it takes long: a candidate that hangs does not make
+everybody wait.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ _POLL_S = 0.002
 _POLITE_S = 3.0
 """How long a timed section lets others in while somebody takes long."""
 _OPEN_S = 0.1
+_PATIENCE_S = 1.0
+"""How long a shared turn is waited for behind timed sections. Each time the device is emptied costs a tenth of it."""
 _LOOKS = 3
 """One look may meet that of another who waits."""
 
@@ -39,6 +42,7 @@ class DeviceTurns:
         directory.mkdir(mode=0o700, exist_ok=True)
         self._waiting = self._open(directory / f"{device}.waiting")
         self._device = self._open(directory / f"{device}.turn")
+        self._impatient = self._open(directory / f"{device}.impatient")
         self._slow = self._open(directory / f"{device}.slow")
         self._check = check
 
@@ -64,16 +68,30 @@ class DeviceTurns:
         if alone:
             self._enter_alone()
         else:
-            while not (_is_free(self._waiting) and _try(self._device, fcntl.LOCK_SH)):
-                self._wait()
+            self._enter_shared()
 
     def leave(self) -> None:
-        fcntl.flock(self._slow, fcntl.LOCK_UN)
-        fcntl.flock(self._device, fcntl.LOCK_UN)
+        for lock in (self._slow, self._impatient, self._device):
+            fcntl.flock(lock, fcntl.LOCK_UN)
 
     def say_slow(self) -> None:
         """Tell others that the shared turn of this process will last, until it is left."""
         fcntl.flock(self._slow, fcntl.LOCK_SH)
+
+    def _enter_shared(self) -> None:
+        impatient_from, impatient = time.monotonic() + _PATIENCE_S, False
+        try:
+            while not (self._may_share(impatient) and _try(self._device, fcntl.LOCK_SH)):
+                self._wait()
+                if not impatient and time.monotonic() > impatient_from:
+                    # Until the turn ends: others who wait come along.
+                    impatient = _try(self._impatient, fcntl.LOCK_SH)
+        except BaseException:
+            self.leave()
+            raise
+
+    def _may_share(self, impatient: bool) -> bool:
+        return impatient or _is_free(self._waiting) or not _is_free(self._impatient)
 
     def _enter_alone(self) -> None:
         polite_until = time.monotonic() + _POLITE_S
@@ -87,7 +105,7 @@ class DeviceTurns:
         while not _try(self._waiting, fcntl.LOCK_SH):
             self._wait()
         try:
-            while not _try(self._device, fcntl.LOCK_EX):
+            while not (_is_free(self._impatient) and _try(self._device, fcntl.LOCK_EX)):
                 if time.monotonic() < polite_until and self._somebody_is_slow():
                     return False
                 self._wait()
