@@ -21,7 +21,8 @@ Work = Callable[[str, Callable[[], None]], Awaitable[None]]
 
 
 class Machine:
-    """GPUs, and what they do: `work` for each candidate by its source, `unwell` for each GPU that fails its probe."""
+    """GPUs, and what they do: `work` for each candidate by its source, `unwell` for each GPU that fails its probe, `heals_at` which one
+    it passes all the same."""
 
     def __init__(self) -> None:
         self.unwell: dict[str, str] = {}
@@ -29,6 +30,7 @@ class Machine:
         self.judged: defaultdict[str, list[str]] = defaultdict(list)
         self.under_way: Counter[str] = Counter()
         self.probes: Counter[str] = Counter()
+        self.heals_at: dict[str, int] = {}
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self.judges: list[Judge] = []
@@ -64,6 +66,8 @@ class Judge:
         try:
             self.machine.probes[self.gpu] += 1
             await self.machine.may_answer.wait()
+            if self.machine.probes[self.gpu] == self.machine.heals_at.get(self.gpu):
+                return None
             return self.machine.unwell.get(self.gpu)
         finally:
             self.busy = False
@@ -225,12 +229,10 @@ def test_whoever_waits_gets_a_lane_of_a_gpu_that_works() -> None:
 def test_a_gpu_comes_back_when_it_passes_a_later_probe(short_pauses: None, caplog: pytest.LogCaptureFixture) -> None:
     async def test(machine: Machine) -> None:
         lanes = Lanes(["a", "b"], 1, judge=machine.judge)
-        machine.unwell["a"] = "no answer"
+        machine.unwell["a"], machine.heals_at["a"] = "no answer", 3
         await fail(lanes, machine, "a")
-        while machine.probes["a"] < 3:
-            await asyncio.sleep(0)
-        del machine.unwell["a"]
         await well(lanes)
+        assert machine.probes["a"] == 3
         await lanes.evaluate(request("x"), "")
         assert machine.judged["a"] == ["fault", "x"]
 
