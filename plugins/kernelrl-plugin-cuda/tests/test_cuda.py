@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,19 @@ def test_runners_are_told_of_no_toolkit_where_there_is_none(monkeypatch: pytest.
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "CUDA_HOME" not in CudaRunner().environment("gpu", {})
+
+
+def test_a_kernel_compiled_at_run_time_is_not_wrong_for_want_of_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "_compile_kernel", torch.cuda._compile_kernel)
+    monkeypatch.setitem(sys.modules, "candidate", None)
+    path = tmp_path / "candidate.py"
+    path.write_text("import torch\nkernel = torch.cuda._compile_kernel('', 'k')\nclass ModelNew: pass\n")
+    assert CudaRunner().load(str(path), {}).__name__ == "ModelNew"
 
 
 @pytest.mark.gpu
