@@ -21,8 +21,10 @@ Work = Callable[[str, Callable[[], None]], Awaitable[None]]
 
 
 class Machine:
-    """GPUs, and what they do: `work` for each candidate by its source, `unwell` for each GPU that fails its probe, `heals_at` which one
-    it passes all the same."""
+    """GPUs, and what they do.
+
+    `work` happens under a candidate, by its source; `unwell` is why a GPU fails its probes, until the one `heals_at`.
+    """
 
     def __init__(self) -> None:
         self.unwell: dict[str, str] = {}
