@@ -12,6 +12,7 @@ from kernelrl_plugin_checkers.rules import RULES
 from kernelrl_plugin_checkers.source_rules import SourceRules
 from kernelrl_plugin_cuda.backend import CudaBackend
 from kernelrl_plugin_cuda.config import CudaConfig
+from kernelrl_plugin_cuda.examples import ONE_SHOT as ONE_SHOT_CUDA
 from kernelrl_plugin_triton.examples import FEW_SHOT, ONE_SHOT
 from kernelrl_plugin_triton.kernels import find_kernels
 
@@ -136,7 +137,7 @@ class ModelNew(nn.Module):
 RAW_LAUNCH = "kernel(((n + 255) // 256,), (256,), (a.data_ptr(), out.data_ptr(), cupy.int32(n)))"
 RAW_RETURN = "return twice(a.contiguous())"
 
-RAW_CHEATS = {
+CUDA_CHEATS = {
     "no launch": (RAW.replace(RAW_LAUNCH, "pass"), "no_kernel"),
     "a product of cupy": (
         RAW.replace(RAW_RETURN, "return torch.as_tensor(cupy.matmul(cupy.asarray(a), cupy.asarray(twice(a))))"),
@@ -168,7 +169,7 @@ RAW_CHEATS = {
     ),
 }
 
-RAW_CLEAN = {
+CUDA_CLEAN = {
     "a raw kernel": RAW,
     "a raw module": RAW.replace(
         'kernel = cupy.RawKernel(SOURCE, "twice")', 'kernel = cupy.RawModule(code=SOURCE).get_function("twice")'
@@ -182,22 +183,44 @@ RAW_CLEAN = {
     ).replace(RAW_LAUNCH, "kernel(((n + 255) // 256, 1, 1), (256, 1, 1), [a, out, n])"),
 }
 
+EXTENSION = ONE_SHOT_CUDA.kernel.replace("scaled_difference(", "sub(").replace(".scaled_difference", ".sub")
+EXTENSION = EXTENSION.replace('functions=["scaled_difference"]', 'functions=["sub"]')
+LOADING = EXTENSION[EXTENSION.index("extension = load_inline(") : EXTENSION.index("class ModelNew")]
+RETURN_SUB = "return extension.sub(a.contiguous(), b.contiguous())"
+CUDA_CLEAN |= {
+    "a function of an extension that is named like a method": EXTENSION,
+    "an extension that is an attribute": EXTENSION.replace(
+        "    def forward", "    def __init__(self):\n        self.made = extension\n\n    def forward"
+    ).replace("return extension.", "return self.made."),
+    "an extension that a function makes": EXTENSION.replace(
+        LOADING, "def made():\n" + "".join(f"    {line}\n" for line in [*LOADING.split("\n"), "return extension"])
+    ).replace("return extension.sub", "return made().sub"),
+}
+CUDA_CHEATS |= {
+    "a method of an input that is named like an extension": (
+        EXTENSION.replace("extension = load_inline(", "a = extension = load_inline(").replace(
+            RETURN_SUB, f"extension.sub(a, b)\n        {RETURN_SUB.replace('extension.', 'a.')}"
+        ),
+        "library_compute",
+    ),
+}
 
-def raw_rules(source: str) -> dict[str, Severity]:
+
+def cuda_rules(source: str) -> dict[str, Severity]:
     candidate = Candidate(source, "cuda", facts=CudaBackend(CudaConfig()).source_facts(source))
     found = SourceRules(SourceRulesConfig()).check(candidate, TASK, None)
     return {finding.rule: finding.severity for finding in found}
 
 
-@pytest.mark.parametrize("name", RAW_CHEATS)
-def test_a_cheat_beside_a_raw_kernel_is_found(name: str) -> None:
-    source, rule = RAW_CHEATS[name]
-    assert rule in raw_rules(source)
+@pytest.mark.parametrize("name", CUDA_CHEATS)
+def test_a_cheat_beside_a_cuda_kernel_is_found(name: str) -> None:
+    source, rule = CUDA_CHEATS[name]
+    assert rule in cuda_rules(source)
 
 
-@pytest.mark.parametrize("name", RAW_CLEAN)
-def test_an_honest_kernel_compiled_at_run_time_has_no_finding(name: str) -> None:
-    assert raw_rules(RAW_CLEAN[name]) == {}
+@pytest.mark.parametrize("name", CUDA_CLEAN)
+def test_an_honest_cuda_source_has_no_finding(name: str) -> None:
+    assert cuda_rules(CUDA_CLEAN[name]) == {}
 
 
 @pytest.mark.parametrize("name", CHEATS)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from kernelrl_core.reachability import SourceIndex, parse_source, targets_of
+from kernelrl_core.reachability import SourceIndex, names_in, parse_source, targets_of
 from kernelrl_core.values import Candidate, Evaluation, Finding, Rule, Severity, Task
 from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.rules import RULES
@@ -62,6 +62,7 @@ _ARRANGING_METHODS = frozenset(
         "half",
     }
 )
+_EXTENSION_MAKER = "load_inline"
 _PATCHABLE = ("torch", "time", "triton", "builtins", "sys", "gc", "inspect")
 _INSPECTION = (
     "sys._getframe",
@@ -196,7 +197,7 @@ class _Look:
             if inner and is_computing_module(inner):
                 return f"a call of {inner}"
         last = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        if last in COMPUTING_METHODS and not name:
+        if last in COMPUTING_METHODS and not name and not self._is_extension(node.func.value, tensors):
             return f"the method {last} of a tensor"
         held = last or (node.func.id if isinstance(node.func, ast.Name) else "")
         for value in self._index.bodies.get(held, ()):
@@ -209,6 +210,26 @@ class _Look:
                 if alias and is_library_compute(alias):
                     return f"{alias}, under the name {held}"
         return ""
+
+    def _is_extension(self, owner: ast.expr, tensors: set[str], depth: int = 8) -> bool:
+        """Whether an object may be an extension of the candidate's own, whose functions have names of its choice."""
+        if isinstance(owner, ast.Call):
+            return self._makes_extension(owner)
+        if isinstance(owner, ast.Name) and owner.id in tensors:
+            return False
+        name = owner.id if isinstance(owner, ast.Name) else owner.attr if isinstance(owner, ast.Attribute) else ""
+        return depth > 0 and any(
+            isinstance(value, ast.Call | ast.Name | ast.Attribute) and self._is_extension(value, tensors, depth - 1)
+            for value in self._index.bodies.get(name, ())
+        )
+
+    def _makes_extension(self, call: ast.Call) -> bool:
+        """A call of `load_inline`, or of a function in which it is called."""
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        return name == _EXTENSION_MAKER or any(
+            isinstance(body, ast.FunctionDef) and _EXTENSION_MAKER in names_in(body)
+            for body in self._index.bodies.get(name, ())
+        )
 
     def _is_final_reduction(self, node: ast.Call, buffers: set[str]) -> bool:
         function = node.func
