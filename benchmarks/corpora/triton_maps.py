@@ -1,11 +1,12 @@
 """Triton kernels of our own, all different: the input of `throughput.py --backend triton`.
 
-python benchmarks/corpora/triton_maps.py OUTPUT.jsonl [--count 48]
+python benchmarks/corpora/triton_maps.py OUTPUT.jsonl [--count 96]
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,7 +48,7 @@ class ModelNew(nn.Module):
     def forward(self, x):
         x = x.contiguous()
         y = torch.empty_like(x)
-        map_kernel[(triton.cdiv(x.numel(), {block}),)](x, y, x.numel(), BLOCK={block})
+        map_kernel[(triton.cdiv(x.numel(), {block}),)](x, y, x.numel(), BLOCK={block}, num_warps={warps})
         return y
 """
 
@@ -66,22 +67,22 @@ _MAPS = (
     ("torch.exp(-x * x)", "tl.exp(-x * x)"),
 )
 _BLOCKS = (256, 512, 1024, 2048, 4096)
+_WARPS = (4, 8)
 
 
 def kernels() -> Iterator[dict[str, str]]:
-    for block in _BLOCKS:
-        for reference, expression in _MAPS:
-            yield {
-                "name": f"{expression}/{block}",
-                "task": _TASK.format(reference=reference),
-                "kernel": _KERNEL.format(expression=expression, block=block),
-            }
+    for warps, block, (reference, expression) in itertools.product(_WARPS, _BLOCKS, _MAPS):
+        yield {
+            "name": f"{expression}/{block}/{warps}",
+            "task": _TASK.format(reference=reference),
+            "kernel": _KERNEL.format(expression=expression, block=block, warps=warps),
+        }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("output", type=Path)
-    parser.add_argument("--count", type=int, default=48)
+    parser.add_argument("--count", type=int, default=96)
     given = parser.parse_args()
     given.output.write_text("".join(json.dumps(row) + "\n" for row in list(kernels())[: given.count]))
 

@@ -60,11 +60,11 @@ class Reference:
         self.device = device
         self.dtype = _DTYPES[settings.precision]
         self.init_seed = int(hashlib.sha256(b"kernelrl init " + task_id.encode()).hexdigest()[:8], 16)
-        torch.manual_seed(self.init_seed)
+        _seed(self.init_seed, device)
         with _told(task_id, "get_init_inputs()"):
             given = module.get_init_inputs()
         self.arguments, self.keywords = _split(given)
-        torch.manual_seed(self.init_seed)
+        _seed(self.init_seed, device)
         with _told(task_id, "Model(...)"), torch.no_grad():
             model = module.Model(*copy.deepcopy(self.arguments), **copy.deepcopy(self.keywords))
             if not isinstance(model, torch.nn.Module):
@@ -91,7 +91,7 @@ class Reference:
 
     def many_inputs(self, index: int, count: int) -> list[list[Any]]:
         """Fresh inputs of several calls, drawn one after the other. Equal for equal seed, index, count and device."""
-        torch.manual_seed(self._number(index, 0))
+        _seed(self._number(index, 0), self.device)
         # Drawing large inputs on the CPU would take longer than everything else.
         place = torch.device(self.device) if self._makes_on_device else contextlib.nullcontext()
         with _told(self._task_id, "get_inputs()"), place:
@@ -100,7 +100,7 @@ class Reference:
 
     def expected(self, inputs: list[Any], index: int = 0) -> Any:
         """What the reference makes of inputs; they stay as they are."""
-        torch.manual_seed(self._number(index, 8))
+        _seed(self._number(index, 8), self.device)
         with _told(self._task_id, "Model.forward(...)"), torch.no_grad():
             found = self.model(*_cloned(inputs))
         self.restore()
@@ -174,6 +174,13 @@ class _told:
 
 def _late(*_: object) -> None:
     raise TimeoutError(f"not finished within {_LIMIT_S:g} s")
+
+
+def _seed(number: int, device: str) -> None:
+    """What `torch.manual_seed` does to the generators in use; for kinds of devices that never start it keeps a note."""
+    torch.default_generator.manual_seed(number)
+    if device == "cuda":
+        torch.cuda.manual_seed(number)
 
 
 def _split(given: Any) -> tuple[list[Any], dict[str, Any]]:

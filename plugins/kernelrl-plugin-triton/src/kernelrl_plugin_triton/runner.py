@@ -29,12 +29,9 @@ class TritonRunner:
         return {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
     def preload(self, mode: str) -> Sequence[str]:
-        modules = ["triton", "triton.language", "torch.nn.functional"]
-        return (
-            [*modules, "triton.runtime.interpreter", "kernelrl_plugin_triton.warm"]
-            if mode == "interpreter"
-            else modules
-        )
+        last = {"interpreter": ["triton.runtime.interpreter", "kernelrl_plugin_triton.warm"]}
+        device = ["kernelrl_plugin_triton.warm_driver"]
+        return ["triton", "triton.language", "torch.nn.functional", *last.get(mode, device)]
 
     def toolchain(self, options: Mapping[str, Any], mode: str) -> None:
         """Triton kernels need no extension."""
