@@ -347,7 +347,10 @@ def summary(slices: list[dict[str, Any]]) -> dict[str, Any]:
         for name, found in one["outcomes"].items():
             outcomes.setdefault(name, Counter()).update(found)
     states = [state for one in slices for state in one["idle"]]
-    longest = max(slices, key=lambda one: len(one["blocks"]))["idle"]
+    # What zygotes make before the first evaluation is theirs.
+    new_files = sum(len(set(state["files"]) - set(one["idle"][0]["files"])) for one in slices for state in one["idle"])
+    # The first block loads what every judge needs once.
+    longest = max(slices, key=lambda one: len(one["blocks"]))["idle"][1:]
     groups = ("main", "judges", "zygotes")
     return {
         "evaluations": sum(block["evaluations"] for block in blocks),
@@ -358,7 +361,7 @@ def summary(slices: list[dict[str, Any]]) -> dict[str, Any]:
         "throughput_kept": round(rate["mixed"] / rate["alone"], 3),
         "throughput_kept_median_of_blocks": round(statistics.median(ratios), 3),
         "strangers_while_idle": sum(len(state["strangers"]) for state in states),
-        "files_while_idle": sum(len(state["files"]) for state in states),
+        "files_while_idle": new_files,
         "left_after_closing": {
             "processes": sum(len(one["after_closing"]["strangers"]) for one in slices),
             "judges": sum(one["after_closing"]["processes"]["judges"] for one in slices),

@@ -27,6 +27,18 @@ class FakeArena:
         self.size = 0
 
 
+def test_memory_beyond_what_is_kept_is_given_back_between_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "Arena", FakeArena)
+    monkeypatch.setattr(exchange, "_LEAST_BYTES", 10)
+    monkeypatch.setattr(exchange, "_KEPT_BYTES", 50)
+    arenas = exchange.Arenas()
+    arenas.fit(40, 55)
+    arenas.shrink()
+    assert (arenas.inputs.size, arenas.outputs.size) == (40, 10)
+    arenas.close()
+    assert FakeArena.used == 0
+
+
 def test_memory_that_could_not_be_replaced_is_made_anew_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "Arena", FakeArena)
     monkeypatch.setattr(exchange, "_LEAST_BYTES", 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+import torch
 
 from kernelrl_judge import reference
 from kernelrl_judge.reference import TaskError, load_reference
@@ -22,3 +23,8 @@ def test_a_task_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TaskError, match=r"not finished within 0\.3 s"):
         load_reference("while True: pass", "mine")
     assert time.monotonic() - started < 10.0
+
+
+def test_memory_that_others_have_taken_is_no_error_of_the_task() -> None:
+    with pytest.raises(torch.OutOfMemoryError):
+        load_reference("import torch; raise torch.OutOfMemoryError('CUDA out of memory.')", "mine")

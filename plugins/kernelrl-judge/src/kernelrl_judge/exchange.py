@@ -109,13 +109,21 @@ class Arenas:
         changed = False
         for name, wanted in (("inputs", inputs), ("outputs", outputs)):
             arena: Arena = getattr(self, name)
-            # A small task after a huge one gives the memory back. One that is closed could not be replaced before.
+            # One that is closed could not be replaced before.
             wanted = max(wanted, _LEAST_BYTES)
-            if arena.size < wanted or (arena.size > self._kept and arena.size > 8 * wanted):
+            if arena.size < wanted:
                 arena.close()
                 setattr(self, name, Arena.create(wanted, self._device))
                 changed = True
         return changed
+
+    def shrink(self) -> None:
+        """Give back, between candidates, what is more than may be kept: others use the device, too."""
+        for name in ("inputs", "outputs"):
+            arena: Arena = getattr(self, name)
+            if arena.size > self._kept:
+                arena.close()
+                setattr(self, name, Arena.create(_LEAST_BYTES, self._device))
 
     def close(self) -> None:
         for arena in (self.inputs, self.outputs):

@@ -155,6 +155,8 @@ class Bench:
         ) as runner:
             case = _Case(request, runner, self, backend, mode, device, turns, self._slow)
             evaluation = case.judge()
+        if self._arenas is not None:
+            self._arenas.shrink()
         provenance = {
             **device_facts.machine_facts(device),
             "mode": mode,

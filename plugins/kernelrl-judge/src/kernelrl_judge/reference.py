@@ -156,7 +156,7 @@ def load_reference(source: str, task_id: str, budget_bytes: int | None = None) -
 
 
 class _told:
-    """Turn whatever the task's code raises into a `TaskError` that names task and place; end code that hangs."""
+    """Turn what the task's code raises into a `TaskError` that names task and place; end code that hangs."""
 
     def __init__(self, task_id: str, place: str) -> None:
         self._task_id, self._place = task_id, place
@@ -167,7 +167,9 @@ class _told:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        if isinstance(error, Exception | SystemExit) and not isinstance(error, TaskError):
+        # Whether the device's memory suffices depends on who else uses it.
+        known = isinstance(error, TaskError | torch.OutOfMemoryError)
+        if isinstance(error, Exception | SystemExit) and not known:
             text = " ".join(str(error).split())[:500]
             raise TaskError(f"task {self._task_id}: {self._place} failed: {type(error).__name__}: {text}") from error
 

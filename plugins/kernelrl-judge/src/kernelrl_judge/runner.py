@@ -96,10 +96,10 @@ def _make_context() -> None:
 
     # Where it cannot be made now, the candidate meets the error in the place that has a name for it.
     with contextlib.suppress(RuntimeError), warnings.catch_warnings():
+        # It asks a library that finds nothing where a runner lives, and then remembers the driver's answer.
+        warnings.simplefilter("ignore")
         torch.zeros(1, device="cuda")
         torch.cuda.synchronize()
-        # It asks a library that finds nothing where a runner lives, and remembers the driver's answer.
-        warnings.simplefilter("ignore")
         torch.cuda.device_count()
 
 

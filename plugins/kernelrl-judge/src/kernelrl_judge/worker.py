@@ -12,6 +12,7 @@ from typing import Any
 
 from kernelrl_core import codec
 from kernelrl_core.errors import InfrastructureError, MissingPrerequisite, UsageError
+from kernelrl_core.session import cache_directory
 from kernelrl_core.values import Evaluation, EvaluationRequest
 from kernelrl_judge import wire
 
@@ -139,7 +140,7 @@ class JudgeWorker:
             "kernelrl_judge.judge",
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **self._environment},
+            env=self._surroundings(),
             limit=1 << 24,
             start_new_session=True,
         )
@@ -154,6 +155,12 @@ class JudgeWorker:
             await self.aclose()
             raise InfrastructureError("the judge did not start", fix="look above for what it said; kernelrl doctor")
         return self._process
+
+    def _surroundings(self) -> dict[str, str]:
+        one = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        # torch makes its directory of compiled code whether it compiles or not, and would leave it in that for scratch.
+        compiled = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or str(cache_directory() / "inductor")
+        return {**os.environ, **one, "TORCHINDUCTOR_CACHE_DIR": compiled, **self._environment}
 
     async def _cancel(self, process: asyncio.subprocess.Process, reading: asyncio.Task[Any]) -> None:
         """Let the judge drop its candidate, so that the process serves the next one; end it if it does not."""
