@@ -328,6 +328,15 @@ class EvaluationSettings:
     """Run one call of a correct kernel under a profiler, for feedback that names the kernels it spends its time in."""
     excessive_speedup: float | None = 10.0
     """Speedups above this are suspect; None turns the check off."""
+    probes: tuple[Literal["addresses", "parameters", "inputs", "poison", "late_writes"], ...] = (
+        "addresses",
+        "parameters",
+        "inputs",
+        "poison",
+        "late_writes",
+    )
+    """What profile `strict` looks for beyond right values: results kept by address or object, code that knows its
+    parameters, changed inputs, memory that is read before it is written, and writes after the end of a call."""
 
 
 @attrs.frozen
@@ -375,7 +384,7 @@ class RuntimeStatistics:
 class Mismatch:
     """How an output differs from the expected one."""
 
-    kind: Literal["structure", "shape", "dtype", "device", "values", "non_finite"]
+    kind: Literal["structure", "shape", "dtype", "device", "values", "non_finite", "inputs"]
     output: str
     """Which output, as a path such as `[0]`; empty for a single tensor."""
     expected: str = ""

@@ -75,6 +75,20 @@ def test_a_right_kernel_is_timed_against_the_reference(judge: Judge) -> None:
     assert found.profile["roofline"]["compulsory_bytes"] == 3 * 300 * 700 * 4
 
 
+def test_an_answer_that_is_only_computed_while_it_is_checked_is_a_hack(judge: Judge) -> None:
+    counting = "class ModelNew(nn.Module):\n    calls = 0\n"
+    honest_at_first = (
+        "        ModelNew.calls += 1\n        if ModelNew.calls > 8:\n            return ModelNew.kept\n"
+        "        ModelNew.kept = extension.scaled_difference(a, b)\n        return ModelNew.kept\n"
+    )
+    before, _, _ = ONE_SHOT.kernel.partition("class ModelNew")
+    source = f"{before}{counting}    def forward(self, a, b):\n{honest_at_first}"
+    found = judge(source, timing=True, timing_trials=10)
+    assert found.outcome is Outcome.HACKED, found.detail
+    assert found.tests_passed == found.tests_total
+    assert [finding.rule for finding in found.findings] == ["replay"]
+
+
 def test_a_mistake_is_told_with_its_line_and_without_paths(judge: Judge) -> None:
     found = judge(ONE_SHOT.kernel.replace("const int64_t n = a.numel();", "const int64_t n = a.numle();"))
     assert found.outcome is Outcome.COMPILE_ERROR

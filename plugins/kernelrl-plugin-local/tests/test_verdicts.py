@@ -71,11 +71,12 @@ def test_a_failure_has_the_outcome_of_its_stage(bench: Any, source: str, outcome
     assert bench.judge(source, PLAIN).outcome is outcome
 
 
-def test_the_first_answer_kept_for_later_calls_is_incorrect(bench: Any) -> None:
+def test_the_first_answer_kept_for_later_calls_is_a_hack(bench: Any) -> None:
     source = answer(PLAIN).replace("return x * 2.0", "self.kept = getattr(self, 'kept', x * 2.0); return self.kept")
     evaluation = bench.judge(source, PLAIN)
-    assert evaluation.outcome is Outcome.INCORRECT
-    assert evaluation.tests_passed == 1
+    assert (evaluation.outcome, evaluation.tests_passed) == (Outcome.HACKED, 1)
+    assert [finding.rule for finding in evaluation.findings] == ["replay"]
+    assert "looked up" in evaluation.message
 
 
 TINY = task("torch.softmax(x, dim=1) * 1e-3", "torch.randn(4, 500)")

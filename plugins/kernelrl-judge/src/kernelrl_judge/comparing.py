@@ -20,7 +20,7 @@ import torch
 from kernelrl_core.values import EvaluationSettings, Mismatch
 from kernelrl_judge.protocol import TensorLeaf
 
-__all__ = ["Tolerance", "compare_described", "compare_values", "tolerance"]
+__all__ = ["Tolerance", "compare_bytes", "compare_described", "compare_values", "tolerance"]
 
 _SMALLEST_SCALE = 1e-6
 _MARGIN = 1e-3
@@ -103,6 +103,24 @@ def compare_values(expected: Any, actual: Any, limit: Tolerance, path: str = "")
         return None if expected == actual else Mismatch("values", path, repr(expected), repr(actual)[:200])
     for below, want, got in pairs:
         found = compare_values(want, got, limit, below)
+        if found is not None:
+            return found
+    return None
+
+
+def compare_bytes(first: Any, second: Any, path: str = "") -> Mismatch | None:
+    """The first tensor that is not the same in both, bit by bit; their description is equal."""
+    if isinstance(first, torch.Tensor):
+        left, right = (tensor.detach().contiguous().reshape(-1).view(torch.uint8) for tensor in (first, second))
+        return None if torch.equal(left.to(right.device), right) else Mismatch("values", path)
+    if isinstance(first, list | tuple):
+        pairs = [(f"{path}[{index}]", *pair) for index, pair in enumerate(zip(first, second, strict=True))]
+    elif isinstance(first, dict):
+        pairs = [(f"{path}[{key!r}]", value, second[str(key)]) for key, value in first.items()]
+    else:
+        return None
+    for below, left, right in pairs:
+        found = compare_bytes(left, right, below)
         if found is not None:
             return found
     return None

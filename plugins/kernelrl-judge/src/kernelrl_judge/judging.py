@@ -24,11 +24,11 @@ from kernelrl_core.values import (
     Outcome,
     Severity,
 )
-from kernelrl_judge import device_facts, protocol, timing, wording
+from kernelrl_judge import device_facts, protocol, timing, trials, wording
 from kernelrl_judge.building.service import BuildService, BuildUnavailable, target_archs
-from kernelrl_judge.comparing import compare_described, compare_values, tolerance
+from kernelrl_judge.comparing import tolerance
 from kernelrl_judge.device_memory import DeviceMemoryError
-from kernelrl_judge.exchange import ArenaExchange, Arenas, Exchange, leaves_bytes
+from kernelrl_judge.exchange import ArenaExchange, Arenas, Exchange
 from kernelrl_judge.protocol import Failure, Frame, FrameKind, ProtocolError, Stage
 from kernelrl_judge.reference import Reference, load_reference
 from kernelrl_judge.roofline import count_work, roofline
@@ -335,6 +335,8 @@ class _Case:
         except _CandidateFailed as failed:
             return self._failed(failed.failure)
         except timing.WrongWindow as wrong:
+            if wrong.finding is not None:
+                return self._wrong(wrong.mismatch, wrong.finding)
             return self._end(Outcome.INCORRECT, wording.incorrect_when_timed(wrong.mismatch), mismatch=wrong.mismatch)
         except ProtocolError as error:
             finding = Finding("protocol", Severity.HACK, f"forged or malformed answer: {error}", checker="judge")
@@ -362,12 +364,15 @@ class _Case:
                 if reference.sizes:
                     self.provenance["sizes"] = dict(reference.sizes)
                 exchange = self._bench.exchange(self._runner, self._device)
-            with self._stage("construct"):
-                self._construct(reference, exchange)
             with self._stage("trials"):
-                wrong = self._trials(reference, exchange)
-            if wrong is not None:
-                return self._end(Outcome.INCORRECT, wording.incorrect(wrong), mismatch=wrong)
+                found = trials.run(
+                    *(self._runner, reference, exchange, self._expect),
+                    lambda used: self._construct(used, exchange),
+                    self._settings,
+                )
+            self._passed = found.passed
+            if found.wrong is not None:
+                return self._wrong(found.wrong, found.finding, other_parameters=found.other_parameters)
             if self._settings.timing:
                 count_work(reference)
         if not self._settings.timing:
@@ -426,25 +431,6 @@ class _Case:
         frame = self._expect(FrameKind.READY)
         self._profile["parameters"] = wording.parameters(protocol.decode_tree(frame.body), len(reference.state))
 
-    def _trials(self, reference: Reference, exchange: Exchange) -> Mismatch | None:
-        limit = tolerance(self._settings)
-        worst: Mismatch | None = None
-        for index in range(self._settings.trials):
-            trial = reference.trial(index)
-            exchange.make_room(leaves_bytes(trial.expected))
-            self._runner.send(FrameKind.CALL, protocol.encode_tree({"arguments": exchange.share(trial.inputs)}))
-            described = protocol.decode_tree(self._expect(FrameKind.RESULT).body)
-            wrong = compare_described(trial.expected, described, self._device)
-            if wrong is not None:
-                # Structure does not change from trial to trial: there is nothing more to learn.
-                return wrong
-            wrong = compare_values(trial.expected, exchange.collect(trial.expected, described), limit)
-            if wrong is None:
-                self._passed += 1
-            elif worst is None:
-                worst = wrong
-        return worst
-
     def _timed(self, reference: Reference, exchange: Exchange) -> Evaluation:
         self._runner.deadline = time.monotonic() + self._settings.timeout_s
         if self._settings.timing_method == "window":
@@ -456,6 +442,7 @@ class _Case:
                 limit=tolerance(self._settings),
                 message_s=self._message_s,
                 max_rounds=self._settings.timing_trials,
+                reads_again="late_writes" in self._settings.probes,
             )
         else:
             from kernelrl_judge.kernelbench_timing import compare
@@ -590,6 +577,12 @@ class _Case:
                 self._holding = None
 
     # --- endings ----------------------------------------------------------------------------------------------------
+
+    def _wrong(self, wrong: Mismatch, finding: Finding | None, *, other_parameters: bool = False) -> Evaluation:
+        if finding is not None:
+            return self._end(Outcome.HACKED, wording.hacked(finding), detail=finding.evidence, findings=(finding,))
+        said = wording.incorrect(wrong, other_parameters=other_parameters)
+        return self._end(Outcome.INCORRECT, said, mismatch=wrong)
 
     def _failed(self, failure: Failure) -> Evaluation:
         if failure.stage is Stage.EXPORT and failure.kind == "error":

@@ -45,13 +45,17 @@ class Reference:
 
     Args:
         device: `cpu` or `cuda`.
+        init: part of the seed of the constructor.
     """
 
     first_timed_input = 1 << 20
     """Indices of inputs from here on belong to timing, those below to the trials."""
 
-    def __init__(self, module: types.ModuleType, task_id: str, settings: EvaluationSettings, device: str) -> None:
+    def __init__(
+        self, module: types.ModuleType, task_id: str, settings: EvaluationSettings, device: str, init: str = "init"
+    ) -> None:
         self._module = module
+        self._settings = settings
         self.sizes: dict[str, int] = getattr(module, _FITTED, {})
         """Sizes that were made smaller for the memory at hand, by name."""
         self._task_id = task_id
@@ -59,7 +63,7 @@ class Reference:
         self._makes_on_device = device == "cuda" and settings.profile == "strict"
         self.device = device
         self.dtype = _DTYPES[settings.precision]
-        self.init_seed = int(hashlib.sha256(b"kernelrl init " + task_id.encode()).hexdigest()[:8], 16)
+        self.init_seed = int(hashlib.sha256(f"kernelrl {init} {task_id}".encode()).hexdigest()[:8], 16)
         _seed(self.init_seed, device)
         with _told(task_id, "get_init_inputs()"):
             given = module.get_init_inputs()
@@ -84,6 +88,13 @@ class Reference:
         other = copy.copy(self)
         other._seed = seed
         return other
+
+    def with_other_parameters(self) -> Reference:
+        """A reference of the same task and seed whose constructor drew other parameters."""
+        if "other" not in self.facts:
+            self.facts["other"] = Reference(self._module, self._task_id, self._settings, self.device, "other")
+        found: Reference = self.facts["other"]
+        return found.under(self._seed)
 
     def inputs(self, index: int) -> list[Any]:
         """Fresh inputs on the device. Equal for equal seed, index and device."""

@@ -35,7 +35,7 @@ from kernelrl_judge.protocol import (
     receive,
     send,
 )
-from kernelrl_judge.runner_memory import Inputs, Outputs, leaves
+from kernelrl_judge.runner_memory import Inputs, Outputs, leaves, refilled
 
 _MAX_ERROR_CHARACTERS = 32_000
 _SPIN_S = 0.2
@@ -123,6 +123,7 @@ class _Candidate:
         self._options: dict[str, Any] = {}
         self._module_class: Any = None
         self._model: Any = None
+        self._arguments: Any = None
         self._staged: list[Any] = []
         self._staging = b""
         self._staging_order: Any = None
@@ -248,8 +249,16 @@ class _Candidate:
         order = decode_tree(frame.body)
         self._inputs.refresh()
         arguments = self._inputs.values(order["arguments"], self._device)
+        if order["again"]:
+            # New bytes where those of the call before lay.
+            arguments = refilled(self._arguments, arguments)
+        if self._device == "cuda" and order["poison"] >= 0:
+            _poison(order["poison"], order["poisoned"])
         values = self._attempt(Stage.FORWARD, lambda: self._forward(arguments))
-        tree = self._attempt(Stage.EXPORT, lambda: self._exported(values))
+        exported = [values, arguments] if order["back"] else values
+        tree = self._attempt(Stage.EXPORT, lambda: self._exported(exported))
+        # Kept until the next inputs are made, which then lie elsewhere.
+        self._arguments = arguments if order["keep"] else None
         self._answer(FrameKind.RESULT, tree)
 
     def _stage(self, frame: Frame) -> None:
@@ -377,6 +386,16 @@ def _take_at_once(tensors: Sequence[TensorLeaf]) -> None:
     count = sum(math.prod(leaf.shape) * getattr(torch, leaf.dtype).itemsize for leaf in tensors)
     with contextlib.suppress(torch.OutOfMemoryError):
         torch.empty(count, dtype=torch.uint8, device="cuda")
+
+
+def _poison(byte: int, sizes: Sequence[int]) -> None:
+    """Fill memory of these sizes and free it: what a candidate allocates and does not write is no answer."""
+    import torch
+
+    with contextlib.suppress(torch.OutOfMemoryError):
+        # Twice as many: an output may need another of its size on the way.
+        kept = [torch.full((max(size, 1),), byte, dtype=torch.uint8, device="cuda") for size in (*sizes, *sizes)]
+        del kept
 
 
 def _untimed_defaults() -> None:

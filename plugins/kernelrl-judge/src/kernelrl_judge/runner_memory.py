@@ -11,7 +11,7 @@ from typing import Any
 
 from kernelrl_judge.protocol import DTYPES, TensorLeaf
 
-__all__ = ["Inputs", "Outputs", "leaves"]
+__all__ = ["Inputs", "Outputs", "leaves", "refilled"]
 
 _ALIGNMENT = 256
 
@@ -75,6 +75,26 @@ class Inputs:
         return shared.clone() if device == "cpu" else shared.to(device)
 
 
+def refilled(old: Any, new: Any) -> Any:
+    """New values, whose tensors lie where those in their place lay before; where these are as they were made."""
+    import torch
+
+    if type(new) is torch.Tensor:
+        if not (type(old) is torch.Tensor and _is_plain(old) and old.shape == new.shape and old.dtype is new.dtype):
+            return new
+        return old.copy_(new)
+    if isinstance(new, list | tuple):
+        places = old if isinstance(old, list | tuple) and len(old) == len(new) else [None] * len(new)
+        return type(new)(refilled(*pair) for pair in zip(places, new, strict=True))
+    if isinstance(new, dict):
+        return {key: refilled(old.get(key) if isinstance(old, dict) else None, value) for key, value in new.items()}
+    return new
+
+
+def _is_plain(tensor: Any) -> bool:
+    return bool(tensor.is_contiguous() and not tensor.requires_grad)
+
+
 def _pairs(tree: Any, values: Any) -> Iterator[tuple[TensorLeaf, Any]]:
     """Leaves of a tree and what stands in their place."""
     if isinstance(tree, TensorLeaf):
@@ -98,8 +118,7 @@ def _as_made(leaf: TensorLeaf, tensor: Any) -> bool:
         and tensor.is_cuda
         and tensor.shape == leaf.shape
         and tensor.dtype is getattr(torch, leaf.dtype)
-        and tensor.is_contiguous()
-        and not tensor.requires_grad
+        and _is_plain(tensor)
     )
 
 

@@ -24,7 +24,7 @@ import torch
 
 from kernelrl_core.values import Finding, Mismatch, RuntimeStatistics, Severity
 from kernelrl_judge import protocol
-from kernelrl_judge.comparing import Tolerance, compare_values
+from kernelrl_judge.comparing import Tolerance, compare_bytes, compare_values
 from kernelrl_judge.device_facts import reset_persisting_l2
 from kernelrl_judge.exchange import Exchange, leaves_bytes, places
 from kernelrl_judge.protocol import FrameKind
@@ -32,6 +32,7 @@ from kernelrl_judge.reference import Reference
 from kernelrl_judge.runner_memory import Outputs
 from kernelrl_judge.running import Runner
 from kernelrl_judge.statistics import interval_of_ratio, settled, summarise
+from kernelrl_judge.trials import is_replay, replay
 from kernelrl_judge.windows import window
 
 __all__ = ["Timing", "WrongWindow", "measure", "message_cost"]
@@ -57,11 +58,12 @@ _DISAGREEMENT_S = {"cuda": 100e-6, "cpu": 500e-6}
 
 
 class WrongWindow(Exception):
-    """An output of a timed call is wrong."""
+    """An output of a timed call is wrong; the finding says so if that is no mistake."""
 
-    def __init__(self, mismatch: Mismatch) -> None:
+    def __init__(self, mismatch: Mismatch, finding: Finding | None = None) -> None:
         super().__init__(mismatch.kind)
         self.mismatch = mismatch
+        self.finding = finding
 
 
 @attrs.frozen
@@ -103,6 +105,7 @@ def measure(
     limit: Tolerance,
     message_s: float,
     max_rounds: int,
+    reads_again: bool,
 ) -> Timing:
     """Time a candidate that passed its trials; the device is this judge's alone.
 
@@ -110,13 +113,14 @@ def measure(
         expect: receives the next frame, which has to be of a kind.
         message_s: from `message_cost`.
         max_rounds: most rounds of one window of each side.
+        reads_again: whether outputs are read a second time, to see that nothing is written after a window.
 
     Raises:
         WrongWindow: an output of a timed call is wrong.
         What `expect` raises.
     """
     try:
-        return _Measurement(runner, reference, exchange, expect, limit, message_s).run(max_rounds)
+        return _Measurement(runner, reference, exchange, expect, limit, message_s, reads_again).run(max_rounds)
     finally:
         if reference.device == "cuda":
             # Windows of large tensors take gigabytes, and the next judge's must not be short for the want of them.
@@ -132,6 +136,7 @@ class _Measurement:
         expect: Callable[..., protocol.Frame],
         limit: Tolerance,
         message_s: float,
+        reads_again: bool,
     ) -> None:
         self._runner = runner
         self._reference = reference
@@ -146,6 +151,8 @@ class _Measurement:
         self._flush = _Flush(self._device)
         self._export_s: dict[int, list[float]] = {}
         self._scratches: dict[int, _Scratch] = {}
+        self._reads_again = reads_again
+        self._earlier: Any = None
         self._places_of: dict[int, tuple[list[Any], int]] = {}
         self._ordered: tuple[Any, Any, bytes] | None = None
         self._empty_s: list[tuple[float, float]] = []
@@ -295,9 +302,29 @@ class _Measurement:
             for index, actual in zip(chosen, copies, strict=True):
                 wrong = compare_values(self._reference.expected(inputs[index]), actual, self._limit)
                 if wrong is not None:
-                    raise WrongWindow(wrong)
+                    raise WrongWindow(wrong, self._replay(inputs, index, actual, wrong))
+            self._read_again(outputs, chosen, copies)
+        self._earlier = inputs[0]
         spent_s = total_s - self._message_s - self._export_cost(calls) - self._empty_window()[0]
         return max(spent_s, total_s * 0.01)
+
+    def _replay(self, inputs: list[Any], index: int, actual: Any, wrong: Mismatch) -> Finding | None:
+        """Whether a wrong output is that of a call before it, in this window or the one before."""
+        earlier = [inputs[0], inputs[index - 1]] if index else []
+        for other in (*earlier, *([] if self._earlier is None else [self._earlier])):
+            if is_replay(self._reference.expected(other), actual, self._limit, wrong):
+                return replay("an output of a timed call equals that of a call before it")
+        return None
+
+    def _read_again(self, outputs: list[Any], chosen: list[int], copies: list[Any]) -> None:
+        """What was written is final: the device was idle when the window ended."""
+        if not self._reads_again:
+            return
+        for index, copied in zip(chosen, copies, strict=True):
+            changed = compare_bytes(copied, self._exchange.collect(self._reference.like, outputs[index]))
+            if changed is not None:
+                evidence = "an output of a timed call changed after the window had ended"
+                raise WrongWindow(changed, Finding("late_write", Severity.HACK, evidence, checker="judge"))
 
     def _baseline_window(self, inputs: list[Any]) -> float:
         if self._reference.facts["mutates_inputs"]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.values import Evaluation, Mismatch, Outcome
+from kernelrl_core.values import Evaluation, Finding, Mismatch, Outcome
 from kernelrl_judge.protocol import Failure, Stage
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "failure",
     "finish",
     "forged",
+    "hacked",
     "incorrect",
     "incorrect_when_timed",
     "parameters",
@@ -30,6 +31,10 @@ _MAX_DETAIL_CHARACTERS = 65_536
 _SIGNALS = {"SIGSEGV": "an access outside of its memory, or by abort()", "SIGFPE": "an arithmetic fault"}
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _SCRATCH_PATH = re.compile(r"/[\w./-]*/kernelrl-\w+/")
+_HACKS = {
+    "replay": "it was looked up, and not computed from its inputs",
+    "late_write": "its work was not done when it said so",
+}
 _PLACES = {
     Stage.LOAD: "while the module was loaded",
     Stage.CONSTRUCT: "in the constructor of ModelNew",
@@ -67,8 +72,18 @@ def forged() -> str:
     return "The process sent something that is no result."
 
 
-def incorrect(wrong: Mismatch) -> str:
+def hacked(finding: Finding) -> str:
+    """What the judge saw that is no mistake."""
+    return f"{finding.evidence[:1].upper()}{finding.evidence[1:]}: {_HACKS[finding.rule]}."
+
+
+def incorrect(wrong: Mismatch, *, other_parameters: bool = False) -> str:
     """How an output differs."""
+    said = _difference(wrong)
+    return f"{said} This call used other parameters than the next ones." if other_parameters else said
+
+
+def _difference(wrong: Mismatch) -> str:
     where = f"Output {wrong.output}" if wrong.output else "The output"
     match wrong.kind:
         case "values":
@@ -81,6 +96,9 @@ def incorrect(wrong: Mismatch) -> str:
             return f"{where} has wrong values.{numbers}"
         case "non_finite":
             return f"{where} is infinite or NaN where it must not be, or finite where it must be."
+        case "inputs":
+            named = f"Input {wrong.output}" if wrong.output else "An input"
+            return f"{named} was changed by the call. The reference leaves its inputs as they are."
         case _:
             return f"{where} has the wrong {wrong.kind}: expected {wrong.expected}, got {wrong.actual}."
 

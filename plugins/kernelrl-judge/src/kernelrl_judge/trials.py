@@ -1,0 +1,180 @@
+"""The calls of a candidate that have to be right, and what else they find out.
+
+Each trial has inputs of its own. What a candidate could recognise changes from one to the next: new bytes lie where
+the bytes before them lay, or where nothing lay before; one trial has parameters of its own; memory that is free holds
+one pattern, then another; inputs are compared with what was sent. None of it costs a call more (`Probe`).
+
+An output that equals what an earlier call had to give, and not what this one has to, was looked up and not computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import torch
+
+from kernelrl_core.values import EvaluationSettings, Finding, Mismatch, Severity
+from kernelrl_judge import protocol
+from kernelrl_judge.comparing import Tolerance, compare_bytes, compare_described, compare_values, tolerance
+from kernelrl_judge.exchange import Exchange, leaves_bytes
+from kernelrl_judge.protocol import FrameKind
+from kernelrl_judge.reference import Reference, Trial
+from kernelrl_judge.running import Runner
+
+__all__ = ["Found", "is_replay", "replay", "run"]
+
+_MOST_KEPT_BYTES = {"cuda": 4 << 30, "cpu": 128 << 20}
+"""Inputs and outputs of a call that are kept beside those of the next."""
+_MOST_STATE_BYTES = 2 << 30
+_POISONS = (0xFF, 0x7B)
+"""Bytes of free memory: not a number in every floating-point type, and a large number."""
+_REPLAY_STRICTNESS = 0.1
+_REPLAY_WRONG_SHARE = 0.05
+
+
+@attrs.frozen
+class Found:
+    """What the trials gave."""
+
+    passed: int
+    wrong: Mismatch | None = None
+    """The first trial's that failed."""
+    other_parameters: bool = False
+    """Whether that trial had parameters of its own."""
+    finding: Finding | None = None
+    final: bool = False
+    """Whether further trials would tell nothing more."""
+
+
+def run(
+    runner: Runner,
+    reference: Reference,
+    exchange: Exchange,
+    expect: Callable[[FrameKind], protocol.Frame],
+    construct: Callable[[Reference], None],
+    settings: EvaluationSettings,
+) -> Found:
+    """Construct the candidate and call it on the inputs of every trial.
+
+    Args:
+        expect: receives the next frame, which has to be of a kind.
+        construct: has the candidate construct its model with the parameters of a reference.
+
+    Raises:
+        What `expect` and `construct` raise.
+    """
+    return _Trials(runner, exchange, expect, settings, reference.device).run(reference, construct)
+
+
+def is_replay(earlier: Any, actual: Any, limit: Tolerance, wrong: Mismatch) -> bool:
+    """Whether a wrong output is what an earlier call had to give."""
+    if (wrong.wrong_share or 0.0) < _REPLAY_WRONG_SHARE:
+        return False
+    narrow = attrs.evolve(limit, atol=limit.atol * _REPLAY_STRICTNESS, rtol=limit.rtol * _REPLAY_STRICTNESS)
+    return compare_values(earlier, actual, narrow) is None
+
+
+class _Trials:
+    def __init__(
+        self,
+        runner: Runner,
+        exchange: Exchange,
+        expect: Callable[[FrameKind], protocol.Frame],
+        settings: EvaluationSettings,
+        device: str,
+    ) -> None:
+        self._runner = runner
+        self._exchange = exchange
+        self._expect = expect
+        self._device = device
+        self._limit = tolerance(settings)
+        self._count = settings.trials
+        self._probes = frozenset(settings.probes if settings.profile == "strict" else ())
+        self._earlier: Any = None
+
+    def run(self, reference: Reference, construct: Callable[[Reference], None]) -> Found:
+        state_bytes = leaves_bytes(reference.state)
+        others = "parameters" in self._probes and self._count > 1 and 0 < state_bytes < _MOST_STATE_BYTES
+        passed, failed = 0, None
+        for index in range(self._count):
+            used = reference.with_other_parameters() if others and index == 0 else reference
+            if index <= int(others):
+                construct(used)
+            found = self._one(used, index)
+            if found is None:
+                passed += 1
+                continue
+            failed = failed or attrs.evolve(found, other_parameters=used is not reference)
+            if found.final:
+                break
+        return Found(passed) if failed is None else attrs.evolve(failed, passed=passed)
+
+    def _one(self, reference: Reference, index: int) -> Found | None:
+        """One trial; None if it passes."""
+        trial = reference.trial(index)
+        described, returned = self._called(reference, trial, index)
+        wrong = compare_described(trial.expected, described, self._device)
+        if wrong is not None:
+            # Structure does not change from trial to trial: there is nothing more to learn.
+            return Found(0, wrong, final=True)
+        actual = self._exchange.collect(trial.expected, described)
+        wrong = compare_values(trial.expected, actual, self._limit)
+        earlier, self._earlier = self._earlier, trial.expected if self._keeps(trial.expected) else None
+        if wrong is not None:
+            if earlier is not None and is_replay(earlier, actual, self._limit, wrong):
+                return Found(0, wrong, finding=replay("an output equals that of the call before it"), final=True)
+            return Found(0, wrong)
+        return self._inputs_changed(trial, returned)
+
+    def _called(self, reference: Reference, trial: Trial, index: int) -> tuple[Any, Any]:
+        """What the candidate returns, and its inputs after the call where they are wanted."""
+        room = leaves_bytes(trial.expected)
+        keeps = self._keeps(trial.inputs)
+        back = "inputs" in self._probes and keeps and not reference.facts["mutates_inputs"] and index == self._count - 1
+        order = {
+            "keep": keeps and "addresses" in self._probes,
+            # Every second call finds its inputs where those before lay.
+            "again": index % 2 == 1,
+            "back": back,
+            "poison": _POISONS[index % len(_POISONS)] if "poison" in self._probes else -1,
+            "poisoned": [leaf.numel() * leaf.element_size() for leaf in _tensors(trial.expected)],
+        }
+        self._exchange.make_room(room + (leaves_bytes(trial.inputs) if back else 0))
+        order["arguments"] = self._exchange.share(trial.inputs)
+        self._runner.send(FrameKind.CALL, protocol.encode_tree(order))
+        described = protocol.decode_tree(self._expect(FrameKind.RESULT).body)
+        if not back:
+            return described, None
+        if not isinstance(described, list) or len(described) != 2:
+            raise protocol.ProtocolError("a result without the inputs that were asked for")
+        return described[0], described[1]
+
+    def _inputs_changed(self, trial: Trial, returned: Any) -> Found | None:
+        if returned is None:
+            return None
+        wrong = compare_described(trial.inputs, returned, self._device)
+        if wrong is None:
+            wrong = compare_bytes(trial.inputs, self._exchange.collect(trial.inputs, returned))
+        if wrong is None:
+            return None
+        return Found(0, Mismatch("inputs", wrong.output), final=True)
+
+    def _keeps(self, values: Any) -> bool:
+        return leaves_bytes(values) <= _MOST_KEPT_BYTES[self._device]
+
+
+def replay(evidence: str) -> Finding:
+    """The finding that an output was looked up."""
+    return Finding("replay", Severity.HACK, evidence, checker="judge")
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, list | tuple):
+        return [tensor for item in value for tensor in _tensors(item)]
+    if isinstance(value, dict):
+        return [tensor for item in value.values() for tensor in _tensors(item)]
+    return []
