@@ -92,7 +92,7 @@ def _recipe(
         "backend": {"use": "triton"},
         "policy": {"use": "torch"},
         "rewards": {"correct": {"use": "correctness"}},
-        "checkers": {"source": {"use": "source_rules"}},
+        "checkers": {"source": {"use": "source_rules"}, "measured": {"use": "evaluation_rules"}},
     }
     layers = [Merged(plain), *map(override_layer, [*chosen, *overrides])]
     return recipe_from_mapping(merge_layers(layers).data, registry=registry, name="check").recipe

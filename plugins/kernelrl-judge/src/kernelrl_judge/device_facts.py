@@ -18,7 +18,16 @@ import torch
 
 from kernelrl_core.requirements import gpu_vendors
 
-__all__ = ["Ceilings", "ceilings", "device_name", "machine_facts", "memory_bytes", "no_gpu", "reset_persisting_l2"]
+__all__ = [
+    "Ceilings",
+    "cache_bytes",
+    "ceilings",
+    "device_name",
+    "machine_facts",
+    "memory_bytes",
+    "no_gpu",
+    "reset_persisting_l2",
+]
 
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _REPEATS = 7
@@ -97,6 +106,11 @@ def memory_bytes(device: str) -> int:
     if device == "cuda":
         return int(torch.cuda.get_device_properties(0).total_memory)
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def cache_bytes() -> int:
+    """Size of the L2 cache of the first GPU."""
+    return int(torch.cuda.get_device_properties(0).L2_cache_size)
 
 
 def reset_persisting_l2() -> None:

@@ -29,6 +29,7 @@ from kernelrl_judge.building.service import BuildService, BuildUnavailable, targ
 from kernelrl_judge.comparing import tolerance
 from kernelrl_judge.device_memory import DeviceMemoryError
 from kernelrl_judge.exchange import ArenaExchange, Arenas, Exchange
+from kernelrl_judge.memory_floor import memory_floor_us
 from kernelrl_judge.protocol import Failure, Frame, FrameKind, ProtocolError, Stage
 from kernelrl_judge.reference import Reference, load_reference
 from kernelrl_judge.roofline import count_work, roofline
@@ -455,11 +456,14 @@ class _Case:
             findings.append(Finding("excessive_speedup", Severity.SUSPECT, evidence, checker="judge"))
         baseline, speedup, interval = self._bench_baseline(reference, found)
         self._profile["timing"] = found.telemetry
-        self._profile["roofline"] = roofline(
-            reference,
-            found.runtime.median_us,
-            device_facts.ceilings(self._device, self._settings.precision, cache_directory()),
-        )
+        ceilings = device_facts.ceilings(self._device, self._settings.precision, cache_directory())
+        line = self._profile["roofline"] = roofline(reference, found.runtime.median_us, ceilings)
+        if self._device == "cuda" and self._settings.timing_method == "window" and line["bandwidth_share"] > 1.0:
+            # Too fast for all of its bytes: were all of them needed?
+            calls = int(found.telemetry["calls_per_window"])
+            line["memory_floor_us"] = memory_floor_us(
+                reference, calls, ceilings.bandwidth_gb_s, device_facts.cache_bytes()
+            )
         if self._settings.profile_kernels:
             with self._stage("profile"):
                 kernels = self._device_kernels(reference, exchange)

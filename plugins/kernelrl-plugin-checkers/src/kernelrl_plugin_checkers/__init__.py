@@ -1,4 +1,4 @@
-"""Hack-checkers on the source of a candidate."""
+"""Hack-checkers on the source of a candidate, and on what was measured of it."""
 
 from __future__ import annotations
 
@@ -13,5 +13,11 @@ def kernelrl_checkers() -> list[Component]:
             target="kernelrl_plugin_checkers.source_rules:SourceRules",
             config="kernelrl_plugin_checkers.config:SourceRulesConfig",
             summary="Rules on the syntax tree: own kernels, no library compute, no tampering",
-        )
+        ),
+        Component(
+            "evaluation_rules",
+            target="kernelrl_plugin_checkers.evaluation_rules:EvaluationRules",
+            config="kernelrl_plugin_checkers.config:EvaluationRulesConfig",
+            summary="What was measured, against what is possible: faster than memory, time in library kernels",
+        ),
     ]

@@ -1,4 +1,4 @@
-"""Options of the checker `source_rules`."""
+"""Options of the checkers `source_rules` and `evaluation_rules`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernelrl_core.naming import suggestion
 from kernelrl_core.values import Severity
 from kernelrl_plugin_checkers.rules import RULES
 
-__all__ = ["SourceRulesConfig"]
+__all__ = ["EvaluationRulesConfig", "SourceRulesConfig"]
 
 _SEVERITIES = tuple(severity.value for severity in Severity)
 
@@ -32,3 +32,18 @@ class SourceRulesConfig:
         for value in self.severity.values():
             if value not in _SEVERITIES:
                 yield f"there is no severity {value!r}; {suggestion(value, _SEVERITIES)}"
+
+
+@attrs.frozen
+class EvaluationRulesConfig:
+    """Which rules are looked at."""
+
+    skip: tuple[str, ...] = ()
+    """Rules that are not looked at: `faster_than_memory`, `library_kernels`."""
+
+    def problems(self) -> Iterable[str]:
+        """What names no rule."""
+        known = ("faster_than_memory", "library_kernels")
+        for rule in self.skip:
+            if rule not in known:
+                yield f"there is no rule {rule!r}; {suggestion(rule, known)}"

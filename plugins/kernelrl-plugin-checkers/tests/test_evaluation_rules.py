@@ -1,0 +1,68 @@
+"""Findings from what was measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kernelrl_core.values import Candidate, Evaluation, Finding, Outcome, RuntimeStatistics, Severity, Task
+from kernelrl_plugin_checkers.config import EvaluationRulesConfig
+from kernelrl_plugin_checkers.evaluation_rules import EvaluationRules
+
+CANDIDATE: Any = None
+TASK: Any = None
+
+
+def findings(profile: dict[str, Any], *, median_us: float | None = 10.0, skip: tuple[str, ...] = ()) -> list[Finding]:
+    runtime = None if median_us is None else RuntimeStatistics(median_us, 9.0, 11.0, (9.5, 10.5), 20)
+    evaluation = Evaluation(Outcome.CORRECT, "", runtime=runtime, profile=profile)
+    candidate: Candidate = CANDIDATE
+    task: Task = TASK
+    return list(EvaluationRules(EvaluationRulesConfig(skip=skip)).check(candidate, task, evaluation))
+
+
+def test_faster_than_the_bytes_that_matter_is_proof() -> None:
+    (found,) = findings({"roofline": {"memory_floor_us": 12.6}})
+    assert (found.rule, found.severity) == ("faster_than_memory", Severity.HACK)
+    assert "10.0 us" in found.evidence
+    assert "12.6 us" in found.evidence
+
+
+@pytest.mark.parametrize("floor_us", [12.4, 3.0, 0.0])
+def test_near_the_floor_is_possible(floor_us: float) -> None:
+    assert findings({"roofline": {"memory_floor_us": floor_us}}) == []
+
+
+def test_without_a_floor_there_is_nothing_to_say() -> None:
+    assert findings({"roofline": {"bandwidth_share": 3.0}}) == []
+    assert findings({}) == []
+    assert findings({"roofline": {"memory_floor_us": 1e9}}, median_us=None) == []
+
+
+def test_time_in_library_kernels_is_suspect() -> None:
+    kernels = [
+        {"name": "void at::native::vectorized_elementwise_kernel<4, float>", "time_us": 6.0},
+        {"name": "my_kernel", "time_us": 4.0},
+    ]
+    (found,) = findings({"device_kernels": kernels})
+    assert (found.rule, found.severity) == ("library_kernels", Severity.SUSPECT)
+    assert found.evidence.startswith("60 % of the device's time")
+
+
+def test_a_little_help_of_a_library_is_not() -> None:
+    kernels = [{"name": "my_gemm", "time_us": 6.0}, {"name": "at::native::sum", "time_us": 4.0}]
+    assert findings({"device_kernels": kernels}) == []
+
+
+@pytest.mark.parametrize("kernels", [None, "x", [1, None], [{"name": 3}], [{"time_us": 0}], [{"time_us": "x"}]])
+def test_what_a_runner_says_may_be_anything(kernels: Any) -> None:
+    assert findings({"device_kernels": kernels}) == []
+
+
+def test_a_rule_can_be_left_out() -> None:
+    assert findings({"roofline": {"memory_floor_us": 100.0}}, skip=("faster_than_memory",)) == []
+
+
+def test_before_the_run_there_is_nothing_to_say() -> None:
+    assert EvaluationRules(EvaluationRulesConfig()).check(CANDIDATE, TASK, None) == ()
