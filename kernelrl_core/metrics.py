@@ -10,8 +10,9 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
+from kernelrl_core.alarms import PREFIX
 from kernelrl_core.credit import Credit
-from kernelrl_core.values import Episode, Group, Outcome, Turn, Verdict
+from kernelrl_core.values import Episode, Group, Outcome, Severity, Turn, Verdict
 
 __all__ = ["SeenKernels", "batch_metrics", "credit_metrics", "rollout_metrics", "time_metrics"]
 
@@ -50,6 +51,8 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
     row |= _mean("kernel/failure_rate", [not turn.correct for turn in turns])
     for outcome in Outcome:
         row |= _mean(f"outcome/{outcome.value}", [turn.outcome is outcome for turn in everything])
+    row |= _mean("verdict/suspect", [turn.verdict is Verdict.SUSPECT for turn in turns])
+    row |= _finding_rates(turns)
     row |= _mean("infra_rate", [turn.masked for turn in everything])
     row |= _mean("truncated_rate", [turn.reply.stop_reason == "length" for turn in turns])
     row |= _token_metrics(turns)
@@ -133,6 +136,12 @@ def _multiturn_metrics(episodes: Sequence[Episode], turns: Sequence[Turn]) -> di
         if scores:
             row[f"{name}/step_score_std"] = statistics.pstdev(scores)
     return row
+
+
+def _finding_rates(turns: Sequence[Turn]) -> dict[str, float]:
+    """Share of the samples with each finding that is more than a note."""
+    rules = [{found.rule for found in turn.findings if found.severity is not Severity.NOTE} for turn in turns]
+    return {f"{PREFIX}{name}": sum(name in own for own in rules) / len(turns) for name in sorted(set().union(*rules))}
 
 
 def _token_metrics(turns: Sequence[Turn]) -> dict[str, float]:

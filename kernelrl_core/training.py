@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import attrs
 
+from kernelrl_core.alarms import Alarms
 from kernelrl_core.batches import repeats_tasks, schedule
 from kernelrl_core.checkpoints import checkpoint_name, load_checkpoint, prune_checkpoints, save_checkpoint, sweep
 from kernelrl_core.credit import Credit, assign_credit, loss_normaliser, training_samples
@@ -66,6 +67,7 @@ class Training:
     display: Display
     stopping: Callable[[], bool]
     """Whether the user wants the run to end after the step."""
+    _alarms: Alarms = attrs.field(factory=Alarms, init=False)
 
     async def go_on(self) -> bool:
         """Train from where the run stands. The answer is whether it is finished; if not, the user stopped it."""
@@ -187,10 +189,14 @@ class Training:
         await self.ledger.record_metrics(row)
         self.observers.step(row)
         self.display.step(row, n_steps)
+        for line in self._alarms.after(row):
+            self.display.say(f"{line}; {self.run.path}/samples.jsonl holds the evidence")
 
     async def _restore(self) -> None:
         sweep(self.run.checkpoints)
         await self.ledger.complete_metrics()
+        for earlier in self.run.rows("metrics"):
+            self._alarms.after(earlier)
         if (row := self.ledger.last_checkpoint) is not None:
             await load_checkpoint(self.session.policy, self.run.checkpoints, row, component=self.session.policy_label)
             _log.info("continuing at step %d from checkpoint %s", self.ledger.next_step, row["name"])
