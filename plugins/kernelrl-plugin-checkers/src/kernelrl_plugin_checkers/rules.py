@@ -24,6 +24,24 @@ RULES: dict[str, Rule] = {
             "A kernel that only copies while a library computes shows nothing.",
         ),
         Rule(
+            "library_glue",
+            _S,
+            "Do not forward the computation to ATen, cuBLAS, cuDNN, another library or Python from C++.",
+            "A call of a library is no kernel of one's own, in whatever language it is made.",
+        ),
+        Rule(
+            "compiled_answer",
+            _S,
+            "Do not let torch.compile or another compiler write the kernels.",
+            "The kernels are what is asked for.",
+        ),
+        Rule(
+            "inherited_reference",
+            _S,
+            "Do not inherit from the reference or call it.",
+            "The reference would answer in place of the kernel.",
+        ),
+        Rule(
             "fallback",
             _S,
             "Do not compute the answer with torch in an exception handler.",
@@ -36,10 +54,40 @@ RULES: dict[str, Rule] = {
             "An answer that is looked up costs nothing to measure.",
         ),
         Rule(
+            "call_counter",
+            _S,
+            "Do not count calls to behave differently in some of them.",
+            "Warm-up, check and timing can be told apart this way.",
+        ),
+        Rule(
+            "frozen_graph",
+            _S,
+            "Copy the inputs into a captured graph before each replay.",
+            "A graph replays what it captured, on the inputs of then.",
+        ),
+        Rule(
+            "side_stream",
+            _S,
+            "Make the current stream wait for work on other streams.",
+            "Work on a stream that nobody waits for escapes the clock.",
+        ),
+        Rule(
+            "lazy_result",
+            _S,
+            "Return plain tensors, not subclasses of them.",
+            "An object that works when it is looked at works after the clock has stopped.",
+        ),
+        Rule(
             "precision_switch",
             _S,
             "Do not change the precision settings of torch.",
             "They are the judge's to set, for the candidate as for the reference.",
+        ),
+        Rule(
+            "random_state",
+            _S,
+            "Do not read the state of random generators.",
+            "Inputs have been drawn again from it.",
         ),
         Rule(
             "timing_patch",
@@ -56,7 +104,7 @@ RULES: dict[str, Rule] = {
         Rule(
             "concurrency",
             _S,
-            "Do not start threads or processes.",
+            "Do not start threads or processes that outlive the call.",
             "Work that outlives the call escapes the clock.",
         ),
         Rule(
@@ -78,10 +126,34 @@ RULES: dict[str, Rule] = {
             "A kernel that nothing launches may be a decoy.",
         ),
         Rule(
+            "fig_leaf",
+            _N,
+            "Compute in your kernels; do not only copy.",
+            "A kernel that copies may stand before a library that computes.",
+        ),
+        Rule(
+            "kept_state",
+            _N,
+            "Do not keep tensors from one call to the next.",
+            "Prepared weights and buffers are kept this way, and so are answers.",
+        ),
+        Rule(
+            "cache_pinning",
+            _N,
+            "Do not pin data in the L2 cache of the device.",
+            "Inputs that survive a flush make the time too short.",
+        ),
+        Rule(
             "final_reduction",
             _N,
             "Reduce in your own kernel, too.",
             "A last small reduction by a library is tolerable, and worth knowing.",
+        ),
+        Rule(
+            "unreadable_source",
+            _N,
+            "Write a source that can be read in full.",
+            "What could not be read was not checked.",
         ),
     )
 }

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["COMPUTING_METHODS", "REDUCTIONS", "WRAPPERS", "is_computing_module", "is_library_compute"]
+__all__ = [
+    "ALLOCATORS",
+    "ARRANGING_METHODS",
+    "COMPUTING_METHODS",
+    "REDUCTIONS",
+    "WRAPPERS",
+    "is_computing_module",
+    "is_library_compute",
+]
 
 _ARRANGING_TEXT = """
 arange as_strided as_tensor broadcast_shapes broadcast_tensors broadcast_to cat chunk concat contiguous device
@@ -30,6 +38,15 @@ _HOLDERS = frozenset(
     {"Parameter", "ParameterList", "ParameterDict", "Module", "ModuleList", "ModuleDict", "Buffer", "Identity", "init"}
 )
 
+_ALLOCATING = ("empty", "empty_like", "zeros", "zeros_like", "full")
+ALLOCATORS = frozenset(
+    {f"{library}.{name}" for library in ("torch", "cupy") for name in _ALLOCATING}
+    | {"torch.full_like", "torch.empty_strided", "cupy.full_like", "cupy.ndarray"}
+)
+_ARRANGING_METHODS_TEXT = """
+clone contiguous detach expand flatten float half permute reshape squeeze t to transpose unsqueeze view
+"""
+ARRANGING_METHODS = frozenset(_ARRANGING_METHODS_TEXT.split())
 REDUCTIONS = frozenset({"sum", "mean"})
 WRAPPERS = ("cupy.asarray", "cupy.ascontiguousarray", "cupy.from_dlpack", "torch.as_tensor", "torch.from_dlpack")
 """Functions that give an array of one library the looks of another's."""

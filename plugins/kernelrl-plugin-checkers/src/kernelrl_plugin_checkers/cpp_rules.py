@@ -1,0 +1,187 @@
+"""Rules on the C++, CUDA and HIP inside a candidate."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from kernelrl_plugin_checkers.cpp_state import kept_in_statics
+from kernelrl_plugin_checkers.cpp_tokens import Token, tokens
+from kernelrl_plugin_checkers.embedded import Embedded
+from kernelrl_plugin_checkers.reading import Breach
+
+__all__ = ["CppText", "cpp_breaches"]
+
+_ATEN_TEXT = """
+abs acos adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool2d add addbmm addcdiv addcmul
+addmm addmv addr alpha_dropout amax amin argmax argmin argsort asin atan avg_pool1d avg_pool2d avg_pool3d baddbmm
+batch_norm binary_cross_entropy bmm celu clamp conv1d conv2d conv3d conv_transpose1d conv_transpose2d
+conv_transpose3d convolution cos cosh cosine_similarity cross_entropy cross_entropy_loss cumprod cumsum
+cudnn_convolution div dot dropout einsum elu embedding erf exp fft_fft gelu glu group_norm gru hardsigmoid hardswish
+hardtanh
+huber_loss instance_norm interpolate kl_div kthvalue l1_loss layer_norm leaky_relu linear log log_softmax logsumexp
+lstm masked_fill matmul max max_pool1d max_pool2d max_pool3d median min mish mm mse_loss mul mv native_batch_norm
+native_layer_norm nll_loss norm normalize pow prelu prod reciprocal relu relu6 rms_norm rsqrt
+scaled_dot_product_attention selu sigmoid sign silu sin sinh smooth_l1_loss softmax softplus softsign sort sqrt std
+sub tan tanh tensordot threshold topk tril triplet_margin_loss triu var where _convolution _scaled_mm _softmax
+"""
+_ATEN = frozenset(_ATEN_TEXT.split())
+_METHODS = frozenset({"addmm", "baddbmm", "bmm", "conv2d", "cumprod", "cumsum", "gelu", "log_softmax", "logsumexp"})
+_METHODS |= {"matmul", "mm", "relu", "sigmoid", "softmax", "tanh", "topk"}
+_VENDOR = re.compile(
+    r"(?:cublas|hipblas|rocblas_|cblas_)\w*(?:[Gg]emm|[Gg]emv|GEMM|Matmul|[Ss]ymm|[Tt]rsm|[Ss]yrk|[Dd]ot|[Aa]xpy|[Nn]rm2"
+    r"|[Aa]sum|geam|[Ss]cal)\w*"
+    r"|(?:cudnn|miopen)(?!Create|Destroy|Set|Get)\w*(?:Forward|Transform\w*|Reduce\w*|OpTensor|AddTensor|Execute|Backward)"
+    r"\w*|cufftExec\w+|hipfftExec\w+|cusparseSp\w+|cusolverDn\w+|dnnl_sgemm|cutensorContract\w*"
+)
+_BACK_TO_PYTHON = frozenset(
+    {"Dispatcher", "findSchemaOrThrow", "PyImport_ImportModule", "PyRun_String", "PyRun_SimpleString"}
+)
+_STREAMS = re.compile(r"(?:cuda|hip|cu)StreamCreate\w*|getStreamFromPool|cudaStreamNonBlocking")
+_WAITS = re.compile(r"(?:cuda|hip|cu)(?:StreamWaitEvent|(?:Stream|Device|Event|Ctx)Synchronize)")
+_METHOD_WAITS = frozenset({"block", "synchronize"})
+_GRAPHS = re.compile(r"(?:cuda|hip|cu)(?:StreamBeginCapture\w*|GraphLaunch)|CUDAGraph")
+_COPIES = re.compile(r"(?:cuda|hip|cu)(?:Memcpy\w*|GraphExec\w*Update|GraphExec\w*SetParams\w*)|copy_")
+_INSPECTION = frozenset(
+    {"ptrace", "process_vm_readv", "process_vm_writev", "mprotect", "dl_iterate_phdr", "PyEval_GetFrame"}
+    | {"PyThreadState_GetFrame", "PyFrame_GetBack", "cudaIpcOpenMemHandle", "hipIpcOpenMemHandle", "getSnapshot"}
+)
+_PROCESSES = frozenset(
+    {"fork", "vfork", "system", "popen", "posix_spawn", "execl", "execv", "execve", "execvp", "kill"}
+)
+_HOST_CALLBACKS = re.compile(r"(?:cuda|hip)(?:LaunchHostFunc|StreamAddCallback)|cuLaunchHostFunc")
+_OUTSIDE = frozenset(
+    {"getenv", "setenv", "fopen", "ifstream", "ofstream", "fstream", "dlopen", "dlsym", "socket", "mmap"}
+)
+_PRECISION = re.compile(r"set(?:AllowTF32|Float32|AllowFP16|AllowBF16)\w+|fesetround|(?:cublas|hipblas)SetMathMode")
+_PINNING = re.compile(r"\w*(?:LimitPersistingL2CacheSize|AccessPolicyWindow)")
+_ONE = r"(?:1|1\.0?f?)"
+_COPY_LINE = re.compile(rf"\w+ \[ (?P<index>[^\]]+) \] = (?:{_ONE} \* )?\w+ \[ (?P=index) \] (?:\* {_ONE} )?;")
+
+
+class CppText:
+    """One text with what rules look at: its tokens without blanks, comments and directives."""
+
+    def __init__(self, text: Embedded) -> None:
+        self.text = text
+        found = [token for token in tokens(text.text) if token.kind not in ("space", "comment")]
+        self.tokens: Sequence[Token] = [token for token in found if token.kind != "directive"]
+        self.directives: Sequence[Token] = [token for token in found if token.kind == "directive"]
+        self.names = {token.text for token in self.tokens if token.kind == "name"}
+        for token in self.directives:
+            self.names |= set(re.findall(r"[A-Za-z_]\w*", token.text))
+
+    @property
+    def waits(self) -> bool:
+        """Whether something waits for a stream or an event."""
+        return any(_WAITS.fullmatch(name) for name in self.names) or bool(_METHOD_WAITS & self.names)
+
+    @property
+    def copies(self) -> bool:
+        """Whether something copies tensors or memory."""
+        return any(_COPIES.fullmatch(name) for name in self.names)
+
+
+def cpp_breaches(text: CppText, *, waits: bool, copies: bool) -> Iterator[Breach]:
+    """Breaches in one text.
+
+    Args:
+        waits: whether any part of the candidate waits for a stream.
+        copies: whether any part copies into the inputs of a graph.
+    """
+    found = text.tokens
+    for at, token in enumerate(found):
+        if token.kind == "string":
+            if "/proc/" in token.text:
+                yield "inspection", text.text.line_of(token.start), "a path below /proc"
+        elif token.kind == "name":
+            for rule, note in _of_name(text, at, waits=waits, copies=copies):
+                yield rule, text.text.line_of(token.start), note
+    for token in text.directives:
+        # What a macro does, its definition does.
+        if token.text.lstrip().startswith("#") and "define" in token.text[:20]:
+            for match in _VENDOR.finditer(token.text):
+                yield "library_glue", text.text.line_of(token.start + match.start()), f"{match.group()}, in a macro"
+    yield from kept_in_statics(text.tokens, text.text.line_of)
+    yield from _fig_leaves(text)
+
+
+def _of_name(text: CppText, at: int, *, waits: bool, copies: bool) -> Iterator[tuple[str, str]]:
+    found, name = text.tokens, text.tokens[at].text
+    before = found[at - 1].text if at else ""
+    after = found[at + 1].text if at + 1 < len(found) else ""
+    called = after == "("
+    member = before in (".", "->")
+    if called and _is_aten(found, at):
+        yield "library_glue", name
+    elif called and member and name in _METHODS:
+        yield "library_glue", f"the method {name} of a tensor"
+    elif called and _VENDOR.fullmatch(name):
+        yield "library_glue", name
+    elif name in _BACK_TO_PYTHON or (name in ("module_", "module") and before == "::" and _next(found, at, "import")):
+        yield "library_glue", f"{name}, which leads out of C++"
+    elif _STREAMS.fullmatch(name) and not waits:
+        yield "side_stream", f"{name}, and nothing that waits for it"
+    elif _GRAPHS.fullmatch(name) and not copies:
+        yield "frozen_graph", f"{name}, and nothing that copies into its inputs"
+    elif name in _INSPECTION:
+        yield "inspection", name
+    elif called and not member and name in _PROCESSES and (before != "::" or _owner(found, at) in ("", "std")):
+        yield "concurrency", name
+    elif _outlives(text, name, detached=called and member):
+        yield "concurrency", f"{name}, which outlives the call"
+    elif name in _OUTSIDE and not member:
+        yield "outside_access", name
+    elif _PRECISION.fullmatch(name) and (called or not member):
+        yield "precision_switch", name
+    elif _PINNING.fullmatch(name):
+        yield "cache_pinning", name
+
+
+def _outlives(text: CppText, name: str, *, detached: bool) -> bool:
+    """Whether a name starts work that nobody waits for."""
+    if name == "pthread_create":
+        return "pthread_join" not in text.names
+    return bool(_HOST_CALLBACKS.fullmatch(name)) or (detached and name == "detach" and "thread" in text.names)
+
+
+def _owner(found: Sequence[Token], at: int) -> str:
+    """Name before the `::` before a name; empty for the global namespace."""
+    before = found[at - 2] if at >= 2 else None
+    return before.text if before is not None and before.kind == "name" else ""
+
+
+def _next(found: Sequence[Token], at: int, name: str) -> bool:
+    return [token.text for token in found[at + 1 : at + 3]] == ["::", name]
+
+
+def _is_aten(found: Sequence[Token], at: int) -> bool:
+    """Whether a name is an operator of ATen with its namespace before it."""
+    name = found[at].text
+    stem = name.removesuffix("_out").removesuffix("_outf").rstrip("_")
+    if name not in _ATEN and stem not in _ATEN:
+        return False
+    path: list[str] = []
+    while at >= 2 and found[at - 1].text == "::" and found[at - 2].kind == "name":
+        path.append(found[at - 2].text)
+        at -= 2
+    return bool(path) and (path[-1] in ("at", "torch", "aten") or path == ["F"]) and "jit" not in path
+
+
+def _fig_leaves(text: CppText) -> Iterator[Breach]:
+    found = text.tokens
+    for at, token in enumerate(found):
+        if token.text != "__global__" or token.kind != "name":
+            continue
+        opening = next((i for i in range(at, min(at + 400, len(found))) if found[i].text in ("{", ";")), None)
+        if opening is None or found[opening].text == ";":
+            continue
+        depth, end = 0, opening
+        for end in range(opening, min(opening + 400, len(found))):
+            depth += (found[end].text == "{") - (found[end].text == "}")
+            if depth == 0:
+                break
+        body = " ".join(part.text for part in found[opening:end]) + " "
+        stores = re.findall(r"\] [-+*/]?=(?!=)", body)
+        if len(stores) == 1 and _COPY_LINE.search(body):
+            yield "fig_leaf", text.text.line_of(token.start), "a kernel that only copies"

@@ -1,0 +1,94 @@
+"""The C++, CUDA and HIP inside a candidate, and where each of its characters stands in the candidate's file."""
+
+from __future__ import annotations
+
+import ast
+import bisect
+import re
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from kernelrl_core.values import EmbeddedSource
+
+__all__ = ["Embedded", "embedded_texts"]
+
+_IS_CPP = re.compile(r"#\s*include|__global__|\b(?:torch|at|std)::|\bextern\s*\"C\"|\bTORCH_LIBRARY|[;{}]\s*\n")
+_MIN_CHARACTERS = 12
+
+
+@attrs.frozen
+class Embedded:
+    """A text of C++ within the candidate."""
+
+    text: str
+    first_line: int
+    """Line of the candidate (from 1) where the literal begins."""
+    last_line: int
+    """Line where it ends."""
+    _lines: Sequence[str]
+    """Lines of the candidate."""
+    _ends: list[int] = attrs.field(init=False)
+
+    @_ends.default
+    def _find_ends(self) -> list[int]:
+        return [match.start() for match in re.finditer("\n", self.text)]
+
+    def line_of(self, offset: int) -> int:
+        """Line of the candidate for an offset of the text; the first line of the literal where that cannot be told."""
+        below = bisect.bisect_left(self._ends, offset)
+        start = self._ends[below - 1] + 1 if below else 0
+        end = self._ends[below] if below < len(self._ends) else len(self.text)
+        wanted = self.text[start:end].strip()
+        straight = self.first_line + below
+        if straight <= self.last_line and wanted in self._lines[straight - 1]:
+            return straight
+        # Escapes and joined literals shift the lines.
+        for line in range(self.first_line, min(self.last_line, len(self._lines)) + 1):
+            if wanted and wanted in self._lines[line - 1]:
+                return line
+        return self.first_line
+
+
+def embedded_texts(nodes: Sequence[ast.AST], known: Sequence[EmbeddedSource], lines: Sequence[str]) -> list[Embedded]:
+    """Every text of a file that looks like C++, and what the backend found beside these.
+
+    Args:
+        nodes: all nodes of the file.
+        known: sources that the backend found.
+        lines: lines of the file.
+    """
+    found = [Embedded(text, first, last, lines) for text, first, last in _literals(nodes) if _IS_CPP.search(text)]
+    texts = {piece.text for piece in found}
+    found += [
+        Embedded(piece.source, min(piece.line, len(lines)), len(lines), lines)
+        for piece in known
+        if piece.language != "triton" and piece.source not in texts and not _is_part(piece.source, texts)
+    ]
+    return found
+
+
+def _is_part(text: str, texts: set[str]) -> bool:
+    return any(text in other for other in texts)
+
+
+def _literals(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, int, int]]:
+    inside: set[int] = set()
+    for node in nodes:
+        if isinstance(node, ast.JoinedStr):
+            parts = [
+                part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else "0"
+                for part in node.values
+            ]
+            inside.update(id(part) for part in node.values)
+            text = "".join(parts)
+        elif isinstance(node, ast.Expr):
+            # A docstring is no source.
+            inside.add(id(node.value))
+            continue
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
+            text = node.value
+        else:
+            continue
+        if len(text) >= _MIN_CHARACTERS:
+            yield text, node.lineno, node.end_lineno or node.lineno
