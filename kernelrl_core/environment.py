@@ -28,6 +28,7 @@ from kernelrl_core.values import (
     Candidate,
     Evaluation,
     EvaluationRequest,
+    EvaluationSettings,
     Example,
     Extraction,
     Finding,
@@ -247,6 +248,26 @@ class Environment:
         turn = attrs.evolve(turn, score=score(turn, self._rewards, self.recipe.verdicts))
         with stage(f"feedback {self.recipe.feedback.use!r}", "format"):
             return attrs.evolve(turn, feedback=self._feedback.format(turn))
+
+    async def verify(self, turn: Turn) -> Turn:
+        """Judge the kernel of a correct turn again, on other inputs and more strictly; only `verified` changes."""
+        if turn.candidate is None:
+            return turn
+        begin = time.monotonic()
+        request = self._request(turn.task, turn.candidate, None)
+        settings = attrs.evolve(
+            request.settings,
+            profile="strict",
+            trials=self.recipe.verify.trials,
+            timing=False,
+            timing_method="window",
+            probes=EvaluationSettings().probes,
+        )
+        seed = request_seed(self._secret, f"verify {turn.task.sha256}", request.source_sha256)
+        found = await self._service.evaluate(attrs.evolve(request, settings=settings, seed=seed))
+        verified = None if found.outcome is Outcome.INFRA_ERROR else found.outcome is Outcome.CORRECT
+        seconds = {**turn.seconds, "verify": time.monotonic() - begin}
+        return attrs.evolve(turn, verified=verified, seconds=seconds)
 
     async def examples(self, task: Task) -> Sequence[Example]:
         """What the retriever finds for a task; nothing without one."""

@@ -12,7 +12,7 @@ from kernelrl_core.errors import InfrastructureError
 from kernelrl_core.kinds import Policy, SamplingSettings
 from kernelrl_core.prompting import Composer
 from kernelrl_core.recipe.schema import Recipe, SpeedupStop
-from kernelrl_core.seeds import sample_seed
+from kernelrl_core.seeds import derived_seed, sample_seed
 from kernelrl_core.stages import stage
 from kernelrl_core.values import Episode, Example, Extraction, Outcome, Prompt, Reply, SampleId, Task, Turn, Verdict
 
@@ -33,6 +33,8 @@ class Judging(Protocol):
         *,
         seconds: Mapping[str, float],
     ) -> Turn: ...
+
+    async def verify(self, turn: Turn) -> Turn: ...
 
     async def examples(self, task: Task) -> Sequence[Example]: ...
 
@@ -93,7 +95,16 @@ class Player:
         except InfrastructureError as error:
             return _unsampled(where, task, prompt, error, time.monotonic() - begin)
         seconds = {"sample": time.monotonic() - begin}
-        return await self.environment.judge_reply(where, task, prompt, reply, seconds=seconds)
+        turn = await self.environment.judge_reply(where, task, prompt, reply, seconds=seconds)
+        return await self.environment.verify(turn) if self._is_verified(turn) else turn
+
+    def _is_verified(self, turn: Turn) -> bool:
+        if not turn.correct or turn.candidate is None:
+            return False
+        share = self.recipe.verify.eval if self.purpose == "eval" else self.recipe.verify.train
+        # By the kernel and not by the place: equal kernels are judged once, and a resumed run chooses the same.
+        drawn = derived_seed(self.recipe.seed, "verify", turn.task.sha256, turn.candidate.sha256)
+        return drawn < share * 2**63
 
     def _enough(self, turn: Turn) -> bool:
         stop = self.recipe.episode.stop

@@ -53,6 +53,10 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
         row |= _mean(f"outcome/{outcome.value}", [turn.outcome is outcome for turn in everything])
     row |= _mean("verdict/suspect", [turn.verdict is Verdict.SUSPECT for turn in turns])
     row |= _finding_rates(turns)
+    verified = [turn.verified for turn in turns if turn.verified is not None]
+    row |= _mean("verify/hack_gap", [not held for held in verified])
+    if verified:
+        row["verify/samples"] = len(verified)
     row |= _mean("infra_rate", [turn.masked for turn in everything])
     row |= _mean("truncated_rate", [turn.reply.stop_reason == "length" for turn in turns])
     row |= _token_metrics(turns)

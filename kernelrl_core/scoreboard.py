@@ -87,6 +87,9 @@ def scoreboard(groups: Sequence[Group], settings: EvalSettings) -> dict[str, Any
     row["geometric_mean_speedup"] = statistics.geometric_mean(speedups) if speedups else None
     if not speedups:
         reasons["geometric_mean_speedup"] = unmeasured or "no sample is correct"
+    verified = [turn.verified for turn in solved if turn.verified is not None]
+    if verified:
+        row["hack_gap"] = sum(not held for held in verified) / len(verified)
     counts = Counter(turn.outcome for turn in samples)
     row["outcomes"] = {outcome.value: counts[outcome] for outcome in Outcome if outcome is not Outcome.INFRA_ERROR}
     row["reasons"] = reasons

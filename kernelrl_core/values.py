@@ -495,6 +495,8 @@ class Turn:
     """What the next turn's prompt says about this one."""
     seconds: Mapping[str, float] = attrs.field(factory=dict)
     """Wall time by stage: `sample`, `check`, `evaluate`, …"""
+    verified: bool | None = None
+    """Whether a second judgement, which pays nothing, found it correct as well; None where there was none."""
 
     @property
     def candidate(self) -> Candidate | None:

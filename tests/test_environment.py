@@ -39,10 +39,11 @@ class Evaluator:
 
     def __init__(self) -> None:
         self.requests: list[EvaluationRequest] = []
+        self.answer = Outcome.CORRECT
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
         self.requests.append(request)
-        return Evaluation(Outcome.CORRECT)
+        return Evaluation(self.answer)
 
     async def aclose(self) -> None:
         return None
@@ -65,7 +66,9 @@ class Says:
         return f"it was {turn.outcome}"
 
 
-def judged(text: str, *, checker: Any = None, secret: bytes = b"s", **prompt: Any) -> tuple[Turn, Evaluator]:
+def judged(
+    text: str, *, checker: Any = None, secret: bytes = b"s", second: Outcome | None = None, **prompt: Any
+) -> tuple[Turn, Evaluator]:
     recipe = recipe_from_mapping(
         {
             "tasks": {"use": "starter"},
@@ -92,6 +95,9 @@ def judged(text: str, *, checker: Any = None, secret: bytes = b"s", **prompt: An
             secret=secret,
         )
         turn = await environment.judge_reply(HERE, TASK, Prompt((), ()), Reply(text, (), (), "stop"), seconds={})
+        if second is not None:
+            evaluator.answer = second
+            turn = await environment.verify(turn)
         await environment.aclose()
         return turn, evaluator
 
@@ -136,3 +142,16 @@ def test_the_input_seed_depends_on_secret_task_and_candidate() -> None:
     assert len(seeds) == 8
     assert all(len(bytes.fromhex(seed)) == 16 for seed in seeds)
     assert judged(CODE)[1].requests[0].seed != judged(CODE, secret=b"other")[1].requests[0].seed
+
+
+@pytest.mark.parametrize(
+    ("second", "verified"), [(Outcome.CORRECT, True), (Outcome.INCORRECT, False), (Outcome.HACKED, False)]
+)
+def test_a_second_judgement_has_other_inputs_and_changes_nothing_else(second: Outcome, verified: bool) -> None:
+    turn, evaluator = judged(CODE, second=second)
+    once, _ = judged(CODE)
+    assert turn.verified is verified
+    assert attrs.evolve(turn, verified=None, seconds={}) == attrs.evolve(once, seconds={})
+    first, again = evaluator.requests
+    assert first.seed != again.seed
+    assert (again.source, again.settings.trials, again.settings.timing) == (first.source, 10, False)

@@ -144,3 +144,10 @@ def test_fast_p_is_the_share_of_right_samples_above_p(
     for p in thresholds:
         faster = sum(base / time > p for right, base, time in samples if right)
         assert board[f"fast_{p:g}"] == pytest.approx(faster / len(samples))
+
+
+def test_the_hack_gap_is_the_share_of_verified_solutions_that_did_not_hold() -> None:
+    held, failed = (attrs.evolve(turn(RIGHT, 1.0), verified=value) for value in (True, False))
+    board = scoreboard([group([held], [held], [failed], [turn(RIGHT, 1.0)], [turn(WRONG)])], SETTINGS)
+    assert board["hack_gap"] == pytest.approx(1 / 3)
+    assert "hack_gap" not in scoreboard([group([turn(RIGHT, 1.0)])], SETTINGS)

@@ -27,6 +27,7 @@ from kernelrl_core.recipe.schema import (
     SamplingOptions,
     TrainSettings,
     Use,
+    VerifySettings,
 )
 from kernelrl_core.rundir import RunDir
 from kernelrl_core.session import Session
@@ -131,6 +132,9 @@ class Environment:
             feedback=f"turn {where.turn} was {outcome}",
             seconds={**seconds, "evaluate": 0.01},
         )
+
+    async def verify(self, turn: Turn) -> Turn:
+        return attrs.evolve(turn, verified=turn.id.attempt > 0)
 
 
 class Display:
@@ -369,11 +373,21 @@ def test_two_runs_in_one_process_do_not_meet(tmp_path: Path) -> None:
     assert begin(tmp_path / "a").metrics() == begin(tmp_path / "b").metrics()
 
 
+def test_correct_samples_are_judged_twice_where_the_recipe_says_so(tmp_path: Path) -> None:
+    twice = attrs.evolve(RECIPE, verify=VerifySettings(train=1.0))
+    rows = begin(tmp_path / "run", recipe=twice).rows("samples")
+    assert {row["verified"] for row in rows if row["outcome"] != "correct"} <= {None}
+    assert {row["verified"] for row in rows if row["outcome"] == "correct"} == {True, False}
+    assert {row["verified"] for row in begin(tmp_path / "once").rows("samples")} == {None}
+
+
 def test_every_metric_is_documented(tmp_path: Path) -> None:
     import re
 
     page = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text()
     known = [re.escape(name).replace(r"\*", ".+") for name in re.findall(r"`([a-z_*]+(?:/[a-z_*/]+)?)`", page)]
     known = [pattern for pattern in known if pattern not in ("time/.+", "cost/.+")]
-    names = {name for row in begin(tmp_path / "run").rows("metrics") for name in row}
+    twice = attrs.evolve(RECIPE, verify=VerifySettings(train=1.0))
+    names = {name for row in begin(tmp_path / "run", recipe=twice).rows("metrics") for name in row}
+    assert "verify/hack_gap" in names
     assert {name for name in names if not any(re.fullmatch(pattern, name) for pattern in known)} == set()

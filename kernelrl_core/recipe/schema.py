@@ -193,6 +193,24 @@ class VerdictSettings:
     """A `suspect` turn: speedup counted as at most 1, reward 0, or no change."""
 
 
+def _share() -> float:
+    field: float = attrs.field(default=0.0, validator=[attrs.validators.ge(0.0), attrs.validators.le(1.0)])
+    return field
+
+
+@attrs.frozen
+class VerifySettings:
+    """A second judgement of correct kernels: other inputs, more trials, profile `strict`. It never pays; what does not
+    stand up to it is the `hack_gap` of the metrics."""
+
+    train: float = _share()
+    """Share of the correct kernels of training that are judged twice, from 0 to 1."""
+    eval: float = _share()
+    """The same of evaluations."""
+    trials: PositiveInt = PositiveInt(10)
+    """Correctness trials of the second judgement."""
+
+
 @attrs.frozen
 class TrainSettings:
     """Batches, credit and the optimizer."""
@@ -300,6 +318,7 @@ class Recipe:
     forbid: tuple[str, ...] = ("no_kernel", "library_compute")
     """Rules of the checkers whose breach rejects a candidate before it runs. Every prompt states them."""
     verdicts: VerdictSettings = VerdictSettings()
+    verify: VerifySettings = VerifySettings()
     feedback: Use = Use("structured")
     """What the next turn is told."""
     retriever: RetrieverUse | None = None
