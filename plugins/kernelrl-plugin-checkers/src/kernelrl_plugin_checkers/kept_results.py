@@ -66,6 +66,9 @@ def _has_identity(reading: Reading, node: ast.AST, names: frozenset[str]) -> boo
         if isinstance(below, ast.Call):
             if reading.dotted(below.func) in ("hash", "str", "tuple", "int", "repr", "frozenset"):
                 waiting += below.args
+        elif isinstance(below, ast.BinOp) and isinstance(below.op, ast.Mod | ast.BitAnd):
+            # Alignment.
+            continue
         elif not isinstance(below, ast.Lambda | ast.Subscript):
             waiting += ast.iter_child_nodes(below)
     return False
@@ -80,7 +83,9 @@ def _comparison(reading: Reading, node: ast.Compare, names: frozenset[str]) -> I
     elif len(with_identity) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
         # Two inputs may be compared; what is kept is an attribute, an element or a global.
         other = next((side for side in sides if side is not with_identity[0]), None)
-        if isinstance(other, ast.Attribute | ast.Subscript | ast.Name):
+        while isinstance(other, ast.Attribute | ast.Subscript):
+            other = other.value
+        if isinstance(other, ast.Name):
             yield "result_cache", node.lineno, "the identity of a tensor, compared with one that was kept"
 
 
