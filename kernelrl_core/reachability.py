@@ -55,25 +55,39 @@ class SourceIndex:
         found: list[ast.AST] = []
         waiting: list[ast.AST] = list(self.entries)
         seen: set[int] = set()
+        entered = set(stop)
+        walked: set[int] = set()
         while waiting:
             node = waiting.pop()
             if id(node) in seen:
                 continue
             seen.add(id(node))
             found.append(node)
-            for name in names_in(node):
-                if name not in stop:
+            for name in _names_in(node, walked):
+                if name not in entered:
+                    entered.add(name)
                     waiting += self.bodies.get(name, ())
         return found
 
 
 def names_in(node: ast.AST) -> Iterator[str]:
     """Every name and attribute that occurs in a piece of code."""
-    for below in ast.walk(node):
+    return _names_in(node, set())
+
+
+def _names_in(node: ast.AST, walked: set[int]) -> Iterator[str]:
+    """The names in those parts of a piece of code that are not among `walked`, which they join."""
+    waiting = [node]
+    while waiting:
+        below = waiting.pop()
+        if id(below) in walked:
+            continue
+        walked.add(id(below))
         if isinstance(below, ast.Name):
             yield below.id
         elif isinstance(below, ast.Attribute):
             yield below.attr
+        waiting += ast.iter_child_nodes(below)
 
 
 def targets_of(target: ast.expr) -> Iterator[str]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from kernelrl_core.extraction import MAX_SOURCE_CHARACTERS
 from kernelrl_core.reachability import parse_source
 from kernelrl_core.values import Candidate, Evaluation, Finding, Rule, Severity, SourceFacts, Task
 from kernelrl_plugin_checkers.config import SourceRulesConfig
@@ -23,10 +24,8 @@ from kernelrl_plugin_checkers.reading import Breach, Reading, TooMuch
 from kernelrl_plugin_checkers.rules import RULES
 from kernelrl_plugin_checkers.triton_copies import copying_kernels
 
-__all__ = ["MAX_CHARACTERS", "SourceRules"]
+__all__ = ["SourceRules"]
 
-MAX_CHARACTERS = 150_000
-"""Longer sources are not read: ten times the longest kernel, and a fraction of a second."""
 _MAX_PER_RULE = 5
 _MAX_EXCERPT = 120
 _WAITS = frozenset({"wait_stream", "wait_event", "synchronize", "wait"})
@@ -48,7 +47,7 @@ class SourceRules:
         if evaluation is not None:
             return ()
         found: dict[str, list[Finding]] = {}
-        lines = candidate.source.split("\n") if len(candidate.source) <= MAX_CHARACTERS else []
+        lines = candidate.source.split("\n") if len(candidate.source) <= MAX_SOURCE_CHARACTERS else []
         for rule, line, note in _breaches(candidate.source, candidate.facts, lines):
             kept = found.setdefault(rule, [])
             if rule in self._rules and len(kept) < _MAX_PER_RULE and all(other.line != line for other in kept):
@@ -59,8 +58,8 @@ class SourceRules:
 
 
 def _breaches(source: str, facts: SourceFacts, lines: Sequence[str]) -> Iterator[Breach]:
-    if len(source) > MAX_CHARACTERS:
-        yield "unreadable_source", None, f"{len(source)} characters, more than {MAX_CHARACTERS}, were not read"
+    if len(source) > MAX_SOURCE_CHARACTERS:
+        yield "unreadable_source", None, f"{len(source)} characters, more than {MAX_SOURCE_CHARACTERS}, were not read"
         return
     tree = parse_source(source)
     if tree is None:
