@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator
 __all__ = ["ENTRY", "SourceIndex", "names_in", "parse_source", "targets_of"]
 
 ENTRY = "ModelNew"
+_DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.NamedExpr)
 
 
 def parse_source(source: str) -> ast.Module | None:
@@ -34,6 +35,8 @@ class SourceIndex:
         self.entries: list[ast.FunctionDef] = []
         """`forward` and `__call__` of `ModelNew`."""
         for node in ast.walk(tree):
+            if not isinstance(node, _DEFINING):
+                continue
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 self.bodies[node.name].append(node)
                 if isinstance(node, ast.ClassDef) and node.name == ENTRY:

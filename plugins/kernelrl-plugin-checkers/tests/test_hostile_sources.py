@@ -1,0 +1,160 @@
+"""Sources that defeat a parser, or are meant to keep it busy: an answer within a second, and never an exception."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelrl_core.values import Candidate, EmbeddedSource, Finding, SourceFacts, Task
+from kernelrl_plugin_checkers.config import SourceRulesConfig
+from kernelrl_plugin_checkers.cpp_tokens import tokens
+from kernelrl_plugin_checkers.source_rules import SourceRules
+
+MODEL = "class ModelNew:\n    def forward(self, x):\n"
+N = 100_000
+
+UNREADABLE = {
+    "null bytes": "x = 1\0",
+    "parentheses": "(" * 100_000,
+    "signs": "-" * 100_000 + "1",
+    "a sum": "1" + "+1" * 60_000,
+    "attributes": "a" + ".a" * 60_000,
+    "calls": "f" + "()" * 60_000,
+    "indentation": "".join(" " * depth + "if 1:\n" for depth in range(300)),
+    "a long literal": "x = '" + "a" * 5_000_000 + "'",
+    "many lines": "x = 1\n" * 200_000,
+    "a lone surrogate": "x = '\ud800'",
+    "no Python": "def f(",
+}
+
+BUSY = {
+    "assignments": MODEL + "        pass\n" + "a=1\n" * (N // 4),
+    "one name assigned and called": MODEL + "        x = x.f(x)\n" * (N // 19),
+    "one name computed": MODEL + "        x = x.relu()\n" * (N // 21),
+    "comparisons": "a" + "<a" * (N // 2),
+    "chains": ("a" + ".a" * 150 + "\n") * (N // 302),
+    "subscripts": ("a[" * 90 + "id(x)" + "]" * 90 + "\n") * (N // 276),
+    "nested functions": "".join(" " * i + f"def f{i}():\n" for i in range(90)) + (" " * 90 + "f0(x)\n") * (N // 97),
+    "nested branches": MODEL
+    + "".join(" " * (8 + i) + "if self.n:\n" for i in range(85))
+    + (" " * 93 + "return self.n\n") * (N // 80),
+    "pointers": MODEL + "        a = x.data_ptr()\n        a == self.b\n" * (N // 46),
+    "aliases": MODEL + "".join(f"        a{i} = a{i + 1}\n" for i in range(N // 22)),
+    "strings": 'S = "#include <a>"\n' * (N // 18),
+    **{
+        f"C++ of {text!r}": f"S = r'''#include <a>\n{text * (N // len(text))}'''\n"
+        for text in (
+            *("/*", 'R"x(', '"', "\\", "at::", "at::mm(", " ", "#\n", "#define x /*", "{", "}", "static int a;", "<"),
+            *("__global__ ", "__global__{", "__global__{a[", "static std::map<int, a> b; b[c.data_ptr()];", "'", "1'"),
+        )
+    },
+    "C++ with escapes": 'S = "#include ' + r"at::mm(a);\n" * (N // 12) + '"\n',
+}
+
+
+def check(source: str, facts: SourceFacts | None = None) -> list[Finding]:
+    candidate = Candidate(source, "cuda", facts=facts or SourceFacts())
+    return list(SourceRules(SourceRulesConfig()).check(candidate, Task("test", ""), None))
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_what_cannot_be_read_is_noted_within_a_second(name: str) -> None:
+    begin = time.process_time()
+    found = check(UNREADABLE[name])
+    assert time.process_time() - begin < 1.0
+    assert [finding.rule for finding in found] == ["unreadable_source"]
+
+
+@pytest.mark.parametrize("name", BUSY)
+def test_a_source_that_keeps_a_reader_busy_is_answered_within_a_second(name: str) -> None:
+    begin = time.process_time()
+    check(BUSY[name])
+    assert time.process_time() - begin < 1.0
+
+
+def test_reading_stops_in_the_same_place_each_time_and_says_so() -> None:
+    source = BUSY["nested branches"]
+    assert check(source) == check(source)
+    assert "unreadable_source" in {finding.rule for finding in check(source)}
+
+
+def test_what_a_backend_says_beside_the_file_does_not_raise() -> None:
+    facts = SourceFacts(embedded=(EmbeddedSource("cuda", "return at::mm(a, b);\n" * 5, 99),))
+    assert "library_glue" in {finding.rule for finding in check("x = 1\n", facts)}
+
+
+_PIECES = st.sampled_from(
+    [
+        *(
+            "x",
+            "self",
+            ".",
+            "(",
+            ")",
+            "[",
+            "]",
+            "=",
+            "==",
+            "\n",
+            "    ",
+            ":",
+            "'''",
+            '"',
+            "#include <a>\n",
+            "at::",
+            "mm",
+        ),
+        *("class ModelNew(nn.Module):\n", "    def forward(self, x):\n", "        return ", "torch", "data_ptr()", "{"),
+        *(
+            "if ",
+            "static ",
+            "std::map<",
+            ">",
+            "/*",
+            "*/",
+            'R"(',
+            ')"',
+            "\\",
+            "\0",
+            "\ud800",
+            "import torch\n",
+            "}",
+            ";",
+        ),
+        *("f'{", "lambda: ", "global x\n", "import a as ", "from . import b\n", "@", "getattr(", "__global__ ", "id("),
+    ]
+)
+
+
+@given(st.one_of(st.text(max_size=300), st.lists(_PIECES, max_size=40).map("".join)))
+def test_any_text_is_checked_without_an_exception(text: str) -> None:
+    check(text)
+    check(f"{MODEL}        return x\nS = {text!r}\n")
+
+
+@given(st.one_of(st.text(max_size=300), st.lists(_PIECES, max_size=40).map("".join)))
+def test_tokens_cover_any_text_in_order(text: str) -> None:
+    found = list(tokens(text))
+    assert "".join(token.text for token in found) == text
+    assert [token.start for token in found] == [sum(len(t.text) for t in found[:i]) for i in range(len(found))]
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ('a"b\\"c"d', ["name", "string", "name"]),
+        ('R"x(a)" b)x" c', ["string", "space", "name"]),
+        ("a // b \\\n c\nd", ["name", "space", "comment", "space", "name"]),
+        ("#define A /* x\n*/ B \\\n C\nd", ["directive", "space", "name"]),
+        ("a # b", ["name", "space", "mark", "space", "name"]),
+        ("1'000.5e-3f 'x'", ["number", "space", "character"]),
+        ('"open\nb', ["string", "space", "name"]),
+        ("/* open", ["comment"]),
+        ("a<<<1, 2>>>(b)", ["name", "mark", "number", "mark", "space", "number"] + ["mark"] * 4 + ["name", "mark"]),
+    ],
+)
+def test_tokens_are_of_the_kinds_of_cpp(text: str, kinds: list[str]) -> None:
+    assert [token.kind for token in tokens(text)] == kinds
