@@ -29,6 +29,7 @@ class Embedded:
     _lines: Sequence[str]
     """Lines of the candidate."""
     _ends: list[int] = attrs.field(init=False)
+    _known: dict[int, int] = attrs.field(factory=dict, init=False)
 
     @_ends.default
     def _find_ends(self) -> list[int]:
@@ -37,6 +38,12 @@ class Embedded:
     def line_of(self, offset: int) -> int:
         """Line of the candidate for an offset of the text; the first line of the literal where that cannot be told."""
         below = bisect.bisect_left(self._ends, offset)
+        if below not in self._known:
+            self._known[below] = self._find(below)
+        return self._known[below]
+
+    def _find(self, below: int) -> int:
+        """Line of the candidate for a line of the text, which is counted from 0."""
         start = self._ends[below - 1] + 1 if below else 0
         end = self._ends[below] if below < len(self._ends) else len(self.text)
         wanted = self.text[start:end].strip()
