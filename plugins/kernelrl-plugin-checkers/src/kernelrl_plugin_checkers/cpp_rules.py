@@ -170,13 +170,14 @@ def _is_aten(found: Sequence[Token], at: int) -> bool:
 
 def _fig_leaves(text: CppText) -> Iterator[Breach]:
     found = text.tokens
+    end = 0
     for at, token in enumerate(found):
-        if token.text != "__global__" or token.kind != "name":
+        if token.text != "__global__" or token.kind != "name" or at < end:
             continue
         opening = next((i for i in range(at, min(at + 400, len(found))) if found[i].text in ("{", ";")), None)
         if opening is None or found[opening].text == ";":
             continue
-        depth, end = 0, opening
+        depth = 0
         for end in range(opening, min(opening + 400, len(found))):
             depth += (found[end].text == "{") - (found[end].text == "}")
             if depth == 0:
