@@ -297,7 +297,9 @@ class Environment:
         findings: list[Finding] = []
         for name, checker in self._checkers.items():
             try:
+                # What a checker makes while it is read, a generator's findings say, is its doing as well.
                 found = checker.check(candidate, task, evaluation)
+                found = [attrs.evolve(finding, checker=finding.checker or name) for finding in found]
             except Exception as error:
                 # The sample goes on without this check, and says so: a checker must not be able to stop a run.
                 if name not in self._warned:
@@ -306,7 +308,7 @@ class Environment:
                 evidence = f"checkers.{name} failed: {type(error).__name__}: {error}"
                 findings.append(Finding("checker_failed", Severity.NOTE, evidence[:500], checker=name))
             else:
-                findings.extend(attrs.evolve(finding, checker=finding.checker or name) for finding in found)
+                findings += found
         return tuple(findings)
 
     def _request(self, task: Task, candidate: Candidate, seed: str | None) -> EvaluationRequest:

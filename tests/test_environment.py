@@ -61,6 +61,17 @@ class Breaks(Finds):
         raise ZeroDivisionError("oh")
 
 
+class BreaksWhileRead(Finds):
+    def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> Any:
+        yield Finding("no_kernel", Severity.SUSPECT, "there is none")
+        raise ZeroDivisionError("oh")
+
+
+class SaysNonsense(Finds):
+    def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> Any:
+        return ["no finding"]
+
+
 class Says:
     def format(self, turn: Turn) -> str:
         return f"it was {turn.outcome}"
@@ -120,11 +131,15 @@ def test_what_is_refused_before_a_run_calls_no_evaluator(text: str, checker: Any
     assert evaluator.requests == []
 
 
-def test_a_checker_that_fails_leaves_a_note_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("checker", [Breaks(), BreaksWhileRead(), SaysNonsense()])
+def test_a_checker_that_fails_leaves_a_note_in_its_name_and_stops_nothing(
+    checker: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING):
-        turn, _ = judged(CODE, checker=Breaks())
+        turn, _ = judged(CODE, checker=checker)
     assert turn.outcome is Outcome.CORRECT
-    assert {finding.rule for finding in turn.findings} == {"checker_failed"}
+    assert {(finding.rule, finding.checker) for finding in turn.findings} == {("checker_failed", "mine")}
+    assert all("checkers.mine failed" in finding.evidence for finding in turn.findings)
     assert "checkers.mine" in caplog.text
 
 
