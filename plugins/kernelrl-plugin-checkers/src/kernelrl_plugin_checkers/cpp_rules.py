@@ -55,6 +55,9 @@ _OUTSIDE = frozenset(
 )
 _PRECISION = re.compile(r"set(?:AllowTF32|Float32|AllowFP16|AllowBF16)\w+|fesetround|(?:cublas|hipblas)SetMathMode")
 _PINNING = re.compile(r"\w*(?:LimitPersistingL2CacheSize|AccessPolicyWindow)")
+_PATTERNS = (_VENDOR, _STREAMS, _GRAPHS, _HOST_CALLBACKS, _PRECISION, _PINNING)
+_TELLING = _ATEN | _METHODS | _BACK_TO_PYTHON | _INSPECTION | _PROCESSES | _OUTSIDE
+_TELLING |= {"module_", "module", "pthread_create", "detach"}
 _ONE = r"(?:1|1\.0?f?)"
 _COPY_LINE = re.compile(rf"\w+ \[ (?P<index>[^\]]+) \] = (?:{_ONE} \* )?\w+ \[ (?P=index) \] (?:\* {_ONE} )?;")
 
@@ -90,11 +93,12 @@ def cpp_breaches(text: CppText, *, waits: bool, copies: bool) -> Iterator[Breach
         copies: whether any part copies into the inputs of a graph.
     """
     found = text.tokens
+    telling = {name for name in text.names if _is_telling(name)}
     for at, token in enumerate(found):
         if token.kind == "string":
             if "/proc/" in token.text:
                 yield "inspection", text.text.line_of(token.start), "a path below /proc"
-        elif token.kind == "name":
+        elif token.text in telling and token.kind == "name":
             for rule, note in _of_name(text, at, waits=waits, copies=copies):
                 yield rule, text.text.line_of(token.start), note
     for token in text.directives:
@@ -104,6 +108,11 @@ def cpp_breaches(text: CppText, *, waits: bool, copies: bool) -> Iterator[Breach
                 yield "library_glue", text.text.line_of(token.start + match.start()), f"{match.group()}, in a macro"
     yield from kept_in_statics(text.tokens, text.text.line_of)
     yield from _fig_leaves(text)
+
+
+def _is_telling(name: str) -> bool:
+    """Whether a name can break a rule by itself; most cannot, and what stands around them need not be looked at."""
+    return name in _TELLING or _stem(name) in _ATEN or any(pattern.fullmatch(name) for pattern in _PATTERNS)
 
 
 def _of_name(text: CppText, at: int, *, waits: bool, copies: bool) -> Iterator[tuple[str, str]]:
@@ -155,11 +164,15 @@ def _next(found: Sequence[Token], at: int, name: str) -> bool:
     return [token.text for token in found[at + 1 : at + 3]] == ["::", name]
 
 
+def _stem(name: str) -> str:
+    """An operator's name without the ending of its variant."""
+    return name.removesuffix("_out").removesuffix("_outf").rstrip("_")
+
+
 def _is_aten(found: Sequence[Token], at: int) -> bool:
     """Whether a name is an operator of ATen with its namespace before it."""
     name = found[at].text
-    stem = name.removesuffix("_out").removesuffix("_outf").rstrip("_")
-    if name not in _ATEN and stem not in _ATEN:
+    if name not in _ATEN and _stem(name) not in _ATEN:
         return False
     path: list[str] = []
     while at >= 2 and found[at - 1].text == "::" and found[at - 2].kind == "name":

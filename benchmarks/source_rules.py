@@ -1,0 +1,106 @@
+"""How long the checker `source_rules` looks at a kernel, from 50 lines to 1,000.
+
+    python benchmarks/source_rules.py > benchmarks/results/source_rules.json
+
+Sources are made of the worked examples of the backends `cuda` and `triton`, repeated under other names. Times are those
+of the processor, for the checker alone; the backend's reading of the source, which every candidate gets, stands beside.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import re
+import statistics
+import time
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+from kernelrl_core.values import Candidate, SourceFacts, Task
+from kernelrl_judge.building.kernel_facts import extension_facts
+from kernelrl_plugin_checkers.config import SourceRulesConfig
+from kernelrl_plugin_checkers.source_rules import SourceRules
+from kernelrl_plugin_cuda.examples import FEW_SHOT as CUDA
+from kernelrl_plugin_triton.examples import FEW_SHOT as TRITON
+from kernelrl_plugin_triton.kernels import find_kernels
+
+RUNS = 50
+LINES = (50, 300, 1000)
+TARGET_MS = 20.0
+
+
+def main() -> None:
+    results = {}
+    for language, example, facts in (
+        ("cuda", CUDA[0].kernel, lambda source: extension_facts(source, "cuda")),
+        ("triton", TRITON[0].kernel, lambda source: SourceFacts(kernels=find_kernels(source))),
+    ):
+        for lines in LINES:
+            results[f"{language}_{lines}_lines"] = _measure(_repeated(example, lines), language, facts)
+    largest = max(result["p95_ms"] for name, result in results.items() if name.endswith("_300_lines"))
+    print(
+        json.dumps(
+            {
+                "benchmark": "source_rules",
+                "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+                "results": results,
+                "target_ms": TARGET_MS,
+                "reached": largest <= TARGET_MS,
+                "runs": RUNS,
+                "cpu": _cpu(),
+                "cores": os.cpu_count(),
+                "load_average": round(os.getloadavg()[0], 1),
+                "python": platform.python_version(),
+                "versions": {name: metadata.version(name) for name in ("kernelrl", "kernelrl-plugin-checkers")},
+            },
+            indent=1,
+        )
+    )
+
+
+def _repeated(example: str, lines: int) -> str:
+    """The example's definitions again and again, each time under other names, up to about so many lines."""
+    head, separator, rest = example.partition("\nclass ModelNew")
+    source, number = "", 0
+    while source.count("\n") + rest.count("\n") < lines:
+        renamed = re.sub(r"\b(\w*_kernel|\w+_source|extension|block_\w+)\b", rf"\g<1>_{number}", head)
+        source += f"{renamed if number else head}\n"
+        number += 1
+    return source + separator + rest
+
+
+def _measure(source: str, language: str, read: Callable[[str], SourceFacts]) -> dict[str, float]:
+    checker = SourceRules(SourceRulesConfig())
+    task = Task("benchmark", "")
+    checks, readings = [], []
+    for _ in range(RUNS + 1):
+        began = time.process_time()
+        facts = read(source)
+        readings.append(time.process_time() - began)
+        candidate = Candidate(source, language, facts=facts)
+        began = time.process_time()
+        checker.check(candidate, task, None)
+        checks.append(time.process_time() - began)
+    # The first round fills the caches and is left out.
+    return {
+        "lines": source.count("\n"),
+        "characters": len(source),
+        "median_ms": round(statistics.median(checks[1:]) * 1e3, 2),
+        "p95_ms": round(statistics.quantiles(checks[1:], n=20)[-1] * 1e3, 2),
+        "backend_facts_median_ms": round(statistics.median(readings[1:]) * 1e3, 2),
+    }
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+if __name__ == "__main__":
+    main()
