@@ -19,6 +19,7 @@ from kernelrl_core.values import (
     Demonstration,
     Evaluation,
     EvaluationRequest,
+    EvaluationSettings,
     Example,
     Finding,
     Message,
@@ -27,6 +28,7 @@ from kernelrl_core.values import (
     Rule,
     SourceFacts,
     Task,
+    TaskAudit,
     Turn,
     WarmStartExample,
 )
@@ -50,6 +52,7 @@ __all__ = [
     "RewardBounds",
     "RewardConfig",
     "SamplingSettings",
+    "TaskAuditor",
     "TaskSource",
     "TrainingSample",
     "TrainingStep",
@@ -108,6 +111,20 @@ class Evaluator(Protocol):
 
     async def aclose(self) -> None:
         """End every process and connection. Safe to call twice."""
+        ...
+
+
+class TaskAuditor(Protocol):
+    """An evaluator that also audits tasks."""
+
+    async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float) -> TaskAudit:
+        """Run a task's reference in a process of its own and flag what a shortcut would be paid for.
+
+        A task that hangs, takes all memory or ends its process is `unaudited`.
+
+        Raises:
+            InfrastructureError: the process could not be started.
+        """
         ...
 
 

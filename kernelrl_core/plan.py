@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kernelrl_core.audits import training_tasks
 from kernelrl_core.batches import schedule
 from kernelrl_core.environment import missing_prerequisites, require_prerequisites
 from kernelrl_core.errors import KernelRLError
@@ -28,7 +29,7 @@ def preflight(recipe: Recipe, registry: Registry) -> None:
     """
     require_prerequisites(recipe, registry)
     tasks = registry.make("tasks", recipe.tasks)
-    schedule([task.id for task in tasks.tasks(recipe.train.split)], recipe.train, recipe.seed)
+    schedule([task.id for task in training_tasks(tasks, recipe.train)[0]], recipe.train, recipe.seed)
     if recipe.eval.every or recipe.eval.at_start or recipe.eval.at_end:
         eval_tasks(tasks, recipe.eval)
 
@@ -42,7 +43,7 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
     missing = [f"{what}; fix: {fix}" for what, fix in missing_prerequisites(recipe, registry).items()]
     tasks: list[Task] | None = None
     try:
-        tasks = list(registry.make("tasks", recipe.tasks).tasks(recipe.train.split))
+        tasks = list(training_tasks(registry.make("tasks", recipe.tasks), recipe.train)[0])
     except KernelRLError as error:
         missing.append(f"{recipe.tasks.use}: {error}".replace("\n", "; "))
     steps = len(schedule([task.id for task in tasks], recipe.train, recipe.seed)) if tasks is not None else None

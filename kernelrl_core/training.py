@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import attrs
 
 from kernelrl_core.alarms import Alarms
+from kernelrl_core.audits import training_tasks
 from kernelrl_core.batches import repeats_tasks, schedule
 from kernelrl_core.checkpoints import checkpoint_name, load_checkpoint, prune_checkpoints, save_checkpoint, sweep
 from kernelrl_core.credit import Credit, assign_credit, loss_normaliser, training_samples
@@ -72,7 +73,9 @@ class Training:
     async def go_on(self) -> bool:
         """Train from where the run stands. The answer is whether it is finished; if not, the user stopped it."""
         recipe, ledger = self.session.recipe, self.ledger
-        tasks = self.session.environment.tasks.tasks(recipe.train.split)
+        tasks, left_out = training_tasks(self.session.environment.tasks, recipe.train)
+        if left_out is not None:
+            self.display.say(left_out)
         batches = schedule([task.id for task in tasks], recipe.train, recipe.seed)
         if repeats_tasks(len(tasks), recipe.train):
             self.display.say(

@@ -42,6 +42,7 @@ __all__ = [
     "Severity",
     "SourceFacts",
     "Task",
+    "TaskAudit",
     "Turn",
     "Verdict",
     "WarmStartExample",
@@ -75,11 +76,32 @@ class Task:
     """Quality flags of an audit, such as `constant_output`."""
     precision: str | None = None
     """Precision the task demands (`fp32`, `fp16`, `bf16`), or None for the recipe's."""
+    input_overlay: str | None = None
+    """Overlay that mends the task's inputs (`EvaluationSettings.input_overlay`), where the recipe names none."""
 
     @property
     def sha256(self) -> str:
         """Content hash: the identity of a task wherever results are cached or compared."""
         return sha256_text(self.reference)
+
+
+@attrs.frozen
+class TaskAudit:
+    """What running a task's reference showed about the task."""
+
+    task_id: str
+    sha256: str
+    """Content hash of the task."""
+    conditions: Mapping[str, Any]
+    """Settings and versions of the audit; another audit under equal conditions need not be made."""
+    flags: Mapping[str, str] = attrs.field(factory=dict)
+    """What was measured, by the flag (`kernelrl_core.audits.FLAGS`) that it led to."""
+    mended_by: str | None = None
+    """Input overlay under which no shortcut passes any more."""
+    unaudited: str | None = None
+    """Why the audit could not be made; None where it was."""
+    provenance: Mapping[str, Any] = attrs.field(factory=dict)
+    """Where it was made: device and versions."""
 
 
 @attrs.frozen
@@ -337,6 +359,8 @@ class EvaluationSettings:
     )
     """What profile `strict` looks for beyond right values: results kept by address or object, code that knows its
     parameters, changed inputs, memory that is read before it is written, and writes after the end of a call."""
+    input_overlay: Literal["none", "signed", "heavy_tailed", "row_scaled", "mixed"] = "none"
+    """What floating-point inputs are multiplied with: random signs, log-normal factors, a factor per row, or all."""
 
 
 @attrs.frozen

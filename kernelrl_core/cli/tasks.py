@@ -1,4 +1,4 @@
-"""`kernelrl tasks`: list and show tasks."""
+"""`kernelrl tasks`: list, show and audit tasks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from kernelrl_core.cli import tasks_audit
 
 if TYPE_CHECKING:
     from kernelrl_core.kinds import TaskSource
@@ -19,7 +21,10 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON doc
 
 @click.group("tasks")
 def command() -> None:
-    """List and show tasks. Nothing of a task is executed."""
+    """List, show and audit tasks. Only an audit executes them."""
+
+
+command.add_command(tasks_audit.command)
 
 
 @command.command("list")
@@ -43,7 +48,7 @@ def list_command(
       kernelrl tasks list --use kernelbench levels=[1,2] holdout=kevin
       kernelrl tasks list --recipe stage1 tasks.levels=[1] --json
     """
-    source = _source(recipe, use, settings)
+    source = source_of(recipe, use, settings)
     splits = [split] if split else source.splits()
     tasks = [task for name in splits for task in source.tasks(name) if level in (None, task.level)]
     if as_json:
@@ -74,7 +79,7 @@ def show_command(task: str, settings: Sequence[str], recipe: str | None, use: st
     from kernelrl_core.registry import registry
     from kernelrl_core.task_lookup import find_task
 
-    source = _source(recipe, use, settings) if recipe or use or settings else None
+    source = source_of(recipe, use, settings) if recipe or use or settings else None
     found = find_task(task, registry=registry(), source=source)
     if as_json:
         click.echo(json.dumps({**_row(found), "precision": found.precision, "reference": found.reference}))
@@ -85,7 +90,7 @@ def show_command(task: str, settings: Sequence[str], recipe: str | None, use: st
     click.echo(found.reference, nl=not found.reference.endswith("\n"))
 
 
-def _source(recipe: str | None, use: str | None, settings: Sequence[str]) -> TaskSource:
+def source_of(recipe: str | None, use: str | None, settings: Sequence[str]) -> TaskSource:
     """The task source that the options of the command line name."""
     from kernelrl_core.errors import UsageError
     from kernelrl_core.recipe.load import load_recipe

@@ -217,6 +217,8 @@ class TrainSettings:
 
     split: str = "train"
     """Split that is trained on."""
+    quarantine: bool = True
+    """Leave out tasks whose audit found that a shortcut would be paid for, or that cannot be judged."""
     tasks_per_step: PositiveInt = PositiveInt(8)
     """Tasks in a batch."""
     group_size: PositiveInt = PositiveInt(8)

@@ -14,6 +14,7 @@ import attrs
 import torch
 
 from kernelrl_core.values import EvaluationSettings
+from kernelrl_judge.overlays import overlaid
 from kernelrl_judge.task_sizes import fit
 
 __all__ = ["Reference", "TaskError", "Trial", "load_reference"]
@@ -107,6 +108,8 @@ class Reference:
         place = torch.device(self.device) if self._makes_on_device else contextlib.nullcontext()
         with _told(self._task_id, "get_inputs()"), place:
             made = [self._module.get_inputs() for _ in range(count)]
+            if self._settings.input_overlay != "none":
+                made = [overlaid(values, self._settings.input_overlay) for values in made]
         return [[_cast(_place(value, self.device), self.dtype) for value in values] for values in made]
 
     def expected(self, inputs: list[Any], index: int = 0) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -18,6 +19,8 @@ from kernelrl_plugin_kernelbench.holdout import KEVIN, by_fraction
 from kernelrl_plugin_kernelbench.rows import hub_rows
 
 __all__ = ["KernelBenchTasks"]
+
+_AUDIT = Path(__file__).with_name("audit.jsonl")
 
 
 @attrs.frozen
@@ -49,7 +52,8 @@ class KernelBenchTasks(LazyCollection):
         self._refuse_unknown(everything)
         chosen.sort(key=lambda problem: (problem.level, problem.number))
         found = [Found(Task(id=p.id, reference=p.source, level=p.level, name=p.name), p.where) for p in chosen]
-        return collect(found, self._held_out, {**origin, "holdout": _plain(self._config.holdout)})
+        origin = {**origin, "holdout": _plain(self._config.holdout)}
+        return collect(found, self._held_out, origin, self._config.audit or _AUDIT)
 
     def _takes_part(self, problem: Problem) -> bool:
         config = self._config

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
 
+from kernelrl_core.audits import annotate, read_audits
 from kernelrl_core.errors import UsageError
 from kernelrl_core.naming import suggestion
 from kernelrl_core.task_lookup import parse_task_source
@@ -79,13 +81,17 @@ class LazyCollection(ABC):
 
 
 def collect(
-    found: Iterable[Found], held_out: Callable[[Sequence[Task]], set[str]], origin: dict[str, Any]
+    found: Iterable[Found],
+    held_out: Callable[[Sequence[Task]], set[str]],
+    origin: dict[str, Any],
+    audit: Path | None = None,
 ) -> Collection:
     """Check everything that was found and split it.
 
     Args:
         held_out: ids of the tasks of the split `held_out`.
         origin: names the `source` and where its tasks come from.
+        audit: file of audits, which set flags and overlays of the tasks with the same content.
 
     Raises:
         UsageError: nothing was found, an id occurs twice, or texts are not tasks; all of these are named.
@@ -106,11 +112,12 @@ def collect(
     refuse(problems)
     if not tasks:
         raise UsageError(f"{origin['source']}: no task was found; searched {origin['searched']}")
+    audits = {item.sha256: item for item in read_audits(audit)} if audit is not None else {}
     chosen = held_out(list(tasks.values()))
     by_split: dict[str, list[Task]] = {}
     for task in tasks.values():
         split = HELD_OUT if task.id in chosen else task.split
-        by_split.setdefault(split, []).append(attrs.evolve(task, split=split))
+        by_split.setdefault(split, []).append(attrs.evolve(annotate(task, audits), split=split))
     order = sorted(by_split, key=lambda split: split != TRAIN)
     return Collection({split: tuple(by_split[split]) for split in order}, origin)
 

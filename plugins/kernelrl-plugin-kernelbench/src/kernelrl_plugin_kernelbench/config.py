@@ -84,6 +84,8 @@ class KernelBenchConfig:
     )
     """Problems of the split `held_out`: `kevin` is the published list for levels 1 and 2; numbers by level; or a seeded
     share of each level."""
+    audit: Path | None = None
+    """File of `kernelrl tasks audit`, whose flags the tasks get. Null takes the audit that comes with the plugin."""
 
     def problems(self) -> Iterable[str]:
         if not self.levels:
@@ -104,6 +106,8 @@ class DirectoryConfig:
     """Files that are tasks, relative to `path`. A folder such as `level2` above a file sets its level."""
     holdout: Literal["none"] | NamedHoldout | FractionHoldout = "none"
     """Tasks of the split `held_out`."""
+    audit: Path | None = None
+    """File of `kernelrl tasks audit`, whose flags the tasks get."""
 
 
 @attrs.frozen
@@ -146,6 +150,8 @@ class DatasetConfig:
     """Most rows."""
     holdout: Literal["none"] | NamedHoldout | FractionHoldout = "none"
     """Tasks of the split `held_out`, where the data set has no column for splits."""
+    audit: Path | None = None
+    """File of `kernelrl tasks audit`, whose flags the tasks get."""
 
     def problems(self) -> Iterable[str]:
         if (self.path is None) == (self.hub is None):

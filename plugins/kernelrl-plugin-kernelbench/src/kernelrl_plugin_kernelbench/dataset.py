@@ -55,7 +55,7 @@ class DatasetTasks(LazyCollection):
             except UsageError as error:
                 problems.append(error.message)
         refuse(problems)
-        return collect(found, lambda tasks: held_out_ids(tasks, config.holdout), origin)
+        return collect(found, lambda tasks: held_out_ids(tasks, config.holdout), origin, config.audit)
 
     def _columns(self, rows: Sequence[Row]) -> dict[str, str]:
         """Part of a task -> its column.

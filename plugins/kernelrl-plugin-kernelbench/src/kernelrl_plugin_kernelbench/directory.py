@@ -35,6 +35,7 @@ class DirectoryTasks(LazyCollection):
             _tasks(root, [path for path in paths if path.name != "__init__.py"]),
             lambda tasks: held_out_ids(tasks, self._config.holdout),
             origin,
+            self._config.audit,
         )
 
 

@@ -12,8 +12,19 @@ from typing import Any
 from kernelrl_core.errors import InfrastructureError, MissingPrerequisite
 from kernelrl_core.registry import registry
 from kernelrl_core.session import cache_directory
-from kernelrl_core.values import Evaluation, EvaluationRequest, Finding, Outcome, Severity, sha256_text
+from kernelrl_core.values import (
+    Evaluation,
+    EvaluationRequest,
+    EvaluationSettings,
+    Finding,
+    Outcome,
+    Severity,
+    Task,
+    TaskAudit,
+    sha256_text,
+)
 from kernelrl_core.version import API_VERSION
+from kernelrl_judge.audit_process import audit_task
 from kernelrl_judge.building.calls import find_inline_calls
 from kernelrl_judge.building.service import BuildService
 from kernelrl_judge.worker import JudgeDied
@@ -43,6 +54,8 @@ class LocalEvaluator:
         self._compiling = asyncio.Semaphore(config.build_workers or max(1, cores - self._on_gpu.size))
         # What is being compiled must not keep the judges idle.
         self.capacity = self._on_cpu.size + self._on_cpu.spare + (self._on_gpu.size + 2 * cores if self._gpus else 0)
+        self._audits = config.gpu_workers if self._gpus else workers
+        self._auditing = asyncio.Semaphore(self._audits)
         self._store = cache_directory() / "builds"
         self._builds = BuildService(self._store)
         self._announced = False
@@ -77,6 +90,11 @@ class LocalEvaluator:
                 return Evaluation(
                     Outcome.HACKED, "The process disturbed its surroundings.", evidence, findings=(finding,)
                 )
+
+    async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float) -> TaskAudit:
+        """Audit a task on the first GPU, or on the processor; see `kernelrl_core.kinds.TaskAuditor`."""
+        async with self._auditing:
+            return await audit_task(task, settings, timeout_s, self._audits)
 
     async def aclose(self) -> None:
         """End every judge, zygote and runner."""

@@ -1,0 +1,184 @@
+"""`kernelrl tasks audit`: find tasks that shortcuts would pass."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from kernelrl_core.registry import Registry
+    from kernelrl_core.values import EvaluationSettings, Task, TaskAudit
+
+
+@click.command("audit")
+@click.argument("tasks", nargs=-1, metavar="[TASK|KEY=VALUE]...")
+@click.option("--recipe", "-r", help="Task source, tolerance and evaluator of this recipe.")
+@click.option("--use", help="Task source by name, such as starter (the default) or kernelbench.")
+@click.option("--split", help="Only this split.")
+@click.option("--level", type=int, help="Only this level.")
+@click.option("--precision", type=click.Choice(["fp32", "fp16", "bf16"]), help="Precision that is audited; fp32.")
+@click.option("--evaluator", "-e", help="Where the audit is made; local, or that of --recipe, when left out.")
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="File that results are added to, one per line.")
+@click.option("--jobs", "-j", type=click.IntRange(1), default=1, show_default=True, help="Audits at once.")
+@click.option("--timeout", type=click.FloatRange(1), default=120.0, show_default=True, help="Seconds for each task.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(
+    tasks: Sequence[str],
+    recipe: str | None,
+    use: str | None,
+    split: str | None,
+    level: int | None,
+    precision: str | None,
+    evaluator: str | None,
+    output: Path | None,
+    jobs: int,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Find tasks that zeros, a constant or another shortcut would pass, by running their references.
+
+    TASK is an id or a file; without one, all tasks of the source are audited. KEY=VALUE are options of the source. What
+    --output holds is not done again, so that an audit that was stopped goes on. Tasks that could not be audited are
+    listed, and tried again the next time.
+
+    \b
+    Examples:
+      kernelrl tasks audit
+      kernelrl tasks audit my_task.py --precision bf16
+      kernelrl tasks audit --use kernelbench levels=[1,2] --output audits.jsonl --jobs 2
+    """
+    import asyncio
+
+    from kernelrl_core.cli.tasks import source_of
+    from kernelrl_core.recipe.load import load_recipe
+    from kernelrl_core.recipe.schema import Use
+    from kernelrl_core.registry import registry
+    from kernelrl_core.task_lookup import find_task
+    from kernelrl_core.values import EvaluationSettings
+
+    known = registry()
+    named = [text for text in tasks if "=" not in text or Path(text).is_file()]
+    options = [text for text in tasks if text not in named]
+    settings = EvaluationSettings()
+    chosen: Any = None
+    if recipe:
+        loaded = load_recipe(recipe, options, registry=known).recipe
+        settings, chosen = loaded.evaluation, loaded.evaluator
+    if precision:
+        settings = _with_precision(settings, precision)
+    if evaluator or chosen is None:
+        name = evaluator or "local"
+        config = known.config_class("evaluators", name)
+        chosen = Use(name, config() if config is not None else None)
+    if named:
+        source = source_of(recipe, use, options) if recipe or use or options else None
+        found = [find_task(text, registry=known, source=source) for text in named]
+    else:
+        source = source_of(recipe, use, options)
+        splits = [split] if split else source.splits()
+        found = [task for each in splits for task in source.tasks(each) if level in (None, task.level)]
+    audits = asyncio.run(_audited(found, settings, chosen, known, output, jobs, timeout))
+    click.echo(json.dumps(_document(audits)) if as_json else "\n".join(_lines(audits)))
+
+
+async def _audited(
+    tasks: Sequence[Task],
+    settings: EvaluationSettings,
+    chosen: Any,
+    registry: Registry,
+    output: Path | None,
+    jobs: int,
+    timeout_s: float,
+) -> list[TaskAudit]:
+    """Audits of the tasks, in their order; those that the file holds are taken from there."""
+    import asyncio
+
+    from kernelrl_core.audits import append_audit, audit_conditions, audit_key, read_audits
+    from kernelrl_core.errors import UsageError
+
+    done: dict[str, TaskAudit] = {}
+    if output is not None and output.exists():
+        kept = [audit for audit in read_audits(output) if audit.unaudited is None]
+        done = {audit_key(audit.sha256, audit.conditions): audit for audit in kept}
+    evaluator = registry.make("evaluators", chosen)
+    slots = asyncio.Semaphore(jobs)
+    finished = 0
+
+    async def one(task: Task) -> TaskAudit:
+        nonlocal finished
+        own = settings if task.precision is None else _with_precision(settings, task.precision)
+        key = audit_key(task.sha256, audit_conditions(own))
+        if key in done:
+            import attrs
+
+            return attrs.evolve(done[key], task_id=task.id)
+        async with slots:
+            audit: TaskAudit = await evaluator.audit(task, own, timeout_s)
+            if output is not None:
+                append_audit(output, audit)
+            finished += 1
+            click.echo(f"{finished}  {_line(audit)}", err=True)
+            return audit
+
+    try:
+        if not hasattr(evaluator, "audit"):
+            raise UsageError(f"evaluator {chosen.use!r} audits no tasks", fix="--evaluator local")
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(one(task)) for task in tasks]
+        return [task.result() for task in running]
+    except* UsageError as errors:
+        raise errors.exceptions[0] from None
+    finally:
+        await evaluator.aclose()
+
+
+def _with_precision(settings: EvaluationSettings, precision: str) -> EvaluationSettings:
+    from kernelrl_core import codec
+
+    return codec.from_json(type(settings), {**codec.to_json(settings), "precision": precision})
+
+
+def _line(audit: TaskAudit) -> str:
+    if audit.unaudited is not None:
+        return f"{audit.task_id}  unaudited: {audit.unaudited}"
+    mended = f"  mended by {audit.mended_by}" if audit.mended_by else ""
+    return f"{audit.task_id}  {' '.join(audit.flags) or 'clean'}{mended}"
+
+
+def _lines(audits: Sequence[TaskAudit]) -> list[str]:
+    """The tasks that are not clean, with what was measured, and counts per flag."""
+    from kernelrl_core.audits import FLAGS
+
+    lines = []
+    for audit in audits:
+        if audit.flags or audit.unaudited is not None:
+            lines.append(_line(audit))
+            lines += [f"    {flag}: {evidence}" for flag, evidence in audit.flags.items()]
+    counts = Counter(flag for audit in audits for flag in audit.flags)
+    width = max(map(len, FLAGS))
+    lines += [f"{flag:<{width}}  {counts[flag]:>4}  {FLAGS[flag].meaning}" for flag in FLAGS]
+    return [*lines, _summary(audits)]
+
+
+def _summary(audits: Sequence[TaskAudit]) -> str:
+    unaudited = sum(audit.unaudited is not None for audit in audits)
+    flagged = sum(bool(audit.flags) for audit in audits)
+    mended = sum(audit.mended_by is not None for audit in audits)
+    clean = len(audits) - unaudited - flagged
+    return f"{len(audits)} tasks: {clean} clean, {flagged} flagged ({mended} mended), {unaudited} unaudited"
+
+
+def _document(audits: Sequence[TaskAudit]) -> dict[str, Any]:
+    from kernelrl_core import codec
+
+    counts = Counter(flag for audit in audits for flag in audit.flags)
+    return {
+        "tasks": [codec.to_json(audit) for audit in audits],
+        "counts": dict(counts),
+        "unaudited": [audit.task_id for audit in audits if audit.unaudited is not None],
+    }

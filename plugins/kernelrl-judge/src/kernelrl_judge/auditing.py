@@ -1,0 +1,298 @@
+"""Audits a task: runs its reference and finds out what would be paid for without doing its work.
+
+Started by exec for one task (`kernelrl_judge.audit_process`), since the code of a task may hang, take all memory or end
+its process. Reads a request as JSON from standard input and writes what it found as JSON to standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils.flop_counter import FlopCounterMode
+
+from kernelrl_core import codec
+from kernelrl_core.values import EvaluationSettings
+from kernelrl_judge.broadcasts import Broadcasts
+from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
+from kernelrl_judge.overlays import OVERLAYS
+from kernelrl_judge.reference import Reference, TaskError, load_reference
+
+__all__ = ["audit"]
+
+_SEED = "audit"
+_TRIALS = 3
+_LAUNCH_US = 5.0
+_BYTES_PER_US = 2e6
+_FLOPS_PER_US = 50e6
+"""Of a data-centre GPU, roughly: 2 TB/s and 50 TFLOP/s. What takes less than a launch there is tiny."""
+_SPREAD = 0.1
+"""Least standard deviation of what parameters are changed by."""
+
+
+def audit(source: str, task_id: str, settings: EvaluationSettings, device: str) -> dict[str, Any]:
+    """Flags with what was measured, and the overlay that mends the inputs, or why there is no audit.
+
+    Args:
+        device: `cpu` or `cuda`; inputs are made there.
+    """
+    try:
+        module = load_reference(source, task_id)
+        reference = Reference(module, task_id, settings, device).under(_SEED)
+        subject = _Subject(reference, tolerance(settings))
+        shortcuts = subject.shortcuts()
+        flags = shortcuts | subject.faults()
+    except (TaskError, MemoryError, torch.OutOfMemoryError) as error:
+        if _lacks_memory(error):
+            return {"unaudited": "not enough memory here"}
+        return {"flags": {"reference_fails": str(error)}}
+    mended_by = None
+    if shortcuts:
+        mended_by = next((kind for kind in OVERLAYS if _mends(kind, module, task_id, settings, device)), None)
+    return {"flags": flags, "mended_by": mended_by}
+
+
+def _mends(kind: str, module: Any, task_id: str, settings: EvaluationSettings, device: str) -> bool:
+    """Whether no shortcut passes under an overlay, and the reference stays finite."""
+    other = attrs.evolve(settings, input_overlay=kind)
+    try:
+        subject = _Subject(Reference(module, task_id, other, device).under(_SEED), tolerance(settings))
+        return subject.non_finite() == 0 and not subject.shortcuts()
+    except (TaskError, MemoryError, torch.OutOfMemoryError):
+        return False
+
+
+class _Subject:
+    """A reference with inputs and expected outputs of some trials."""
+
+    def __init__(self, reference: Reference, limit: Tolerance) -> None:
+        self._reference, self._limit = reference, limit
+        self._trials = [reference.trial(index) for index in range(_TRIALS)]
+
+    def shortcuts(self) -> dict[str, str]:
+        """Flags of what would pass without the work being done."""
+        found = {
+            "zeros_pass": self._zeros(),
+            "constant_pass": self._constant(),
+            "identity_pass": self._identity(),
+            "input_blind": self._input_blind(),
+            "weight_blind": self._weight_blind(),
+        }
+        return {flag: evidence for flag, evidence in found.items() if evidence is not None}
+
+    def faults(self) -> dict[str, str]:
+        """Flags of what is wrong with the reference itself."""
+        share = self.non_finite()
+        found = {
+            "non_finite": f"{share:.3g} of the elements of the output" if share else None,
+            "nondeterministic": self._nondeterministic(),
+            "accidental_broadcast": self._broadcast(),
+            "tiny": self._tiny(),
+        }
+        return {flag: evidence for flag, evidence in found.items() if evidence is not None}
+
+    def non_finite(self) -> float:
+        """Largest share of elements that are infinite or NaN among the output tensors of the trials."""
+        outputs = [tensor for trial in self._trials for tensor in _tensors(trial.expected)]
+        return max((float((~torch.isfinite(t)).double().mean()) for t in outputs if t.numel()), default=0.0)
+
+    def _passes(self, *answers: Any) -> bool:
+        pairs = zip(self._trials, answers, strict=True)
+        return all(compare_values(trial.expected, answer, self._limit) is None for trial, answer in pairs)
+
+    def _zeros(self) -> str | None:
+        zeros = [_mapped(trial.expected, torch.zeros_like) for trial in self._trials]
+        return f"largest output {self._largest():.3g}" if self._passes(*zeros) else None
+
+    def _constant(self) -> str | None:
+        for name, choose in (("mean", _mean), ("middle of the range", _middle)):
+            answer = _mapped(self._trials[0].expected, lambda tensor, choose=choose: _filled(tensor, choose(tensor)))
+            if self._passes(*[answer] * _TRIALS):
+                values = ", ".join(f"{choose(tensor):.4g}" for tensor in _tensors(self._trials[0].expected)[:3])
+                return f"{name} of the first output ({values})"
+        return None
+
+    def _identity(self) -> str | None:
+        for place in range(len(_tensors(self._trials[0].inputs))):
+            answers = [_passed_on(trial.expected, _tensors(trial.inputs)[place]) for trial in self._trials]
+            if all(answer is not None for answer in answers) and self._passes(*answers):
+                return f"input tensor {place} passes as the output, {self._difference(answers):.3g} off at most"
+        return None
+
+    def _input_blind(self) -> str | None:
+        kept = [self._trials[0].expected] * _TRIALS
+        if not all(_alike(trial.expected, kept[0]) for trial in self._trials) or not self._passes(*kept):
+            return None
+        return f"outputs for {_TRIALS} different inputs differ by {self._difference(kept):.3g} at most"
+
+    def _weight_blind(self) -> str | None:
+        model = self._reference.model
+        parameters = [p for p in model.parameters() if p.is_floating_point() and p.numel()]
+        if not parameters:
+            return None
+        answers = []
+        for index, trial in enumerate(self._trials):
+            generator = torch.Generator().manual_seed(index)
+            with torch.no_grad():
+                for parameter in parameters:
+                    spread = max(_SPREAD, float(parameter.double().std(correction=0)))
+                    noise = torch.randn(parameter.shape, generator=generator).to(parameter)
+                    parameter.copy_(parameter + spread * noise)
+            # A forward that was called puts the parameters back.
+            answers.append(self._reference.expected(trial.inputs, index))
+        if not all(map(_alike, answers, (trial.expected for trial in self._trials))) or not self._passes(*answers):
+            return None
+        count = sum(parameter.numel() for parameter in parameters)
+        return f"with all {count} parameters changed the output differs by {self._difference(answers):.3g} at most"
+
+    def _nondeterministic(self) -> str | None:
+        trial = self._trials[0]
+        # The seed of index 0 is that of the trial; another must not matter either, since no kernel can know it.
+        for what, index in (("the same seed", 0), ("another seed", 1)):
+            again = self._reference.expected(trial.inputs, index)
+            if not _alike(trial.expected, again):
+                return f"called again with {what}, the output has another shape"
+            mismatch = compare_values(trial.expected, again, self._limit)
+            if mismatch is not None:
+                return f"called again with {what}, {mismatch.wrong_share or 0:.3g} of the elements are off"
+        return None
+
+    def _broadcast(self) -> str | None:
+        inputs = self._trials[0].inputs
+        watch = Broadcasts(_tensors(inputs))
+        self._called_under(watch)
+        return watch.found
+
+    def _tiny(self) -> str | None:
+        counter = FlopCounterMode(display=False)
+        try:
+            self._called_under(counter)
+            flops = counter.get_total_flops()
+        except NotImplementedError:
+            return None
+        trial = self._trials[0]
+        touched = [*_tensors(trial.inputs), *_tensors(trial.expected), *self._reference.state.values()]
+        size = sum(tensor.numel() * tensor.element_size() for tensor in touched)
+        time_us = max(size / _BYTES_PER_US, flops / _FLOPS_PER_US)
+        if time_us >= _LAUNCH_US:
+            return None
+        return f"{size} bytes and {flops} floating-point operations: {time_us:.3g} us at 2 TB/s and 50 TFLOP/s"
+
+    def _called_under(self, mode: TorchFunctionMode | FlopCounterMode) -> None:
+        # The reference clones its inputs outside of `forward`, so the mode wraps the model alone.
+        with torch.no_grad(), mode:
+            self._reference.model(*_mapped(self._trials[0].inputs, lambda tensor: tensor))
+        self._reference.restore()
+
+    def _largest(self) -> float:
+        return max(
+            (float(tensor.double().abs().max()) for trial in self._trials for tensor in _tensors(trial.expected)),
+            default=0.0,
+        )
+
+    def _difference(self, answers: list[Any]) -> float:
+        pairs = zip(self._trials, answers, strict=True)
+        return max(
+            (
+                float((left.double() - right.double()).abs().max())
+                for trial, answer in pairs
+                for left, right in zip(_tensors(trial.expected), _tensors(answer), strict=True)
+                if left.numel()
+            ),
+            default=0.0,
+        )
+
+
+def _lacks_memory(error: BaseException) -> bool:
+    causes = (error, error.__cause__)
+    kinds = (MemoryError, torch.OutOfMemoryError)
+    return any(isinstance(cause, kinds) or "allocate memory" in str(cause) for cause in causes)
+
+
+def _mean(tensor: torch.Tensor) -> float:
+    values = _finite(tensor)
+    return float(values.mean()) if values.numel() else 0.0
+
+
+def _middle(tensor: torch.Tensor) -> float:
+    values = _finite(tensor)
+    return float(values.min() + values.max()) / 2 if values.numel() else 0.0
+
+
+def _finite(tensor: torch.Tensor) -> torch.Tensor:
+    values = tensor.double()
+    return values[torch.isfinite(values)]
+
+
+def _filled(tensor: torch.Tensor, value: float) -> torch.Tensor:
+    return torch.full_like(tensor, value if tensor.is_floating_point() else round(value))
+
+
+def _passed_on(expected: Any, given: torch.Tensor) -> Any | None:
+    """An input as the answer, where the output is one tensor of its size."""
+    outputs = _tensors(expected)
+    if len(outputs) != 1 or outputs[0].shape != given.shape or outputs[0].dtype != given.dtype:
+        return None
+    return _mapped(expected, lambda _: given)
+
+
+def _alike(left: Any, right: Any) -> bool:
+    """Whether outputs have the same shapes, so that their values can be compared."""
+    return [tensor.shape for tensor in _tensors(left)] == [tensor.shape for tensor in _tensors(right)]
+
+
+def _mapped(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if isinstance(value, list | tuple):
+        return type(value)(_mapped(item, function) for item in value)
+    if isinstance(value, dict):
+        return {key: _mapped(item, function) for key, item in value.items()}
+    return value
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return list(_leaves(value))
+
+
+def _leaves(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(item)
+
+
+def main() -> None:
+    """Answer one request."""
+    answers = os.fdopen(os.dup(1), "w")
+    # What a reference prints is no answer.
+    os.dup2(2, 1)
+    request = json.load(sys.stdin)
+    # Should our parent die, nothing else would end a task that hangs.
+    resource.setrlimit(resource.RLIMIT_CPU, (request["cpu_s"], request["cpu_s"]))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cpu":
+        with open("/proc/self/statm") as file:
+            held = int(file.read().split()[0]) * resource.getpagesize()
+        limit = held + request["memory_bytes"]
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    found = audit(
+        request["source"], request["task_id"], codec.from_json(EvaluationSettings, request["settings"]), device
+    )
+    name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
+    answers.write(json.dumps({**found, "provenance": {"device": name, "torch": torch.__version__}}))
+    answers.close()
+    # Libraries that the reference loaded have nothing to say at the end.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
