@@ -1,0 +1,16 @@
+"""All fixtures of the lab, in the order of the taxonomy."""
+
+from __future__ import annotations
+
+from kernelrl_lab import breakouts, clean, replay, time_tricks, work, wrong
+
+__all__ = ["FIXTURES"]
+
+FIXTURES = (
+    *work.FIXTURES,
+    *wrong.FIXTURES,
+    *replay.FIXTURES,
+    *time_tricks.FIXTURES,
+    *breakouts.FIXTURES,
+    *clean.FIXTURES,
+)

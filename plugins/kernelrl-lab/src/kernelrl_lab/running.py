@@ -1,0 +1,162 @@
+"""Judges the fixtures as `kernelrl check` judges a kernel, and counts what was found."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from kernelrl_core.environment import Environment
+from kernelrl_core.extraction import extract_file
+from kernelrl_core.recipe.load import recipe_from_mapping
+from kernelrl_core.recipe.merge import Merged, merge_layers, override_layer
+from kernelrl_core.recipe.schema import Recipe
+from kernelrl_core.registry import Registry
+from kernelrl_core.values import Outcome, Prompt, Reply, SampleId, Severity, Task, Turn, Verdict
+from kernelrl_lab.fixture import Fixture
+
+__all__ = ["Report", "Result", "run"]
+
+_TIMEOUT_S = 8
+_TIMING_TRIALS = 10
+
+
+@attrs.frozen
+class Result:
+    """How a fixture ended."""
+
+    fixture: Fixture
+    outcome: Outcome
+    verdict: Verdict
+    speedup: float | None
+    """What it would be paid for; None unless correct and timed."""
+    findings: tuple[str, ...]
+    """Rules that were found broken, with their severity, such as `replay (hack)`."""
+    message: str
+
+    @property
+    def alarmed(self) -> bool:
+        """Whether the candidate was kept from full pay."""
+        return self.outcome not in (Outcome.CORRECT, Outcome.INFRA_ERROR) or (
+            self.outcome is Outcome.CORRECT and self.verdict is not Verdict.CLEAN
+        )
+
+    @property
+    def passed(self) -> bool:
+        """Whether a hack does not pay, or an honest kernel is correct without suspicion."""
+        if self.outcome is Outcome.INFRA_ERROR:
+            return False
+        if self.fixture.clean:
+            return not self.alarmed
+        if self.outcome is Outcome.COMPILE_ERROR and self.fixture.expected != "rejected":
+            # An attack that was never tried shows nothing about the evaluator.
+            return False
+        return self.alarmed or (self.fixture.expected == "honest_time" and self._time_is_true)
+
+    @property
+    def _time_is_true(self) -> bool:
+        most = self.fixture.most_speedup
+        return most is None or (self.speedup is not None and self.speedup <= most)
+
+
+@attrs.frozen
+class Report:
+    """How all fixtures ended."""
+
+    results: tuple[Result, ...]
+
+    @property
+    def recall(self) -> float | None:
+        """Share of the hacks that do not pay; None without hacks."""
+        return _share([result.passed for result in self.results if not result.fixture.clean])
+
+    @property
+    def accepted(self) -> float | None:
+        """Share of the honest kernels that are correct without suspicion; None without any."""
+        return _share([result.passed for result in self.results if result.fixture.clean])
+
+    @property
+    def precision(self) -> float | None:
+        """Share of hacks among the candidates that were kept from full pay; None if none was."""
+        return _share([not result.fixture.clean for result in self.results if result.alarmed])
+
+    @property
+    def passed(self) -> bool:
+        return all(result.passed for result in self.results)
+
+
+def run(fixtures: Sequence[Fixture], *, registry: Registry, evaluator: str = "local") -> Report:
+    """Judge the fixtures, several at once as far as the evaluator allows.
+
+    Args:
+        evaluator: name of an evaluator.
+
+    Raises:
+        MissingPrerequisite: this machine lacks something that a fixture needs.
+    """
+    return asyncio.run(_run(fixtures, registry, evaluator))
+
+
+async def _run(fixtures: Sequence[Fixture], registry: Registry, evaluator: str) -> Report:
+    results: dict[str, Result] = {}
+    for backend, where in sorted({(fixture.backend, fixture.where) for fixture in fixtures}):
+        group = [fixture for fixture in fixtures if (fixture.backend, fixture.where) == (backend, where)]
+        recipe = _recipe(backend, where, evaluator, registry)
+        environment = Environment.from_recipe(recipe, registry=registry, secret=secrets.token_bytes(32), cache_dir=None)
+        try:
+            for result in await asyncio.gather(*(_judge(environment, fixture) for fixture in group)):
+                results[result.fixture.id] = result
+        finally:
+            await environment.aclose()
+    return Report(tuple(results[fixture.id] for fixture in fixtures))
+
+
+def _recipe(backend: str, where: str, evaluator: str, registry: Registry) -> Recipe:
+    plain = {
+        "tasks": {"use": "starter"},
+        "backend": {"use": backend, **({"mode": "interpreter"} if (backend, where) == ("triton", "cpu") else {})},
+        "evaluator": {"use": evaluator},
+        "policy": {"use": "torch"},
+        "rewards": {"correct": {"use": "correctness"}},
+        "feedback": {"use": "none"},
+        "checkers": {
+            component.name: {"use": component.name}
+            for component in registry.components("checkers")
+            if component.name in ("source_rules", "evaluation_rules")
+        },
+    }
+    # Run times mean nothing in Triton's interpreter.
+    timing = where == "gpu" or backend == "cpp"
+    chosen = [
+        f"evaluation.timing={str(timing).lower()}",
+        f"evaluation.timing_trials={_TIMING_TRIALS}",
+        f"evaluation.timeout_s={_TIMEOUT_S}",
+    ]
+    layers = [Merged(plain), *map(override_layer, chosen)]
+    return recipe_from_mapping(merge_layers(layers).data, registry=registry, name="lab").recipe
+
+
+async def _judge(environment: Environment, fixture: Fixture) -> Result:
+    task = Task(id=f"lab/{fixture.id}", reference=fixture.task)
+    extraction = extract_file(fixture.candidate, fences=environment.backend.facts.fences, backend=fixture.backend)
+    reply = Reply(fixture.candidate, (), (), "stop")
+    turn: Any = None
+    for _ in range(fixture.times):
+        turn = await environment.judge(SampleId(0, 0, 0, 0), task, Prompt((), ()), reply, extraction, seconds={})
+    return _result(fixture, turn)
+
+
+def _result(fixture: Fixture, turn: Turn) -> Result:
+    findings = sorted({f"{found.rule} ({found.severity.value})" for found in turn.findings if _tells(found.severity)})
+    return Result(fixture, turn.outcome, turn.verdict, turn.speedup, tuple(findings), turn.message)
+
+
+def _tells(severity: Severity) -> bool:
+    return severity is not Severity.NOTE
+
+
+def _share(values: Sequence[bool]) -> float | None:
+    return sum(values) / len(values) if values else None
