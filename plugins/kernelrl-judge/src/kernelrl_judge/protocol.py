@@ -91,7 +91,7 @@ class FrameKind(IntEnum):
     """Body: tree with the number of calls; make them one after the other, wait for the device, export every output and
     answer `DONE`."""
     BUILT = 8
-    """Answer to `BUILD`. Body: JSON; the descriptor of the shared object comes along where there is one."""
+    """Answer to `BUILD`. Body: JSON; descriptors of the shared object and of its binder come along, if any."""
     PING = 9
     """Answer `DONE` at once."""
     PROFILE = 10

@@ -14,12 +14,14 @@ import re
 import socket
 import sys
 import types
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from kernelrl_judge.protocol import FrameKind, receive, send
 
 __all__ = ["BuildError", "ToolDenied", "install"]
 
+_BINDER = "kernelrl_binder"
 _TOOLS = {"ninja", "nvcc", "hipcc", "g++", "c++", "clang++"}
 _STARTS = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn"}
 
@@ -111,7 +113,7 @@ class _Builds:
             send(self._stream, FrameKind.BUILD, order.encode())
         except ValueError as error:
             raise BuildError(f"Error building extension '{name}': {error}") from None
-        frame = receive(self._stream, descriptors=1)
+        frame = receive(self._stream, descriptors=2)
         if frame is None or frame.kind is not FrameKind.BUILT:
             os._exit(71)
         answer = json.loads(frame.body)
@@ -120,7 +122,7 @@ class _Builds:
         if answer["kind"] == "device_only":
             # There is nothing to call; the judge ends this candidate once its module is loaded.
             return types.ModuleType(str(name))
-        self._built[order] = _load(str(name), frame.descriptors[0], answer)
+        self._built[order] = _load(str(name), frame.descriptors, answer)
         return self._built[order]
 
 
@@ -130,28 +132,28 @@ def _texts(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else [str(item) for item in value]
 
 
-def _load(name: str, descriptor: int, answer: dict[str, Any]) -> Any:
-    # The descriptor stays open: the loader knows a library by its path, and the next one must get another.
-    path = f"/proc/self/fd/{descriptor}"
+def _load(name: str, descriptors: Sequence[int], answer: dict[str, Any]) -> Any:
+    # They stay open: the loader knows a library by its path, and the next one must get another.
+    path, *binders = (f"/proc/self/fd/{descriptor}" for descriptor in descriptors)
     if answer["kind"] == "bound":
-        binder = _import("kernelrl_binder", answer["binder"])
         module = types.ModuleType(name)
-        module.__dict__.update(binder.bind(path, json.dumps(answer["bindings"])))
+        module.__dict__.update(_binder(binders[0]).bind(path, json.dumps(answer["bindings"])))
     else:
         module = _import(answer["module_name"], path)
     sys.modules[name] = module
     return module
 
 
+def _binder(path: str) -> Any:
+    if _BINDER not in sys.modules:
+        sys.modules[_BINDER] = _import(_BINDER, path)
+    return sys.modules[_BINDER]
+
+
 def _import(name: str, path: str) -> Any:
-    loaded = sys.modules.get(name) if name == "kernelrl_binder" else None
-    if loaded is not None:
-        return loaded
     loader = importlib.machinery.ExtensionFileLoader(name, path)
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
-    if name == "kernelrl_binder":
-        sys.modules[name] = module
     return module

@@ -70,11 +70,13 @@ class BuildService:
         if "error" in result:
             facts = {"route": "failed", "seconds": result.get("seconds"), "cpu_seconds": result.get("cpu_seconds", 0.0)}
             return json.dumps({"error": result["error"][-200_000:], "facts": facts}).encode(), []
-        told = {name: result[name] for name in ("kind", "bindings", "binder", "module_name") if name in result}
+        told = {name: result[name] for name in ("kind", "bindings", "module_name") if name in result}
         told["facts"] = {name: result[name] for name in _FACTS if name in result}
         told["resources"] = result.get("resources", [])
-        descriptors = [os.open(result["path"], os.O_RDONLY | os.O_CLOEXEC)] if result.get("path") else []
-        return json.dumps(told).encode(), descriptors
+        # By descriptor and not by path: a runner does not see the files of its judge.
+        paths = [result["path"]] if result.get("path") else []
+        paths += [result["binder"]] if result["kind"] == "bound" else []
+        return json.dumps(told).encode(), [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in paths]
 
     async def prebuild(self, call: InlineCall, spec: Mapping[str, Any], settings: EvaluationSettings) -> None:
         """Have a build ready for the moment in which the candidate asks for it. Failures are found again then."""
