@@ -22,9 +22,10 @@ class WithoutNamespaces:
     def __getattr__(self, name):
         return (lambda *_: -1) if name == "unshare" else getattr(library, name)
 
-library = sandbox._libc
+from kernelrl_judge import namespaces
+library = namespaces._libc
 if {bare}:
-    sandbox._libc = WithoutNamespaces()
+    namespaces._libc = WithoutNamespaces()
 report, answer = os.pipe()
 status_out, status = os.pipe()
 supervisor = os.fork()

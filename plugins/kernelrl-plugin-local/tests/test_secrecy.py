@@ -34,7 +34,9 @@ def get_init_inputs():
 """
 
 SEARCH = """\
-import gc, os, sys
+import ctypes, gc, os, sys
+# Its own memory and environment are open to it where it says so.
+ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)
 words = ["_".join(["reference", "marker", "7f3a"]).encode(), b"".join([b"5e", b"ed"] * 5)]
 number = bytes.fromhex("NUMBER")
 found = []

@@ -63,6 +63,8 @@ def ended(how: str) -> tuple[Outcome, str]:
         return Outcome.RUNTIME_ERROR, f"The process was ended by {meaning}."
     if word == "crowd":
         return Outcome.RUNTIME_ERROR, "It started more processes than are allowed."
+    if word == "memory":
+        return Outcome.OUT_OF_MEMORY, "Its processes together took more memory than is allowed."
     if word == "exit":
         return Outcome.RUNTIME_ERROR, f"The process ended itself with status {number} before it returned a result."
     return Outcome.RUNTIME_ERROR, "The process ended before it returned a result."

@@ -17,7 +17,7 @@ import sys
 import warnings
 from typing import Any
 
-from kernelrl_judge import runner, sandbox
+from kernelrl_judge import privileges, runner, sandbox
 
 _MAX_REQUEST_BYTES = 4096
 
@@ -45,10 +45,12 @@ def main() -> None:
         importlib.import_module(module)
     # A library that keeps a sleeping thread of its own is no danger to a fork that never uses it.
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork.*")
+    sandbox.prepare()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     gc.collect()
     # Pages of objects that the collector does not visit stay shared with the forks.
     gc.freeze()
+    privileges.close_to_others()
     judge.send(b"ready")
     while True:
         message, descriptors, _, _ = socket.recv_fds(judge, _MAX_REQUEST_BYTES, 5)

@@ -1,0 +1,86 @@
+"""Limits of a process and of what it starts: memory, processor time, files, processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import resource
+from collections.abc import Mapping
+
+__all__ = ["DRIVER_MIB", "MAX_PROCESSES", "limit_build", "limit_runner", "private_pages"]
+
+MAX_PROCESSES = 64
+DRIVER_MIB = 2048
+"""Memory that a GPU's driver and its libraries need for themselves."""
+_RESERVED_IDS = 300
+
+
+def limit_runner(memory_mib: int, cpu_s: int, *, on_gpu: bool) -> bool:
+    """Limit a runner; whether all limits hold.
+
+    Args:
+        on_gpu: memory is what is writable and private, because a GPU driver reserves address space without using it;
+            elsewhere all address space counts.
+    """
+    # The limit of processes does not bind root; that of process ids does, where each namespace has its own. After the
+    # first round ids begin at 300, and that is where the first round begins here.
+    if os.getpid() == 1 and _kernel_version() >= (6, 14):
+        tasks = max(100, 2 * (os.cpu_count() or 1))
+        for name, value in (("pid_max", _RESERVED_IDS + tasks), ("ns_last_pid", _RESERVED_IDS)):
+            with contextlib.suppress(OSError), open(f"/proc/sys/kernel/{name}", "w") as file:
+                file.write(str(value))
+    with open("/proc/self/statm") as file:
+        pages = [int(word) for word in file.read().split()]
+    mapped, data = pages[0] * resource.getpagesize(), pages[5] * resource.getpagesize()
+    return _set_limits(
+        {
+            resource.RLIMIT_AS: resource.RLIM_INFINITY if on_gpu else mapped + memory_mib * 2**20,
+            resource.RLIMIT_DATA: data + (memory_mib + DRIVER_MIB) * 2**20 if on_gpu else resource.RLIM_INFINITY,
+            resource.RLIMIT_NPROC: MAX_PROCESSES,
+            resource.RLIMIT_CPU: cpu_s,
+            resource.RLIMIT_FSIZE: 64 * 2**20,
+            resource.RLIMIT_NOFILE: 64,
+            resource.RLIMIT_CORE: 0,
+        }
+    )
+
+
+def limit_build(memory_mib: int, cpu_s: int, file_mib: int, processes: int) -> bool:
+    """Limit a compiler; whether all limits hold."""
+    return _set_limits(
+        {
+            resource.RLIMIT_AS: memory_mib << 20,
+            resource.RLIMIT_CPU: cpu_s,
+            resource.RLIMIT_FSIZE: file_mib << 20,
+            resource.RLIMIT_NPROC: processes,
+            resource.RLIMIT_CORE: 0,
+        }
+    )
+
+
+def private_pages(process: int | str) -> int:
+    """Pages of memory that a process has for itself or shares with its parent; 0 when it is gone."""
+    try:
+        with open(f"/proc/{process}/statm") as file:
+            resident, shared = file.read().split()[1:3]
+    except (OSError, ValueError):
+        return 0
+    return int(resident) - int(shared)
+
+
+def _kernel_version() -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
+
+
+def _set_limits(limits: Mapping[int, int]) -> bool:
+    done = True
+    for limit, value in limits.items():
+        hard = resource.getrlimit(limit)[1]
+        if (hard != resource.RLIM_INFINITY and value > hard) or value == resource.RLIM_INFINITY:
+            value = hard
+        try:
+            resource.setrlimit(limit, (value, value))
+        except (OSError, ValueError):
+            done = False
+    return done

@@ -1,0 +1,208 @@
+"""Namespaces of a process: who it is, and the file system that it sees."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import pwd
+import struct
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+
+__all__ = [
+    "hidden_directories",
+    "needed_paths",
+    "own_mounts",
+    "private_mounts",
+    "private_places",
+    "private_root",
+    "unshare",
+]
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+_CLONE_NEWNS = 0x00020000
+_CLONE_NEWUTS = 0x04000000
+_CLONE_NEWIPC = 0x08000000
+_CLONE_NEWUSER = 0x10000000
+_CLONE_NEWPID = 0x20000000
+_CLONE_NEWNET = 0x40000000
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = (
+    *(0x1, 0x2, 0x4, 0x20, 0x1000),
+    *(0x4000, 0x40000),
+)
+_SYS_MOUNT_SETATTR = 442
+_AT_FDCWD, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY = -100, 0x8000, 0x1
+
+_OPEN_PATH = os.O_PATH | os.O_CLOEXEC
+_HIDDEN = ("/root", "/home", "/tmp", "/var/tmp", "/run/user")
+_DRIVERS = ("/tmp/nvidia-mps",)
+"""Where a driver expects something of its own in a directory that is hidden."""
+
+
+def unshare(*, everything: bool) -> bool:
+    """Leave the namespaces of users and processes, with `everything` those of mounts, network, IPC and name as well."""
+    rest = _CLONE_NEWNS | _CLONE_NEWIPC | _CLONE_NEWUTS | _CLONE_NEWNET if everything else 0
+    user, group = os.getuid(), os.getgid()
+    if _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWPID | rest):
+        return False
+    _map_user(user, group)
+    return True
+
+
+def _map_user(user: int, group: int) -> None:
+    """Make the only user of this process's new namespace one without privileges, inside and outside."""
+    for path, text in (
+        ("/proc/self/setgroups", "deny"),
+        ("/proc/self/uid_map", f"65534 {user} 1"),
+        ("/proc/self/gid_map", f"65534 {group} 1"),
+    ):
+        with open(path, "w") as file:
+            file.write(text)
+
+
+def hidden_directories() -> list[str]:
+    """Directories with files of users, of which a candidate sees only what Python and its libraries need."""
+    found = {*_HIDDEN, tempfile.gettempdir(), pwd.getpwuid(os.getuid()).pw_dir} if _known() else {*_HIDDEN}
+    real = {os.path.realpath(path) for path in found if os.path.isdir(path)}
+    return sorted(path for path in real if path != "/" and not any(_below(path, other) for other in real - {path}))
+
+
+def needed_paths(hidden: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """What in these directories a candidate must see all the same.
+
+    Python's own directories, those of modules that are loaded or can be, and what variables name.
+    """
+    named = {part for value in environment.values() for part in value.split(":") if part.startswith("/")}
+    # Temporary directories are made anew.
+    named -= {environment.get(name, "") for name in ("HOME", "TMPDIR")}
+    packages = {
+        path
+        for name, module in list(sys.modules.items())
+        if "." not in name
+        for path in [*(getattr(module, "__path__", None) or ()), getattr(module, "__file__", None) or ""]
+    }
+    wanted = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.executable, *sys.path, *packages, *named, *_DRIVERS}
+    # A link in a hidden directory is needed as well as what it points to.
+    there = {os.path.abspath(path) for path in wanted if path and os.path.exists(path)}
+    there |= {os.path.realpath(path) for path in there}
+    there = {path for path in there if any(_below(path, directory) for directory in hidden)}
+    return sorted(path for path in there if not any(_below(path, other) for other in there - {path}))
+
+
+def own_mounts() -> bool:
+    """Leave the namespace of mounts alone, which only root may; whether that was possible."""
+    return bool(_libc.unshare(_CLONE_NEWNS) == 0)
+
+
+def private_mounts(scratch: str, hidden: Sequence[str], shown: Sequence[str], nodes: Sequence[str] | None) -> bool:
+    """Give this namespace a file system that cannot be written to, with only some of the users' files and devices.
+
+    Args:
+        scratch: directory that is made if it is hidden.
+        hidden: directories that are emptied.
+        shown: paths in them that stay.
+        nodes: device nodes that stay; None for all.
+    """
+    mount = _libc.mount
+    if mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None):
+        return False
+    # Whoever the candidate becomes has to find its way.
+    os.umask(0o022)
+    stay = {path: os.open(path, _OPEN_PATH) for path in (*shown, *(nodes or ())) if os.path.exists(path)}
+    done = _set_read_only(b"/", clear=False)
+    # Where the own `/proc` cannot be written to, no other can be mounted.
+    done &= _set_read_only(b"/proc", clear=True)
+    covers = [*hidden, *(["/dev"] if nodes is not None else [])]
+    for directory in covers:
+        done &= _empty(directory, "size=64k,nr_inodes=4k,mode=755")
+    for path, handle in stay.items():
+        done &= _show(path, handle)
+        os.close(handle)
+    with contextlib.suppress(OSError):
+        os.makedirs(scratch, exist_ok=True)
+    if nodes is not None:
+        os.mkdir("/dev/shm")
+        for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
+            os.symlink(f"/proc/self/fd{target}", f"/dev/{name}")
+    for directory in covers:
+        flags = _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV
+        done &= mount(b"none", directory.encode(), None, flags, None) == 0
+    return done
+
+
+def private_places(scratch: str) -> bool:
+    """Mount what is this process's own: the scratch directory and shared memory, and its view of processes.
+
+    All go with the namespace. Called in the first process of a namespace of processes.
+    """
+    done = True
+    for path in {scratch, "/dev/shm"}:
+        if os.path.isdir(path):
+            done &= _empty(path, "size=64m,mode=700")
+    return _libc.mount(b"proc", b"/proc", b"proc", _MS_NOSUID | _MS_NODEV, None) == 0 and done
+
+
+def private_root(readable: Sequence[str], writable: Sequence[str]) -> bool:
+    """Replace the root by an empty one in which only the given paths stand."""
+    mount = _libc.mount
+    if mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None):
+        return False
+    root = "/tmp"
+    shown = [(path, os.open(path, _OPEN_PATH), path in writable) for path in (*readable, *writable)]
+    here = os.getcwd()
+    if not _empty(root, "size=1g,mode=755"):
+        return False
+    for path, handle, free in shown:
+        if not _show(path, handle, root):
+            return False
+        if not free:
+            # Flags of the mount below that were locked have to stay; what cannot be made read-only is root's anyway.
+            flags = _MS_BIND | _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID
+            mount(b"none", (root + path).encode(), None, flags, None)
+        os.close(handle)
+    for directory in ("proc", "tmp"):
+        os.makedirs(f"{root}/{directory}", exist_ok=True)
+    if mount(b"proc", f"{root}/proc".encode(), b"proc", _MS_NOSUID | _MS_NODEV, None):
+        return False
+    os.chroot(root)
+    os.chdir(here)
+    return True
+
+
+def _known() -> bool:
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        # A container may run a user that has no name.
+        return False
+    return True
+
+
+def _below(path: str, directory: str) -> bool:
+    return path.startswith(directory + "/")
+
+
+def _empty(directory: str, options: str) -> bool:
+    return bool(_libc.mount(b"tmpfs", directory.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, options.encode()) == 0)
+
+
+def _show(path: str, handle: int, root: str = "") -> bool:
+    """Put what was opened in its old place, below another root."""
+    target = root + path
+    if os.path.isdir(f"/proc/self/fd/{handle}"):
+        os.makedirs(target, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with open(target, "w"):
+            pass
+    source = f"/proc/self/fd/{handle}".encode()
+    return bool(_libc.mount(source, target.encode(), None, _MS_BIND | _MS_REC, None) == 0)
+
+
+def _set_read_only(path: bytes, *, clear: bool) -> bool:
+    attributes = struct.pack("QQQQ", *((0, _MOUNT_ATTR_RDONLY) if clear else (_MOUNT_ATTR_RDONLY, 0)), 0, 0)
+    done = _libc.syscall(_SYS_MOUNT_SETATTR, _AT_FDCWD, path, _AT_RECURSIVE, attributes, len(attributes))
+    return bool(done == 0)

@@ -1,0 +1,50 @@
+"""Giving up what a candidate must not have: root's identity, capabilities, and being looked into."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+
+__all__ = ["become_nobody", "close_to_others", "drop_capabilities", "open_to_itself"]
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+_PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
+_CAPABILITY_VERSION = 0x20080522
+_FIRST_USER, _USERS, _NOBODY = 0x70000000, 1 << 20, 65534
+
+
+def close_to_others() -> None:
+    """Keep processes of the same user from tracing this one, reading its memory and opening its descriptors."""
+    _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def become_nobody() -> bool:
+    """Change from root to a user who owns nothing, a different one in each process; whether that was possible.
+
+    A container may have few user ids: the last resort is `nobody`.
+    """
+    for user in (_FIRST_USER + os.getpid() % _USERS, _NOBODY):
+        try:
+            os.setgroups([])
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)
+        except OSError:
+            continue
+        # Otherwise the files of this process in `/proc`, by which it gets a namespace, would be root's.
+        _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+        return True
+    return False
+
+
+def drop_capabilities() -> bool:
+    """Give up all capabilities for good, those in the own namespaces as well; whether that was possible."""
+    _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    header = struct.pack("Ii", _CAPABILITY_VERSION, 0)
+    return bool(_libc.capset(header, bytes(24)) == 0)
+
+
+def open_to_itself() -> None:
+    """Undo `close_to_others`, for as long as this process still has to write to its files in `/proc`."""
+    _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)

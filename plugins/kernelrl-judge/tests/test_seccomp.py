@@ -1,0 +1,72 @@
+"""The filter of system calls, run by an interpreter of its instructions: for machines that are not this one as well."""
+
+from __future__ import annotations
+
+import errno
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelrl_judge import seccomp
+
+ALLOW, KILL = 0x7FFF0000, 0x80000000
+EPERM, ENOSYS = 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS
+IDENTITY = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+CLONE = {"x86_64": 56, "aarch64": 220}
+SOCKET = {"x86_64": 41, "aarch64": 198}
+MACHINES = sorted(IDENTITY)
+
+
+def answer(machine: str, number: int, argument: int = 0, identity: int | None = None) -> int:
+    """What the kernel would do with a call and its first argument."""
+    data = struct.pack("<IIQQ", number, IDENTITY[machine] if identity is None else identity, 0, argument)
+    program, place, loaded = seccomp.program(machine), 0, 0
+    while True:
+        code, if_true, if_false, operand = program[place]
+        place += 1
+        if code == 0x20:
+            loaded = struct.unpack_from("<I", data, operand)[0]
+        elif code == 0x06:
+            return operand
+        else:
+            held = {0x15: loaded == operand, 0x35: loaded >= operand, 0x45: bool(loaded & operand)}[code]
+            place += if_true if held else if_false
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_each_denied_call_is_denied(machine: str) -> None:
+    assert {answer(machine, number) for number in seccomp.DENIED[machine].values()} == {EPERM}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@given(number=st.integers(0, 0x3FFFFFFF))
+def test_a_call_that_is_not_listed_is_allowed(machine: str, number: int) -> None:
+    listed = {*seccomp.DENIED[machine].values(), CLONE[machine], SOCKET[machine], 435}
+    assert number in listed or answer(machine, number) == ALLOW
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@given(identity=st.integers(0, 2**32 - 1), number=st.integers(0, 2**32 - 1))
+def test_another_architecture_ends_the_process(machine: str, identity: int, number: int) -> None:
+    assert identity == IDENTITY[machine] or answer(machine, number, identity=identity) == KILL
+
+
+@given(number=st.integers(0x40000000, 2**32 - 1))
+def test_calls_of_x32_do_not_exist(number: int) -> None:
+    assert answer("x86_64", number) == ENOSYS
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_processes_and_threads_start_but_no_namespace_does(machine: str) -> None:
+    thread, process = 0x3D0F00, 0x1200011
+    assert [answer(machine, CLONE[machine], flags) for flags in (thread, process)] == [ALLOW, ALLOW]
+    for namespace in (0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000):
+        assert answer(machine, CLONE[machine], process | namespace) == EPERM
+    assert answer(machine, 435) == ENOSYS
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_sockets_are_local(machine: str) -> None:
+    assert [answer(machine, SOCKET[machine], family) for family in (1, 2, 10, 16, 17)] == [ALLOW, *[EPERM] * 4]
