@@ -87,14 +87,7 @@ def _machine_checks() -> Iterator[dict[str, Any]]:
                 yield _row(what, True, f"{label}: {detail}")
     vendors = gpu_vendors()
     yield _row("gpu", bool(vendors), ", ".join(sorted(vendors)), "none is needed for the quickstart", lacking="none")
-    isolated = _namespaces()
-    yield _row(
-        "isolation",
-        isolated,
-        "user, process, mount and network namespaces" if isolated else "candidates share this machine's namespaces",
-        "sysctl -w kernel.unprivileged_userns_clone=1, or the setting of your container",
-        lacking="weak",
-    )
+    yield from _isolation()
     cache = cache_directory()
     yield _row("cache", _writable(cache), str(cache), "set KERNELRL_CACHE_DIR to a writable directory")
 
@@ -109,10 +102,25 @@ def _surveyor(component: Component) -> Any:
     return config() if hasattr(config, "found_here") else None
 
 
-def _namespaces() -> bool:
-    """Whether this user may make the namespaces that runners live in."""
-    code = "import ctypes; raise SystemExit(ctypes.CDLL(None).unshare(0x7C020000) != 0)"
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+def _isolation() -> Iterator[dict[str, Any]]:
+    """How well candidates are kept apart here, and what would bring each layer that is missing."""
+    if importlib.util.find_spec("kernelrl_judge") is None:
+        yield _row("isolation", False, "", "pip install kernelrl-plugin-local", lacking="none")
+        return
+    # A process is shut in for real, which must not be this one.
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "kernelrl_judge.isolation"], capture_output=True, text=True, check=False
+    )
+    try:
+        found = json.loads(done.stdout)
+    except ValueError:
+        last = done.stderr.strip().splitlines()[-1:] or ["no answer"]
+        yield _row("isolation", False, last[0], "python -m kernelrl_judge.isolation", lacking="broken")
+        return
+    layers = ", ".join(layer.replace("_", " ") for layer in found["in_force"])
+    yield _row("isolation", True, f"level {found['level']} of 4: {layers or 'nothing'}")
+    for layer, fix in found["missing"].items():
+        yield _row(f"isolation {layer}", False, "candidates are not kept apart by it", fix, lacking="weak")
 
 
 def _writable(path: os.PathLike[str]) -> bool:
