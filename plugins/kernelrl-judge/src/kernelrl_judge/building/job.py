@@ -24,7 +24,7 @@ from typing import Any
 
 import attrs
 
-from kernelrl_judge import sandbox
+from kernelrl_judge import groups, sandbox
 from kernelrl_judge.building.compiling import CompileError, compile_extension
 from kernelrl_judge.building.confined import Compilers, OutOfTime, reached_limit
 from kernelrl_judge.building.kept import kept_answer, keys, store_of
@@ -80,6 +80,8 @@ def _build(
     request: InlineRequest, toolchain: Toolchain, prepared: Prepared, scratch: Path, order: dict[str, Any]
 ) -> tuple[dict[str, Any], Path | None]:
     """What is answered, and the file that belongs to it."""
+    if group := groups.join():
+        group.limit(order["memory_mib"])
     started = time.monotonic()
     compilers = Compilers(
         readable=[*toolchain.directories(), str(prepared.directory)],
