@@ -27,7 +27,7 @@ _COMPONENTS = {
     "rewards": dict.fromkeys(
         ("format", "compile", "correctness", "speedup", "milestone", "coverage", "thinking", "length"), "rewards"
     ),
-    "checkers": {"source_rules": "checkers", "evaluation_rules": "checkers", "kernelguard": "kernelguard"},
+    "checkers": {"source_rules": "checkers", "evaluation_rules": "checkers", "kernelguard": "checkers"},
     "feedback": dict.fromkeys(("structured", "raw", "minimal", "profile"), "feedback"),
     "policies": {name: name for name in ("torch", "tinker", "scripted")},
     "loggers": {name: name for name in ("tensorboard", "wandb", "trackio")},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelrl_core import Component, hookimpl
+from kernelrl_core import Component, Requires, hookimpl
 
 
 @hookimpl
@@ -12,12 +12,19 @@ def kernelrl_checkers() -> list[Component]:
             "source_rules",
             target="kernelrl_plugin_checkers.source_rules:SourceRules",
             config="kernelrl_plugin_checkers.config:SourceRulesConfig",
-            summary="Rules on the syntax tree: own kernels, no library compute, no tampering",
+            summary="Rules on the Python and the C++ of a source: own kernels, no library compute, no tampering",
         ),
         Component(
             "evaluation_rules",
             target="kernelrl_plugin_checkers.evaluation_rules:EvaluationRules",
             config="kernelrl_plugin_checkers.config:EvaluationRulesConfig",
             summary="What was measured, against what is possible: faster than memory, time in library kernels",
+        ),
+        Component(
+            "kernelguard",
+            target="kernelrl_plugin_checkers.kernelguard:Kernelguard",
+            config="kernelrl_plugin_checkers.config:KernelguardConfig",
+            summary="The patterns of the package kernelguard, as notes and suspicions",
+            requires=Requires(modules=("kernelguard",), fix="pip install 'kernelrl-plugin-checkers[kernelguard]'"),
         ),
     ]

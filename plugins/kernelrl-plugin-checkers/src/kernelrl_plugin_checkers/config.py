@@ -1,4 +1,4 @@
-"""Options of the checkers `source_rules` and `evaluation_rules`."""
+"""Options of the checkers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernelrl_core.naming import suggestion
 from kernelrl_core.values import Severity
 from kernelrl_plugin_checkers.rules import RULES
 
-__all__ = ["EvaluationRulesConfig", "SourceRulesConfig"]
+__all__ = ["EvaluationRulesConfig", "KernelguardConfig", "SourceRulesConfig"]
 
 _SEVERITIES = tuple(severity.value for severity in Severity)
 
@@ -47,3 +47,11 @@ class EvaluationRulesConfig:
         for rule in self.skip:
             if rule not in known:
                 yield f"there is no rule {rule!r}; {suggestion(rule, known)}"
+
+
+@attrs.frozen
+class KernelguardConfig:
+    """Which of kernelguard's patterns are left out."""
+
+    skip: tuple[str, ...] = ()
+    """Rules that are not reported, such as `kernelguard_dynamic_execution`."""
