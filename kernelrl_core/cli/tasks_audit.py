@@ -99,7 +99,7 @@ async def _audited(
     import asyncio
 
     from kernelrl_core.audits import append_audit, audit_conditions, audit_key, read_audits
-    from kernelrl_core.errors import UsageError
+    from kernelrl_core.errors import KernelRLError, UsageError
 
     done: dict[str, TaskAudit] = {}
     if output is not None and output.exists():
@@ -131,7 +131,7 @@ async def _audited(
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(one(task)) for task in tasks]
         return [task.result() for task in running]
-    except* UsageError as errors:
+    except* KernelRLError as errors:
         raise errors.exceptions[0] from None
     finally:
         await evaluator.aclose()

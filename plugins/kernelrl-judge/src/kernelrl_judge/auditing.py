@@ -49,10 +49,12 @@ def audit(source: str, task_id: str, settings: EvaluationSettings, device: str) 
         subject = _Subject(reference, tolerance(settings))
         shortcuts = subject.shortcuts()
         flags = shortcuts | subject.faults()
-    except (TaskError, MemoryError, torch.OutOfMemoryError) as error:
+    except (TaskError, MemoryError, RuntimeError) as error:
         if _lacks_memory(error):
             return {"unaudited": "not enough memory here"}
-        return {"flags": {"reference_fails": str(error)}}
+        if isinstance(error, TaskError):
+            return {"flags": {"reference_fails": str(error)}}
+        raise
     mended_by = None
     if shortcuts:
         mended_by = next((kind for kind in OVERLAYS if _mends(kind, module, task_id, settings, device)), None)
@@ -65,7 +67,7 @@ def _mends(kind: str, module: Any, task_id: str, settings: EvaluationSettings, d
     try:
         subject = _Subject(Reference(module, task_id, other, device).under(_SEED), tolerance(settings))
         return subject.non_finite() == 0 and not subject.shortcuts()
-    except (TaskError, MemoryError, torch.OutOfMemoryError):
+    except (TaskError, MemoryError, RuntimeError):
         return False
 
 
