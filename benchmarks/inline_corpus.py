@@ -108,7 +108,8 @@ def one(name: str, directory: Path, arch: str) -> dict[str, Any]:
             return {**found, "equal": False, "message": built["error"][:600]}
         from kernelrl_judge.runner_builds import _load
 
-        ours = _load(f"ours_{name}", os.open(built["path"], os.O_RDONLY), built)
+        files = [os.open(path, os.O_RDONLY) for path in (built["path"], built["binder"])]
+        ours = _load(f"ours_{name}", files, built)
         results = [_flat(entry.call(module, torch)) for module in (ordinary, ours)]
         torch.cuda.synchronize()
         found["equal"] = all(torch.equal(a, b) for a, b in zip(*results, strict=True))

@@ -79,7 +79,7 @@ loggers: {t: {use: nobody}}
         "see 'kernelrl plugins list')",
         "command line: nonsense: unknown key 'nonsense'; known: advantage, backend, checkers, episode, eval, "
         "evaluation, evaluator, feedback, forbid, history, loggers, policy, prompt, requires, retriever, returns, "
-        "rewards, sampling, seed, tasks, train, verdicts",
+        "rewards, sampling, seed, tasks, train, verdicts, verify",
         "command line: seed: expected an integer of at least 0, got 'yes'",
     ]
 

@@ -60,7 +60,7 @@ def test_the_device_code_of_the_examples_compiles_and_is_not_called_correct(
 ) -> None:
     found = judge(example.kernel, arch)
     assert (found.build, found.outcome, found.tests_passed) == (BuildStatus.BUILT, Outcome.INFRA_ERROR, 0)
-    assert found.message.startswith(f"Device code compiled for {arch}. Not run")
+    assert found.message.startswith(f"Device code compiled for {arch}; the host part was not. Not run")
 
 
 def test_a_mistake_is_told_with_its_line_and_without_paths(judge: Judge) -> None:

@@ -356,7 +356,7 @@ class _Case:
             target = ", ".join(target_archs(spec)) if spec is not None else ""
             if spec is not None and not self._builds:
                 note = note or "nothing was compiled while the module was loaded"
-            checked = note or f"device code compiled for {target}"
+            checked = note or self._compiled_for(target)
             self.provenance["checked"] = checked
             return self._end(Outcome.INFRA_ERROR, wording.compiled_only(checked, self._why_not_run()))
         with self._turn(alone=False):
@@ -393,6 +393,15 @@ class _Case:
             yield
         finally:
             self._stages_s[name] = round(time.monotonic() - started, 4)
+
+    def _compiled_for(self, target: str) -> str:
+        """What compiling alone has shown."""
+        left = [
+            build.get("reason", "") for build in self._profile.get("builds", []) if build.get("route") == "unchecked"
+        ]
+        if left:
+            return f"nothing was checked: the device code needs torch's headers for the GPU here ({left[0]})"
+        return f"device code compiled for {target}; the host part was not"
 
     def _why_not_run(self) -> str:
         if self._request.backend_options.get("mode") == "compile":

@@ -304,14 +304,14 @@ class _Measurement:
                 if wrong is not None:
                     raise WrongWindow(wrong, self._replay(inputs, index, actual, wrong))
             self._read_again(outputs, chosen, copies)
-        self._earlier = inputs[0]
+        self._earlier = inputs[calls - 1]
         spent_s = total_s - self._message_s - self._export_cost(calls) - self._empty_window()[0]
         return max(spent_s, total_s * 0.01)
 
     def _replay(self, inputs: list[Any], index: int, actual: Any, wrong: Mismatch) -> Finding | None:
-        """Whether a wrong output is that of a call before it, in this window or the one before."""
-        earlier = [inputs[0], inputs[index - 1]] if index else []
-        for other in (*earlier, *([] if self._earlier is None else [self._earlier])):
+        """Whether a wrong output is that of a call before it in this window, or of the last of the window before."""
+        earlier = [*reversed(inputs[:index]), *([] if self._earlier is None else [self._earlier])]
+        for other in earlier:
             if is_replay(self._reference.expected(other), actual, self._limit, wrong):
                 return replay("an output of a timed call equals that of a call before it")
         return None

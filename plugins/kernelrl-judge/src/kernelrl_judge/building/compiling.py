@@ -70,7 +70,8 @@ class Compiled:
     """How it is loaded: by the binder, or as a Python module."""
     module_name: str
     bindings: list[dict[str, Any]]
-    route: Literal["bound", "pybind", "ordinary"]
+    route: Literal["bound", "pybind", "ordinary", "unchecked"]
+    """How it was built; `unchecked`: not at all, because it cannot be on this machine, which also could not run it."""
     reason: str
     """Why the route is not `bound`."""
     resources: list[dict[str, Any]]
@@ -124,6 +125,8 @@ class _Build:
 
     def result(self) -> Compiled:
         request = self._request
+        if request.language == "cpp" and request.device_sources:
+            raise CompileError("cuda_sources: this backend compiles C++ for the processor, and no device code")
         reasons: list[str] = []
         for files, sources in ((_main_file, request.cpp_sources), (_device_file, request.device_sources)):
             for index, source in enumerate(sources):
@@ -132,9 +135,7 @@ class _Build:
         try:
             found, parts, original = self._take_apart()
         except (Unsplittable, NotCertain) as why:
-            if request.device_only:
-                return self._device_alone(None)
-            return self._ordinary(str(why))
+            return self._device_whole(str(why)) if request.device_only else self._ordinary(str(why))
         if request.device_only:
             return self._device_alone(parts)
         cpp_sources, bound = found
@@ -255,23 +256,38 @@ class _Build:
             )
         }
         if request.device_sources:
-            text = "#include <torch/types.h>\n#include <cuda.h>\n#include <cuda_runtime.h>\n" + "\n".join(
-                f'#line 1 "{_device_file(index)}"\n{source}' for index, source in enumerate(request.device_sources)
-            )
-            jobs["device0"] = lambda: self._compile_device(0, text, with_torch=True)
+            jobs["device0"] = self._compile_whole
         self._at_once(jobs)
         path = self._link([f"{name}.o" for name in jobs], with_python=True, final=True)
         return self._compiled(path, "module", (), "ordinary", reason)
 
-    def _device_alone(self, parts: Sequence[Split] | None) -> Compiled:
+    def _compile_whole(self) -> None:
+        """Compile the device sources as they are, with torch's headers."""
+        text = "#include <torch/types.h>\n#include <cuda.h>\n#include <cuda_runtime.h>\n" + "\n".join(
+            f'#line 1 "{_device_file(index)}"\n{source}' for index, source in enumerate(self._request.device_sources)
+        )
+        self._compile_device(0, text, with_torch=True)
+
+    def _device_alone(self, parts: Sequence[Split]) -> Compiled:
         """The device code and nothing else, for a machine that could not run it."""
-        texts = [part.device for part in parts] if parts is not None else list(self._request.device_sources)
-        if not texts:
+        if not parts:
             raise CompileError("there is no device code")
         self._at_once(
-            {f"device{index}": (lambda i=index, t=text: self._compile_device(i, t)) for index, text in enumerate(texts)}
+            {
+                f"device{index}": (lambda i=index, t=part.device: self._compile_device(i, t))
+                for index, part in enumerate(parts)
+            }
         )
         return self._compiled(self._directory / "device0.o", "device_only", (), "bound", "")
+
+    def _device_whole(self, reason: str) -> Compiled:
+        """The same for sources that cannot be taken apart, where torch has the headers that they need."""
+        built = self._directory / "device0.o"
+        if self._request.language == "cuda" and self._toolchain.has_device_headers:
+            self._compile_whole()
+            return self._compiled(built, "device_only", (), "ordinary", reason)
+        built.touch()
+        return self._compiled(built, "device_only", (), "unchecked", reason)
 
     def _compiled(self, path: Path, kind: Any, bound: Sequence[Signature], route: Any, reason: str) -> Compiled:
         return Compiled(

@@ -19,7 +19,7 @@ from kernelrl_judge.building.calls import InlineCall
 from kernelrl_judge.building.kept import kept_answer
 from kernelrl_judge.protocol import ProtocolError
 
-__all__ = ["BuildService", "BuildUnavailable", "call_request", "device_arch", "target_archs"]
+__all__ = ["BuildCrashed", "BuildService", "BuildUnavailable", "call_request", "device_arch", "target_archs"]
 
 _JOB = (sys.executable, "-P", "-m", "kernelrl_judge.building.job")
 _PREPARATION_S = 600.0
@@ -30,6 +30,10 @@ _FACTS = ("route", "reason", "cached", "seconds", "cpu_seconds", "stages")
 
 class BuildUnavailable(Exception):
     """This machine lacks what a build needs; the arguments are what, and the fix."""
+
+
+class BuildCrashed(Exception):
+    """The build job failed, for a reason that is nobody's mistake but ours."""
 
 
 class BuildService:
@@ -50,7 +54,7 @@ class BuildService:
         *,
         cancelled: Callable[[], bool],
     ) -> tuple[bytes, list[int]]:
-        """What a runner is told about the build it asked for, and a descriptor of what was built.
+        """What a runner is told about the build it asked for, and descriptors of what was built and of the binder.
 
         Args:
             asked: what `runner_builds` sends; from an untrusted process.
@@ -59,6 +63,7 @@ class BuildService:
         Raises:
             ProtocolError: nothing that `runner_builds` would send.
             BuildUnavailable: this machine cannot build.
+            BuildCrashed: a build ended without an answer.
             Cancelled: nobody waits any more.
         """
         order = self._order(_request(_read(asked), spec), settings)
@@ -122,7 +127,7 @@ class BuildService:
                     if cancelled():
                         raise Cancelled
                     if time.monotonic() - started > order["timeout_s"] + _PREPARATION_S:
-                        raise BuildUnavailable("the build service does not end", "look at the machine's load and disk")
+                        raise BuildCrashed("the build service does not end; look at the machine's load and disk")
                     time.sleep(_POLL_S)
                 output += process.stdout.read() or b""
                 trouble += process.stderr.read() or b""
@@ -133,7 +138,7 @@ class BuildService:
             result: dict[str, Any] = json.loads(output)
         except ValueError:
             last = trouble.decode("utf-8", "replace").strip().splitlines()[-1:] or ["without a word"]
-            raise BuildUnavailable(f"the build service failed: {last[0]}", "kernelrl doctor") from None
+            raise BuildCrashed(f"the build service failed: {last[0]}") from None
         return result
 
 
@@ -194,7 +199,8 @@ def _request(asked: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any
         "language": spec["language"],
         "name": str(asked["name"]),
         "cpp_sources": [str(text) for text in asked["cpp_sources"]],
-        "device_sources": [str(text) for text in asked["device_sources"]],
+        # An empty text stands for no device code where there is none to compile.
+        "device_sources": [str(text) for text in asked["device_sources"] if device or str(text).strip()],
         "functions": [[str(name), str(text)] for name, text in asked["functions"]],
         "cflags": [str(flag) for flag in asked["cflags"]] + ([] if device else flags),
         "device_flags": [str(flag) for flag in asked["device_flags"]] + (flags if device else []),
