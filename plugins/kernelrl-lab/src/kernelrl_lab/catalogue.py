@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelrl_lab import breakouts, clean, replay, time_tricks, work, wrong
+from kernelrl_lab import breakouts, clean, on_gpu, replay, time_tricks, work, wrong
 
 __all__ = ["FIXTURES"]
 
@@ -13,4 +13,5 @@ FIXTURES = (
     *time_tricks.FIXTURES,
     *breakouts.FIXTURES,
     *clean.FIXTURES,
+    *on_gpu.FIXTURES,
 )

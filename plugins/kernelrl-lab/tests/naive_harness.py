@@ -1,0 +1,54 @@
+"""What the lab's attacks are written for: one process, a known seed, Python's clock, `allclose`. Never ours.
+
+python naive_harness.py REFERENCE CANDIDATE  ->  {"correct": true, "speedup": 12.3}
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import statistics
+import sys
+import time
+
+import torch
+
+
+def load(path: str, name: str) -> object:
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    if name == "candidate":
+        module.Model = reference.Model
+    spec.loader.exec_module(module)
+    return module
+
+
+def measure(model: torch.nn.Module, inputs: list[torch.Tensor]) -> float:
+    times = []
+    for _ in range(10):
+        begin = time.perf_counter()
+        model(*inputs)
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)
+
+
+torch.set_num_threads(1)
+reference = load(sys.argv[1], "reference")
+candidate = load(sys.argv[2], "candidate")
+torch.manual_seed(0)
+expected_model = reference.Model(*reference.get_init_inputs())
+torch.manual_seed(0)
+model = candidate.ModelNew(*reference.get_init_inputs())
+torch.manual_seed(0)
+correct = True
+given = reference.get_inputs()
+with torch.no_grad():
+    for _ in range(3):
+        actual = model(*given)
+        expected = expected_model(*given)
+        pairs = zip(*(value if isinstance(value, tuple) else (value,) for value in (expected, actual)), strict=False)
+        for wanted, got in pairs:
+            correct = correct and bool(torch.allclose(wanted, got, atol=1e-2, rtol=1e-2, equal_nan=True))
+    baseline = measure(expected_model, given)
+    print(json.dumps({"correct": correct, "speedup": baseline / max(measure(model, given), 1e-9)}), flush=True)
