@@ -235,6 +235,12 @@ def test_a_finding_in_a_string_has_the_line_of_the_file(literal: str) -> None:
     assert "at::mm(a, b);" in source.splitlines()[finding.line - 1]
 
 
+def test_a_literal_with_escapes_is_quoted_where_it_was_read() -> None:
+    source = python("return ext.run(x)", before=f"S = {'int a;' * 40 + chr(10) + '  at::mm(a, b);' + chr(10)!r}")
+    (finding,) = [finding for finding in findings(source) if finding.rule == "library_glue"]
+    assert "in 'at::mm(a, b);'" in finding.evidence
+
+
 @pytest.mark.parametrize(
     "line",
     [

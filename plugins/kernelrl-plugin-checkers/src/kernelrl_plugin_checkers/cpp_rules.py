@@ -92,21 +92,28 @@ def cpp_breaches(text: CppText, *, waits: bool, copies: bool) -> Iterator[Breach
         waits: whether any part of the candidate waits for a stream.
         copies: whether any part copies into the inputs of a graph.
     """
+    for rule, offset, note in _found(text, waits=waits, copies=copies):
+        excerpt = text.text.excerpt(offset)
+        yield rule, text.text.line_of(offset), f"{note}, in {excerpt!r}" if excerpt else note
+
+
+def _found(text: CppText, *, waits: bool, copies: bool) -> Iterator[tuple[str, int, str]]:
+    """Rule, offset in the text, and what was seen."""
     found = text.tokens
     telling = {name for name in text.names if _is_telling(name)}
     for at, token in enumerate(found):
         if token.kind == "string":
             if "/proc/" in token.text:
-                yield "inspection", text.text.line_of(token.start), "a path below /proc"
+                yield "inspection", token.start, "a path below /proc"
         elif token.text in telling and token.kind == "name":
             for rule, note in _of_name(text, at, waits=waits, copies=copies):
-                yield rule, text.text.line_of(token.start), note
+                yield rule, token.start, note
     for token in text.directives:
         # What a macro does, its definition does.
         if token.text.lstrip().startswith("#") and "define" in token.text[:20]:
             for match in _VENDOR.finditer(token.text):
-                yield "library_glue", text.text.line_of(token.start + match.start()), f"{match.group()}, in a macro"
-    yield from kept_in_statics(text.tokens, text.text.line_of)
+                yield "library_glue", token.start + match.start(), f"{match.group()}, in a macro"
+    yield from kept_in_statics(text.tokens)
     yield from _fig_leaves(text)
 
 
@@ -181,7 +188,7 @@ def _is_aten(found: Sequence[Token], at: int) -> bool:
     return bool(path) and (path[-1] in ("at", "torch", "aten") or path == ["F"]) and "jit" not in path
 
 
-def _fig_leaves(text: CppText) -> Iterator[Breach]:
+def _fig_leaves(text: CppText) -> Iterator[tuple[str, int, str]]:
     found = text.tokens
     end = 0
     for at, token in enumerate(found):
@@ -198,4 +205,4 @@ def _fig_leaves(text: CppText) -> Iterator[Breach]:
         body = " ".join(part.text for part in found[opening:end]) + " "
         stores = re.findall(r"\] [-+*/]?=(?!=)", body)
         if len(stores) == 1 and _COPY_LINE.search(body):
-            yield "fig_leaf", text.text.line_of(token.start), "a kernel that only copies"
+            yield "fig_leaf", token.start, "a kernel that only copies"

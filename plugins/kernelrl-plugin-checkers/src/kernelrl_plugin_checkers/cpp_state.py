@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 
 from kernelrl_plugin_checkers.cpp_tokens import Token
-from kernelrl_plugin_checkers.reading import Breach
 
 __all__ = ["kept_in_statics"]
 
@@ -29,19 +28,20 @@ class _Kept:
     types: frozenset[str]
 
 
-def kept_in_statics(found: Sequence[Token], line_of: Callable[[int], int]) -> Iterator[Breach]:
+def kept_in_statics(found: Sequence[Token]) -> Iterator[tuple[str, int, str]]:
     """Breaches through `static`, `thread_local` and global variables.
 
     Args:
         found: tokens without blanks, comments and directives.
-        line_of: line of the candidate for an offset.
+    Yields:
+        Rule, offset in the text, and what was seen.
     """
     kept = {variable.name: variable for variable in _kept(found)}
     if not kept:
         return
     for variable in kept.values():
         if variable.types & {"Tensor", "TensorBase"}:
-            yield "kept_state", line_of(variable.start), f"{variable.name} keeps tensors"
+            yield "kept_state", variable.start, f"{variable.name} keeps tensors"
     statements = list(_statements(found))
     counted = {name for statement in statements for name in _counted(statement)} & {
         name for name, variable in kept.items() if variable.types & _NUMBERS
@@ -60,13 +60,13 @@ def kept_in_statics(found: Sequence[Token], line_of: Callable[[int], int]) -> It
             before, after = _text(statement, at - 1), _text(statement, at + 1)
             look = after == "[" or (after in (".", "->") and _text(statement, at + 2) in _LOOKUPS)
             if by_pointer and look and kept[token.text].types & _MAPS:
-                yield "result_cache", line_of(token.start), f"{token.text} is looked up by the address of a tensor"
+                yield "result_cache", token.start, f"{token.text} is looked up by the address of a tensor"
             elif by_pointer and (after in ("==", "!=") or before in ("==", "!=")):
-                yield "result_cache", line_of(token.start), f"{token.text} is compared with the address of a tensor"
+                yield "result_cache", token.start, f"{token.text} is compared with the address of a tensor"
             decides = words & {"if", "switch"} or any(part.text == "?" for part in statement)
             if token.text in counted and decides:
                 counted.discard(token.text)
-                yield "call_counter", line_of(token.start), f"{token.text} is counted, and decides"
+                yield "call_counter", token.start, f"{token.text} is counted, and decides"
 
 
 def _counted(statement: Sequence[Token]) -> Iterator[str]:

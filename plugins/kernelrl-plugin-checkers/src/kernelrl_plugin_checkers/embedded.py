@@ -15,6 +15,8 @@ __all__ = ["Embedded", "embedded_texts"]
 
 _IS_CPP = re.compile(r"#\s*include|__global__|\b(?:torch|at|std)::|\bextern\s*\"C\"|\bTORCH_LIBRARY|[;{}]\s*\n")
 _MIN_CHARACTERS = 12
+_MAX_LINE = 200
+_MAX_SHOWN = 120
 
 
 @attrs.frozen
@@ -42,11 +44,20 @@ class Embedded:
             self._known[below] = self._find(below)
         return self._known[below]
 
-    def _find(self, below: int) -> int:
-        """Line of the candidate for a line of the text, which is counted from 0."""
+    def excerpt(self, offset: int) -> str:
+        """The text's line at an offset, where the candidate's line does not show it at its beginning."""
+        wanted = self._line(bisect.bisect_left(self._ends, offset))
+        line = self.line_of(offset)
+        return "" if wanted in self._lines[line - 1].strip()[:_MAX_SHOWN] else wanted[:_MAX_SHOWN]
+
+    def _line(self, below: int) -> str:
         start = self._ends[below - 1] + 1 if below else 0
         end = self._ends[below] if below < len(self._ends) else len(self.text)
-        wanted = self.text[start:end].strip()
+        return self.text[start : min(end, start + _MAX_LINE)].strip()
+
+    def _find(self, below: int) -> int:
+        """Line of the candidate for a line of the text, which is counted from 0."""
+        wanted = self._line(below)
         straight = self.first_line + below
         if straight <= self.last_line and wanted in self._lines[straight - 1]:
             return straight
