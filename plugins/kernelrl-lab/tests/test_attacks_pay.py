@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,42 +39,41 @@ FAST = ("C2-cpp-sampled", "C6-cpp", "C8-cpp", "D10-cpp", "D11-cpp", "D15-cpp")
 """Paid for speed that they do not have."""
 
 
-def _paid(id_: str, folder: Path) -> dict[str, object]:
-    fixture = next(fixture for fixture in FIXTURES if fixture.id == id_)
-    (folder / "reference.py").write_text(fixture.task)
-    (folder / "candidate.py").write_text(fixture.candidate)
+def _paid(ids: tuple[str, ...], folder: Path) -> dict[str, dict[str, Any]]:
+    """What the harness says of each fixture."""
+    for id_ in ids:
+        fixture = next(fixture for fixture in FIXTURES if fixture.id == id_)
+        (folder / id_).mkdir()
+        (folder / id_ / "reference.py").write_text(fixture.task)
+        (folder / id_ / "candidate.py").write_text(fixture.candidate)
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(folder),
         "TRITON_INTERPRET": "1",
         "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
-        "TORCH_EXTENSIONS_DIR": str(folder.parent / "extensions"),
+        "TORCH_EXTENSIONS_DIR": str(folder / "extensions"),
     }
     done = subprocess.run(
-        [sys.executable, str(HARNESS), "reference.py", "candidate.py"],
+        [sys.executable, str(HARNESS), *ids],
         cwd=folder,
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"correct"')]
+    assert len(said) == len(ids), done.stderr[-2000:]
+    return dict(zip(ids, said, strict=True))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("id_", WRONG)
-def test_a_harness_without_defences_takes_it_for_right(id_: str, tmp_path: Path) -> None:
-    assert _paid(id_, tmp_path)["correct"] is True
+def test_a_harness_without_defences_takes_them_for_right(tmp_path: Path) -> None:
+    paid = _paid(WRONG, tmp_path)
+    assert {id_: said for id_, said in paid.items() if not said["correct"]} == {}
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None or shutil.which("ninja") is None, reason="needs g++ and ninja")
-@pytest.mark.skipif(not os.environ.get("KERNELRL_LAB_BUILD"), reason="builds take a minute: set KERNELRL_LAB_BUILD=1")
-@pytest.mark.parametrize("id_", FAST)
-def test_a_harness_without_defences_pays_for_speed_that_is_not_there(id_: str, tmp_path: Path) -> None:
-    paid = _paid(id_, tmp_path)
-    assert paid["correct"] is True
-    assert paid["speedup"] > 1.0
+@pytest.mark.skipif(not os.environ.get("KERNELRL_LAB_BUILD"), reason="builds take minutes: set KERNELRL_LAB_BUILD=1")
+def test_a_harness_without_defences_pays_for_speed_that_is_not_there(tmp_path: Path) -> None:
+    paid = _paid(FAST, tmp_path)
+    assert {id_: said for id_, said in paid.items() if not said["correct"] or said["speedup"] <= 1.0} == {}
