@@ -6,6 +6,7 @@ its process. Reads a request as JSON from standard input and writes what it foun
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import resource
@@ -13,7 +14,6 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import attrs
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
@@ -28,7 +28,7 @@ from kernelrl_judge.reference import Reference, TaskError, load_reference
 __all__ = ["audit"]
 
 _SEED = "audit"
-_TRIALS = 3
+_TRIALS = 2
 _LAUNCH_US = 5.0
 _BYTES_PER_US = 2e6
 _FLOPS_PER_US = 50e6
@@ -63,7 +63,7 @@ def audit(source: str, task_id: str, settings: EvaluationSettings, device: str) 
 
 def _mends(kind: str, module: Any, task_id: str, settings: EvaluationSettings, device: str) -> bool:
     """Whether no shortcut passes under an overlay, and the reference stays finite."""
-    other = attrs.evolve(settings, input_overlay=kind)
+    other = codec.from_json(EvaluationSettings, {**codec.to_json(settings), "input_overlay": kind})
     try:
         subject = _Subject(Reference(module, task_id, other, device).under(_SEED), tolerance(settings))
         return subject.non_finite() == 0 and not subject.shortcuts()
@@ -103,7 +103,7 @@ class _Subject:
     def non_finite(self) -> float:
         """Largest share of elements that are infinite or NaN among the output tensors of the trials."""
         outputs = [tensor for trial in self._trials for tensor in _tensors(trial.expected)]
-        return max((float((~torch.isfinite(t)).double().mean()) for t in outputs if t.numel()), default=0.0)
+        return max((1 - int(torch.isfinite(t).sum()) / t.numel() for t in outputs if t.numel()), default=0.0)
 
     def _passes(self, *answers: Any) -> bool:
         pairs = zip(self._trials, answers, strict=True)
@@ -115,7 +115,7 @@ class _Subject:
 
     def _constant(self) -> str | None:
         for name, choose in (("mean", _mean), ("middle of the range", _middle)):
-            answer = _mapped(self._trials[0].expected, lambda tensor, choose=choose: _filled(tensor, choose(tensor)))
+            answer = _mapped(self._trials[0].expected, functools.partial(_filled, choose=choose))
             if self._passes(*[answer] * _TRIALS):
                 values = ", ".join(f"{choose(tensor):.4g}" for tensor in _tensors(self._trials[0].expected)[:3])
                 return f"{name} of the first output ({values})"
@@ -141,12 +141,11 @@ class _Subject:
             return None
         answers = []
         for index, trial in enumerate(self._trials):
-            generator = torch.Generator().manual_seed(index)
+            torch.manual_seed(index)
             with torch.no_grad():
                 for parameter in parameters:
-                    spread = max(_SPREAD, float(parameter.double().std(correction=0)))
-                    noise = torch.randn(parameter.shape, generator=generator).to(parameter)
-                    parameter.copy_(parameter + spread * noise)
+                    spread = max(_SPREAD, float(parameter.float().std(correction=0)))
+                    parameter.add_(torch.randn_like(parameter), alpha=spread)
             # A forward that was called puts the parameters back.
             answers.append(self._reference.expected(trial.inputs, index))
         if not all(map(_alike, answers, (trial.expected for trial in self._trials))) or not self._passes(*answers):
@@ -194,22 +193,13 @@ class _Subject:
         self._reference.restore()
 
     def _largest(self) -> float:
-        return max(
-            (float(tensor.double().abs().max()) for trial in self._trials for tensor in _tensors(trial.expected)),
-            default=0.0,
-        )
+        outputs = [tensor for trial in self._trials for tensor in _tensors(trial.expected)]
+        return max((_size(tensor) for tensor in outputs), default=0.0)
 
     def _difference(self, answers: list[Any]) -> float:
-        pairs = zip(self._trials, answers, strict=True)
-        return max(
-            (
-                float((left.double() - right.double()).abs().max())
-                for trial, answer in pairs
-                for left, right in zip(_tensors(trial.expected), _tensors(answer), strict=True)
-                if left.numel()
-            ),
-            default=0.0,
-        )
+        """Largest difference between answers and expected outputs."""
+        pairs = zip(_tensors([trial.expected for trial in self._trials]), _tensors(answers), strict=True)
+        return max((_size(_finite(left) - _finite(right)) for left, right in pairs), default=0.0)
 
 
 def _lacks_memory(error: BaseException) -> bool:
@@ -218,22 +208,30 @@ def _lacks_memory(error: BaseException) -> bool:
     return any(isinstance(cause, kinds) or "allocate memory" in str(cause) for cause in causes)
 
 
+def _size(tensor: torch.Tensor) -> float:
+    """Largest absolute value."""
+    return max(abs(float(end)) for end in _finite(tensor).aminmax()) if tensor.numel() else 0.0
+
+
 def _mean(tensor: torch.Tensor) -> float:
-    values = _finite(tensor)
-    return float(values.mean()) if values.numel() else 0.0
+    return float(_finite(tensor).mean(dtype=torch.float64)) if tensor.numel() else 0.0
 
 
 def _middle(tensor: torch.Tensor) -> float:
-    values = _finite(tensor)
-    return float(values.min() + values.max()) / 2 if values.numel() else 0.0
+    return sum(map(float, _finite(tensor).aminmax())) / 2 if tensor.numel() else 0.0
 
 
 def _finite(tensor: torch.Tensor) -> torch.Tensor:
-    values = tensor.double()
-    return values[torch.isfinite(values)]
+    """Values as floating-point numbers, with zeros in the place of those that are not finite.
+
+    Outputs may fill much of the device's memory, so nothing is copied to a wider type.
+    """
+    values = tensor if tensor.is_floating_point() else tensor.float()
+    return torch.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
 
 
-def _filled(tensor: torch.Tensor, value: float) -> torch.Tensor:
+def _filled(tensor: torch.Tensor, choose: Callable[[torch.Tensor], float]) -> torch.Tensor:
+    value = choose(tensor)
     return torch.full_like(tensor, value if tensor.is_floating_point() else round(value))
 
 
