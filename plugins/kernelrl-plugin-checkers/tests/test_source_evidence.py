@@ -145,6 +145,21 @@ FOUND = {
         cpp("static void* last = nullptr;", "if (x.data_ptr() == last) return x;"),
         "if (x.data_ptr() == last)",
     ),
+    "B2 set in the first call": (
+        "result_cache",
+        python("if self.out is None:", "    self.out = run(x)", "return self.out"),
+        "return self.out",
+    ),
+    "C4 by shape": (
+        "result_cache",
+        python("if x.shape not in self.c:", "    self.c[x.shape] = run(x)", "return self.c[x.shape]"),
+        "return self.c[x.shape]",
+    ),
+    "D1 a stream that waits and is not waited for": (
+        "side_stream",
+        python("s = torch.cuda.Stream()", "s.wait_stream(torch.cuda.current_stream())", "return x"),
+        "torch.cuda.Stream()",
+    ),
     "C8 counted calls": (
         "call_counter",
         python("self.n += 1", "if self.n > 10:", "    return x", "return run(x)"),

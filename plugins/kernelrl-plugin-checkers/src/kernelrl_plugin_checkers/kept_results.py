@@ -130,12 +130,34 @@ def _entry(reading: Reading, entry: ast.FunctionDef) -> Iterator[Breach]:
             name = kept(below)
             if name in counted:
                 yield "call_counter", counted[name], f"{name} is counted, and decides in line {test.lineno}"
+    yield from _set_once(reading, entry, own, kept)
     for branch in [node for node in own if isinstance(node, ast.If)]:
         for node in [below for statement in branch.body for below in reading.walk(statement)]:
             if isinstance(node, ast.Return) and node.value is not None:
                 name = _returned(node.value, kept)
                 if name in written:
                     yield "result_cache", node.lineno, f"{name}, which an earlier call has set, is returned"
+
+
+def _set_once(
+    reading: Reading, entry: ast.FunctionDef, own: list[ast.AST], kept: Callable[[ast.AST], str]
+) -> Iterator[Breach]:
+    """What only some calls set, and every call returns. A buffer that a kernel fills, or a graph, is another matter."""
+    always: set[str] = set()
+    sometimes: set[str] = set()
+    for statement in entry.body:
+        for node in reading.walk(statement):
+            if isinstance(node, ast.Assign):
+                (sometimes if isinstance(statement, ast.If) else always).update(kept(target) for target in node.targets)
+            elif isinstance(node, ast.Call) and not isinstance(statement, ast.If):
+                always.update(kept(argument) for argument in (*node.args, *(word.value for word in node.keywords)))
+            elif isinstance(node, ast.Attribute) and node.attr == "replay":
+                return
+    for node in own:
+        if isinstance(node, ast.Return) and node.value is not None:
+            name = _returned(node.value, kept)
+            if name and name in sometimes - always:
+                yield "result_cache", node.lineno, f"{name}, which only some calls set, is returned"
 
 
 def _returned(value: ast.expr, kept: Callable[[ast.AST], str]) -> str:

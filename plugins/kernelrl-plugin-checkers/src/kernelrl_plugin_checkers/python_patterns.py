@@ -9,7 +9,7 @@ from kernelrl_core.reachability import ENTRY
 from kernelrl_plugin_checkers.kept_results import kept_results
 from kernelrl_plugin_checkers.reading import Breach, Reading
 
-__all__ = ["pattern_breaches"]
+__all__ = ["pattern_breaches", "waits_for_streams"]
 
 _PATCHABLE = ("torch", "time", "triton", "builtins", "sys", "gc", "inspect")
 _INSPECTION = {
@@ -50,6 +50,7 @@ _RANDOM = {
     *("numpy.random.get_state", "torch.set_rng_state", "torch.cuda.set_rng_state", "torch.default_generator"),
 }
 _STREAMS = {"torch.cuda.Stream", "torch.Stream", "cupy.cuda.Stream"}
+_WAITS = frozenset({"wait_event", "synchronize", "wait"})
 _GRAPHS = {"torch.cuda.CUDAGraph", "torch.cuda.graph"}
 _LAZY_HOOKS = {"__torch_function__", "__torch_dispatch__"}
 _LAZY_MAKERS = {"_make_subclass", "_make_wrapper_subclass", "as_subclass"}
@@ -72,6 +73,26 @@ def pattern_breaches(reading: Reading, *, waits: bool, copies: bool) -> Iterator
                     yield rule, line, note
     yield from _inherited(reading)
     yield from kept_results(reading)
+
+
+def waits_for_streams(reading: Reading) -> bool:
+    """Whether something waits for a stream other than the current one, for an event, or for the device."""
+    for node in reading.nodes:
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr in _WAITS:
+            return True
+        if node.func.attr == "wait_stream" and node.args and not _is_current_stream(reading, node.args[0]):
+            return True
+    return False
+
+
+def _is_current_stream(reading: Reading, stream: ast.expr) -> bool:
+    name = stream.id if isinstance(stream, ast.Name) else stream.attr if isinstance(stream, ast.Attribute) else ""
+    return any(
+        isinstance(value, ast.Call) and reading.dotted(value.func).endswith(".current_stream")
+        for value in (stream, *reading.index.bodies.get(name, ())[:4])
+    )
 
 
 def _import(reading: Reading, node: ast.Import | ast.ImportFrom) -> Iterator[Breach]:

@@ -19,7 +19,7 @@ from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.cpp_rules import CppText, cpp_breaches
 from kernelrl_plugin_checkers.embedded import embedded_texts
 from kernelrl_plugin_checkers.python_compute import ComputeRules
-from kernelrl_plugin_checkers.python_patterns import pattern_breaches
+from kernelrl_plugin_checkers.python_patterns import pattern_breaches, waits_for_streams
 from kernelrl_plugin_checkers.reading import Breach, Reading, TooMuch
 from kernelrl_plugin_checkers.rules import RULES
 from kernelrl_plugin_checkers.triton_copies import copying_kernels
@@ -28,7 +28,6 @@ __all__ = ["SourceRules"]
 
 _MAX_PER_RULE = 5
 _MAX_EXCERPT = 120
-_WAITS = frozenset({"wait_stream", "wait_event", "synchronize", "wait"})
 
 
 class SourceRules:
@@ -76,7 +75,7 @@ def _of_tree(tree: ast.Module, facts: SourceFacts, lines: Sequence[str]) -> Iter
     reading = Reading(tree)
     texts = [CppText(piece) for piece in embedded_texts(reading.nodes, facts.embedded, lines)]
     in_python = {node.attr for node in reading.nodes if isinstance(node, ast.Attribute)}
-    waits = any(text.waits for text in texts) or bool(in_python & _WAITS)
+    waits = any(text.waits for text in texts) or waits_for_streams(reading)
     copies = any(text.copies for text in texts) or "copy_" in in_python
     yield from ComputeRules(reading, facts).breaches()
     yield from pattern_breaches(reading, waits=waits, copies=copies)
