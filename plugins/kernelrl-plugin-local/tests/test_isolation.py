@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,19 @@ found = []
 for name in ('.ssh', '.netrc', '.bashrc', '.profile', '.gitconfig', '.config', '.cache'):
     found += [f'{{home}}/{{name}}' for home in {homes} if os.path.exists(f'{{home}}/{{name}}')]"""
     assert inside(lines, f"[found, os.path.exists({str(secret)!r})]", "mount_namespace") == [[], False]
+
+
+def test_services_of_the_machine_cannot_be_asked(inside: Any, tmp_path: Path) -> None:
+    service = socket.socket(socket.AF_UNIX)
+    service.bind(str(tmp_path / "service"))
+    service.listen()
+    with service:
+        lines = f"""\
+import socket
+found = attempt(lambda: socket.socket(socket.AF_UNIX).connect({str(tmp_path / "service")!r}))"""
+        assert inside(lines, "found", "mount_namespace") == "FileNotFoundError"
+    drivers = {"nvidia", "nvidia-persistenced", "opengl-driver", "current-system"}
+    assert set(inside("", "os.listdir('/run')", "mount_namespace")) <= drivers
 
 
 def test_nothing_is_written_but_in_scratch_and_shared_memory(inside: Any) -> None:

@@ -37,8 +37,9 @@ _SYS_MOUNT_SETATTR = 442
 _AT_FDCWD, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY = -100, 0x8000, 0x1
 
 _OPEN_PATH = os.O_PATH | os.O_CLOEXEC
-_HIDDEN = ("/root", "/home", "/tmp", "/var/tmp", "/run/user")
-_DRIVERS = ("/tmp/nvidia-mps",)
+_HIDDEN = ("/root", "/home", "/tmp", "/var/tmp", "/run", "/var/run")
+"""Files of users, and sockets of services: whoever may write to one of those may ask for anything."""
+_DRIVERS = ("/tmp/nvidia-mps", "/run/nvidia-persistenced", "/run/nvidia", "/run/opengl-driver", "/run/current-system")
 """Where a driver expects something of its own in a directory that is hidden."""
 
 
@@ -64,7 +65,7 @@ def _map_user(user: int, group: int) -> None:
 
 
 def hidden_directories() -> list[str]:
-    """Directories with files of users, of which a candidate sees only what Python and its libraries need."""
+    """Directories of users and services, of which a candidate sees only what Python and its libraries need."""
     found = {*_HIDDEN, tempfile.gettempdir(), pwd.getpwuid(os.getuid()).pw_dir} if _known() else {*_HIDDEN}
     real = {os.path.realpath(path) for path in found if os.path.isdir(path)}
     return sorted(path for path in real if path != "/" and not any(_below(path, other) for other in real - {path}))
