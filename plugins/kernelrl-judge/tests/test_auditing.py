@@ -164,3 +164,13 @@ def test_what_a_reference_prints_does_not_disturb_the_answer() -> None:
     assert set(audited.flags) == {"tiny"}
     assert audited.provenance["device"]
     assert set(audited.flags) <= set(FLAGS)
+
+
+def test_the_starter_tasks_pay_for_nothing_but_their_work() -> None:
+    source = pytest.importorskip("kernelrl_plugin_starter.source")
+    options = pytest.importorskip("kernelrl_plugin_starter.config").StarterOptions()
+    tasks = source.StarterTasks(options)
+    paid = [task for split in ("train", "held_out") for task in tasks.tasks(split)]
+    assert paid
+    # They are small on purpose, to run without a GPU.
+    assert {task.id: flags(task.reference) for task in paid if flags(task.reference)} == {}
