@@ -316,7 +316,8 @@ class Environment:
         settings = self.recipe.evaluation
         if task.precision is not None:
             settings = codec.from_json(type(settings), {**codec.to_json(settings), "precision": task.precision})
-        if task.input_overlay is not None and settings.input_overlay == "none":
+        # Profile `kernelbench` judges on the benchmark's own inputs.
+        if task.input_overlay is not None and settings.input_overlay == "none" and settings.profile == "strict":
             settings = codec.from_json(type(settings), {**codec.to_json(settings), "input_overlay": task.input_overlay})
         source_sha256 = sha256_text(candidate.source)
         return EvaluationRequest(
