@@ -23,9 +23,12 @@ from kernelrl_core.audits import (
     training_tasks,
 )
 from kernelrl_core.cli.tasks_audit import _audited, _document, _lines
+from kernelrl_core.environment import Environment
 from kernelrl_core.errors import UsageError
+from kernelrl_core.recipe.load import recipe_from_mapping
 from kernelrl_core.recipe.schema import TrainSettings
-from kernelrl_core.values import EvaluationSettings, Task, TaskAudit
+from kernelrl_core.registry import registry
+from kernelrl_core.values import Candidate, EvaluationSettings, Task, TaskAudit
 
 SETTINGS = EvaluationSettings()
 TASKS = [Task(f"t/{name}", f"source of {name}") for name in ("a", "b", "c")]
@@ -174,3 +177,27 @@ def test_flags_are_documented() -> None:
     text = (Path(__file__).parent.parent / "docs" / "tasks.md").read_text()
     for name, flag in FLAGS.items():
         assert f"| `{name}` | {flag.meaning} |" in text
+
+
+@pytest.mark.parametrize(
+    ("profile", "recipes", "used"),
+    [
+        ("strict", "none", "signed"),
+        ("strict", "mixed", "mixed"),
+        ("kernelbench", "none", "none"),
+    ],
+)
+def test_a_mended_task_is_judged_under_its_overlay(profile: str, recipes: str, used: str) -> None:
+    blocks = {
+        "tasks": {"use": "starter"},
+        "backend": {"use": "triton"},
+        "policy": {"use": "torch"},
+        "rewards": {"correct": {"use": "correctness"}},
+        "evaluation": {"profile": profile, "input_overlay": recipes},
+    }
+    recipe = recipe_from_mapping(blocks, registry=registry(), name="test").recipe
+    environment = Environment.from_recipe(recipe, registry=registry(), secret=b"s", cache_dir=None)
+    task = attrs.evolve(TASKS[0], input_overlay="signed")
+    request = environment._request(task, Candidate("", "triton"), None)
+    asyncio.run(environment.aclose())
+    assert request.settings.input_overlay == used
