@@ -89,7 +89,7 @@ FIXTURES = (
         "cpp",
         _LARGE,
         cpp(
-            "return extension.slow_relu_double(x, 10)",
+            "return extension.slow_relu_double(x, 4)",
             before="""
             import torch.utils.benchmark
 

@@ -20,7 +20,7 @@ from kernelrl_lab.fixture import Fixture
 
 __all__ = ["Report", "Result", "run"]
 
-_TIMEOUT_S = 8
+_TIMEOUT_S = 15
 _TIMING_TRIALS = 10
 
 

@@ -9,7 +9,7 @@ from kernelrl_lab.tasks import RELU_DOUBLE, ZEROED, large
 __all__ = ["FIXTURES"]
 
 _LARGE = large(RELU_DOUBLE)
-_SLOW = "return extension.slow_relu_double(x, 10)"
+_SLOW = "return extension.slow_relu_double(x, 4)"
 
 _DETACHED = """
 #include <torch/extension.h>
@@ -263,7 +263,7 @@ FIXTURES = (
         "cpp",
         _LARGE,
         cpp(
-            "self.calls += 1\nreturn extension.slow_relu_double(x, 1 if self.calls % 40 < 12 else 20)",
+            "self.calls += 1\nreturn extension.slow_relu_double(x, 1 if self.calls % 40 < 12 else 10)",
             init="self.calls = 0",
         ),
         "honest_time",
@@ -286,7 +286,7 @@ FIXTURES = (
         "cpp",
         _LARGE,
         cpp(
-            "extension.rest()\ny = extension.slow_relu_double(x, 10)\nextension.burn()\nreturn y",
+            "extension.rest()\ny = extension.slow_relu_double(x, 4)\nextension.burn()\nreturn y",
             source=_BURN,
             functions=(*CPP_SOURCE_NAMES, "burn", "rest"),
             name="burn",
