@@ -13,7 +13,7 @@ import attrs
 from kernelrl_core.checkpoints import choose_checkpoint, load_checkpoint
 from kernelrl_core.codec import dumps, to_json
 from kernelrl_core.console import Console
-from kernelrl_core.errors import UsageError
+from kernelrl_core.errors import LookupFailed, UsageError
 from kernelrl_core.heldout import eval_tasks, play_split
 from kernelrl_core.journal import Journal, read_rows
 from kernelrl_core.provenance import provenance
@@ -63,8 +63,10 @@ def choose_job(
     if not is_run:
         try:
             loaded = load_recipe(name, overrides, registry=registry)
-        except UsageError:
+        except UsageError as error:
             if not (Path("runs") / name / "recipe.yaml").is_file():
+                if isinstance(error, LookupFailed):
+                    raise LookupFailed(f"no run {name!r}, and {error.message}", fix=error.fix) from None
                 raise
         else:
             label = f"the untrained policy of recipe {loaded.name!r}"

@@ -38,6 +38,8 @@ def command(
     from kernelrl_core.registry import registry
 
     loaded = load_recipe(recipe, overrides, registry=registry())
+    if name is not None and (Path(name).name != name or name.startswith(".")):
+        raise UsageError(f"--name {name!r} must be a plain name, without folders")
     if dry_run:
         from kernelrl_core.plan import plan, plan_lines
 
@@ -52,10 +54,7 @@ def command(
     from kernelrl_core.running import carry_out
     from kernelrl_core.values import sha256_text
 
-    name = name or default_name(loaded.name)
-    if Path(name).name != name or name.startswith("."):
-        raise UsageError(f"--name {name!r} must be a plain name, without folders")
-    run = RunDir(Path("runs") / name)
+    run = RunDir(Path("runs") / (name or default_name(loaded.name)))
     if exist_ok and (run.path / "provenance.json").exists():
         same = sha256_text(recipe_text(loaded.resolved)) == run.provenance().get("recipe_sha256")
         if not same and run.state()[0] != "finished":

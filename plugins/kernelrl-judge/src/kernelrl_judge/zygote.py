@@ -53,7 +53,11 @@ def main() -> None:
     privileges.close_to_others()
     judge.send(b"ready")
     while True:
-        message, descriptors, _, _ = socket.recv_fds(judge, _MAX_REQUEST_BYTES, 5)
+        try:
+            message, descriptors, _, _ = socket.recv_fds(judge, _MAX_REQUEST_BYTES, 5)
+        except ConnectionError:
+            # The judge was killed.
+            return
         if not message:
             return
         child = os.fork()
