@@ -10,7 +10,9 @@ from collections.abc import Mapping
 
 __all__ = ["DRIVER_MIB", "MAX_PROCESSES", "limit_build", "limit_runner", "private_pages"]
 
-MAX_PROCESSES = 64
+MAX_PROCESSES = 32
+"""Beyond these a runner is ended: who forks without end would fill the processor until its time is over."""
+_MAX_TASKS = 64
 DRIVER_MIB = 2048
 """Memory that a GPU's driver and its libraries need for themselves."""
 _RESERVED_IDS = 300
@@ -37,7 +39,7 @@ def limit_runner(memory_mib: int, cpu_s: int, *, on_gpu: bool) -> bool:
         {
             resource.RLIMIT_AS: resource.RLIM_INFINITY if on_gpu else mapped + memory_mib * 2**20,
             resource.RLIMIT_DATA: data + (memory_mib + DRIVER_MIB) * 2**20 if on_gpu else resource.RLIM_INFINITY,
-            resource.RLIMIT_NPROC: MAX_PROCESSES,
+            resource.RLIMIT_NPROC: _MAX_TASKS,
             resource.RLIMIT_CPU: cpu_s,
             resource.RLIMIT_FSIZE: 64 * 2**20,
             resource.RLIMIT_NOFILE: 64,

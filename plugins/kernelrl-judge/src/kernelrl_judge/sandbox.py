@@ -222,7 +222,6 @@ def _supervise(child: int, status: int, memory_mib: int, group: groups.Group | N
         if os.path.exists("/proc/self"):
             return
         processes = [name for name in os.listdir("/proc") if name.isdigit()]
-        # Root may start any number.
         if len(processes) > limits.MAX_PROCESSES:
             reason = "crowd"
         elif sum(max(0, limits.private_pages(process) - shared) for process in processes) > most:
