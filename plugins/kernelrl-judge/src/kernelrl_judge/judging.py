@@ -173,7 +173,10 @@ class Bench:
     def reference(self, request: EvaluationRequest, device: str) -> Reference:
         """The reference of a request, under its seed."""
         settings = request.settings
-        key = (request.task_sha256, settings.precision, settings.profile, device, str(settings.fit_memory))
+        key = (
+            *(request.task_sha256, settings.precision, settings.profile, settings.input_overlay),
+            *(device, str(settings.fit_memory)),
+        )
         found = self._references.pop(key, None)
         if found is None:
             while len(self._references) >= _CACHED_REFERENCES:
