@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import attrs
 import pytest
@@ -175,3 +176,9 @@ def test_none_says_nothing() -> None:
     from kernelrl_plugin_feedback.silent import Silent
 
     assert Silent().format(None) == ""  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", get_args(get_type_hints(Mismatch)["kind"]))
+@pytest.mark.parametrize("formatter", FORMATTERS.values(), ids=FORMATTERS)
+def test_every_kind_of_difference_has_words(formatter, kind):
+    assert formatter.format(incorrect(Mismatch(kind, "[1]", "this", "that"), passed=1))

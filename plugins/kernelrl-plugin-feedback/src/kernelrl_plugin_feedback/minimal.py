@@ -45,6 +45,8 @@ class Minimal:
 def _mistake(mismatch: Mismatch) -> str:
     if mismatch.kind == "non_finite":
         return "nan or infinity"
+    if mismatch.kind == "inputs":
+        return "input changed"
     if mismatch.kind != "values":
         return f"wrong {mismatch.kind}"
     share = mismatch.wrong_share

@@ -44,6 +44,8 @@ def describe_mismatch(mismatch: Mismatch) -> list[str]:
             lines = [f"Wrong values{where}."]
         case "non_finite":
             lines = [f"NaN or infinity{where} where the reference has none, or the reverse."]
+        case "inputs":
+            lines = [f"Input {mismatch.output or 'of forward'} was changed by the call."]
         case kind:
             lines = [f"Wrong {kind}{where}: expected {mismatch.expected}, got {mismatch.actual}."]
     differences = []
