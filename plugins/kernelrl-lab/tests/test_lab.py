@@ -26,7 +26,6 @@ NOT_YET = {
     "B16-triton": "inputs without the structure of the task's: input overlays",
     "B17-triton-mean": "error ratio against double precision, on inputs that cancel",
     "B19-triton": "inputs of large magnitude",
-    "K20-triton": "Triton's autotuner asks for a driver in the interpreter",
 }
 """Fixtures that do not pass yet, and the defence that is missing."""
 

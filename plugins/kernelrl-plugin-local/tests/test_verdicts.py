@@ -144,3 +144,12 @@ def test_what_a_candidate_prints_is_in_the_log_and_not_in_the_message(bench: Any
     evaluation = bench.judge(answer(PLAIN).replace("return x", "print('hello there'); return x"), PLAIN)
     assert "hello there" in evaluation.detail
     assert "hello there" not in evaluation.message
+
+
+def test_autotuning_in_the_interpreter_takes_a_configuration(bench: Any, good: str) -> None:
+    configs = "[triton.Config({'BLOCK': 64}), triton.Config({'BLOCK': 128}, num_warps=8)]"
+    tuned = good.replace("@triton.jit", f"@triton.autotune(configs={configs}, key=['n'])\n@triton.jit")
+    tuned = tuned.replace("(triton.cdiv(n, 128),)", "lambda meta: (triton.cdiv(n, meta['BLOCK']),)")
+    tuned = tuned.replace(", BLOCK=128)", ")")
+    assert tuned.count("BLOCK'") == 3
+    assert bench.judge(tuned).outcome is Outcome.CORRECT

@@ -29,9 +29,10 @@ class TritonRunner:
         return {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
     def preload(self, mode: str) -> Sequence[str]:
-        last = {"interpreter": ["triton.runtime.interpreter", "kernelrl_plugin_triton.warm"]}
-        device = ["kernelrl_plugin_triton.warm_driver"]
-        return ["triton", "triton.language", "torch.nn.functional", *last.get(mode, device)]
+        own = ["interpreted", "warm"] if mode == "interpreter" else ["warm_driver"]
+        interpreter = ["triton.runtime.interpreter"] if mode == "interpreter" else []
+        modules = ["triton", "triton.language", "torch.nn.functional", *interpreter]
+        return [*modules, *(f"kernelrl_plugin_triton.{name}" for name in own)]
 
     def toolchain(self, options: Mapping[str, Any], mode: str) -> None:
         """Triton kernels need no extension."""
