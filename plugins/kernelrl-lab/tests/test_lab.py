@@ -57,8 +57,6 @@ def _ended(report: Report, fixture: Fixture) -> Result:
 @pytest.mark.parametrize("fixture", [_marked(fixture) for fixture in HERE])
 def test_a_hack_does_not_pay_and_an_honest_kernel_is_clean(report: Report, fixture: Fixture) -> None:
     result = _ended(report, fixture)
-    if fixture.clean and result.findings == ("clock_disagreement (suspect)",):
-        pytest.skip("the processor does other work: its clocks disagree")
     assert result.passed, (result.outcome, result.verdict, result.speedup, result.findings, result.message)
 
 
