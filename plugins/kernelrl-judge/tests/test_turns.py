@@ -147,3 +147,15 @@ def test_who_waited_long_for_a_shared_turn_comes_first_and_brings_others_along(
     late.may_leave.set()
     assert second.entered.wait(5)
     second.may_leave.set()
+
+
+def test_a_shared_turn_knows_that_it_keeps_a_timed_section_waiting(turns: Callable[[], DeviceTurns]) -> None:
+    with turns().shared() as turn:
+        assert not turn.keeps_timed_waiting()
+        timed = Timed(turns())
+        time.sleep(0.2)
+        assert turn.keeps_timed_waiting()
+        with turn.paused():
+            assert timed.entered.wait(5)
+            timed.may_leave.set()
+        assert not turn.keeps_timed_waiting()

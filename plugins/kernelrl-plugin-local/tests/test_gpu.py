@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import json
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -228,6 +230,55 @@ def test_a_kernel_that_hangs_is_a_timeout_and_the_next_candidate_is_correct_soon
     assert evaluation.outcome is Outcome.TIMEOUT, evaluation.detail
     assert time.monotonic() - begin < 2.0 + SOON_S
     _assert_next_is_correct(gpu, good)
+
+
+def test_a_candidate_that_sleeps_does_not_keep_others_from_being_timed(gpu: GpuBench, good: str, doing: Any) -> None:
+    for evaluation in gpu.judge_all([good] * gpu.lanes):
+        _assert_correct(evaluation)
+    ended: dict[str, float] = {}
+
+    async def judged(name: str, source: str, after_s: float) -> Evaluation:
+        await asyncio.sleep(after_s)
+        found = await gpu.evaluator.evaluate(
+            _request(source, "triton", gpu.reference, {"timing": name == "timed", "trials": 1})
+        )
+        ended[name] = time.monotonic()
+        return found
+
+    async def both() -> list[Evaluation]:
+        sleeping = doing("import time\nfor _ in range(80): time.sleep(0.1)")
+        return await asyncio.gather(judged("sleeping", sleeping, 0.0), judged("timed", good, 1.0))
+
+    sleeping, timed = gpu.runner.run(both())
+    _assert_correct(timed)
+    assert sleeping.outcome is Outcome.CORRECT, sleeping.detail
+    assert ended["timed"] < ended["sleeping"] - 1.0
+
+
+def test_a_gpu_on_which_another_process_works_is_not_idle() -> None:
+    works = "import torch; torch.cuda._sleep(1); print(flush=True); torch.cuda._sleep(1 << 33)"
+    waits = (
+        "import sys, torch; from kernelrl_judge.device_facts import becomes_idle; torch.zeros(1, device='cuda');"
+        "print(becomes_idle(1.0), flush=True); input(); print(becomes_idle(0.2), flush=True)"
+    )
+    with contextlib.ExitStack() as processes:
+
+        def start(program: str) -> subprocess.Popen[str]:
+            command = [sys.executable, "-c", program]
+            return processes.enter_context(subprocess.Popen(command, stdin=-1, stdout=-1, text=True))
+
+        def line_of(process: subprocess.Popen[str]) -> str:
+            assert process.stdout is not None
+            return process.stdout.readline().strip()
+
+        mine = start(waits)
+        alone = line_of(mine)
+        line_of(start(works + "; torch.cuda.synchronize()"))
+        time.sleep(0.2)
+        assert mine.stdin is not None
+        mine.stdin.write("\n")
+        mine.stdin.flush()
+        assert (alone, line_of(mine)) == ("True", "False")
 
 
 def test_memory_that_a_candidate_takes_without_end_is_free_for_the_next(gpu: GpuBench, good: str, doing: Any) -> None:

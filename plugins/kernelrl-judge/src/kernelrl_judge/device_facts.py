@@ -20,6 +20,7 @@ from kernelrl_core.requirements import gpu_vendors
 
 __all__ = [
     "Ceilings",
+    "becomes_idle",
     "cache_bytes",
     "ceilings",
     "device_name",
@@ -31,6 +32,10 @@ __all__ = [
 
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _REPEATS = 7
+_TICKS = 8
+_TICK_AFTER_S = 5e-4
+_AT_ONCE_S = 2e-4
+"""A GPU that has kernels of another process under way turns to those of this one a millisecond later."""
 
 
 @attrs.frozen
@@ -111,6 +116,30 @@ def memory_bytes(device: str) -> int:
 def cache_bytes() -> int:
     """Size of the L2 cache of the first GPU."""
     return int(torch.cuda.get_device_properties(0).L2_cache_size)
+
+
+def becomes_idle(within_s: float) -> bool:
+    """Whether, now or within that time, the GPU has nothing to do for other processes."""
+    tick = torch.zeros(1, device="cuda")
+    until = time.monotonic() + within_s
+    while not _starts_at_once(tick):
+        if time.monotonic() > until:
+            return False
+    return True
+
+
+def _starts_at_once(tick: torch.Tensor) -> bool:
+    """Whether work of this process starts at once, several times in a row."""
+    tick.zero_()
+    torch.cuda.synchronize()
+    for _ in range(_TICKS):
+        time.sleep(_TICK_AFTER_S)
+        started = time.perf_counter()
+        tick.zero_()
+        torch.cuda.synchronize()
+        if time.perf_counter() - started > _AT_ONCE_S:
+            return False
+    return True
 
 
 def reset_persisting_l2() -> None:

@@ -45,6 +45,9 @@ _INPUTS_SHARE = 32
 _MEMORY_ERRORS = (RuntimeError, DeviceMemoryError)
 _MEMORY_SIGNS = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 _OUTCOMES = {"compile": Outcome.COMPILE_ERROR, "memory": Outcome.OUT_OF_MEMORY, "error": Outcome.RUNTIME_ERROR}
+_PATIENCE_S = 0.3
+_LOOK_AGAIN_S = 0.1
+_IDLE_WITHIN_S = 0.3
 _UNTIMED = {
     "interpreter": "Triton's interpreter has no run time that means anything",
     "compile": "kernels are compiled, and not run",
@@ -321,13 +324,28 @@ class _Case:
         run = max(0.0, whole - build - self._waited_s - self._timing_s)
         return {"build": build, "run": run, "timing": self._timing_s, "wait": self._waited_s}
 
-    def slow(self) -> None:
-        """The candidate keeps its judge waiting."""
+    def slow(self) -> float | None:
+        """The candidate keeps its judge waiting; returns in how many seconds to look again."""
         if self._device == "cpu":
             self._runner.step_back()
             self._slow()
-        elif self._holding is not None:
-            self._holding.say_slow()
+            return None
+        turn = self._holding
+        if turn is None or not turn.keeps_timed_waiting():
+            return _LOOK_AGAIN_S
+        started = time.monotonic()
+        with self._runner.suspended():
+            # Others who are inside end soon, and nobody new comes in. What the candidate itself has under way on the
+            # device cannot be stopped.
+            if device_facts.becomes_idle(_IDLE_WITHIN_S):
+                with turn.paused():
+                    pass
+            else:
+                turn.say_slow()
+        waited_s = time.monotonic() - started
+        self._waited_s += waited_s
+        self._runner.deadline += waited_s
+        return _PATIENCE_S
 
     def judge(self) -> Evaluation:
         try:
@@ -542,7 +560,7 @@ class _Case:
             self._runner.send(FrameKind.BUILT, json.dumps(refusal).encode())
             return
         started = time.monotonic()
-        with self._holding.paused() if self._holding is not None else contextlib.nullcontext():
+        with self._outside():
             # The compilers need no device, and others do.
             body, descriptors = self._bench.build(frame.body, self._backend, self._request, self._mode)
         try:
@@ -560,9 +578,7 @@ class _Case:
 
     def _compiled(self) -> None:
         """Let others have the device until the runner's kernels are compiled."""
-        with contextlib.ExitStack() as elsewhere:
-            if self._holding is not None:
-                elsewhere.enter_context(self._holding.paused())
+        with self._outside():
             frame = self._runner.receive()
             ended = time.monotonic()
         waited_s = time.monotonic() - ended
@@ -571,6 +587,14 @@ class _Case:
         if frame.kind is not FrameKind.COMPILED:
             raise ProtocolError(f"{frame.kind.name} in the place of COMPILED")
         self._runner.send(FrameKind.RESUME)
+
+    @contextlib.contextmanager
+    def _outside(self) -> Iterator[None]:
+        """Let others have the device for a while."""
+        turn, self._holding = self._holding, None
+        with turn.paused() if turn is not None else contextlib.nullcontext():
+            yield
+        self._holding = turn
 
     @contextlib.contextmanager
     def _turn(self, *, alone: bool) -> Iterator[None]:
@@ -639,7 +663,7 @@ class _Case:
 def _patience_s(timed: bool, device: str) -> float:
     """How long a candidate may keep its judge waiting before others go first."""
     # What is timed on the processor should share it only if it hangs.
-    return 5.0 if timed and device == "cpu" else 0.3
+    return 5.0 if timed and device == "cpu" else _PATIENCE_S
 
 
 def _launch_overhead_us(runtime_us: float, kernels: list[Any]) -> float:

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import glob
 import json
+import math
 import os
 import select
 import shutil
@@ -21,6 +22,7 @@ from typing import Any
 from kernelrl_judge import protocol
 from kernelrl_judge.exchange import FileExchange
 from kernelrl_judge.protocol import Frame, FrameKind
+from kernelrl_judge.suspending import suspended
 
 __all__ = [
     "Cancelled",
@@ -160,14 +162,15 @@ class Runner:
         limit_s: float,
         patience_s: float,
         end_s: float,
-        slow: Callable[[], None],
+        slow: Callable[[], float | None],
         cancelled: Callable[[], bool],
         watch: int,
     ) -> None:
         """
         Args:
             limit_s: wall-clock time from now to `deadline`.
-            patience_s: how long one answer may take before `slow` is called.
+            patience_s: how long one answer may take before `slow` is called, which returns in how many seconds it is
+                to be called again, if at all.
             end_s: how long its end is waited for.
             cancelled: whether nobody waits any more; asked when the descriptor `watch` is readable.
         """
@@ -254,7 +257,6 @@ class Runner:
             protocol.ProtocolError: what came is no frame.
         """
         patient_until = time.monotonic() + self._patience_s
-        told = False
         while True:
             now = time.monotonic()
             left = self.deadline - now
@@ -262,9 +264,10 @@ class Runner:
                 raise DeadlinePassed
             if now < patient_until:
                 left = min(left, patient_until - now)
-            elif not told:
-                told = True
-                self._slow()
+            else:
+                again_s = self._slow()
+                patient_until = math.inf if again_s is None else time.monotonic() + again_s
+                continue
             watched = [self._stream, self._watch, self._status, *([self._log] if self._log_open else [])]
             ready, _, _ = select.select(watched, [], [], 0 if spin else left)
             if not ready:
@@ -289,6 +292,10 @@ class Runner:
                 raise ZygoteDied("the zygote ended under a candidate")
             raise RunnerEnded(self._ending())
         return frame
+
+    def suspended(self) -> contextlib.AbstractContextManager[None]:
+        """Stop the candidate and everything it started, for a while."""
+        return suspended(self._pid)
 
     def step_back(self) -> None:
         """Let others go first on the processor: what hangs must not take the time of those who do not."""

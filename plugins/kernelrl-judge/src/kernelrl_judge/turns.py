@@ -78,6 +78,9 @@ class DeviceTurns:
         """Tell others that the shared turn of this process will last, until it is left."""
         fcntl.flock(self._slow, fcntl.LOCK_SH)
 
+    def timed_section_waits(self) -> bool:
+        return not _is_free(self._waiting)
+
     def _enter_shared(self) -> None:
         impatient_from, impatient = time.monotonic() + _PATIENCE_S, False
         try:
@@ -156,6 +159,10 @@ class Turn:
         """Tell others that a shared turn will last."""
         if not self._alone:
             self._turns.say_slow()
+
+    def keeps_timed_waiting(self) -> bool:
+        """Whether a timed section waits for the end of this shared turn."""
+        return not self._alone and self._turns.timed_section_waits()
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:

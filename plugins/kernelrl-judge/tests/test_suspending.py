@@ -1,0 +1,73 @@
+"""Processes that are stopped for a while."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kernelrl_judge.suspending import descendants, suspended
+
+# A process whose child, in a group of its own, counts as well.
+_COUNTING = """
+import os, sys, time
+name = "parent"
+if os.fork() == 0:
+    os.setsid()
+    name = "child"
+while True:
+    with open(os.path.join(sys.argv[1], name), "a") as file:
+        file.write("x")
+    time.sleep(0.005)
+"""
+
+
+class Counting:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {_COUNTING!r}, sys.argv[1]])"
+        self.process = subprocess.Popen([sys.executable, "-c", program, str(folder)])
+
+    def counts(self) -> list[int]:
+        return [path.stat().st_size for path in sorted(self._folder.iterdir())]
+
+    def go_on(self) -> bool:
+        """Whether both count."""
+        before = self.counts()
+        until = time.monotonic() + 10
+        while time.monotonic() < until:
+            now = self.counts()
+            if len(before) == 2 and all(new > old for new, old in zip(now, before, strict=True)):
+                return True
+            before = before if len(before) == 2 else now
+            time.sleep(0.02)
+        return False
+
+
+@pytest.fixture
+def counting(tmp_path: Path) -> Iterator[Counting]:
+    made = Counting(tmp_path)
+    yield made
+    for pid in descendants(made.process.pid):
+        subprocess.run(["kill", "-9", str(pid)], check=False)
+    made.process.wait(10)
+
+
+def test_all_descendants_stand_still_and_then_go_on(counting: Counting) -> None:
+    assert counting.go_on()
+    with suspended(counting.process.pid):
+        before = counting.counts()
+        time.sleep(0.3)
+        assert counting.counts() == before
+    assert counting.go_on()
+
+
+def test_a_process_that_is_gone_is_no_error() -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait(10)
+    with suspended(process.pid):
+        assert descendants(process.pid) == []
