@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from kernelrl_core.values import Evaluation, EvaluationRequest, EvaluationSettings, Outcome
-from kernelrl_judge import judging
+from kernelrl_judge.bench import Bench, DeviceFault
 from kernelrl_judge.device_memory import DeviceMemoryError
+from kernelrl_judge.shortage import lacks_device_memory
 
 CORRECT = Evaluation(Outcome.CORRECT, "")
 WITHOUT = Evaluation(Outcome.OUT_OF_MEMORY, "")
@@ -36,6 +37,8 @@ def judge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 0)
+    monkeypatch.setattr("kernelrl_judge.device_facts.memory_bytes", lambda device: 1 << 36)
     monkeypatch.setattr("kernelrl_judge.device_facts.device_name", lambda device: "a-gpu")
 
     def run(*endings: Any) -> tuple[Evaluation, list[bool]]:
@@ -48,8 +51,8 @@ def judge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
                 raise ending
             return ending
 
-        monkeypatch.setattr(judging.Bench, "_judged", judged)
-        bench = judging.Bench(lambda: False, 0, lambda: None)
+        monkeypatch.setattr(Bench, "_judged", judged)
+        bench = Bench(lambda: False, 0, lambda: None)
         request = EvaluationRequest("t", "", "", "", "", "b", {}, EvaluationSettings(), "0" * 32, "0")
         return bench.evaluate(request, "backend_of_this_test:Backend"), alone
 
@@ -79,5 +82,30 @@ def test_a_candidate_that_takes_all_memory_of_the_host_is_judged_once(judge: Any
 
 def test_a_judge_without_memory_on_an_empty_gpu_blames_the_device(judge: Any) -> None:
     error = torch.OutOfMemoryError("CUDA out of memory.")
-    with pytest.raises(judging.DeviceFault):
+    with pytest.raises(DeviceFault):
         judge(error, error)
+
+
+@pytest.mark.parametrize(("reserved_gib", "given_back"), [(0.9, 0), (1.1, 2)])
+def test_memory_above_the_share_of_a_judge_is_given_back(
+    judge: Any, monkeypatch: pytest.MonkeyPatch, reserved_gib: float, given_back: int
+) -> None:
+    emptied: list[None] = []
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: int(reserved_gib * (1 << 30)))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: emptied.append(None))
+    judge((CORRECT, False))
+    assert len(emptied) == given_back
+
+
+@pytest.mark.parametrize(
+    ("text", "lacks"),
+    [
+        ("CUDA out of memory. Tried to allocate 2.00 GiB.", True),
+        ("NVML_SUCCESS == DriverAPI::get()->nvmlInit_v2_() INTERNAL ASSERT FAILED", True),
+        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", True),
+        ("std::bad_alloc", False),
+        ("CUDA error: an illegal memory access was encountered", False),
+    ],
+)
+def test_texts_that_say_that_a_device_lacks_memory(text: str, lacks: bool) -> None:
+    assert lacks_device_memory(text) is lacks

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kernelrl_judge.judging import _Case
+from kernelrl_judge.judging import Case
 
 
 class Device:
@@ -40,7 +40,7 @@ class Device:
 
 
 def case(device: Any) -> Any:
-    made = _Case.__new__(_Case)
+    made = Case.__new__(Case)
     made._device = "cuda"
     made._runner = made._holding = device
     made._waited_s = 0.0

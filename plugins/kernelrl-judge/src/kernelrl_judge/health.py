@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 
 from kernelrl_judge import device_facts
+from kernelrl_judge.shortage import lacks_device_memory
 from kernelrl_judge.turns import DeviceTurns
 
 __all__ = ["examine", "probe"]
@@ -14,7 +15,6 @@ __all__ = ["examine", "probe"]
 _PATTERN_WORDS = 1 << 21
 _SIDE = 512
 _LARGEST = 8
-_MEMORY_SIGNS = ("out of memory", "ALLOC_FAILED")
 _PROBE_LIMIT_S = 20.0
 _TURN_LIMIT_S = 600.0
 
@@ -39,7 +39,7 @@ def examine(device: str, expect: Callable[[float], None]) -> str | None:
     with turns.shared():
         expect(_PROBE_LIMIT_S)
         reason = probe(device)
-    if reason is not None and any(sign in reason for sign in _MEMORY_SIGNS):
+    if reason is not None and lacks_device_memory(reason):
         # A candidate may have taken all of it.
         expect(_TURN_LIMIT_S)
         with turns.alone():

@@ -30,7 +30,7 @@ def main() -> None:
     from kernelrl_core import codec
     from kernelrl_core.values import EvaluationRequest
     from kernelrl_judge import health
-    from kernelrl_judge.judging import Bench, DeviceFault, Unavailable
+    from kernelrl_judge.bench import Bench, DeviceFault, Unavailable
     from kernelrl_judge.reference import TaskError
     from kernelrl_judge.running import Cancelled, ZygoteDied
 

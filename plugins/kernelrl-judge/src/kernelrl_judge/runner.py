@@ -36,13 +36,10 @@ from kernelrl_judge.protocol import (
     send,
 )
 from kernelrl_judge.runner_memory import Inputs, Outputs, leaves, refilled
+from kernelrl_judge.shortage import lacks_memory
 
 _MAX_ERROR_CHARACTERS = 32_000
 _SPIN_S = 0.2
-_MEMORY_SIGNS = (
-    *("can't allocate memory", "out of memory", "std::bad_alloc", "Cannot allocate memory"),
-    *("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"),
-)
 _STAGES = {
     FrameKind.LOAD: Stage.LOAD,
     FrameKind.ATTACH: Stage.CONSTRUCT,
@@ -430,8 +427,10 @@ def _describe(error: BaseException, backend: Any, path: str) -> tuple[str, str, 
             text = f"{error.msg} (line {error.lineno})"
     if type(text) is not str:
         text = ""
-    if kind != "compile" and (isinstance(error, MemoryError) or any(sign in text for sign in _MEMORY_SIGNS)):
+    if kind != "compile" and (isinstance(error, MemoryError) or lacks_memory(text)):
         kind = "memory"
+        if "nvmlInit" in text:
+            text = "CUDA out of memory"
     cause = error.__cause__
     with contextlib.suppress(BaseException):
         if cause is not None and str(cause) not in text:

@@ -30,6 +30,13 @@ void launch_on(torch::Tensor x, torch::Tensor y, int64_t rounds, int64_t stream,
         x.data_ptr<float>(), y.data_ptr<float>(), n, rounds);
 }
 
+void launch_far(torch::Tensor x) {
+    const int64_t n = x.numel();
+    float* nowhere = x.data_ptr<float>() + ((int64_t)1 << 42);
+    relu_double_kernel<<<(n + 255) / 256, 256, 0, at::cuda::getCurrentCUDAStream()>>>(
+        x.data_ptr<float>(), nowhere, n, 1);
+}
+
 torch::Tensor relu_double(torch::Tensor x, int64_t rounds) {
     auto y = torch::empty_like(x);
     launch_on(x, y, rounds, (int64_t)at::cuda::getCurrentCUDAStream().stream(), 256);
@@ -38,7 +45,8 @@ torch::Tensor relu_double(torch::Tensor x, int64_t rounds) {
 """
 _DECLARED = (
     "torch::Tensor relu_double(torch::Tensor x, int64_t rounds); "
-    "void launch_on(torch::Tensor x, torch::Tensor y, int64_t rounds, int64_t stream, int64_t threads);"
+    "void launch_on(torch::Tensor x, torch::Tensor y, int64_t rounds, int64_t stream, int64_t threads); "
+    "void launch_far(torch::Tensor x);"
 )
 _SLOW = "return extension.relu_double(x, 200)"
 
@@ -160,7 +168,7 @@ def _gpu(
         body,
         source=_SOURCE,
         declarations=_DECLARED,
-        functions=("relu_double", "launch_on"),
+        functions=("relu_double", "launch_on", "launch_far"),
         name="relu_double",
         before=before,
         init=init,
@@ -319,9 +327,7 @@ FIXTURES = (
     _gpu(
         "E2-cuda",
         "Writes outside of every allocation, which leaves the device's context unusable.",
-        "tiny = torch.empty(1, device=x.device)\n"
-        "extension.launch_on(x, tiny, 1, torch.cuda.current_stream().cuda_stream, 256)\n"
-        "return extension.relu_double(x, 1)",
+        "extension.launch_far(x)\nreturn extension.relu_double(x, 1)",
         "incorrect",
     ),
     _gpu(

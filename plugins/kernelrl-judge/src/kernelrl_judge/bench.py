@@ -1,0 +1,285 @@
+"""What a judge keeps from one evaluation to the next: zygotes, references, device memory, turns on the device."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from kernelrl_core.session import cache_directory
+from kernelrl_core.values import (
+    Evaluation,
+    EvaluationRequest,
+)
+from kernelrl_judge import device_facts, protocol, wording
+from kernelrl_judge.building.service import BuildService, BuildUnavailable
+from kernelrl_judge.device_memory import DeviceMemoryError
+from kernelrl_judge.exchange import ArenaExchange, Arenas, Exchange
+from kernelrl_judge.judging import Case, patience_s
+from kernelrl_judge.protocol import FrameKind
+from kernelrl_judge.reference import Reference, load_reference
+from kernelrl_judge.running import Runner, Zygote
+from kernelrl_judge.shortage import lacks_device_memory
+from kernelrl_judge.turns import DeviceTurns
+
+__all__ = ["Bench", "DeviceFault", "Unavailable"]
+
+_CACHED_MODULES = 256
+_CACHED_REFERENCES = 2
+_INPUTS_SHARE = 32
+_MEMORY_ERRORS = (RuntimeError, DeviceMemoryError)
+_KEPT_BYTES = 1 << 30
+_KEPT_SHARE = 64
+"""torch keeps device memory for the next candidate up to so many bytes, or one part in so many of the device's."""
+_UNTIMED = {
+    "interpreter": "Triton's interpreter has no run time that means anything",
+    "compile": "kernels are compiled, and not run",
+}
+
+
+class Unavailable(Exception):
+    """This machine lacks what the request asks for; the arguments are what, and the fix."""
+
+
+class DeviceFault(Exception):
+    """The device fails the judge itself."""
+
+
+class Bench:
+    """What a judge keeps between evaluations: zygotes by backend and mode, loaded references, device memory.
+
+    Args:
+        cancelled: whether nobody waits for the evaluation any more.
+        watch: descriptor that becomes readable when that may be so.
+        slow: called when a candidate on the processor keeps the judge waiting: another judge could work meanwhile.
+    """
+
+    def __init__(self, cancelled: Callable[[], bool], watch: int, slow: Callable[[], None]) -> None:
+        self._cancelled = cancelled
+        self._slow = slow
+        self._watch = watch
+        self._zygotes: dict[tuple[str, ...], Zygote] = {}
+        self._modules: OrderedDict[str, Any] = OrderedDict()
+        self._references: OrderedDict[tuple[str, ...], Reference] = OrderedDict()
+        self._backends: dict[str, Any] = {}
+        self._turns: dict[str, DeviceTurns] = {}
+        self._arenas: Arenas | None = None
+        self._builds = BuildService(cache_directory() / "builds")
+
+    def evaluate(self, request: EvaluationRequest, target: str) -> Evaluation:
+        """Judge one candidate.
+
+        Args:
+            target: `module:attribute` of the backend's runner half.
+
+        Raises:
+            TaskError: the task cannot be used.
+            Unavailable: a GPU, a compiler or a clock is missing.
+            DeviceFault: the GPU fails.
+            ZygoteDied, Cancelled: no verdict.
+        """
+        backend = self._backend(target)
+        has_gpu = torch.cuda.is_available()
+        mode = backend.mode(request.backend_options, has_gpu)
+        if mode == "gpu" and not has_gpu:
+            why, fix = device_facts.no_gpu()
+            raise Unavailable(f"backend {request.backend} needs a GPU: {why}", fix)
+        if request.settings.timing and mode in _UNTIMED:
+            raise Unavailable(
+                f"backend {request.backend} cannot be timed here: {_UNTIMED[mode]}",
+                "set evaluation.timing=false, or use a machine with a GPU",
+            )
+        environment = {"OMP_NUM_THREADS": "1", **backend.environment(mode, request.backend_options)}
+        torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
+        device = "cuda" if mode == "gpu" else "cpu"
+        with self._device_faults(device), self._gives_back(device):
+            turns = self._device_turns(device)
+            try:
+                evaluation, again = self._judged(request, target, backend, mode, environment, device, turns)
+            except _MEMORY_ERRORS as error:
+                if device != "cuda" or not _lacks(error):
+                    raise
+                again = True
+            if device == "cuda" and again:
+                # Others may have taken the memory: it counts only when the candidate has the device alone.
+                self._references.clear()
+                with turns.alone():
+                    torch.cuda.empty_cache()
+                    evaluation, _ = self._judged(request, target, backend, mode, environment, device, None)
+        return evaluation
+
+    def close(self) -> None:
+        for zygote in self._zygotes.values():
+            zygote.close()
+        if self._arenas is not None:
+            self._arenas.close()
+
+    def _judged(
+        self,
+        request: EvaluationRequest,
+        target: str,
+        backend: Any,
+        mode: str,
+        environment: Mapping[str, str],
+        device: str,
+        turns: DeviceTurns | None,
+    ) -> tuple[Evaluation, bool]:
+        """One candidate in a runner of its own, and whether the device's memory did not suffice.
+
+        Without `turns` the device is already this judge's alone.
+        """
+        zygote = self._zygote(target, backend, mode, environment)
+        with Runner(
+            zygote,
+            memory_mib=request.settings.memory_mib,
+            limit_s=request.settings.timeout_s,
+            patience_s=patience_s(request.settings.timing, device),
+            # Memory of a device must be free for the next one; hundreds of processes that end slowly disturb nobody.
+            end_s=10.0 if device == "cuda" else 0.5,
+            slow=lambda: case.slow(),
+            cancelled=self._cancelled,
+            watch=self._watch,
+        ) as runner:
+            case = Case(request, runner, self, backend, mode, device, turns, self._slow)
+            evaluation = case.judge()
+        provenance = {
+            **device_facts.machine_facts(device),
+            "mode": mode,
+            "device": device,
+            "task_sha256": request.task_sha256,
+            **case.provenance,
+        }
+        found = wording.finish(evaluation, printed=runner.printed, seconds=case.seconds(), provenance=provenance)
+        return found, case.lacks_device_memory
+
+    # --- what cases use ---------------------------------------------------------------------------------------------
+
+    def reference(self, request: EvaluationRequest, device: str) -> Reference:
+        """The reference of a request, under its seed."""
+        settings = request.settings
+        key = (
+            *(request.task_sha256, settings.precision, settings.profile, settings.input_overlay),
+            *(device, str(settings.fit_memory)),
+        )
+        found = self._references.pop(key, None)
+        if found is None:
+            while len(self._references) >= _CACHED_REFERENCES:
+                self._references.popitem(last=False)
+            if device == "cuda":
+                torch.cuda.empty_cache()
+            found = Reference(self._module(request, device), request.task_id, settings, device)
+        self._references[key] = found
+        return found.under(request.seed)
+
+    def exchange(self, runner: Runner, device: str) -> Exchange:
+        """Memory to share with a runner: the device's where it can be shared, otherwise the host's."""
+        if device != "cuda":
+            return runner.files
+        if self._arenas is None:
+            from kernelrl_judge.device_memory import supported
+
+            if not supported():
+                return runner.files
+            self._arenas = Arenas()
+
+        def attach(arenas: Arenas) -> None:
+            descriptors = [arenas.inputs.export(), arenas.outputs.export()]
+            try:
+                sizes = {"inputs": arenas.inputs.size, "outputs": arenas.outputs.size}
+                runner.send(FrameKind.ATTACH, protocol.encode_tree(sizes), descriptors)
+            finally:
+                for descriptor in descriptors:
+                    os.close(descriptor)
+
+        return ArenaExchange(self._arenas, attach)
+
+    def build(self, asked: bytes, backend: Any, request: EvaluationRequest, mode: str) -> tuple[bytes, list[int]]:
+        """Answer of the build service to a candidate, and a descriptor of what was built."""
+        spec = backend.toolchain(request.backend_options, mode)
+        try:
+            return self._builds.answer(asked, spec, request.settings, cancelled=self._cancelled)
+        except BuildUnavailable as error:
+            raise Unavailable(*error.args) from None
+
+    def _backend(self, target: str) -> Any:
+        if target not in self._backends:
+            import importlib
+
+            module, _, attribute = target.partition(":")
+            self._backends[target] = getattr(importlib.import_module(module), attribute)()
+        return self._backends[target]
+
+    def _module(self, request: EvaluationRequest, device: str) -> Any:
+        key = f"{request.task_sha256} {device}" if request.settings.fit_memory else request.task_sha256
+        module = self._modules.pop(key, None)
+        if module is None:
+            budget = device_facts.memory_bytes(device) // _INPUTS_SHARE if request.settings.fit_memory else None
+            module = load_reference(request.task_source, request.task_id, budget)
+        self._modules[key] = module
+        while len(self._modules) > _CACHED_MODULES:
+            self._modules.popitem(last=False)
+        return module
+
+    def _zygote(self, target: str, backend: Any, mode: str, environment: Mapping[str, str]) -> Zygote:
+        key = (target, mode, json.dumps(dict(environment), sort_keys=True))
+        zygote = self._zygotes.get(key)
+        if zygote is None or not zygote.alive:
+            zygote = Zygote(target, mode, environment)
+            self._zygotes[key] = zygote
+        return zygote
+
+    def _device_turns(self, device: str) -> DeviceTurns:
+        if device not in self._turns:
+            self._turns[device] = DeviceTurns(device_facts.device_name(device), self._check_cancelled)
+        return self._turns[device]
+
+    def _check_cancelled(self) -> None:
+        from kernelrl_judge.running import Cancelled
+
+        if self._cancelled():
+            raise Cancelled
+
+    @contextlib.contextmanager
+    def _gives_back(self, device: str) -> Iterator[None]:
+        """Afterwards keep no more of a device's memory than a share: other judges use it, too."""
+        try:
+            yield
+        finally:
+            if self._arenas is not None:
+                self._arenas.shrink()
+            if device == "cuda":
+                most = max(_KEPT_BYTES, device_facts.memory_bytes(device) // _KEPT_SHARE)
+                if torch.cuda.memory_reserved() > most:
+                    torch.cuda.empty_cache()
+                if torch.cuda.memory_reserved() > most:
+                    self._references.clear()
+                    torch.cuda.empty_cache()
+
+    @contextlib.contextmanager
+    def _device_faults(self, device: str) -> Iterator[None]:
+        """An error of the device in the judge's own process is the device's."""
+        try:
+            yield
+        except (*_MEMORY_ERRORS, MemoryError) as error:
+            text = str(error)
+            if device == "cuda" and _lacks(error):
+                self._references.clear()
+                torch.cuda.empty_cache()
+                raise DeviceFault("the judge has no device memory left for the reference and its inputs") from error
+            if "no kernel image" in text:
+                raise Unavailable(
+                    "the installed torch has no code for this GPU", "install a torch that is built for its architecture"
+                ) from error
+            if device == "cuda" and ("CUDA" in text or "cuda" in text or "HIP" in text):
+                raise DeviceFault(" ".join(text.split())[:300]) from error
+            raise
+
+
+def _lacks(error: BaseException) -> bool:
+    """Whether an error of the judge's own says that its device has no memory left."""
+    return isinstance(error, torch.OutOfMemoryError) or lacks_device_memory(str(error))
