@@ -212,6 +212,9 @@ class SourceFacts:
 
     kernels: tuple[KernelFact, ...] = ()
     embedded: tuple[EmbeddedSource, ...] = ()
+    unread: str = ""
+    """What could not be read, so that kernels and launches may be there that are not among `kernels`; empty for
+    nothing."""
 
 
 @attrs.frozen

@@ -52,6 +52,9 @@ class ComputeRules:
 
     def _own_kernels(self) -> Iterator[Breach]:
         if not any(kernel.reached for kernel in self._facts.kernels):
+            if self._facts.unread:
+                yield "unreadable_source", None, f"whether a kernel is launched is not known: {self._facts.unread}"
+                return
             yield "no_kernel", None, "no launch of a kernel can be reached from ModelNew.forward"
             return
         for kernel in self._facts.kernels:

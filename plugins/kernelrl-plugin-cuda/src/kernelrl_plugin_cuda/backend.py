@@ -44,4 +44,5 @@ class CudaBackend:
         return SourceFacts(
             (*built.kernels, *(kernel for kernel in compiled.kernels if kernel.name not in names)),
             (*built.embedded, *(piece for piece in compiled.embedded if piece.source not in texts)),
+            built.unread or compiled.unread,
         )

@@ -47,7 +47,8 @@ def runtime_facts(source: str) -> SourceFacts:
         for name, its_line in found:
             kernels.setdefault(name, KernelFact(name, its_line, name in launched, name in from_forward))
         embedded.append(EmbeddedSource("cuda", text, line))
-    return SourceFacts(tuple(kernels.values()), tuple(embedded))
+    unread = "" if kernels else "no source of a kernel that is compiled at run time can be read"
+    return SourceFacts(tuple(kernels.values()), tuple(embedded), unread if compilers & reached.names else "")
 
 
 @attrs.frozen

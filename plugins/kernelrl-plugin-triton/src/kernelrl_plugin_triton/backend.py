@@ -6,7 +6,7 @@ from kernelrl_core.kinds import BackendFacts
 from kernelrl_core.values import SourceFacts
 from kernelrl_plugin_triton.config import TritonConfig
 from kernelrl_plugin_triton.examples import FEW_SHOT, ONE_SHOT
-from kernelrl_plugin_triton.kernels import find_kernels
+from kernelrl_plugin_triton.kernels import triton_facts
 
 __all__ = ["TritonBackend"]
 
@@ -30,4 +30,4 @@ class TritonBackend:
 
     def source_facts(self, source: str) -> SourceFacts:
         """Kernels of a candidate, and whether `ModelNew.forward` can reach a launch of each."""
-        return SourceFacts(kernels=find_kernels(source))
+        return triton_facts(source)

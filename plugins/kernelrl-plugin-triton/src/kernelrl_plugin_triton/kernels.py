@@ -1,7 +1,8 @@
 """Triton kernels in a source: which there are, which are launched, and which `ModelNew.forward` can reach.
 
 By names alone, on the side of reaching: a function counts as called wherever its name is used in code that is
-reached, and an attribute leads to everything that is ever assigned to an attribute of that name.
+reached, and an attribute leads to everything that is ever assigned to an attribute of that name. Where something is
+launched that no name leads to, a parameter say, it may be any kernel that the same code names.
 """
 
 from __future__ import annotations
@@ -10,24 +11,33 @@ import ast
 from collections.abc import Iterator
 
 from kernelrl_core.reachability import SourceIndex, names_in, parse_source
-from kernelrl_core.values import KernelFact
+from kernelrl_core.values import KernelFact, SourceFacts
 
-__all__ = ["find_kernels"]
+__all__ = ["find_kernels", "triton_facts"]
 
 
 def find_kernels(source: str) -> tuple[KernelFact, ...]:
     """The functions compiled by `triton.jit`, in the order of the source; nothing for a source that does not parse."""
+    return triton_facts(source).kernels
+
+
+def triton_facts(source: str) -> SourceFacts:
+    """The functions compiled by `triton.jit`, in the order of the source, and where it is used in ways not read."""
     tree = parse_source(source)
     if tree is None:
-        return ()
+        return SourceFacts(unread="the Python cannot be parsed")
     jit_names = set(_jit_names(tree))
-    kernels = {
-        node.name: node.lineno
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and any(_is_jit(decorator, jit_names) for decorator in node.decorator_list)
-    }
+    kernels, read = _compiled(tree, jit_names)
+    unread = next(
+        (
+            f"line {node.lineno}: {ast.unparse(node)} is used in a way that is not read"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Name | ast.Attribute) and id(node) not in read and ast.unparse(node) in jit_names
+        ),
+        "",
+    )
     if not kernels:
-        return ()
+        return SourceFacts(unread=unread)
     index = SourceIndex(tree)
     scopes = _Scopes(index, set(kernels))
     launched = scopes.launched(None)
@@ -35,7 +45,28 @@ def find_kernels(source: str) -> tuple[KernelFact, ...]:
     # A kernel may call another one on the device: what a launched kernel names is launched with it.
     for found in (launched, reached):
         found |= scopes.called_by(found)
-    return tuple(KernelFact(name, line, name in launched, name in reached) for name, line in kernels.items())
+    facts = tuple(KernelFact(name, line, name in launched, name in reached) for name, line in kernels.items())
+    return SourceFacts(facts, unread=unread)
+
+
+def _compiled(tree: ast.Module, jit_names: set[str]) -> tuple[dict[str, int], set[int]]:
+    """Name and line of each kernel: a decorated function, or one that is given to `triton.jit`; and which mentions of
+    `triton.jit` these are."""
+    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    kernels: dict[str, int] = {}
+    read: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            for decorator in node.decorator_list:
+                if _is_jit(decorator, jit_names):
+                    kernels[node.name] = node.lineno
+                    read.add(id(decorator.func if isinstance(decorator, ast.Call) else decorator))
+        elif isinstance(node, ast.Call) and _is_jit(node.func, jit_names) and len(node.args) == 1:
+            given = node.args[0]
+            if isinstance(given, ast.Name) and given.id in functions:
+                kernels.setdefault(given.id, functions[given.id].lineno)
+                read.add(id(node.func))
+    return kernels, read
 
 
 def _jit_names(tree: ast.Module) -> Iterator[str]:
@@ -68,12 +99,18 @@ class _Scopes:
         """Kernels that some code launches; None stands for the whole file."""
         aliases = self._aliases()
         found: set[str] = set()
-        for part in [self._index.tree] if code is None else code:
+        parts = [self._index.tree] if code is None else code
+        of_unknown = False
+        for part in parts:
             for node in ast.walk(part):
                 if isinstance(node, ast.Subscript):
                     found |= aliases.get(_last_name(node.value), set())
                 elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "run":
                     found |= aliases.get(_last_name(node.func.value), set())
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
+                    of_unknown |= not aliases.get(_last_name(node.func.value))
+        if of_unknown and not found:
+            found = self._kernels & {name for part in parts for name in names_in(part)}
         return found
 
     def called_by(self, kernels: set[str]) -> set[str]:

@@ -65,6 +65,8 @@ class InlineCall:
     """Name that the module is assigned to (`ext`, or the attribute's name of `self.ext`); empty for none."""
     complete: bool
     """Whether every argument that matters was read. Otherwise the texts are what could be read."""
+    unread: tuple[str, ...] = ()
+    """Which of the sources and functions were given and not read."""
 
 
 def find_inline_calls(source: str) -> tuple[InlineCall, ...]:
@@ -136,6 +138,9 @@ def _read(call: ast.Call, constants: _Constants, target: str) -> InlineCall:
         constants.spend(sum(len(piece.text) for piece in (*cpp_sources, *cuda_sources)))
     except _Computed:
         complete, cpp_sources, cuda_sources = False, (), ()
+        read = {name: value for name, value in read.items() if name not in ("cpp_sources", "cuda_sources")}
+    opaque = any(isinstance(value, ast.Starred) for value in call.args) or any(k.arg is None for k in call.keywords)
+    telling = ("cpp_sources", "cuda_sources", "functions")
     return InlineCall(
         name=named if isinstance(named, str) else "",
         cpp_sources=cpp_sources,
@@ -148,6 +153,7 @@ def _read(call: ast.Call, constants: _Constants, target: str) -> InlineCall:
         line=call.lineno,
         target=target,
         complete=complete and isinstance(named, str) and "cpp_sources" in read,
+        unread=tuple(name for name in telling if name not in read and (name in given or opaque)),
     )
 
 

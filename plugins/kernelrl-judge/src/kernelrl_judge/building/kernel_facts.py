@@ -17,7 +17,10 @@ from kernelrl_judge.building.lexing import Item, Unreadable, items, text_of
 
 __all__ = ["extension_facts"]
 
-_MODULE_DEFINITION = re.compile(r'\.\s*def\s*\(\s*"(\w+)"\s*,\s*&?\s*(\w+)')
+_MODULE_DEFINITION = re.compile(r'\.\s*def\s*\(\s*"(\w+)"\s*,\s*(?:&?\s*(\w+)\s*[,)])?')
+_MODULE = "<module>"
+_MACRO = re.compile(r"\s*#\s*define\s+(\w+)(?:\(([^)]*)\))?([\s\S]*)")
+_MADE = re.compile(r"__global__[\s\S]{0,400}?\b(\w+)\s*\(")
 
 
 def extension_facts(source: str, language: str) -> SourceFacts:
@@ -28,8 +31,10 @@ def extension_facts(source: str, language: str) -> SourceFacts:
             counts as kernels.
     """
     tree = parse_source(source)
+    if tree is None:
+        return SourceFacts(unread="the Python cannot be parsed")
     calls = find_inline_calls(source)
-    if tree is None or not calls:
+    if not calls:
         return SourceFacts()
     embedded = [
         EmbeddedSource(kind, piece.text, piece.line)
@@ -41,10 +46,13 @@ def extension_facts(source: str, language: str) -> SourceFacts:
     reached = _names(index.reached())
     everything = _names([tree])
     kernels: dict[str, KernelFact] = {}
+    unread = ""
     for call in calls:
-        for kernel in _of_call(call, language, reached, everything):
+        functions = _read(call)
+        for kernel in _of_call(call, functions, language, reached, everything):
             kernels.setdefault(kernel.name, kernel)
-    return SourceFacts(tuple(kernels.values()), tuple(embedded))
+        unread = unread or functions.unread
+    return SourceFacts(tuple(kernels.values()), tuple(embedded), unread)
 
 
 def _names(nodes: Sequence[object]) -> set[str]:
@@ -63,11 +71,22 @@ def _names(nodes: Sequence[object]) -> set[str]:
     return found
 
 
-def _of_call(call: InlineCall, language: str, reached: set[str], everything: set[str]) -> Iterator[KernelFact]:
+def _read(call: InlineCall) -> _Functions:
     functions = _Functions()
     for pieces in (call.cpp_sources, call.cuda_sources):
         for piece in pieces:
             functions.read(piece)
+    undefined = [name for name, _ in call.functions or () if name not in functions.bodies]
+    if call.unread:
+        functions.unread = f"line {call.line}: {' and '.join(call.unread)} of load_inline cannot be read"
+    elif undefined and not functions.unread:
+        functions.unread = f"line {call.line}: functions names {undefined[0]!r}, which no source defines"
+    return functions
+
+
+def _of_call(
+    call: InlineCall, functions: _Functions, language: str, reached: set[str], everything: set[str]
+) -> Iterator[KernelFact]:
     # Name in Python -> name in C++.
     bound = {**dict(functions.modules), **{name: name for name, _ in call.functions or ()}}
     called = {name for python, name in bound.items() if python in reached}
@@ -95,11 +114,14 @@ class _Functions:
         self.launched: dict[str, set[str]] = {}
         """Kernel -> functions whose code names it."""
         self.modules: list[tuple[str, str]] = []
+        self.unread = ""
+        """The first thing that may hide a kernel; empty for nothing."""
 
     def read(self, piece: SourceText) -> None:
         try:
             found = items(piece.text)
-        except Unreadable:
+        except Unreadable as why:
+            self.unread = self.unread or f"the C++ that begins on line {piece.line}: {why}"
             return
         for item in found:
             self._read(item, piece.line - 1)
@@ -124,9 +146,9 @@ class _Functions:
                 self._read(child, offset)
             return
         text = text_of(item.tokens)
-        if item.kind == "directive" and "__global__" in text:
-            for name in re.findall(r"__global__[\s\S]{0,400}?\b(\w+)\s*\(", text):
-                self.kernels.setdefault(name, item.line + offset)
+        if item.kind == "directive":
+            self._read_directive(text, item.line + offset)
+            return
         if item.kind != "function":
             # A macro that makes functions is used like a declaration; what it names, anyone may call.
             self.bodies.setdefault(f"<line {item.line}>", set()).update(item.names())
@@ -134,7 +156,9 @@ class _Functions:
         head = item.tokens[: item.body]
         names = [token.text for token in head if token.kind == "name"]
         if "PYBIND11_MODULE" in names:
-            self.modules += _MODULE_DEFINITION.findall(text)
+            # What is bound is not always a function by its name: a lambda, say, has what stands in it.
+            self.modules += [(python, name or _MODULE) for python, name in _MODULE_DEFINITION.findall(text)]
+            self.bodies.setdefault(_MODULE, set()).update(item.names())
             return
         name = _name(item)
         if "__global__" in names:
@@ -142,6 +166,21 @@ class _Functions:
         else:
             self.lines[name] = item.line + offset
             self.bodies.setdefault(name, set()).update(item.names())
+
+    def _read_directive(self, text: str, line: int) -> None:
+        """A macro is what its text names, to those who use it."""
+        macro = _MACRO.match(text)
+        if macro is None:
+            return
+        name, parameters, meaning = macro[1], re.findall(r"\w+", macro[2] or ""), macro[3]
+        self.bodies.setdefault(name, set()).update(re.findall(r"[A-Za-z_]\w*", meaning))
+        if "__global__" not in meaning:
+            return
+        made = [] if "##" in meaning else [found for found in _MADE.findall(meaning) if found not in parameters]
+        for found in made:
+            self.kernels.setdefault(found, line)
+        if not made:
+            self.unread = self.unread or f"line {line}: the macro {name} makes kernels"
 
 
 def _name(item: Item) -> str:
