@@ -66,14 +66,12 @@ def command(
         click.echo(json.dumps(_described(turn, loaded)))
     else:
         click.echo("\n".join(_lines(turn)))
-    context.exit(_exit_code(turn))
+    context.exit(0 if turn.correct else 3 if _was_only_built(turn) else 1)
 
 
-def _exit_code(turn: Turn) -> int:
-    if turn.correct:
-        return 0
-    # Built, and nothing was run because this machine cannot.
-    return 3 if turn.evaluation is not None and "checked" in turn.evaluation.provenance else 1
+def _was_only_built(turn: Turn) -> bool:
+    """Whether nothing was run because this machine cannot."""
+    return turn.evaluation is not None and "checked" in turn.evaluation.provenance
 
 
 def _recipe(
@@ -177,15 +175,21 @@ def _speed(evaluation: Evaluation, speedup: float) -> str:
 
 
 def _lines(turn: Turn) -> list[str]:
-    lines = [f"{turn.outcome.value}  ({turn.verdict.value})  {turn.task.id}"]
     evaluation = turn.evaluation
-    if evaluation is not None:
+    outcome = "not run" if _was_only_built(turn) else turn.outcome.value
+    lines = [f"{outcome}  ({turn.verdict.value})  {turn.task.id}"]
+    findings = [f"finding   {found.rule} ({found.severity.value}): {found.evidence}" for found in turn.findings]
+    if evaluation is None:
+        return [*lines, *findings, *filter(None, [turn.message])]
+    without = f", without {', '.join(evaluation.isolation.missing)}" if evaluation.isolation.missing else ""
+    isolation = f"isolation level {evaluation.isolation.level}{without}"
+    if _was_only_built(turn):
+        fix = f"to run it, use a machine with a GPU for backend {turn.candidate.backend}" if turn.candidate else ""
+        return [*lines, turn.message, *filter(None, [fix]), isolation, *findings]
+    if evaluation.compiled:
         lines.append(f"tests     {evaluation.tests_passed} of {evaluation.tests_total} passed")
-        if turn.speedup is not None:
-            lines.append(f"speedup   {_speed(evaluation, turn.speedup)}")
-        elif turn.correct:
-            lines.append("speedup   not measured here")
-        without = f", without {', '.join(evaluation.isolation.missing)}" if evaluation.isolation.missing else ""
-        lines.append(f"isolation level {evaluation.isolation.level}{without}")
-    lines += [f"finding   {found.rule} ({found.severity.value}): {found.evidence}" for found in turn.findings]
-    return [*lines, turn.message] if turn.message else lines
+    if turn.speedup is not None:
+        lines.append(f"speedup   {_speed(evaluation, turn.speedup)}")
+    elif turn.correct:
+        lines.append("speedup   not measured here")
+    return [*lines, isolation, *findings, *filter(None, [turn.message])]

@@ -1,0 +1,48 @@
+"""What `kernelrl check` tells people: what was found out, and nothing that was not looked at."""
+
+from __future__ import annotations
+
+from kernelrl_core.cli.check import _lines
+from kernelrl_core.values import (
+    BuildStatus,
+    Candidate,
+    Evaluation,
+    Extraction,
+    Outcome,
+    Prompt,
+    Reply,
+    SampleId,
+    Task,
+    Turn,
+    Verdict,
+)
+
+
+def told(outcome: Outcome, message: str, **evaluation: object) -> list[str]:
+    found = Evaluation(outcome, message, tests_total=5, **evaluation)  # type: ignore[arg-type]
+    extraction = Extraction(Candidate("class ModelNew: ...", "hip"))
+    reply = Reply("", (), (), "stop")
+    id_ = SampleId(0, 0, 0, 0)
+    return _lines(
+        Turn(id_, Task("t", ""), Prompt((), ()), reply, extraction, found, (), outcome, Verdict.CLEAN, message)
+    )
+
+
+def test_what_was_compiled_and_not_run_says_so_first_and_counts_no_tests() -> None:
+    lines = told(
+        Outcome.INFRA_ERROR,
+        "Device code compiled for gfx90a; the host part was not. Not run: this machine has no GPU.",
+        build=BuildStatus.BUILT,
+        provenance={"checked": "device code compiled for gfx90a; the host part was not"},
+    )
+    assert lines[0] == "not run  (clean)  t"
+    assert lines[1].startswith("Device code compiled for gfx90a")
+    assert "hip" in lines[2]
+    assert not any("0 of 5" in line or "infra_error" in line for line in lines)
+
+
+def test_tests_are_counted_where_they_were_reached() -> None:
+    assert "tests     3 of 5 passed" in told(
+        Outcome.INCORRECT, "The output has wrong values.", build=BuildStatus.BUILT, tests_passed=3
+    )
+    assert not any("tests" in line for line in told(Outcome.COMPILE_ERROR, "no", build=BuildStatus.FAILED))
