@@ -153,3 +153,15 @@ def test_autotuning_in_the_interpreter_takes_a_configuration(bench: Any, good: s
     tuned = tuned.replace(", BLOCK=128)", ")")
     assert tuned.count("BLOCK'") == 3
     assert bench.judge(tuned).outcome is Outcome.CORRECT
+
+
+def test_an_error_in_a_kernel_names_the_line_and_the_cause_in_the_interpreter(bench: Any, good: str) -> None:
+    mistaken = good.replace("tl.maximum(x, 0.0)", "double(x)").replace(
+        "@triton.jit", "@triton.jit\ndef double(x):\n    return x + missing\n\n\n@triton.jit"
+    )
+    message = bench.judge(mistaken).message
+    lines = mistaken.splitlines()
+    inside, call = (next(i for i, line in enumerate(lines, 1) if text in line) for text in ("missing", "double(x) *"))
+    assert f"line {call}, in kernel: {lines[call - 1].strip()}" in message
+    assert f"line {inside}, in double: return x + missing" in message
+    assert message.endswith("NameError: name 'missing' is not defined")
