@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 def carry_out(run: RunDir, recipe: Recipe, resolved: Mapping[str, Any], registry: Registry) -> ExitCode:
     """Train a run that this process has locked, from where it stands, and record how it ends.
 
-    The first interrupt ends the run after the step, the second at once.
+    The first interrupt ends the run after the step, the second at once; before the first step one is enough.
 
     Raises:
         KernelRLError: the run failed. Its state says so, and it can be resumed.
@@ -65,6 +65,7 @@ async def _train(
     try:
         async with open_session(recipe, registry, secret=run.secret(), run_dir=run.path, say=console.say) as session:
             require_learning(recipe, session.policy)
+            interrupts.started()
             training = Training(run, resolved, session, estimator, ledger, observers, console, interrupts.once)
             finished = await training.go_on()
         state = "finished" if finished else "stopped"
@@ -77,16 +78,21 @@ async def _train(
 
 
 class _Interrupts:
-    """Ctrl-C, or SIGTERM: once to end after the step, twice to stop at once."""
+    """Ctrl-C, or SIGTERM: once to end after the step, twice to stop at once. While the policy starts there is no step
+    to be finished, and nothing that would be lost."""
 
     def __init__(self, run: RunDir, console: Console) -> None:
         self._run, self._console, self._count = run, console, 0
+        self._starting = True
 
     def listen(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         with suppress(NotImplementedError, RuntimeError, ValueError):  # not in the main thread: nobody interrupts
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._loop.add_signal_handler(number, self._interrupted)
+
+    def started(self) -> None:
+        self._starting = False
 
     def once(self) -> bool:
         return self._count > 0
@@ -101,11 +107,11 @@ class _Interrupts:
 
     def _interrupted(self) -> None:
         self._count += 1
-        if self._count == 1:
+        if self._count == 1 and not self._starting:
             self._console.say("finishing this step, then saving; once more to stop at once")
         elif self._task is not None:
             self._task.cancel()
-            self._loop.call_later(5, self.leave)
+            self._loop.call_later(1 if self._starting else 5, self.leave)
 
 
 def _record_failure(run: RunDir, error: BaseException) -> BaseException:

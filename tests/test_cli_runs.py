@@ -142,6 +142,20 @@ def test_an_interrupt_ends_after_the_step_and_a_second_one_at_once(
     assert (checkpoints > 0) == (presses == 1)
 
 
+def test_one_interrupt_is_enough_while_the_policy_starts(kernelrl: Run, start: Any, tmp_path: Path) -> None:
+    process = start("run", "small.yaml", "--name", "a", "policy.start_s=60")
+    state = tmp_path / "runs/a/state.json"
+    while not state.exists() or "running" not in state.read_text():
+        time.sleep(0.01)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _out, err = process.communicate(timeout=10)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert json.loads(kernelrl("status", "a", "--json").stdout)["state"] == "stopped"
+    assert rows(tmp_path / "runs/a/samples.jsonl") == []
+
+
 @pytest.mark.parametrize("where", ["start", "sample", "train"])
 def test_a_failing_policy_is_named_and_the_run_can_go_on(kernelrl: Run, tmp_path: Path, where: str) -> None:
     failed = kernelrl("run", "small.yaml", "--name", "a", f"policy.fail={where}")

@@ -44,6 +44,7 @@ class ModelNew(torch.nn.Module):
 @attrs.frozen
 class PolicyOptions:
     delay_s: float = 0.0
+    start_s: float = 0.0
     fail: str = ""
     losses: tuple[str, ...] = ("importance_sampling", "ppo")
 
@@ -56,6 +57,7 @@ class Policy:
         self.capabilities = PolicyCapabilities(frozenset(options.losses), deterministic=True)
 
     async def start(self, context: Any) -> None:
+        await asyncio.sleep(self.options.start_s)
         self._fail("start")
         context.say("fake policy started")
 
