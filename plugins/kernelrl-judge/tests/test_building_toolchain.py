@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import attrs
@@ -71,6 +72,21 @@ def test_an_arch_that_the_toolkit_does_not_know_has_a_fix(arch: str, fix: str) -
     with pytest.raises(ToolchainMissing) as caught:
         _toolchain("/usr/local/cuda/bin/nvcc").require_arch((arch,))
     assert fix in caught.value.args[1]
+
+
+@pytest.mark.parametrize(
+    ("language", "archs", "wanted", "fix"),
+    [
+        ("cuda", ("7.5", "11.0", "10.3", "9.0"), "9.1", "use 9.0, the nearest that it knows, .* 7.5, 9.0, 10.3, 11.0$"),
+        ("hip", ("gfx1030", "gfx908", "gfx90a"), "gfx90b", "use gfx90[8a], the nearest .* gfx908, gfx90a, gfx1030$"),
+    ],
+)
+def test_the_nearest_arch_stands_before_the_sorted_others(
+    language: str, archs: tuple[str, ...], wanted: str, fix: str
+) -> None:
+    with pytest.raises(ToolchainMissing) as caught:
+        attrs.evolve(_toolchain("compiler", archs), language=language).require_arch((wanted,))
+    assert re.match(fix, caught.value.args[1])
 
 
 def test_a_compiler_that_cannot_compile_an_empty_kernel_is_broken(tmp_path: Path) -> None:

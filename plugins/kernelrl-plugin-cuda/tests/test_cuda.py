@@ -47,6 +47,14 @@ def test_an_arch_that_is_none_is_a_problem() -> None:
     assert "9.0" in problem
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"), [("sm_90", "9.0"), ("90", "9.0"), (100.0, "10.0"), ("compute_103a", "10.3a")]
+)
+def test_an_arch_in_the_compilers_own_words_gets_the_right_one(given: str | float, meant: str) -> None:
+    (problem,) = CudaConfig(arch=given).problems()
+    assert f"did you mean {meant}?" in problem
+
+
 def test_an_arch_may_be_written_as_a_number() -> None:
     assert not list(CudaConfig(arch=9.0).problems())
     assert CudaRunner().toolchain({"arch": 9.0}, "gpu")["arch"] == ["9.0"]

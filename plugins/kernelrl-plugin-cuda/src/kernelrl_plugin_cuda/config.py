@@ -13,7 +13,8 @@ from kernelrl_judge.building.survey import nvidia_gpus, requires_compilers, surv
 
 __all__ = ["CudaConfig"]
 
-_ARCH = re.compile(r"\d{1,2}\.\d[af]?")
+_ARCH = re.compile(r"1?\d\.\d[af]?")
+_WITHOUT_POINT = re.compile(r"(?:sm_?|compute_?)?(1?\d)(\d)(?:\.0)?([af]?)")
 
 
 @attrs.frozen
@@ -29,7 +30,9 @@ class CudaConfig:
 
     def problems(self) -> Iterable[str]:
         if self.arch != "auto" and not _ARCH.fullmatch(str(self.arch)):
-            yield f"arch: {self.arch!r} is no compute capability; write 9.0, say, or auto"
+            meant = _WITHOUT_POINT.fullmatch(str(self.arch))
+            hint = f"did you mean {meant[1]}.{meant[2]}{meant[3]}?" if meant else "write 9.0, say, or auto"
+            yield f"arch: {self.arch!r} is no compute capability; {hint}"
 
     def requires(self) -> Requires:
         compilers = requires_compilers("cuda")

@@ -37,7 +37,8 @@ class HipConfig:
             yield "gpu_arch: the list is empty; write gfx90a, say, or auto"
         for name in names:
             if not _ARCH.fullmatch(name):
-                yield f"gpu_arch: {name!r} is no architecture of an AMD GPU; write gfx90a, say, or auto"
+                meant = f"did you mean gfx{name}?" if _ARCH.fullmatch(f"gfx{name}") else "write gfx90a, say, or auto"
+                yield f"gpu_arch: {name!r} is no architecture of an AMD GPU; {meant}"
 
     def requires(self) -> Requires:
         compilers = requires_compilers("hip")

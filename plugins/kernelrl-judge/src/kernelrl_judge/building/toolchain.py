@@ -18,6 +18,8 @@ from typing import Any
 
 import attrs
 
+from kernelrl_core.naming import nearest
+
 __all__ = ["Toolchain", "ToolchainMissing", "find_compilers", "find_toolchain", "known_toolchain", "programs"]
 
 _FORMAT = 3
@@ -75,11 +77,18 @@ class Toolchain:
             plain = name.removesuffix("+PTX").rstrip("af") if self.language == "cuda" else name.partition(":")[0]
             if self.archs and plain not in self.archs:
                 toolkit = "a newer toolkit"
-                if self.language == "cuda" and float(plain) < min(map(float, self.archs)):
-                    toolkit = "an older toolkit, which still knows that GPU,"
+                if self.language == "cuda":
+                    known = sorted(self.archs, key=float)
+                    close = min(known, key=lambda arch: abs(float(arch) - float(plain)))
+                    if float(plain) < float(known[0]):
+                        toolkit = "an older toolkit, which still knows that GPU"
+                else:
+                    known = sorted(self.archs, key=lambda arch: (len(arch), arch))
+                    close = nearest(plain, known)
+                chosen = f"{close}, the nearest that it knows" if close else "one that it knows"
                 raise ToolchainMissing(
                     f"{self.device_compiler} does not know the architecture {name}",
-                    f"use {toolkit} or one of the architectures it knows: {', '.join(self.archs)}",
+                    f"use {chosen}, or {toolkit}; it knows {', '.join(known)}",
                 )
 
     def path(self) -> str:
