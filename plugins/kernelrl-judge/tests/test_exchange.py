@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
+import torch
 
 from kernelrl_judge import exchange
 
@@ -49,3 +52,20 @@ def test_memory_that_could_not_be_replaced_is_made_anew_for_the_next(monkeypatch
     assert (arenas.inputs.size > 0, arenas.outputs.size) == (True, 10)
     arenas.close()
     assert FakeArena.used == 0
+
+
+def test_tensors_that_were_shared_do_not_wait_for_the_garbage_collector() -> None:
+    files = exchange.FileExchange()
+    gc.collect()
+    gc.disable()
+    try:
+        before = _tensors_alive()
+        files.share([torch.ones(4), {"scale": torch.ones(2)}])
+        assert _tensors_alive() == before
+    finally:
+        gc.enable()
+        files.close()
+
+
+def _tensors_alive() -> int:
+    return sum(type(value) is torch.Tensor for value in gc.get_objects())

@@ -201,22 +201,31 @@ def leaves_bytes(value: Any) -> int:
 
 def _lay_out(values: Any, device: str, chunks: list[tuple[TensorLeaf, torch.Tensor]], end: int = 0) -> tuple[Any, int]:
     """Give each tensor its place, one after the other from `end` on; returns the tree and where it ends."""
+    layout = _Layout(device, chunks, end)
+    return layout.place(values), layout.end
 
-    def walk(value: Any) -> Any:
-        nonlocal end
+
+class _Layout:
+    # Not a function within a function: one that calls itself keeps gigabytes of tensors until the garbage collector
+    # comes.
+    def __init__(self, device: str, chunks: list[tuple[TensorLeaf, torch.Tensor]], end: int) -> None:
+        self._device = device
+        self._chunks = chunks
+        self.end = end
+
+    def place(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             plain = value.detach()
-            leaf = TensorLeaf(str(plain.dtype).removeprefix("torch."), tuple(plain.shape), device, end)
-            chunks.append((leaf, plain))
-            end += -(-math.prod(plain.shape) * plain.element_size() // _ALIGNMENT) * _ALIGNMENT
+            leaf = TensorLeaf(str(plain.dtype).removeprefix("torch."), tuple(plain.shape), self._device, self.end)
+            self._chunks.append((leaf, plain))
+            self.end += -(-math.prod(plain.shape) * plain.element_size() // _ALIGNMENT) * _ALIGNMENT
             return leaf
         if isinstance(value, list | tuple):
-            return type(value)(walk(item) for item in value) if type(value) in (list, tuple) else list(map(walk, value))
+            placed = [self.place(item) for item in value]
+            return tuple(placed) if type(value) is tuple else placed
         if isinstance(value, dict):
-            return {str(key): walk(item) for key, item in value.items()}
+            return {str(key): self.place(item) for key, item in value.items()}
         return value
-
-    return walk(values), end
 
 
 def _collect(expected: Any, described: Any, read: Callable[[TensorLeaf, torch.Tensor], torch.Tensor]) -> Any:
