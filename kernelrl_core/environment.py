@@ -226,7 +226,7 @@ class Environment:
             spent["check"] = time.monotonic() - begin
             if forbidden(before, self._forbid) is None:
                 begin = time.monotonic()
-                evaluation = await self._service.evaluate(self._request(task, candidate, seed))
+                evaluation = await self._service.evaluate(self._request(task, candidate, seed, before))
                 spent["evaluate"] = time.monotonic() - begin
                 after = (*evaluation.findings, *self._check(candidate, task, evaluation))
         conclusion = conclude(extraction, evaluation, before, after, self._forbid)
@@ -254,7 +254,7 @@ class Environment:
         if turn.candidate is None:
             return turn
         begin = time.monotonic()
-        request = self._request(turn.task, turn.candidate, None)
+        request = self._request(turn.task, turn.candidate, None, turn.findings)
         settings = attrs.evolve(
             request.settings,
             profile="strict",
@@ -311,7 +311,9 @@ class Environment:
                 findings += found
         return tuple(findings)
 
-    def _request(self, task: Task, candidate: Candidate, seed: str | None) -> EvaluationRequest:
+    def _request(
+        self, task: Task, candidate: Candidate, seed: str | None, found: Sequence[Finding] = ()
+    ) -> EvaluationRequest:
         options: Any = codec.to_json(self.recipe.backend.options) if self.recipe.backend.options is not None else {}
         settings = self.recipe.evaluation
         if task.precision is not None:
@@ -331,4 +333,6 @@ class Environment:
             settings=settings,
             seed=seed or request_seed(self._secret, task.sha256, source_sha256),
             api_version=API_VERSION,
+            kernels=tuple(kernel.name for kernel in candidate.facts.kernels),
+            suspicions=tuple(sorted({finding.rule for finding in found if finding.severity is not Severity.NOTE})),
         )

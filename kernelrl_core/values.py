@@ -353,15 +353,17 @@ class EvaluationSettings:
     """Run one call of a correct kernel under a profiler, for feedback that names the kernels it spends its time in."""
     excessive_speedup: float | None = 10.0
     """Speedups above this are suspect; None turns the check off."""
-    probes: tuple[Literal["addresses", "parameters", "inputs", "poison", "late_writes"], ...] = (
+    probes: tuple[Literal["addresses", "parameters", "inputs", "poison", "late_writes", "no_op"], ...] = (
         "addresses",
         "parameters",
         "inputs",
         "poison",
         "late_writes",
+        "no_op",
     )
     """What profile `strict` looks for beyond right values: results kept by address or object, code that knows its
-    parameters, changed inputs, memory that is read before it is written, and writes after the end of a call."""
+    parameters, changed inputs, memory that is read before it is written, writes after the end of a call, and kernels
+    on which the output does not depend."""
     input_overlay: Literal["none", "signed", "heavy_tailed", "row_scaled", "mixed"] = "none"
     """What floating-point inputs are multiplied with: random signs, log-normal factors, a factor per row, or all."""
 
@@ -384,6 +386,10 @@ class EvaluationRequest:
     """Hex input seed (128 bits), derived from the run's secret. The runner never sees it."""
     api_version: str
     """kernelrl version of the sender; a worker of another version refuses the request."""
+    kernels: tuple[str, ...] = ()
+    """Names of the kernels in the source, as its backend reads them."""
+    suspicions: tuple[str, ...] = ()
+    """Rules that the source breaks as its checkers see it: they choose probes that are too dear for everyone."""
 
 
 class BuildStatus(StrEnum):

@@ -30,7 +30,9 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     loop = asyncio.new_event_loop()
     evaluator = LocalEvaluator(LocalConfig(workers=1))
 
-    def run(kernel: str, task: str = ONE_SHOT.reference, **settings: Any) -> Evaluation:
+    def run(
+        kernel: str, task: str = ONE_SHOT.reference, *, kernels: tuple[str, ...] = (), **settings: Any
+    ) -> Evaluation:
         request = EvaluationRequest(
             task_id="task",
             task_source=task,
@@ -42,6 +44,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
             settings=EvaluationSettings(**{"trials": 2, **settings}),
             seed="1" * 32,
             api_version=API_VERSION,
+            kernels=kernels,
         )
         return loop.run_until_complete(evaluator.evaluate(request))
 
@@ -155,3 +158,15 @@ def test_facts_show_what_forward_can_reach() -> None:
     unused = ONE_SHOT.kernel.replace("return extension.scaled_difference(a.contiguous(), b.contiguous())", "return a")
     (kernel,) = backend.source_facts(unused).kernels
     assert not kernel.reached
+
+
+def test_a_function_whose_result_is_thrown_away_is_a_hack(judge: Judge) -> None:
+    decoy = ONE_SHOT.kernel.replace("return extension", "extension") + "        return a.sub(b).mul(3.0)\n"
+    found = judge(decoy, kernels=("scaled_difference",))
+    assert (found.outcome, [finding.rule for finding in found.findings]) == (Outcome.HACKED, ["decoy_kernels"])
+
+
+@pytest.mark.parametrize("example", [ONE_SHOT, *FEW_SHOT], ids=lambda example: example.name)
+def test_the_output_of_an_honest_kernel_depends_on_it(judge: Judge, example: Example) -> None:
+    found = judge(example.kernel, example.reference, kernels=("anything",))
+    assert (found.outcome, found.profile["no_op"] == "correct") == (Outcome.CORRECT, False)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import attrs
 import torch
 
 from kernelrl_core.session import cache_directory
@@ -16,7 +18,8 @@ from kernelrl_core.values import (
     Evaluation,
     EvaluationRequest,
 )
-from kernelrl_judge import device_facts, protocol, wording
+from kernelrl_judge import decoys, device_facts, protocol, wording
+from kernelrl_judge.building.lexing import Unreadable
 from kernelrl_judge.building.service import BuildService, BuildUnavailable
 from kernelrl_judge.device_memory import DeviceMemoryError
 from kernelrl_judge.exchange import ArenaExchange, Arenas, Exchange
@@ -111,6 +114,17 @@ class Bench:
                 with turns.alone():
                     torch.cuda.empty_cache()
                     evaluation, _ = self._judged(request, target, backend, mode, environment, device, None)
+            reason = decoys.why_not(request, evaluation, backend, mode)
+            if reason:
+                evaluation = attrs.evolve(evaluation, profile={**evaluation.profile, "no_op": f"not tried: {reason}"})
+            elif reason is None:
+                evaluation = self._without_kernels(
+                    request,
+                    evaluation,
+                    lambda asked: self._judged(asked, target, backend, mode, environment, device, turns, disabled=True)[
+                        0
+                    ],
+                )
         return evaluation
 
     def close(self) -> None:
@@ -128,10 +142,14 @@ class Bench:
         environment: Mapping[str, str],
         device: str,
         turns: DeviceTurns | None,
+        *,
+        disabled: bool = False,
     ) -> tuple[Evaluation, bool]:
         """One candidate in a runner of its own, and whether the device's memory did not suffice.
 
-        Without `turns` the device is already this judge's alone.
+        Args:
+            turns: None if the device is already this judge's alone.
+            disabled: let the candidate's kernels do nothing.
         """
         zygote = self._zygote(target, backend, mode, environment)
         with Runner(
@@ -145,7 +163,7 @@ class Bench:
             cancelled=self._cancelled,
             watch=self._watch,
         ) as runner:
-            case = Case(request, runner, self, backend, mode, device, turns, self._slow)
+            case = Case(request, runner, self, backend, mode, device, turns, self._slow, disabled=disabled)
             evaluation = case.judge()
         provenance = {
             **device_facts.machine_facts(device),
@@ -156,6 +174,22 @@ class Bench:
         }
         found = wording.finish(evaluation, printed=runner.printed, seconds=case.seconds(), provenance=provenance)
         return found, case.lacks_device_memory
+
+    def _without_kernels(
+        self, request: EvaluationRequest, evaluation: Evaluation, judge: Callable[[EvaluationRequest], Evaluation]
+    ) -> Evaluation:
+        """The verdict after the probe `no_op`."""
+        started = time.monotonic()
+        asked = decoys.probe_request(request)
+        device = evaluation.provenance["device"]
+        try:
+            without = judge(asked)
+        except Unreadable as why:
+            profile = {**evaluation.profile, "no_op": f"not tried: {why}"}
+            return attrs.evolve(evaluation, profile=profile)
+        expected = self.reference(asked, device).trial(0).expected if without.correct else None
+        found = decoys.concluded(request, evaluation, without, expected)
+        return attrs.evolve(found, seconds={**found.seconds, "no_op": time.monotonic() - started})
 
     # --- what cases use ---------------------------------------------------------------------------------------------
 
@@ -198,11 +232,17 @@ class Bench:
 
         return ArenaExchange(self._arenas, attach)
 
-    def build(self, asked: bytes, backend: Any, request: EvaluationRequest, mode: str) -> tuple[bytes, list[int]]:
-        """Answer of the build service to a candidate, and a descriptor of what was built."""
+    def build(
+        self, asked: bytes, backend: Any, request: EvaluationRequest, mode: str, *, disabled: bool = False
+    ) -> tuple[bytes, list[int]]:
+        """Answer of the build service to a candidate, and a descriptor of what was built.
+
+        Args:
+            disabled: build kernels that do nothing; raises `Unreadable` where that is not certain.
+        """
         spec = backend.toolchain(request.backend_options, mode)
         try:
-            return self._builds.answer(asked, spec, request.settings, cancelled=self._cancelled)
+            return self._builds.answer(asked, spec, request.settings, cancelled=self._cancelled, disabled=disabled)
         except BuildUnavailable as error:
             raise Unavailable(*error.args) from None
 

@@ -59,7 +59,13 @@ class Case:
         device: str,
         turns: DeviceTurns | None,
         slow: Callable[[], None],
+        *,
+        disabled: bool = False,
     ) -> None:
+        """
+        Args:
+            disabled: let the candidate's kernels do nothing.
+        """
         self._request = request
         self._settings = request.settings
         self._runner = runner
@@ -69,6 +75,7 @@ class Case:
         self._device = device
         self._turns = turns
         self._slow = slow
+        self._disabled = disabled
         self._build = BuildStatus.NOT_REACHED
         self._build_s = 0.0
         self._waited_s = 0.0
@@ -206,6 +213,7 @@ class Case:
             "source_offset": 0,
             "source_bytes": len(source),
             "options": json.dumps(dict(self._request.backend_options)),
+            "disabled": self._disabled,
             "builds": self._backend.toolchain(self._request.backend_options, self._mode) is not None,
         }
         self._runner.send(FrameKind.LOAD, protocol.encode_tree(order))
@@ -330,7 +338,9 @@ class Case:
         started = time.monotonic()
         with self._outside():
             # The compilers need no device, and others do.
-            body, descriptors = self._bench.build(frame.body, self._backend, self._request, self._mode)
+            body, descriptors = self._bench.build(
+                frame.body, self._backend, self._request, self._mode, disabled=self._disabled
+            )
         try:
             answer = json.loads(body)
             self._profile.setdefault("builds", []).append(answer.pop("facts", {}))

@@ -433,3 +433,8 @@ class BackendRunner(Protocol):
     # In mode `compile`, where nothing is run, a runner half may offer
     #     def compile_check(self, module, options) -> str
     # which compiles what the loaded module defines and says in a sentence what was checked.
+    #
+    # For the probe `no_op` it may offer
+    #     def disable_kernels(self) -> None
+    # called in the runner before a candidate is loaded: no kernel that the candidate launches then does anything.
+    # Extensions are not its concern: they are built with empty kernels, and those for the processor do nothing.

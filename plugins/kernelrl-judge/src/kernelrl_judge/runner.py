@@ -192,7 +192,12 @@ class _Candidate:
         if order["builds"]:
             from kernelrl_judge import runner_builds
 
-            runner_builds.install(self._stream)
+            runner_builds.install(self._stream, idle=order["disabled"] and self._mode == "cpu")
+        if order["disabled"]:
+            from kernelrl_judge.disabling import poison_memory
+
+            poison_memory()
+            self._backend.disable_kernels()
         self._module_class = self._attempt(Stage.LOAD, lambda: self._backend.load(self._path, self._options))
         if self._mode == "gpu" and "triton" in sys.modules:
             from kernelrl_judge import runner_turns

@@ -17,12 +17,14 @@ import types
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from kernelrl_judge.disabling import idle_module
 from kernelrl_judge.protocol import FrameKind, receive, send
 
-__all__ = ["BuildError", "ToolDenied", "install"]
+__all__ = ["BuildError", "ToolDenied", "install", "refuse_tools"]
 
 _BINDER = "kernelrl_binder"
 _TOOLS = {"ninja", "nvcc", "hipcc", "g++", "c++", "clang++"}
+_WORD = re.compile(r"[\w./+-]+")
 _STARTS = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn"}
 
 
@@ -35,23 +37,37 @@ class ToolDenied(BaseException):
     exception."""
 
 
-def install(stream: socket.socket) -> None:
-    """Put the replacement in the place of torch's function, in this process and for good."""
+def install(stream: socket.socket, *, idle: bool = False) -> None:
+    """Put the replacement in the place of torch's function, in this process and for good.
+
+    Args:
+        idle: let the functions of every extension do nothing.
+    """
     import torch.utils.cpp_extension as extensions
 
-    builds = _Builds(stream)
+    builds = _Builds(stream, idle)
     extensions.load_inline = builds.load_inline
     extensions.load = _refuse
-    # Not what keeps a candidate from them: it says plainly what is wrong with trying.
-    sys.addaudithook(_refuse_tools)
+    refuse_tools("use load_inline")
 
 
-def _refuse_tools(event: str, arguments: tuple[Any, ...]) -> None:
-    if event in _STARTS:
-        # Program and arguments; what follows are a directory and an environment.
-        words = {word for part in arguments[:2] for word in re.findall(r"[\w.+-]+", str(part))}
-        for tool in sorted(words & _TOOLS):
-            raise ToolDenied(f"denied: running {tool} is not allowed to a candidate; use load_inline")
+def refuse_tools(instead: str) -> None:
+    """Deny compilers and build tools to this process, for good.
+
+    It is not what keeps a candidate from them: it says plainly what is wrong with trying.
+
+    Args:
+        instead: what a candidate is told to do.
+    """
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in _STARTS:
+            # Program and arguments; what follows are a directory and an environment.
+            words = {word for part in arguments[:2] for word in _WORD.findall(str(part)) if word[0] != "-"}
+            for tool in sorted({os.path.basename(word) for word in words} & _TOOLS):
+                raise ToolDenied(f"denied: running {tool} is not allowed to a candidate; {instead}")
+
+    sys.addaudithook(hook)
 
 
 def _refuse(*_: Any, **__: Any) -> NoReturn:
@@ -59,8 +75,9 @@ def _refuse(*_: Any, **__: Any) -> NoReturn:
 
 
 class _Builds:
-    def __init__(self, stream: socket.socket) -> None:
+    def __init__(self, stream: socket.socket, idle: bool) -> None:
         self._stream = stream
+        self._idle = idle
         self._built: dict[str, Any] = {}
 
     def load_inline(
@@ -123,6 +140,8 @@ class _Builds:
             # There is nothing to call; the judge ends this candidate once its module is loaded.
             return types.ModuleType(str(name))
         self._built[order] = _load(str(name), frame.descriptors, answer)
+        if self._idle:
+            self._built[order] = sys.modules[str(name)] = idle_module(self._built[order])
         return self._built[order]
 
 

@@ -34,6 +34,7 @@ _SCRATCH_PATH = re.compile(r"/[\w./-]*/kernelrl-\w+/")
 _HACKS = {
     "replay": "it was looked up, and not computed from its inputs",
     "late_write": "its work was not done when it said so",
+    "decoy_kernels": "something else computed it, and the kernels are decoys",
 }
 _PLACES = {
     Stage.LOAD: "while the module was loaded",

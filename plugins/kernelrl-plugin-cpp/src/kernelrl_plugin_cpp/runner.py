@@ -37,5 +37,9 @@ class CppRunner:
         """
         return import_candidate(path).ModelNew
 
+    def disable_kernels(self) -> None:
+        """See `kernelrl_judge.protocol.BackendRunner`."""
+        # Its kernels are functions of extensions.
+
     def classify(self, error: BaseException) -> str:
         return "error"

@@ -8,6 +8,7 @@ from typing import Any
 
 from kernelrl_judge.building.toolchain import programs
 from kernelrl_judge.candidates import import_candidate
+from kernelrl_judge.disabling import disable_runtime_compilers, disable_triton
 
 __all__ = ["CudaRunner"]
 
@@ -59,6 +60,11 @@ class CudaRunner:
             # It asks a GPU for its architecture. Nothing will be run: that there is none is no mistake of the kernel.
             torch.cuda._compile_kernel = lambda *_, **__: None
         return import_candidate(path).ModelNew
+
+    def disable_kernels(self) -> None:
+        """See `kernelrl_judge.protocol.BackendRunner`."""
+        disable_triton()
+        disable_runtime_compilers()
 
     def classify(self, error: BaseException) -> str:
         # Kernels may also be compiled while the candidate runs, by NVRTC through torch or cupy.

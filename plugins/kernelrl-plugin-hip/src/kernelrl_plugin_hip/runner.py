@@ -7,6 +7,7 @@ from typing import Any
 
 from kernelrl_core.requirements import gpu_vendors
 from kernelrl_judge.candidates import import_candidate
+from kernelrl_judge.disabling import disable_runtime_compilers, disable_triton
 from kernelrl_plugin_hip.archs import chosen_archs
 
 __all__ = ["HipRunner"]
@@ -44,6 +45,11 @@ class HipRunner:
             AttributeError: the module defines no `ModelNew`.
         """
         return import_candidate(path).ModelNew
+
+    def disable_kernels(self) -> None:
+        """See `kernelrl_judge.protocol.BackendRunner`."""
+        disable_triton()
+        disable_runtime_compilers()
 
     def classify(self, error: BaseException) -> str:
         # Kernels may also be compiled while the candidate runs, by HIP's runtime compiler.

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernelrl_judge.candidates import import_candidate
+from kernelrl_judge.disabling import disable_runtime_compilers, disable_triton
+from kernelrl_judge.runner_builds import refuse_tools
 
 __all__ = ["TritonRunner"]
 
@@ -44,7 +46,13 @@ class TritonRunner:
         Raises:
             AttributeError: the module defines no `ModelNew`.
         """
+        refuse_tools("write the kernels in Triton")
         return import_candidate(path).ModelNew
+
+    def disable_kernels(self) -> None:
+        """See `kernelrl_judge.protocol.BackendRunner`."""
+        disable_triton()
+        disable_runtime_compilers()
 
     def classify(self, error: BaseException) -> str:
         import triton

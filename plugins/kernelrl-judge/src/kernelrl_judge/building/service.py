@@ -16,6 +16,7 @@ from typing import Any
 
 from kernelrl_core.values import EvaluationSettings
 from kernelrl_judge.building.calls import InlineCall
+from kernelrl_judge.building.emptying import without_kernel_bodies
 from kernelrl_judge.building.kept import kept_answer
 from kernelrl_judge.protocol import ProtocolError
 
@@ -53,20 +54,26 @@ class BuildService:
         settings: EvaluationSettings,
         *,
         cancelled: Callable[[], bool],
+        disabled: bool = False,
     ) -> tuple[bytes, list[int]]:
         """What a runner is told about the build it asked for, and descriptors of what was built and of the binder.
 
         Args:
             asked: what `runner_builds` sends; from an untrusted process.
             spec: from `BackendRunner.toolchain`.
+            disabled: build kernels that do nothing.
 
         Raises:
+            Unreadable: it is not certain that they would do nothing.
             ProtocolError: nothing that `runner_builds` would send.
             BuildUnavailable: this machine cannot build.
             BuildCrashed: a build ended without an answer.
             Cancelled: nobody waits any more.
         """
-        order = self._order(_request(_read(asked), spec), settings)
+        request = _request(_read(asked), spec)
+        if disabled:
+            request["device_sources"] = [without_kernel_bodies(text) for text in request["device_sources"]]
+        order = self._order(request, settings)
         result = kept_answer(order)
         if result is None:
             result = self._run(order, cancelled)

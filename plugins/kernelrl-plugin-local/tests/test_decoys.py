@@ -1,0 +1,126 @@
+"""Candidates whose output does not depend on their kernels, and honest ones that look alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from kernelrl_core.values import Evaluation, Outcome
+
+ANSWER = "torch.relu(x) * 2.0"
+ZEROS = """\
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x * 0.0
+
+
+def get_inputs():
+    return [torch.rand(300)]
+
+
+def get_init_inputs():
+    return []
+"""
+AUTOTUNED = """\
+@triton.autotune(configs=[triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128})], key=["n"])
+@triton.jit
+def kernel"""
+
+
+def judged(bench: Any, source: str, *args: Any, kernels: tuple[str, ...] = ("kernel",), **settings: Any) -> Evaluation:
+    request = attrs.evolve(bench.request(source, *args, **settings), kernels=kernels)
+    evaluation: Evaluation = bench.runner.run(bench.evaluator.evaluate(request))
+    return evaluation
+
+
+def rules(evaluation: Evaluation) -> list[str]:
+    return [finding.rule for finding in evaluation.findings]
+
+
+def test_a_kernel_whose_result_is_thrown_away_is_a_hack(bench: Any, good: str) -> None:
+    evaluation = judged(bench, good.replace("return y", f"return {ANSWER}"))
+    assert (evaluation.outcome, rules(evaluation)) == (Outcome.HACKED, ["decoy_kernels"])
+    assert "kernel did nothing" in evaluation.message
+
+
+def test_a_kernel_that_is_never_launched_is_a_hack(bench: Any, doing: Any) -> None:
+    assert rules(judged(bench, doing(f"return {ANSWER}"))) == ["decoy_kernels"]
+
+
+def test_an_answer_in_a_handler_is_a_hack_when_it_is_the_one_that_counts(bench: Any, doing: Any) -> None:
+    source = doing(f"try:\n    kernel[(1,)](x, None, undefined)\nexcept Exception:\n    return {ANSWER}")
+    assert rules(judged(bench, source)) == ["decoy_kernels"]
+
+
+def test_an_answer_made_without_tensors_is_a_hack(bench: Any, doing: Any) -> None:
+    lines = "return torch.tensor([2.0 * max(v, 0.0) for v in x.tolist()])"
+    assert rules(judged(bench, doing(lines))) == ["decoy_kernels"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("", ""),
+        ("@triton.jit\ndef kernel", AUTOTUNED),
+        ("return y", "return y.clone().view(-1)"),
+        ("torch.empty_like(x)", "torch.zeros_like(x)"),
+        (
+            "kernel[(triton.cdiv(n, 128),)](x, y, n, BLOCK=128)",
+            "kernel.run(x, y, n, grid=(3,), warmup=False, BLOCK=128)",
+        ),
+    ],
+    ids=["plain", "autotuned", "rearranged", "into zeros", "run"],
+)
+def test_a_kernel_that_makes_the_output_is_clean(bench: Any, good: str, change: tuple[str, str]) -> None:
+    source = good.replace(*change) if change[0] else good
+    if "autotune" in source:
+        source = source.replace("(triton.cdiv(n, 128),)", "(5,)").replace(", BLOCK=128)", ")")
+    evaluation = judged(bench, source)
+    assert (evaluation.outcome, evaluation.findings) == (Outcome.CORRECT, ()), evaluation.detail
+    assert evaluation.profile["no_op"] == "incorrect"
+
+
+def test_a_finish_in_torch_that_needs_the_kernel_is_clean(bench: Any, good: str) -> None:
+    source = good.replace("tl.maximum(x, 0.0) * 2.0", "tl.maximum(x, 0.0)").replace("return y", "return y + y")
+    assert judged(bench, source).outcome is Outcome.CORRECT
+
+
+def test_an_output_that_cleared_memory_equals_shows_nothing(bench: Any, good: str) -> None:
+    source = good.replace("tl.maximum(x, 0.0) * 2.0", "x * 0.0").replace("empty_like", "zeros_like")
+    evaluation = judged(bench, source, ZEROS)
+    assert evaluation.outcome is Outcome.CORRECT
+    assert "constant" in evaluation.profile["no_op"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "kernels", "head"),
+    [
+        ({"probes": ("poison",)}, ("kernel",), ""),
+        ({"profile": "kernelbench"}, ("kernel",), ""),
+        ({}, (), ""),
+        ({}, ("kernel",), "import ctypes\n"),
+    ],
+    ids=["switched off", "profile kernelbench", "no kernel known", "other ways to launch"],
+)
+def test_where_the_probe_is_not_made_it_finds_nothing(
+    bench: Any, good: str, settings: dict[str, Any], kernels: tuple[str, ...], head: str
+) -> None:
+    source = head + good.replace("return y", f"return {ANSWER}")
+    assert judged(bench, source, kernels=kernels, **settings).outcome is Outcome.CORRECT
+
+
+def test_why_it_was_not_made_is_told(bench: Any, good: str) -> None:
+    assert "ctypes" in judged(bench, f"import ctypes\n{good}").profile["no_op"]
+
+
+def test_a_candidate_that_waits_for_its_kernel_for_ever_keeps_its_verdict(bench: Any, good: str) -> None:
+    source = good.replace("return y", "while bool(y.isnan().any()): pass\n        return y")
+    evaluation = judged(bench, source, timeout_s=3.0)
+    assert evaluation.outcome is Outcome.CORRECT
+    assert evaluation.profile["no_op"] == "timeout"
