@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kernelrl_core.cli import tasks_audit
+from kernelrl_core.cli.task_source import source_of
 
 if TYPE_CHECKING:
-    from kernelrl_core.kinds import TaskSource
     from kernelrl_core.values import Task
 
 _recipe = click.option("--recipe", "-r", help="Take the task source of this recipe.")
@@ -88,30 +88,6 @@ def show_command(task: str, settings: Sequence[str], recipe: str | None, use: st
         shown = " ".join(value) if isinstance(value, list) else value
         click.echo(f"# {key:<8} {shown}".rstrip())
     click.echo(found.reference, nl=not found.reference.endswith("\n"))
-
-
-def source_of(recipe: str | None, use: str | None, settings: Sequence[str]) -> TaskSource:
-    """The task source that the options of the command line name."""
-    from kernelrl_core.errors import UsageError
-    from kernelrl_core.recipe.load import load_recipe
-    from kernelrl_core.recipe.merge import merge_layers, override_layer
-    from kernelrl_core.recipe.problems import RecipeError
-    from kernelrl_core.recipe.structure import structure_recipe
-    from kernelrl_core.registry import registry
-
-    if recipe and use:
-        raise UsageError("--recipe and --use exclude each other: a recipe has its own task source")
-    if recipe:
-        chosen = load_recipe(recipe, settings, registry=registry()).recipe.tasks
-    else:
-        layers = [f"tasks.use={use or 'starter'}", *(f"tasks.{setting}" for setting in settings)]
-        found = structure_recipe(merge_layers([override_layer(layer) for layer in layers]), registry())
-        # The blocks that are missing beside this one do not matter here.
-        if problems := [problem for problem in found.problems if problem.path.partition(".")[0] == "tasks"]:
-            raise RecipeError(problems)
-        chosen = found.parts["tasks"]
-    source: TaskSource = registry().make("tasks", chosen)
-    return source
 
 
 def _row(task: Task) -> dict[str, Any]:

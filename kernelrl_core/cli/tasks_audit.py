@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kernelrl_core.cli.task_source import source_of
+
 if TYPE_CHECKING:
     from kernelrl_core.registry import Registry
     from kernelrl_core.values import EvaluationSettings, Task, TaskAudit
@@ -54,7 +56,6 @@ def command(
     """
     import asyncio
 
-    from kernelrl_core.cli.tasks import source_of
     from kernelrl_core.recipe.load import load_recipe
     from kernelrl_core.recipe.schema import Use
     from kernelrl_core.registry import registry

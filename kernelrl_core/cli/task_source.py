@@ -1,0 +1,39 @@
+"""The task source that the options of a command line name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kernelrl_core.kinds import TaskSource
+
+__all__ = ["source_of"]
+
+
+def source_of(recipe: str | None, use: str | None, settings: Sequence[str]) -> TaskSource:
+    """The source of a recipe, or one by name with `KEY=VALUE` options; `starter` where neither is given.
+
+    Raises:
+        UsageError: both are given, or an option is wrong.
+    """
+    from kernelrl_core.errors import UsageError
+    from kernelrl_core.recipe.load import load_recipe
+    from kernelrl_core.recipe.merge import merge_layers, override_layer
+    from kernelrl_core.recipe.problems import RecipeError
+    from kernelrl_core.recipe.structure import structure_recipe
+    from kernelrl_core.registry import registry
+
+    if recipe and use:
+        raise UsageError("--recipe and --use exclude each other: a recipe has its own task source")
+    if recipe:
+        chosen = load_recipe(recipe, settings, registry=registry()).recipe.tasks
+    else:
+        layers = [f"tasks.use={use or 'starter'}", *(f"tasks.{setting}" for setting in settings)]
+        found = structure_recipe(merge_layers([override_layer(layer) for layer in layers]), registry())
+        # The blocks that are missing beside this one do not matter here.
+        if problems := [problem for problem in found.problems if problem.path.partition(".")[0] == "tasks"]:
+            raise RecipeError(problems)
+        chosen = found.parts["tasks"]
+    source: TaskSource = registry().make("tasks", chosen)
+    return source
