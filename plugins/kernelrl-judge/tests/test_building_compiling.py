@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -169,6 +170,19 @@ def test_a_mistake_is_told_in_the_lines_of_the_candidate_without_paths(build: Bu
     assert "return a.numle();" in text
     assert str(tmp_path) not in text
     assert "site-packages" not in text
+
+
+def test_a_function_that_is_bound_and_not_declared_is_told_in_terms_of_the_argument(build: Build) -> None:
+    with pytest.raises(CompileError) as error:
+        build("torch::Tensor f(torch::Tensor a) {\n  return a;\n}\n", "nope")
+    assert str(error.value) == "functions names 'nope', which cpp_sources neither declares nor defines"
+
+
+def test_what_else_is_wrong_stands_without_the_lines_that_were_made(build: Build) -> None:
+    with pytest.raises(CompileError) as error:
+        build("torch::Tensor f(torch::Tensor a) { return a; }\n3\n", "f")
+    assert re.match(r"main\.cpp:[23]:", str(error.value))
+    assert "pybind11_" not in str(error.value)
 
 
 def test_a_name_that_headers_use_and_do_not_declare_is_the_candidates_mistake(

@@ -165,3 +165,12 @@ def test_an_error_in_a_kernel_names_the_line_and_the_cause_in_the_interpreter(be
     assert f"line {call}, in kernel: {lines[call - 1].strip()}" in message
     assert f"line {inside}, in double: return x + missing" in message
     assert message.endswith("NameError: name 'missing' is not defined")
+
+
+@pytest.mark.parametrize("place", ["import torch\n", "        # HERE\n"])
+def test_a_compiler_that_a_triton_candidate_starts_is_denied_by_name(bench: Any, good: str, place: str) -> None:
+    start = "import subprocess; subprocess.run(['/usr/bin/g++', '-shared', 'x.cpp'])\n"
+    mistaken = good.replace(place, place + place[: len(place) - len(place.lstrip())] + start, 1)
+    evaluation = bench.judge(mistaken)
+    assert evaluation.outcome is Outcome.COMPILE_ERROR
+    assert "denied: running g++ is not allowed to a candidate; write the kernels in Triton" in evaluation.message

@@ -32,7 +32,15 @@ from kernelrl_judge.building.binding import (
     signatures,
     trampolines,
 )
-from kernelrl_judge.building.diagnosis import EXTENSION, WHOLE, CompileError, Diagnosis, NotCertain
+from kernelrl_judge.building.diagnosis import (
+    EXTENSION,
+    FUNCTIONS_FILE,
+    WHOLE,
+    CompileError,
+    Diagnosis,
+    NotCertain,
+    other_language,
+)
 from kernelrl_judge.building.joining import joinable
 from kernelrl_judge.building.lexing import Unreadable, items, text_of, unbalanced
 from kernelrl_judge.building.prepare import MODULE_NAME, Prepared
@@ -99,7 +107,10 @@ def compile_extension(
         screen(request)
     except Denied as denied:
         raise CompileError(f"denied: {denied}") from None
-    return _Build(request, toolchain, prepared, directory, run).result()
+    try:
+        return _Build(request, toolchain, prepared, directory, run).result()
+    except CompileError as error:
+        raise CompileError(other_language(request, str(error)) or str(error)) from None
 
 
 class _Build:
@@ -316,7 +327,7 @@ class _Build:
                 f'm.def("{name}", torch::wrap_pybind_function({name}), {_quoted(documentation)});'
                 for name, documentation in self._request.functions
             )
-            text += f'\n#line 1 "main.cpp"\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n{defined}\n}}\n'
+            text += f'\n#line 1 "{FUNCTIONS_FILE}"\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n{defined}\n}}\n'
         return text
 
     def _compile_host(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import attrs
@@ -13,7 +13,10 @@ from kernelrl_judge.building.request import InlineRequest
 from kernelrl_judge.building.splitting import Split
 from kernelrl_judge.building.toolchain import Toolchain
 
-__all__ = ["EXTENSION", "WHOLE", "CompileError", "Diagnosis", "NotCertain"]
+__all__ = ["EXTENSION", "FUNCTIONS_FILE", "WHOLE", "CompileError", "Diagnosis", "NotCertain", "other_language"]
+
+FUNCTIONS_FILE = "functions"
+"""What compilers call the lines that are made of the argument `functions`."""
 
 _NOISE = re.compile(r"ptxas info|\s+0 bytes|In file included from |\s+from .*[,:]$")
 _SEAM = re.compile(
@@ -44,6 +47,27 @@ _UNKNOWN_NAMES = re.compile(
         )
     )
 )
+
+_NOT_DECLARED = re.compile(
+    rf"^{FUNCTIONS_FILE}:[\d:]+ error: {_QUOTED} (?:was not declared|has not been)[^;\n]*(;.*)?$"
+)
+_OF_FUNCTIONS = re.compile(rf"{FUNCTIONS_FILE}(?::\d+)*:")
+_EXCERPT = re.compile(r"\s*(?:\d+\s*)?\|")
+_OTHERS = {
+    "cuda": (
+        re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](hip/[\w./]+)", re.MULTILINE),
+        re.compile(r"\bhip\w*\b"),
+        "HIP",
+        "hip",
+    ),
+    "hip": (
+        re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](cuda\w*\.h)", re.MULTILINE),
+        re.compile(r"\bcuda\w*\.h\b"),
+        "CUDA",
+        "cuda",
+    ),
+}
+"""Language of a build -> headers of the other one, how errors speak of it, its name, and its backend."""
 
 EXTENSION, WHOLE = 2, 3
 """Places among the routes, for errors that the routes before them would only repeat."""
@@ -151,7 +175,38 @@ class Diagnosis:
         for path in self.toolchain.directories():
             log = log.replace(path + "/", "")
         log = re.sub(r"(?<![\w.+-])(?:/[\w.+-]+)+/(?=[\w.+-]+[:(])", "", log)
-        return "\n".join(line for line in log.splitlines() if not _NOISE.match(line))
+        lines = (line for line in log.splitlines() if not _NOISE.match(line))
+        return "\n".join(_in_terms_of_functions(lines))
+
+
+def other_language(request: InlineRequest, log: str) -> str:
+    """What is wrong with a source for the other kind of GPU, in a line; empty where that is not what compilers say."""
+    if request.language not in _OTHERS:
+        return ""
+    headers, speaks, title, backend = _OTHERS[request.language]
+    for source in request.device_sources:
+        if (found := headers.search(source)) and speaks.search(log):
+            line = source.count("\n", 0, found.start()) + 1
+            here = request.language
+            return (
+                f"cuda.cu:{line}: error: <{found[1]}> is {title}, which backend {here} does not compile; "
+                f"use backend {backend} (-b {backend}), or write {here.upper()}"
+            )
+    return ""
+
+
+def _in_terms_of_functions(lines: Iterable[str]) -> Iterator[str]:
+    """Messages on the lines made of the argument `functions`, as messages on the argument."""
+    about = False
+    for line in lines:
+        if about and _EXCERPT.match(line):
+            continue
+        about = bool(_OF_FUNCTIONS.match(line))
+        if (missing := _NOT_DECLARED.match(line)) and not missing[1].startswith("pybind11_"):
+            yield f"functions names {missing[1]!r}, which cpp_sources neither declares nor defines{missing[2] or ''}"
+        # What g++ says of the function around them, and of the module that is not made, is of no use.
+        elif not about or (": error:" in line and "pybind11_" not in line):
+            yield line
 
 
 def _quotes(pattern: str) -> str:

@@ -11,7 +11,7 @@ import attrs
 
 __all__ = ["InlineRequest"]
 
-_FORMAT = 2
+_FORMAT = 3
 """Goes into every key: raise it when what a build gives changes."""
 
 
