@@ -40,24 +40,22 @@ def test_without_a_floor_there_is_nothing_to_say() -> None:
     assert findings({"roofline": {"memory_floor_us": 1e9}}, median_us=None) == []
 
 
-def test_time_in_library_kernels_is_suspect() -> None:
-    kernels = [
-        {"name": "void at::native::vectorized_elementwise_kernel<4, float>", "time_us": 6.0},
-        {"name": "my_kernel", "time_us": 4.0},
-    ]
-    (found,) = findings({"device_kernels": kernels})
+@pytest.mark.parametrize(("own", "library"), [(0.4, 0.6), (0.0, 1.0), (0.0, 0.5), (0.3, 0.4)])
+def test_time_in_library_kernels_is_suspect(own: float, library: float) -> None:
+    profile = {"own_kernel_share": own, "library_kernel_share": library, "library_kernels": ["void at::native::sum"]}
+    (found,) = findings(profile)
     assert (found.rule, found.severity) == ("library_kernels", Severity.SUSPECT)
-    assert found.evidence.startswith("60 % of the device's time")
+    assert f"{100 * library:.0f} % in those of a library, most in void at::native::sum" in found.evidence
 
 
-def test_a_little_help_of_a_library_is_not() -> None:
-    kernels = [{"name": "my_gemm", "time_us": 6.0}, {"name": "at::native::sum", "time_us": 4.0}]
-    assert findings({"device_kernels": kernels}) == []
+@pytest.mark.parametrize(("own", "library"), [(0.6, 0.4), (0.5, 0.5), (0.1, 0.3), (1.0, 0.0), (0.0, 0.0)])
+def test_a_little_help_of_a_library_is_not(own: float, library: float) -> None:
+    assert findings({"own_kernel_share": own, "library_kernel_share": library, "library_kernels": ["x"]}) == []
 
 
-@pytest.mark.parametrize("kernels", [None, "x", [1, None], [{"name": 3}], [{"time_us": 0}], [{"time_us": "x"}]])
-def test_what_a_runner_says_may_be_anything(kernels: Any) -> None:
-    assert findings({"device_kernels": kernels}) == []
+@pytest.mark.parametrize("share", [None, "x", [1, None], {}, True])
+def test_where_nothing_was_profiled_there_is_nothing_to_say(share: Any) -> None:
+    assert findings({"own_kernel_share": share, "library_kernel_share": share}) == []
 
 
 def test_a_rule_can_be_left_out() -> None:

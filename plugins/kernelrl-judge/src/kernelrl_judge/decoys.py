@@ -25,6 +25,7 @@ _OTHER_WAYS = re.compile(
     r"\b(?:ctypes|cffi|numba|pycuda|cupyx|tilelang|cutlass|cuda\.bindings|_?nvrtc\w*|hiprtc\w*"
     r"|[cC]u(?:da)?(?:Module|Library)\w+|cuLaunch\w+|hipModule\w+)\b"
 )
+_LIBRARY_SHARE = 0.5
 _ALWAYS = ("interpreter", "cpu")
 """Modes in which the probe costs little; elsewhere it is for suspects: a context on the device, and a build."""
 
@@ -34,8 +35,7 @@ def why_not(request: EvaluationRequest, evaluation: Evaluation, backend: Any, mo
     settings = request.settings
     if evaluation.outcome is not Outcome.CORRECT or settings.profile != "strict" or "no_op" not in settings.probes:
         return ""
-    suspect = request.suspicions or any(found.severity is Severity.SUSPECT for found in evaluation.findings)
-    if mode not in _ALWAYS and not suspect:
+    if mode not in _ALWAYS and not _is_suspect(request, evaluation):
         return ""
     if not request.kernels:
         return "no kernel was found in the source"
@@ -75,6 +75,15 @@ def concluded(request: EvaluationRequest, evaluation: Evaluation, without: Evalu
         detail=f"{evaluation.detail}\n{evidence}".strip(),
         findings=(*evaluation.findings, finding),
         profile=profile,
+    )
+
+
+def _is_suspect(request: EvaluationRequest, evaluation: Evaluation) -> bool:
+    library = evaluation.profile.get("library_kernel_share")
+    return (
+        bool(request.suspicions)
+        or any(found.severity is Severity.SUSPECT for found in evaluation.findings)
+        or (isinstance(library, float) and library >= _LIBRARY_SHARE)
     )
 
 

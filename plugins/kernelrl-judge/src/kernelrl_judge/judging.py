@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -24,6 +24,7 @@ from kernelrl_core.values import (
     Severity,
 )
 from kernelrl_judge import device_facts, protocol, timing, trials, wording
+from kernelrl_judge.attribution import attributed
 from kernelrl_judge.building.service import target_archs
 from kernelrl_judge.comparing import tolerance
 from kernelrl_judge.exchange import Exchange
@@ -270,10 +271,15 @@ class Case:
             line["memory_floor_us"] = memory_floor_us(
                 reference, calls, ceilings.bandwidth_gb_s, device_facts.cache_bytes()
             )
-        if self._settings.profile_kernels:
+        if self._settings.profile_kernels or (self._device == "cuda" and self._suspect(findings)):
             with self._stage("profile"):
-                kernels = self._device_kernels(reference, exchange)
-            self._profile["device_kernels"] = kernels
+                try:
+                    kernels = self._device_kernels(reference, exchange)
+                except (_CandidateFailed, DeadlinePassed, RunnerEnded):
+                    # The verdict stands: a profiler may fail where a candidate does not.
+                    kernels = []
+            compiled = (str(kernel.get("name", "")) for kernel in self._profile.get("kernels", ()))
+            self._profile |= attributed(kernels, (*self._request.kernels, *compiled))
             if self._device == "cuda":
                 self._profile["launch_overhead_us"] = _launch_overhead_us(found.runtime.median_us, kernels)
         return attrs.evolve(
@@ -299,6 +305,9 @@ class Case:
             ci95_us=(found.baseline.ci95_us[0] * share, found.baseline.ci95_us[1] * share),
         )
         return scaled, found.speedup * share, (found.speedup_ci[0] * share, found.speedup_ci[1] * share)
+
+    def _suspect(self, findings: Sequence[Finding]) -> bool:
+        return bool(self._request.suspicions) or any(found.severity is Severity.SUSPECT for found in findings)
 
     def _device_kernels(self, reference: Reference, exchange: Exchange) -> list[Any]:
         inputs = reference.inputs(reference.first_timed_input - 1)

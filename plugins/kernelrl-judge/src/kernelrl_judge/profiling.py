@@ -1,4 +1,4 @@
-"""Which kernels a call spends its time in: telemetry from inside the runner, for feedback alone."""
+"""Which kernels a call spends its time in: telemetry from inside the runner, for feedback and for suspicion."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 __all__ = ["device_kernels"]
 
-_SHOWN = 8
+_MOST = 32
 
 
 def device_kernels(call: Callable[[], Any]) -> list[dict[str, Any]]:
@@ -29,5 +29,5 @@ def device_kernels(call: Callable[[], Any]) -> list[dict[str, Any]]:
     times.sort(key=lambda entry: -entry[1])
     return [
         {"name": name, "share": spent_us / total_us, "calls": count, "time_us": spent_us}
-        for name, spent_us, count in times[:_SHOWN]
+        for name, spent_us, count in times[:_MOST]
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,8 +13,7 @@ __all__ = ["EvaluationRules"]
 _CHECKER = "evaluation_rules"
 _PHYSICAL_SHARE = 0.8
 """Of the floor: bandwidth is measured, and a copy may be a little slower than the best kernel."""
-_LIBRARY_SHARE = 0.5
-_LIBRARY_KERNEL = re.compile(r"\bat::native\b|cublas|cudnn|xmma_|^(?:ampere|volta|sm\d+)_\w*gemm|nccl", re.IGNORECASE)
+_OWN_SHARE = 0.5
 
 _RULES = (
     Rule(
@@ -28,7 +26,8 @@ _RULES = (
         "library_kernels",
         Severity.SUSPECT,
         "Do the computation of the task in your own kernels, not in torch or other library operations.",
-        "Most of the device's time went to kernels of a library. The names come from the runner and prove nothing.",
+        "Less than half of the device's time went to kernels of the source, and most of the rest to a library's. The "
+        "names come from the runner and prove nothing.",
     ),
 )
 
@@ -60,18 +59,16 @@ def _faster_than_memory(evaluation: Evaluation) -> Finding | None:
 
 
 def _library_kernels(profile: Mapping[str, Any]) -> Finding | None:
-    kernels = profile.get("device_kernels")
-    times = [
-        (str(kernel.get("name", "")), kernel["time_us"])
-        for kernel in (kernels if isinstance(kernels, Sequence) else ())
-        if isinstance(kernel, Mapping) and isinstance(kernel.get("time_us"), float)
-    ]
-    whole_us = sum(time_us for _, time_us in times)
-    library = [(time_us, name) for name, time_us in times if _LIBRARY_KERNEL.search(name)]
-    spent_us = sum(time_us for time_us, _ in library)
-    if whole_us <= 0 or spent_us <= _LIBRARY_SHARE * whole_us:
+    own, library = (profile.get(f"{whose}_kernel_share") for whose in ("own", "library"))
+    if not isinstance(own, float) or not isinstance(library, float):
         return None
+    # Kernels of neither may be the candidate's own, compiled under another name.
+    if own >= _OWN_SHARE or library < max(own, 1.0 - own - library):
+        return None
+    names = profile.get("library_kernels")
+    longest = str(names[0])[:120] if isinstance(names, Sequence) and names else "unnamed ones"
     evidence = (
-        f"{100 * spent_us / whole_us:.0f} % of the device's time in library kernels, most in {max(library)[1][:120]}"
+        f"{100 * own:.0f} % of the device's time in kernels of the source, {100 * library:.0f} % in those of a "
+        f"library, most in {longest}"
     )
     return Finding("library_kernels", Severity.SUSPECT, evidence, checker=_CHECKER)
