@@ -11,7 +11,7 @@ import attrs
 
 import kernelrl_core
 from kernelrl_core.errors import LookupFailed
-from kernelrl_core.naming import suggestion
+from kernelrl_core.naming import nearest, suggestion
 from kernelrl_core.recipe.merge import Merged, merge_files, merge_layers, override_layer
 from kernelrl_core.recipe.problems import Origin, Problem, RecipeError
 from kernelrl_core.recipe.rules import contradictions
@@ -59,7 +59,7 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = (), *, registry: R
     problems: list[Problem] = []
     layers: list[Merged] = []
     try:
-        layers.append(merge_files(path, _find_base))
+        layers.append(merge_files(path, _find_base, _nearest_base))
     except RecipeError as error:
         problems.extend(error.problems)
     for override in overrides:
@@ -124,6 +124,12 @@ def _find_base(name: str, directory: Path) -> Path | None:
         if candidate.is_file():
             return candidate.resolve()  # one path for one file, so that circles are noticed
     return bundled_recipes().get(name.removesuffix(".yaml"))
+
+
+def _nearest_base(name: str, directory: Path) -> str:
+    beside = {path.name if name.endswith(".yaml") else path.stem for path in directory.glob("*.yaml")}
+    close = nearest(name, {*beside, *bundled_recipes()})
+    return f"did you mean {close!r}?" if close else "see 'kernelrl recipes list'"
 
 
 def _understand(name: str, merged: Merged, registry: Registry) -> LoadedRecipe:

@@ -41,16 +41,21 @@ class Merged:
         return Origin(COMMAND_LINE)
 
 
-def merge_files(path: Path, find: Callable[[str, Path], Path | None]) -> Merged:
+def merge_files(
+    path: Path,
+    find: Callable[[str, Path], Path | None],
+    hint: Callable[[str, Path], str] = lambda name, directory: "see 'kernelrl recipes list'",
+) -> Merged:
     """Read a recipe and everything it extends.
 
     Args:
         find: finds what `extends` names, given the name and the including file's directory; None when there is none.
+        hint: what to write in place of a name that is not found, given the same.
 
     Raises:
         RecipeError: a file cannot be read, is not YAML, extends what is not there, or a cycle.
     """
-    return _read(path.resolve(), find, ())
+    return _read(path.resolve(), find, hint, ())
 
 
 def override_layer(text: str) -> Merged:
@@ -90,7 +95,12 @@ def merge_layers(layers: Sequence[Merged]) -> Merged:
     return result
 
 
-def _read(path: Path, find: Callable[[str, Path], Path | None], including: tuple[Path, ...]) -> Merged:
+def _read(
+    path: Path,
+    find: Callable[[str, Path], Path | None],
+    hint: Callable[[str, Path], str],
+    including: tuple[Path, ...],
+) -> Merged:
     origin = Origin(_shown(path))
     try:
         content = path.read_bytes()
@@ -104,18 +114,26 @@ def _read(path: Path, find: Callable[[str, Path], Path | None], including: tuple
         raise RecipeError([Problem(origin, "", "is not UTF-8 text")]) from None
     except yaml.YamlProblem as error:
         raise RecipeError([Problem(Origin(origin.source, error.line), "", error.message)]) from None
-    data = document.data if document.data is not None else {}
+    data = document.data
+    if data is None:
+        fix = "write 'extends: quickstart' for a start, or see 'kernelrl recipes copy --help'"
+        raise RecipeError([Problem(Origin(origin.source, 1), "", "is empty", fix)])
     if not isinstance(data, dict):
-        raise RecipeError([Problem(origin, "", f"is {_sort(data)}, not a mapping of keys to values")])
+        raise RecipeError([Problem(Origin(origin.source, 1), "", f"is {_sort(data)}, not a mapping of keys to values")])
     origins = {keys: Origin(origin.source, line) for keys, line in document.lines.items()}
     origins.setdefault((), origin)
     own = Merged({key: value for key, value in data.items() if key != "extends"}, origins, (path,))
-    bases = _bases(data.get("extends"), path, find, own, (*including, path))
+    bases = _bases(data.get("extends"), path, find, hint, own, (*including, path))
     return merge_layers([*bases, own])
 
 
 def _bases(
-    extends: Any, path: Path, find: Callable[[str, Path], Path | None], own: Merged, chain: tuple[Path, ...]
+    extends: Any,
+    path: Path,
+    find: Callable[[str, Path], Path | None],
+    hint: Callable[[str, Path], str],
+    own: Merged,
+    chain: tuple[Path, ...],
 ) -> list[Merged]:
     names = [extends] if isinstance(extends, str) else extends if extends is not None else []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -127,13 +145,13 @@ def _bases(
         base = find(name, path.parent)
         if base is None:
             message = f"there is no recipe {name!r} beside this file, and none is bundled under that name"
-            problems.append(Problem(own.origin(("extends",)), "extends", message, "see 'kernelrl recipes list'"))
+            problems.append(Problem(own.origin(("extends",)), "extends", message, hint(name, path.parent)))
         elif base in chain:
             round_trip = " -> ".join(step.name for step in (*chain[chain.index(base) :], base))
             problems.append(Problem(own.origin(("extends",)), "extends", f"goes round in a circle: {round_trip}"))
         else:
             try:
-                layers.append(_read(base, find, chain))
+                layers.append(_read(base, find, hint, chain))
             except RecipeError as error:
                 problems.extend(error.problems)
     if problems:

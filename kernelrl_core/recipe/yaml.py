@@ -84,8 +84,10 @@ def parse(text: str) -> Document:
         return Document(reader.value(root, ()) if root is not None else None, reader.lines)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        told = " ".join(filter(None, (error.context, error.problem)))
-        raise YamlProblem(f"not YAML: {told}", mark.line + 1 if mark else None) from None
+        told = f"not YAML: {' '.join(filter(None, (error.context, error.problem)))}"
+        if "'\\t'" in told:
+            told = "a tab where YAML wants spaces; write spaces in its place"
+        raise YamlProblem(told, mark.line + 1 if mark else None) from None
     except yaml.YAMLError as error:
         raise YamlProblem(f"not YAML: {str(error).splitlines()[0]}", None) from None
     except RecursionError:

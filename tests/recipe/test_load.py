@@ -203,6 +203,15 @@ def test_a_missing_file_gets_the_nearest_name() -> None:
         find_recipe("quikstart")
 
 
+def test_a_base_that_is_not_there_gets_the_nearest_name(plugins: Registry, tmp_path: Path) -> None:
+    (tmp_path / "common.yaml").write_text("seed: 1\n")
+    for wrong, right in (("quikstart", "quickstart"), ("comon", "common"), ("comon.yaml", "common.yaml")):
+        recipe = tmp_path / "mine.yaml"
+        recipe.write_text(f"seed: 1\nextends: {wrong}\n")
+        with pytest.raises(RecipeError, match=rf"mine.yaml:2: extends: .*did you mean '{right}'"):
+            load_recipe(str(recipe), registry=plugins)
+
+
 def test_a_name_means_a_path_then_a_local_recipe_then_a_bundled_one() -> None:
     assert find_recipe("smoke") == bundled_recipes()["smoke"]
     local = Path("recipes/smoke.yaml")

@@ -137,7 +137,12 @@ def test_an_override_may_reach_below_a_scalar(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"\xff\xfe\x00", "not UTF-8"), (b"a: " + b"x" * (1 << 20), "too many for a recipe")],
+    [
+        (b"\xff\xfe\x00", "not UTF-8"),
+        (b"a: " + b"x" * (1 << 20), "too many for a recipe"),
+        (b"", "main.yaml:1: is empty; write 'extends: quickstart'"),
+        (b"# nothing but words\n", "main.yaml:1: is empty"),
+    ],
 )
 def test_what_is_no_recipe_at_all_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "main.yaml").write_bytes(content)

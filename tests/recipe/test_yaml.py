@@ -115,6 +115,8 @@ def test_a_repeated_key_is_refused_with_both_lines() -> None:
         ("\x00", "not YAML"),
         ("a: !!int x", "is not a int"),
         ("[" * 3000, "nested too deeply"),
+        ("a:\n\tb: 1", "a tab where YAML wants spaces"),
+        ("a: 1\n\tb: 1", "a tab where YAML wants spaces"),
     ],
 )
 def test_what_recipes_do_not_use_is_refused(text: str, message: str) -> None:
