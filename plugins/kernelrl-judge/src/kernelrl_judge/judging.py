@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import attrs
 import torch
@@ -36,15 +36,24 @@ from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded
 from kernelrl_judge.sandbox import isolation_level
 from kernelrl_judge.turns import DeviceTurns, Turn
 
-if TYPE_CHECKING:
-    from kernelrl_judge.bench import Bench
-
-__all__ = ["Case", "patience_s"]
+__all__ = ["Case", "Resources", "patience_s"]
 
 _OUTCOMES = {"compile": Outcome.COMPILE_ERROR, "memory": Outcome.OUT_OF_MEMORY, "error": Outcome.RUNTIME_ERROR}
 _PATIENCE_S = 0.3
 _LOOK_AGAIN_S = 0.1
 _IDLE_WITHIN_S = 0.3
+
+
+class Resources(Protocol):
+    """What a case uses of its judge's: `kernelrl_judge.bench.Bench`."""
+
+    def reference(self, request: EvaluationRequest, device: str) -> Reference: ...
+
+    def exchange(self, runner: Runner, device: str) -> Exchange: ...
+
+    def build(
+        self, asked: bytes, backend: Any, request: EvaluationRequest, mode: str, *, disabled: bool = False
+    ) -> tuple[bytes, list[int]]: ...
 
 
 class Case:
@@ -54,7 +63,7 @@ class Case:
         self,
         request: EvaluationRequest,
         runner: Runner,
-        bench: Bench,
+        bench: Resources,
         backend: Any,
         mode: str,
         device: str,
