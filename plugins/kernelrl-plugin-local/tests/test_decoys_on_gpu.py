@@ -21,6 +21,7 @@ from torch.utils.cpp_extension import load_inline
 
 SOURCE = """
 #include <torch/extension.h>
+#include <ATen/cuda/CUDAContext.h>
 
 __global__ void twice_relu_kernel(const float* x, float* y, int64_t n) {
     int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
@@ -30,7 +31,8 @@ __global__ void twice_relu_kernel(const float* x, float* y, int64_t n) {
 torch::Tensor twice_relu(torch::Tensor x) {
     auto y = torch::empty_like(x);
     int64_t n = x.numel();
-    twice_relu_kernel<<<(n + 255) / 256, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(), n);
+    twice_relu_kernel<<<(n + 255) / 256, 256, 0, at::cuda::getCurrentCUDAStream()>>>(
+        x.data_ptr<float>(), y.data_ptr<float>(), n);
     return y;
 }
 """
