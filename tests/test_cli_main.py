@@ -14,6 +14,7 @@ import click
 import pytest
 
 from kernelrl_core.cli import main as main_module
+from kernelrl_core.cli.doctor import _lines
 from kernelrl_core.errors import KernelRLError, MissingPrerequisite, UsageError
 
 Call = Callable[..., tuple[int, str, str]]
@@ -245,6 +246,37 @@ def test_doctor_never_prints_a_secret(call: Call, monkeypatch: pytest.MonkeyPatc
     assert {"python", "plugins", "torch", "gpu", "isolation", "cache"} <= {row["check"] for row in checks}
     assert all(row["fix"] for row in checks if row["state"] == "missing")
     assert "very-secret" not in out + err
+
+
+def test_doctor_tells_each_fix_once_and_what_is_alike_in_one_line() -> None:
+    def row(check: str, detail: str, fix: str = "") -> dict[str, str]:
+        return {"check": check, "state": "missing" if fix else "ok", "detail": detail, "fix": fix}
+
+    rows = [
+        row("torch", "installed"),
+        row("triton", "installed"),
+        row("cpp:cpp", "needs program g++", "install g++"),
+        row("cuda:cuda", "needs program g++", "install g++; install CUDA"),
+        row("cuda:cuda", "needs program nvcc", "install g++; install CUDA"),
+        row("checkers:kernelguard", "needs Python module kernelguard", "pip install it"),
+    ]
+    assert _lines(rows) == [
+        "ok       torch, triton         installed",
+        "missing  cpp                   needs program g++; fix: install g++",
+        "missing  cuda                  needs program g++; needs program nvcc; fix: install CUDA",
+        "missing  checkers:kernelguard  needs Python module kernelguard; fix: pip install it",
+    ]
+
+
+def test_doctor_says_where_the_cache_is_and_how_much_it_takes(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "cache/builds").mkdir(parents=True)
+    (tmp_path / "cache/builds/header").write_bytes(b"x" * 300_000_000)
+    monkeypatch.setenv("KERNELRL_CACHE_DIR", str(tmp_path / "cache"))
+    _, out, _ = call("doctor")
+    assert f"{tmp_path / 'cache'}, 0.3 GB" in out
+    assert not any(line.rstrip().endswith((";", ":")) or "; fix: ;" in line for line in out.splitlines())
 
 
 def test_doctor_for_a_recipe_says_what_that_recipe_lacks(call: Call) -> None:

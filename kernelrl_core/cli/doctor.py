@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,11 +36,32 @@ def command(context: click.Context, recipe: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"checks": rows}))
     else:
-        width = max(len(row["check"]) for row in rows)
-        for row in rows:
-            fix = f"; fix: {row['fix']}" if row["fix"] else ""
-            click.echo(f"{row['state']:<8} {row['check']:<{width}}  {row['detail']}{fix}".rstrip())
+        click.echo("\n".join(_lines(rows)))
     context.exit(3 if recipe and any(row["state"] == "missing" for row in rows) else 0)
+
+
+def _lines(rows: list[dict[str, Any]]) -> list[str]:
+    """The rows for people: what several checks found alike is one line, and each fix is told once."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for row in rows:
+        plugin, _, component = row["check"].partition(":")
+        name = plugin if component == plugin else row["check"]
+        # What one fix mends is one line, and so is a fact of its own.
+        found.setdefault((row["state"], name, row["fix"] or row["detail"]), []).append(row["detail"])
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for (state, name, last), details in found.items():
+        fix = last if [last] != details else ""
+        alike.setdefault((state, "; ".join(dict.fromkeys(filter(None, details))), fix), []).append(name)
+    checks = {key: ", ".join(dict.fromkeys(names)) for key, names in alike.items()}
+    width = max(map(len, checks.values()), default=0)
+    told: set[str] = set()
+    lines = []
+    for (state, detail, fix), check in checks.items():
+        new = [part for part in fix.split("; ") if part and part not in told]
+        told.update(new)
+        said = [detail, f"fix: {'; '.join(new)}" if new else ""]
+        lines.append(f"{state:<8} {check:<{width}}  {'; '.join(filter(None, said))}".rstrip())
+    return lines
 
 
 def _row(check: str, good: bool, detail: str, fix: str = "", *, lacking: str = "missing") -> dict[str, Any]:
@@ -54,7 +77,7 @@ def _recipe_checks(name: str) -> Iterator[dict[str, Any]]:
     missing = missing_prerequisites(loaded.recipe, registry())
     yield _row("recipe", True, f"{loaded.name} is valid")
     for what, fix in missing.items():
-        yield _row(what, False, "", fix)
+        yield _row(what, False, "needed by the recipe", fix)
     if not missing:
         yield _row("prerequisites", True, "everything the recipe declares is here")
 
@@ -86,10 +109,17 @@ def _machine_checks() -> Iterator[dict[str, Any]]:
             for label, detail in options.found_here().items() if options is not None else ():
                 yield _row(what, True, f"{label}: {detail}")
     vendors = gpu_vendors()
-    yield _row("gpu", bool(vendors), ", ".join(sorted(vendors)), "none is needed for the quickstart", lacking="none")
+    found_gpus = ", ".join(sorted(vendors)) or "not found, and not needed for the quickstart"
+    yield _row("gpu", bool(vendors), found_gpus, lacking="none")
     yield from _isolation()
     cache = cache_directory()
-    yield _row("cache", _writable(cache), str(cache), "set KERNELRL_CACHE_DIR to a writable directory")
+    kept = f"{cache}, {_gigabytes(cache):.1f} GB; may be deleted while nothing runs"
+    yield _row(
+        "cache",
+        _writable(cache),
+        kept if cache.exists() else str(cache),
+        "set KERNELRL_CACHE_DIR to a writable directory",
+    )
 
 
 def _surveyor(component: Component) -> Any:
@@ -105,7 +135,7 @@ def _surveyor(component: Component) -> Any:
 def _isolation() -> Iterator[dict[str, Any]]:
     """How well candidates are kept apart here, and what would bring each layer that is missing."""
     if importlib.util.find_spec("kernelrl_judge") is None:
-        yield _row("isolation", False, "", "pip install kernelrl-plugin-local", lacking="none")
+        yield _row("isolation", False, "no evaluator is installed", "pip install kernelrl-plugin-local", lacking="none")
         return
     # A process is shut in for real, which must not be this one.
     done = subprocess.run(
@@ -128,3 +158,13 @@ def _writable(path: os.PathLike[str]) -> bool:
     while not os.path.exists(folder):
         folder = os.path.dirname(folder)
     return os.access(folder, os.W_OK)
+
+
+def _gigabytes(folder: Path) -> float:
+    """What the files below a folder take of the disk."""
+    taken = 0
+    for directory, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                taken += os.lstat(os.path.join(directory, name)).st_blocks * 512
+    return taken / 1e9
