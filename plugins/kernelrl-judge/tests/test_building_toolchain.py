@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from pathlib import Path
 
 import attrs
@@ -103,3 +105,17 @@ def test_a_compiler_is_proved_once_for_each_architecture(tmp_path: Path) -> None
     assert (tmp_path / "calls").read_text().count("called") == 2
     Prepared(attrs.evolve(_toolchain(nvcc), language="cpp"), tmp_path / "prepared").prove([])
     assert (tmp_path / "calls").read_text().count("called") == 2
+
+
+def test_headers_that_nothing_uses_go_when_another_is_built(tmp_path: Path) -> None:
+    script = 'for last; do :; done; [ "$last" = --version ] || touch "$last"'
+    toolchain = attrs.evolve(_toolchain("nvcc"), cxx=_program(tmp_path / "bin/g++", script))
+    other, mine = (Prepared(toolchain, tmp_path / "toolchains" / name) for name in ("other", "mine"))
+    old, used = other.header("types", ["-O1"]), mine.header("types", ["-O1"])
+    weeks_ago = time.time() - 20 * 86_400
+    for header in (old, used):
+        os.utime(header.with_suffix(".h.gch"), (weeks_ago, weeks_ago))
+    assert mine.header("types", ["-O1"]) == used
+    mine.header("extension", ["-O1"])
+    assert not old.exists()
+    assert used.exists()

@@ -1,7 +1,8 @@
 """What is built once per toolchain: precompiled headers, the binder, and the names that torch's headers know.
 
 A precompiled header serves only the flags that it was built with. Each variant of the flags has its own, built when it
-is first asked for; they are hundreds of megabytes each.
+is first asked for; they are hundreds of megabytes each. What nothing has asked for in two weeks goes when another is
+built.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ _LEFT_OUT = {"types": ("torch/library.h",)}
 """What a precompiled header goes without. Each unit instantiates the templates that a header's own functions use; those
 of torch's library for operators are a quarter of all, and whoever registers one takes the other header."""
 _ABANDONED_S = 3600.0
+_DAY_S = 86_400.0
+_UNUSED_S = 14 * _DAY_S
 _NAME = re.compile(rb"[A-Za-z_]\w*")
 
 
@@ -69,11 +72,22 @@ class Prepared:
         """A header with its precompiled form beside it, built now if it never was."""
         variant = "-".join([name, *(re.sub(r"\W+", "_", flag) for flag in flags)])
         path = self.directory / variant / "kernelrl_prelude.h"
-        if not path.with_suffix(".h.gch").exists():
+        built = path.with_suffix(".h.gch")
+        if not built.exists():
             with self._once(variant):
-                if not path.with_suffix(".h.gch").exists():
+                if not built.exists():
+                    self._drop_unused()
                     self._build_header(name, flags, path)
+        elif time.time() - built.stat().st_mtime > _DAY_S:
+            built.touch()
         return path
+
+    def _drop_unused(self) -> None:
+        """Remove precompiled headers that nothing uses any more, those of other toolchains too."""
+        for built in self.directory.parent.glob("*/*/*.gch"):
+            with contextlib.suppress(OSError):
+                if time.time() - built.stat().st_mtime > _UNUSED_S:
+                    shutil.rmtree(built.parent)
 
     def known_names(self) -> frozenset[bytes]:
         """Every name that occurs in torch's extension header and what it includes, macros among them."""
