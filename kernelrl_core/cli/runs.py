@@ -1,4 +1,4 @@
-"""`kernelrl runs`: list and show runs."""
+"""`kernelrl runs`: list and show runs, and their suspects."""
 
 from __future__ import annotations
 
@@ -56,3 +56,40 @@ def show_command(run: str, as_json: bool) -> None:
     lines += [f"began     {origin['started']}", f"version   kernelrl {origin['kernelrl']}"]
     lines += [f"saved     {checkpoints[-1] if checkpoints else 'no checkpoint'}"]
     click.echo("\n".join(lines))
+
+
+@command.command("suspects")
+@click.argument("run")
+@click.option("--hacked", is_flag=True, help="Also the samples that ended as hacked.")
+@click.option("--kernels", type=click.Path(file_okay=False), help="Write each kernel to this directory, as SAMPLE.py.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def suspects_command(run: str, hacked: bool, kernels: str | None, as_json: bool) -> None:
+    """List the samples of a run that a person should look at.
+
+    Those that were correct and suspect, whose speedup counted as at most 1, and those whose second judgement
+    (verify.train) was not correct. Their row is the line of samples.jsonl.
+    """
+    from pathlib import Path
+
+    from kernelrl_core.errors import UsageError
+    from kernelrl_core.rundir import find_run
+    from kernelrl_core.suspects import suspect_samples, write_kernels
+
+    found = find_run(run)
+    samples = suspect_samples(found, hacked=hacked)
+    if kernels is not None:
+        try:
+            write_kernels(found, samples, Path(kernels))
+        except OSError as error:
+            raise UsageError(f"--kernels {kernels}: {error.strerror or error}") from None
+    if as_json:
+        click.echo(json.dumps({"run": str(found.path), "suspects": samples}))
+        return
+    for sample in samples:
+        speedup = "" if sample["speedup"] is None else f"  speedup {sample['speedup']:.2f}"
+        click.echo(f"{sample['sample']}  {sample['task_id']}  {sample['outcome']}{speedup}  row {sample['row']}")
+        for finding in sample["findings"]:
+            click.echo(f"    {finding['rule']} ({finding['severity']}): {finding['evidence']}")
+        if sample["verified"] is False:
+            click.echo("    not correct when it was judged again")
+    click.echo(f"{len(samples)} of {len(found.rows('samples'))} samples", err=True)
