@@ -20,12 +20,8 @@ ON_GPU = tuple(fixture for fixture in FIXTURES if fixture.where == "gpu")
 
 NOT_YET = {
     "B6-triton": "inputs that leave the constant: input overlays, or the task in quarantine",
-    "B8-triton": "signed and heavy-tailed inputs: input overlays",
     "B9-triton": "inputs of a task that draws none: input overlays, or the task in quarantine",
-    "B11-triton": "parameters with a larger spread",
     "B16-triton": "inputs without the structure of the task's: input overlays",
-    "B17-triton-mean": "error ratio against double precision, on inputs that cancel",
-    "B19-triton": "inputs of large magnitude",
 }
 """Fixtures that do not pass yet, and the defence that is missing."""
 

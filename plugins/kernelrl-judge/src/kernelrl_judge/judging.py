@@ -23,7 +23,7 @@ from kernelrl_core.values import (
     Outcome,
     Severity,
 )
-from kernelrl_judge import device_facts, protocol, timing, trials, wording
+from kernelrl_judge import device_facts, protocol, stress, timing, trials, wording
 from kernelrl_judge.attribution import attributed
 from kernelrl_judge.building.service import target_archs
 from kernelrl_judge.comparing import tolerance
@@ -99,6 +99,8 @@ class Case:
         self._timing_s = 0.0
         self._stages_s: dict[str, float] = {}
         self._profile: dict[str, Any] = {"stages_s": self._stages_s}
+        self._findings: tuple[Finding, ...] = ()
+        self._takes_parameters = False
         self.provenance: dict[str, Any] = {}
         self.lacks_device_memory = False
 
@@ -172,18 +174,20 @@ class Case:
                     self.provenance["sizes"] = dict(reference.sizes)
                 exchange = self._bench.exchange(self._runner, self._device)
             with self._stage("trials"):
-                found = trials.run(
-                    *(self._runner, reference, exchange, self._expect),
-                    lambda used: self._construct(used, exchange),
-                    self._settings,
-                )
+                calls = trials.Trials(self._runner, exchange, self._expect, self._settings, self._device)
+                found = calls.run(reference, lambda used: self._construct(used, exchange))
             self._passed = found.passed
             if found.wrong is not None:
                 return self._wrong(found.wrong, found.finding, other_parameters=found.other_parameters)
+            if stress.wanted(self._settings) and not self._disabled:
+                with self._stage("stress"):
+                    ended = self._stressed(calls, reference, exchange)
+                if ended:
+                    return self._end(Outcome.CORRECT, "", findings=self._findings)
             if self._settings.timing:
                 count_work(reference)
         if not self._settings.timing:
-            return self._end(Outcome.CORRECT, "")
+            return self._end(Outcome.CORRECT, "", findings=self._findings)
         with self._turn(alone=True):
             started = time.monotonic()
             try:
@@ -246,7 +250,43 @@ class Case:
         }
         self._runner.send(FrameKind.CONSTRUCT, protocol.encode_tree(order))
         frame = self._expect(FrameKind.READY)
-        self._profile["parameters"] = wording.parameters(protocol.decode_tree(frame.body), len(reference.state))
+        note = protocol.decode_tree(frame.body)
+        self._takes_parameters = isinstance(note, dict) and note.get("matched") == len(reference.state)
+        self._profile["parameters"] = wording.parameters(note, len(reference.state))
+
+    def _stressed(self, calls: trials.Trials, reference: Reference, exchange: Exchange) -> bool:
+        """Make the calls of the probe `stress`; returns whether the candidate ended in one."""
+        used, made, reason = stress.prepared(reference, spread=self._takes_parameters)
+        if not made:
+            self._profile["stress"] = f"not tried: {reason}"
+            return False
+        self._runner.deadline = time.monotonic() + self._settings.timeout_s
+        wrong, ratios, ended = None, [], False
+        part = made[0].part
+        try:
+            if used is not reference:
+                self._construct(used, exchange)
+            for call in made:
+                part = call.part
+                found = calls.stressed(call, self._settings, reference.dtype)
+                if found.error_ratio is not None:
+                    ratios.append(found.error_ratio)
+                if found.wrong is not None:
+                    wrong = part, wording.incorrect(found.wrong)
+                    break
+            if used is not reference and self._settings.timing:
+                self._construct(reference, exchange)
+        except _CandidateFailed as failed:
+            wrong, ended = (part, wording.failure(failed.failure)), True
+        except DeadlinePassed:
+            wrong, ended = (part, wording.timeout(self._settings.timeout_s)), True
+        except RunnerEnded as ending:
+            wrong, ended = (part, wording.ended(str(ending))[1]), True
+        ratio = max(ratios, default=None)
+        self._findings, self._profile["stress"] = stress.concluded(self._settings, wrong, ratio)
+        if ratio is not None:
+            self._profile["error_ratio"] = round(ratio, 2)
+        return ended
 
     def _timed(self, reference: Reference, exchange: Exchange) -> Evaluation:
         self._runner.deadline = time.monotonic() + self._settings.timeout_s
@@ -265,7 +305,7 @@ class Case:
             from kernelrl_judge.kernelbench_timing import compare
 
             found = compare(self._runner, reference, exchange, self._expect, self._settings)
-        findings = list(found.findings)
+        findings = [*self._findings, *found.findings]
         limit = self._settings.excessive_speedup
         if limit is not None and found.speedup > limit:
             evidence = f"a speedup of {found.speedup:.1f}, above {limit:g}"

@@ -97,6 +97,27 @@ class Reference:
         found: Reference = self.facts["other"]
         return found.under(self._seed)
 
+    def with_state(self, state: dict[str, torch.Tensor]) -> Reference:
+        """A reference of the same task and seed with other parameters."""
+        other = copy.copy(self)
+        other.model = copy.deepcopy(self.model)
+        other.state = state
+        other.restore()
+        return other
+
+    def in_double(self) -> Reference:
+        """This reference in double precision; its inputs have to be, too."""
+        other = copy.copy(self)
+        other.model = copy.deepcopy(self.model).double()
+        other.state = {
+            name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in self.state.items()
+        }
+        return other
+
+    def seed(self, index: int) -> None:
+        """Seed the generators as for the inputs of an index."""
+        _seed(self._number(index, 0), self.device)
+
     def inputs(self, index: int) -> list[Any]:
         """Fresh inputs on the device. Equal for equal seed, index and device."""
         return self.many_inputs(index, 1)[0]

@@ -22,8 +22,9 @@ from kernelrl_judge.exchange import Exchange, leaves_bytes
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference, Trial
 from kernelrl_judge.running import Runner
+from kernelrl_judge.stress import Judged, StressCall, judged
 
-__all__ = ["Found", "is_replay", "replay", "run"]
+__all__ = ["Found", "Trials", "is_replay", "replay"]
 
 _MOST_KEPT_BYTES = {"cuda": 4 << 30, "cpu": 128 << 20}
 """Inputs and outputs of a call that are kept beside those of the next."""
@@ -48,26 +49,6 @@ class Found:
     """Whether further trials would tell nothing more."""
 
 
-def run(
-    runner: Runner,
-    reference: Reference,
-    exchange: Exchange,
-    expect: Callable[[FrameKind], protocol.Frame],
-    construct: Callable[[Reference], None],
-    settings: EvaluationSettings,
-) -> Found:
-    """Construct the candidate and call it on the inputs of every trial.
-
-    Args:
-        expect: receives the next frame, which has to be of a kind.
-        construct: has the candidate construct its model with the parameters of a reference.
-
-    Raises:
-        What `expect` and `construct` raise.
-    """
-    return _Trials(runner, exchange, expect, settings, reference.device).run(reference, construct)
-
-
 def is_replay(earlier: Any, actual: Any, limit: Tolerance, wrong: Mismatch) -> bool:
     """Whether a wrong output is what an earlier call had to give."""
     if (wrong.wrong_share or 0.0) < _REPLAY_WRONG_SHARE:
@@ -76,7 +57,13 @@ def is_replay(earlier: Any, actual: Any, limit: Tolerance, wrong: Mismatch) -> b
     return compare_values(earlier, actual, narrow) is None
 
 
-class _Trials:
+class Trials:
+    """The calls of a candidate.
+
+    Args:
+        expect: receives the next frame, which has to be of a kind.
+    """
+
     def __init__(
         self,
         runner: Runner,
@@ -94,7 +81,15 @@ class _Trials:
         self._probes = frozenset(settings.probes if settings.profile == "strict" else ())
         self._earlier: Any = None
 
-    def run(self, reference: Reference, construct: Callable[[Reference], None]) -> Found:
+    def run(self, reference: Reference, construct: Callable[[Reference], object]) -> Found:
+        """Construct the candidate and call it on the inputs of every trial.
+
+        Args:
+            construct: has the candidate construct its model with the parameters of a reference.
+
+        Raises:
+            What `expect` and `construct` raise.
+        """
         state_bytes = leaves_bytes(reference.state)
         others = "parameters" in self._probes and self._count > 1 and 0 < state_bytes < _MOST_STATE_BYTES
         passed, failed = 0, None
@@ -114,7 +109,8 @@ class _Trials:
     def _one(self, reference: Reference, index: int) -> Found | None:
         """One trial; None if it passes."""
         trial = reference.trial(index)
-        described, returned = self._called(reference, trial, index)
+        back = "inputs" in self._probes and index == self._count - 1 and not reference.facts["mutates_inputs"]
+        described, returned = self._called(trial, index, back=back)
         wrong = compare_described(trial.expected, described, self._device)
         if wrong is not None:
             # Structure does not change from trial to trial: there is nothing more to learn.
@@ -128,11 +124,11 @@ class _Trials:
             return Found(0, wrong)
         return self._inputs_changed(trial, returned)
 
-    def _called(self, reference: Reference, trial: Trial, index: int) -> tuple[Any, Any]:
+    def _called(self, trial: Trial, index: int, *, back: bool = False) -> tuple[Any, Any]:
         """What the candidate returns, and its inputs after the call where they are wanted."""
         room = leaves_bytes(trial.expected)
         keeps = self._keeps(trial.inputs)
-        back = "inputs" in self._probes and keeps and not reference.facts["mutates_inputs"] and index == self._count - 1
+        back = back and keeps
         order = {
             "keep": keeps and "addresses" in self._probes,
             # Every second call finds its inputs where those before lay.
@@ -150,6 +146,14 @@ class _Trials:
         if not isinstance(described, list) or len(described) != 2:
             raise protocol.ProtocolError("a result without the inputs that were asked for")
         return described[0], described[1]
+
+    def stressed(self, call: StressCall, settings: EvaluationSettings, dtype: torch.dtype) -> Judged:
+        """Make a call of the probe `stress`."""
+        described, _ = self._called(call.trial, 0)
+        wrong = compare_described(call.trial.expected, described, self._device)
+        if wrong is not None:
+            return Judged(wrong, None)
+        return judged(call, self._exchange.collect(call.trial.expected, described), settings, dtype)
 
     def _inputs_changed(self, trial: Trial, returned: Any) -> Found | None:
         if returned is None:

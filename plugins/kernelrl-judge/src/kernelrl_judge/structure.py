@@ -1,0 +1,59 @@
+"""What inputs have in common from one call to the next, beyond shape and dtype.
+
+What is drawn anew for each call may be multiplied. What has a structure may not, since a kernel may rely on it; whether
+the task promises that structure is the audit's question.
+"""
+
+from __future__ import annotations
+
+import torch
+
+__all__ = ["structure"]
+
+_LEAST = 4
+"""Elements of a tensor, or of a row, that a structure can be seen in."""
+_LOOKED_AT = 1 << 20
+_CLOSE = 1e-3
+
+
+def structure(first: torch.Tensor, second: torch.Tensor) -> str | None:
+    """What an input of two calls shows: the same values, places of zeros, symmetry, order, whole numbers, rows of one
+    sum or norm, or elements that are not finite; None if nothing.
+
+    Only floating-point tensors have one. The first rows of large ones stand for all.
+    """
+    if not first.is_floating_point() or first.numel() < _LEAST or first.shape != second.shape:
+        return None
+    if torch.equal(first, second):
+        return "fixed"
+    left, right = _some(first), _some(second)
+    if not bool(torch.isfinite(left).all()):
+        return "non_finite"
+    if bool((left == left.round()).all()):
+        return "whole_numbers"
+    zeros = left == 0
+    if bool(zeros.any()) and torch.equal(zeros, right == 0):
+        return "zeros"
+    if left.dim() >= 2 and left.shape[-1] == left.shape[-2] >= _LEAST and torch.equal(left, left.mT):
+        return "symmetric"
+    if left.dim() == 0 or left.shape[-1] < 2 * _LEAST:
+        return None
+    if bool((left.diff(dim=-1) >= 0).all()) or bool((left.diff(dim=-1) <= 0).all()):
+        return "sorted"
+    rows = left.float()
+    for dim in {-1, min(1, left.dim() - 1)}:
+        if _ones(rows.square().sum(dim)) or (bool((rows >= 0).all()) and _ones(rows.sum(dim))):
+            return "normalised"
+    return None
+
+
+def _some(tensor: torch.Tensor) -> torch.Tensor:
+    """As many of the first entries along the first dimension as are looked at, whole matrices at least."""
+    if tensor.dim() <= 2 or tensor.numel() <= _LOOKED_AT:
+        square = tensor.dim() == 2 and tensor.shape[0] == tensor.shape[1]
+        return tensor if square or tensor.dim() < 2 else tensor[: max(1, _LOOKED_AT // max(1, tensor[0].numel()))]
+    return tensor[: max(1, _LOOKED_AT // max(1, tensor[0].numel()))]
+
+
+def _ones(values: torch.Tensor) -> bool:
+    return bool(((values - 1).abs() < _CLOSE).all())
