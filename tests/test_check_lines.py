@@ -8,10 +8,12 @@ from kernelrl_core.values import (
     Candidate,
     Evaluation,
     Extraction,
+    Finding,
     Outcome,
     Prompt,
     Reply,
     SampleId,
+    Severity,
     Task,
     Turn,
     Verdict,
@@ -46,3 +48,15 @@ def test_tests_are_counted_where_they_were_reached() -> None:
         Outcome.INCORRECT, "The output has wrong values.", build=BuildStatus.BUILT, tests_passed=3
     )
     assert not any("tests" in line for line in told(Outcome.COMPILE_ERROR, "no", build=BuildStatus.FAILED))
+
+
+def test_the_evidence_of_a_rejection_is_told_once() -> None:
+    finding = Finding("no_kernel", Severity.SUSPECT, "no launch can be reached")
+    message = "Launch a kernel of your own.\nno launch can be reached"
+    turn = Turn(
+        *(SampleId(0, 0, 0, 0), Task("t", ""), Prompt((), ()), Reply("", (), (), "stop")),
+        *(Extraction(Candidate("class ModelNew: ...", "triton")), None, (finding,)),
+        *(Outcome.REJECTED, Verdict.SUSPECT, message),
+    )
+    assert "\n".join(_lines(turn)).count("no launch can be reached") == 1
+    assert _lines(turn)[-1] == "Launch a kernel of your own."

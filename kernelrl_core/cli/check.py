@@ -21,7 +21,9 @@ _MAX_BYTES = 4 << 20
 @click.argument("task")
 @click.argument("kernel")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--backend", "-b", help="Backend of the kernel; triton, or that of --recipe, when left out.")
+@click.option(
+    "--backend", "-b", help="Backend of the kernel, such as cuda; triton, or that of --recipe, when left out."
+)
 @click.option("--evaluator", "-e", help="Where it is judged; local, or that of --recipe, when left out.")
 @click.option("--recipe", "-r", help="Judge as this recipe does: its checkers, rules, precision and tolerances.")
 @click.option("--seed", type=int, help="Seed of the judge's inputs, for a verdict that can be repeated.")
@@ -66,6 +68,9 @@ def command(
         click.echo(json.dumps(_described(turn, loaded)))
     else:
         click.echo("\n".join(_lines(turn)))
+    chosen = backend or recipe or loaded.backend.use != "triton"
+    if not chosen and any(finding.rule == "no_kernel" for finding in turn.findings):
+        click.echo("note: judged as a kernel in Triton; name another backend with -b, such as -b cuda", err=True)
     context.exit(0 if turn.correct else 3 if _was_only_built(turn) else 1)
 
 
@@ -179,17 +184,19 @@ def _lines(turn: Turn) -> list[str]:
     outcome = "not run" if _was_only_built(turn) else turn.outcome.value
     lines = [f"{outcome}  ({turn.verdict.value})  {turn.task.id}"]
     findings = [f"finding   {found.rule} ({found.severity.value}): {found.evidence}" for found in turn.findings]
+    told = {found.evidence for found in turn.findings}
+    message = [line for line in turn.message.splitlines() if line not in told]
     if evaluation is None:
-        return [*lines, *findings, *filter(None, [turn.message])]
+        return [*lines, *findings, *message]
     without = f", without {', '.join(evaluation.isolation.missing)}" if evaluation.isolation.missing else ""
     isolation = f"isolation level {evaluation.isolation.level}{without}"
     if _was_only_built(turn):
         fix = f"to run it, use a machine with a GPU for backend {turn.candidate.backend}" if turn.candidate else ""
-        return [*lines, turn.message, *filter(None, [fix]), isolation, *findings]
+        return [*lines, *message, *filter(None, [fix]), isolation, *findings]
     if evaluation.compiled:
         lines.append(f"tests     {evaluation.tests_passed} of {evaluation.tests_total} passed")
     if turn.speedup is not None:
         lines.append(f"speedup   {_speed(evaluation, turn.speedup)}")
     elif turn.correct:
         lines.append("speedup   not measured here")
-    return [*lines, isolation, *findings, *filter(None, [turn.message])]
+    return [*lines, isolation, *findings, *message]

@@ -36,7 +36,8 @@ def command(
 ) -> None:
     """Measure RECIPE_OR_RUN: the untrained policy of a recipe, or a checkpoint of a run.
 
-    A sample is a whole attempt, however many turns it takes.
+    A sample is a whole attempt, however many turns it takes. An untrained policy has had its warm start, if
+    its recipe has one.
 
     \b
     Examples:

@@ -21,7 +21,14 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON doc
 
 @click.group("tasks")
 def command() -> None:
-    """List, show and audit tasks. Only an audit executes them."""
+    """List, show and audit tasks. Only an audit executes them.
+
+    \b
+    Examples:
+      kernelrl tasks list --split held_out
+      kernelrl tasks show starter/1/relu_double
+      kernelrl tasks audit my_task.py
+    """
 
 
 command.add_command(tasks_audit.command)
@@ -72,7 +79,7 @@ def show_command(task: str, settings: Sequence[str], recipe: str | None, use: st
 
     \b
     Examples:
-      kernelrl tasks show starter/1/relu
+      kernelrl tasks show starter/1/relu_double
       kernelrl tasks show my_task.py
       kernelrl tasks show kernelbench/1/19 --json
     """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kernelrl_core.values import EvaluationSettings, Task, TaskAudit
 
 
-@click.command("audit")
+@click.command("audit", short_help="Find tasks that a shortcut would pass.")
 @click.argument("tasks", nargs=-1, metavar="[TASK|KEY=VALUE]...")
 @click.option("--recipe", "-r", help="Task source, tolerance and evaluator of this recipe.")
 @click.option("--use", help="Task source by name, such as starter (the default) or kernelbench.")
