@@ -6,9 +6,11 @@ its process. Reads a request as JSON from standard input and writes what it foun
 
 from __future__ import annotations
 
+import ast
 import functools
 import json
 import os
+import re
 import resource
 import sys
 from collections.abc import Callable, Iterator
@@ -24,6 +26,7 @@ from kernelrl_judge.broadcasts import Broadcasts
 from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
 from kernelrl_judge.overlays import OVERLAYS
 from kernelrl_judge.reference import Reference, TaskError, load_reference
+from kernelrl_judge.structure import structure
 
 __all__ = ["audit"]
 
@@ -33,6 +36,15 @@ _LAUNCH_US = 5.0
 _BYTES_PER_US = 2e6
 _FLOPS_PER_US = 50e6
 """Of a data-centre GPU, roughly: 2 TB/s and 50 TFLOP/s. What takes less than a launch there is tiny."""
+_STRUCTURES = {
+    "zeros": (
+        "has zeros in the same places in every call",
+        re.compile(r"(?i)tri[ul]|triang|diag|spars|mask|causal|band"),
+    ),
+    "symmetric": ("is symmetric", re.compile(r"(?i)symm|hermit|gram|covarian|correlat|distance|adjacen")),
+    "sorted": ("is sorted", re.compile(r"(?i)sort|order|monoton|search|bucket|quantile|cumul")),
+}
+"""What is said of an input with such a structure, and the words that promise it."""
 _SPREAD = 0.1
 """Least standard deviation of what parameters are changed by."""
 
@@ -48,7 +60,7 @@ def audit(source: str, task_id: str, settings: EvaluationSettings, device: str) 
         reference = Reference(module, task_id, settings, device).under(_SEED)
         subject = _Subject(reference, tolerance(settings))
         shortcuts = subject.shortcuts()
-        flags = shortcuts | subject.faults()
+        flags = shortcuts | subject.faults(source)
     except (TaskError, MemoryError, RuntimeError) as error:
         if _lacks_memory(error):
             return {"unaudited": "not enough memory here"}
@@ -86,16 +98,18 @@ class _Subject:
             "identity_pass": self._identity(),
             "input_blind": self._input_blind(),
             "weight_blind": self._weight_blind(),
+            "fixed_input": self._fixed(),
         }
         return {flag: evidence for flag, evidence in found.items() if evidence is not None}
 
-    def faults(self) -> dict[str, str]:
-        """Flags of what is wrong with the reference itself."""
+    def faults(self, source: str) -> dict[str, str]:
+        """Flags of what is wrong with the task itself."""
         share = self.non_finite()
         found = {
             "non_finite": f"{share:.3g} of the elements of the output" if share else None,
             "nondeterministic": self._nondeterministic(),
             "accidental_broadcast": self._broadcast(),
+            "structured_input": self._structured(_promising(source)),
             "tiny": self._tiny(),
         }
         return {flag: evidence for flag, evidence in found.items() if evidence is not None}
@@ -165,6 +179,20 @@ class _Subject:
                 return f"called again with {what}, {mismatch.wrong_share or 0:.3g} of the elements are off"
         return None
 
+    def _fixed(self) -> str | None:
+        found = [place for place, kind in self._structures() if kind == "fixed"]
+        return f"input tensor {found[0]} holds the same numbers in every call" if found else None
+
+    def _structured(self, said: str) -> str | None:
+        for place, kind in self._structures():
+            if kind in _STRUCTURES and not _STRUCTURES[kind][1].search(said):
+                return f"input tensor {place} {_STRUCTURES[kind][0]}, of which the model says nothing"
+        return None
+
+    def _structures(self) -> list[tuple[int, str | None]]:
+        pairs = zip(*(_tensors(trial.inputs) for trial in self._trials), strict=False)
+        return [(place, structure(*pair)) for place, pair in enumerate(pairs)]
+
     def _broadcast(self) -> str | None:
         inputs = self._trials[0].inputs
         watch = Broadcasts(_tensors(inputs))
@@ -200,6 +228,13 @@ class _Subject:
         """Largest difference between answers and expected outputs."""
         pairs = zip(_tensors([trial.expected for trial in self._trials]), _tensors(answers), strict=True)
         return max((_size(_finite(left) - _finite(right)) for left, right in pairs), default=0.0)
+
+
+def _promising(source: str) -> str:
+    """What a task says about its inputs beside making them."""
+    tree = ast.parse(source)
+    tree.body = [node for node in tree.body if getattr(node, "name", "") not in ("get_inputs", "get_init_inputs")]
+    return ast.unparse(tree)
 
 
 def _lacks_memory(error: BaseException) -> bool:
