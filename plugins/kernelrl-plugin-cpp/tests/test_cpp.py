@@ -129,6 +129,15 @@ def test_a_function_with_uncommon_arguments_gets_a_module(judge: Judge) -> None:
     assert found.profile["builds"][0]["route"] == "pybind"
 
 
+def test_a_function_that_is_declared_and_not_defined_is_named(judge: Judge) -> None:
+    kernel = ONE_SHOT.kernel.replace(
+        "#include <torch/extension.h>", "#include <torch/extension.h>\nint helper(float x);"
+    )
+    found = judge(kernel.replace("* 3.0f", "* helper(3.0f)"))
+    assert found.outcome is Outcome.COMPILE_ERROR
+    assert "helper is declared, and neither a source nor a linked library defines it" in found.message
+
+
 def test_files_outside_are_denied_and_named(judge: Judge) -> None:
     found = judge(ONE_SHOT.kernel.replace("#include <torch/extension.h>", '#include "/etc/passwd"'))
     assert found.outcome is Outcome.COMPILE_ERROR

@@ -25,6 +25,7 @@ __all__ = ["BuildError", "ToolDenied", "install", "refuse_tools"]
 _BINDER = "kernelrl_binder"
 _TOOLS = {"ninja", "nvcc", "hipcc", "g++", "c++", "clang++"}
 _WORD = re.compile(r"[\w./+-]+")
+_MISSING = re.compile(r"undefined symbol: (\S+)")
 _STARTS = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn"}
 
 
@@ -139,10 +140,28 @@ class _Builds:
         if answer["kind"] == "device_only":
             # There is nothing to call; the judge ends this candidate once its module is loaded.
             return types.ModuleType(str(name))
-        self._built[order] = _load(str(name), frame.descriptors, answer)
+        try:
+            self._built[order] = _load(str(name), frame.descriptors, answer)
+        except ImportError as error:
+            missing = _MISSING.search(str(error))
+            if missing is None:
+                raise
+            said = f"{_function(missing[1])} is declared, and neither a source nor a linked library defines it"
+            raise BuildError(f"Error building extension '{name}': {said}") from None
         if self._idle:
             self._built[order] = sys.modules[str(name)] = idle_module(self._built[order])
         return self._built[order]
+
+
+def _function(symbol: str) -> str:
+    """The name in a symbol of C++, without what it takes; the symbol itself where that is not read so easily."""
+    rest = symbol.removeprefix("_Z").removeprefix("N")
+    names = []
+    while length := re.match(r"\d+", rest):
+        end = length.end() + int(length[0])
+        names.append(rest[length.end() : end])
+        rest = rest[end:]
+    return "::".join(names) or symbol
 
 
 def _texts(value: Any) -> list[str]:
