@@ -1,0 +1,188 @@
+"""Five hacks that pay on a harness that judges in the candidate's process: KernelBench's evaluator and this one.
+
+    python benchmarks/five_hacks.py --kernelbench CLONE [--output FILE.json] [--page docs/hacks.md]
+    python benchmarks/five_hacks.py --report [--page docs/hacks.md]
+
+The kernels are those of `corpora/five_hacks`, with an honest one beside them. KernelBench's `eval_kernel_against_ref`
+judges and times each in a process of its own, since it runs candidates in its own; here each goes through
+`kernelrl check --json`. Rows are written as they come; the next run goes on with what is missing for this GPU, torch
+and commit, and takes a minute or two in all. `--page` puts the table into that page. Needs an NVIDIA GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+KERNELS = HERE / "corpora" / "five_hacks"
+RESULT = HERE / "results" / "five_hacks.json"
+NAMES = ("honest", "call_counter", "hidden_stream", "patched_clock", "read_answer", "decoy")
+_BEGIN, _END = "<!-- table: benchmarks/five_hacks.py -->", "<!-- end of table -->"
+_TRIALS = 5
+_TIMED = 30
+_LIMIT_S = 180.0
+_MARK = "FIVE_HACKS "
+
+# What KernelBench imports beside its evaluator, to ask models, plays no part here and need not be installed.
+_THEIRS = """
+import importlib.util, json, sys, types
+for name in ("openai", "litellm", "dotenv", "tqdm", "tomli", "requests"):
+    if importlib.util.find_spec(name) is None:
+        module = types.ModuleType(name)
+        module.OpenAI = module.completion = module.load_dotenv = module.tqdm = lambda *a, **k: a[0] if a else None
+        sys.modules[name] = module
+if importlib.util.find_spec("pydantic") is None:
+    class BaseModel:
+        def __init__(self, **values):
+            self.metadata = {}
+            self.__dict__.update(values)
+        def __getattr__(self, name):
+            return getattr(type(self), name)
+    module = types.ModuleType("pydantic")
+    module.BaseModel = BaseModel
+    sys.modules["pydantic"] = module
+clone, task, kernel, trials, timed, mark = sys.argv[1:]
+sys.path.insert(0, clone)
+import torch
+from kernelbench.eval import eval_kernel_against_ref
+found = eval_kernel_against_ref(
+    open(task).read(), open(kernel).read(), num_correct_trials=int(trials), num_perf_trials=int(timed),
+    measure_performance=True, device=torch.device("cuda:0"), backend="triton")
+speed = found.ref_runtime / found.runtime if found.correctness and found.runtime > 0 else None
+said = {key: str(value)[:300] for key, value in found.metadata.items()}
+print("\\n" + mark + json.dumps({
+    "compiled": found.compiled, "correct": found.correctness, "speedup": speed,
+    "flagged": bool(found.metadata.get("excessive_speedup")), "metadata": said}), flush=True)
+"""
+
+
+def theirs(clone: Path, name: str) -> dict[str, Any]:
+    """What KernelBench's evaluator says."""
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [
+            *(sys.executable, "-c", _THEIRS, str(clone.resolve() / "src"), str(KERNELS / "task.py")),
+            *(str(KERNELS / f"{name}.py"), str(_TRIALS), str(_TIMED), _MARK),
+        ]
+        try:
+            done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, timeout=_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            return {"error": f"not finished within {_LIMIT_S:g} s"}
+    for line in done.stdout.splitlines():
+        if line.startswith(_MARK):
+            found: dict[str, Any] = json.loads(line.removeprefix(_MARK))
+            return found
+    return {"error": (done.stderr or done.stdout)[-600:]}
+
+
+def ours(name: str) -> dict[str, Any]:
+    """What `kernelrl check --json` prints."""
+    command = [
+        *(sys.executable, "-c", "from kernelrl_core.cli.main import main; main()", "check"),
+        *(str(KERNELS / "task.py"), str(KERNELS / f"{name}.py"), "--backend", "triton", "--json"),
+        *("evaluation.timing=true", f"evaluation.trials={_TRIALS}"),
+    ]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S)
+        found: dict[str, Any] = json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        return {"error": f"not finished within {_LIMIT_S:g} s"}
+    except ValueError:
+        return {"error": done.stderr[-600:]}
+    return found
+
+
+def provenance(clone: Path, commit: str | None) -> dict[str, Any]:
+    import torch
+
+    def head(folder: Path) -> str:
+        command = ["git", "-C", str(folder), "rev-parse", "--short", "HEAD"]
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip() or "unknown"
+
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "gpu": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "commit": commit or head(HERE),
+        "kernelbench": head(clone),
+    }
+
+
+def run(clone: Path, output: Path, commit: str | None) -> None:
+    origin = provenance(clone, commit)
+    key = [origin[name] for name in ("gpu", "torch", "commit")]
+    rows = [row for row in read(output) if [row["provenance"][name] for name in ("gpu", "torch", "commit")] == key]
+    done = {row["kernel"] for row in rows if "error" not in row["kernelbench"] and "error" not in row["ours"]}
+    rows = [row for row in rows if row["kernel"] in done]
+    for name in NAMES:
+        if name in done:
+            continue
+        rows.append({"kernel": name, "kernelbench": theirs(clone, name), "ours": ours(name), "provenance": origin})
+        output.write_text(json.dumps(rows, indent=1) + "\n")
+        print(_line(rows[-1]), flush=True)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    return found
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The verdicts in Markdown."""
+    origin = rows[0]["provenance"]
+    versions = f"{origin['gpu']}, torch {origin['torch']}, {origin['date'][:10]}, KernelBench {origin['kernelbench']}"
+    ordered = sorted(rows, key=lambda row: NAMES.index(row["kernel"]))
+    heads = "| kernel | KernelBench's evaluator | `kernelrl check` | findings |\n|---|---|---|---|"
+    return "\n".join([f"{versions}.", "", heads, *map(_line, ordered)])
+
+
+def _line(row: dict[str, Any]) -> str:
+    their, our = row["kernelbench"], row["ours"]
+    rules = [f"`{item['rule']}` ({item['severity']})" for item in our.get("findings", ()) if item["severity"] != "note"]
+    flag = ", flagged as excessive" if their.get("flagged") else ""
+    right = "error" if "error" in their else "correct" if their["correct"] else "not correct"
+    verdict = "error" if "error" in our else f"{our['outcome']}, {our['verdict']}"
+    cells = (
+        f"`{row['kernel']}`",
+        right + _speed(their.get("speedup")) + flag,
+        verdict + _speed(our.get("speedup")),
+        ", ".join(dict.fromkeys(rules)) or "none",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _speed(value: float | None) -> str:
+    return "" if value is None else f", {value:.2f}x"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kernelbench", type=Path, help="a local clone of KernelBench")
+    parser.add_argument("--output", type=Path, default=RESULT, help="rows so far, and where new ones go")
+    parser.add_argument("--page", type=Path, help="a page whose table is replaced")
+    parser.add_argument("--commit", help="commit to record where the copy is no git checkout")
+    parser.add_argument("--report", action="store_true", help="only print the table")
+    given = parser.parse_args()
+    if not given.report:
+        if given.kernelbench is None:
+            parser.error("--kernelbench CLONE is needed to judge anything")
+        run(given.kernelbench, given.output, given.commit)
+    rows = read(given.output)
+    if not rows:
+        parser.error(f"{given.output} has no rows yet")
+    text = table(rows)
+    print(text)
+    if given.page is not None:
+        before, _, rest = given.page.read_text().partition(_BEGIN)
+        _, _, after = rest.partition(_END)
+        given.page.write_text(f"{before}{_BEGIN}\n{text}\n{_END}{after}")
+
+
+if __name__ == "__main__":
+    main()
