@@ -31,11 +31,11 @@ _COMPONENTS = {
     "feedback": dict.fromkeys(("structured", "raw", "minimal", "profile"), "feedback"),
     "policies": {name: name for name in ("torch", "tinker", "scripted")},
     "loggers": {name: name for name in ("tensorboard", "wandb", "trackio")},
-    "commands": {"index": "raicl", "modal": "modal", "tinker-server": "tinker"},
+    "commands": {"index": "raicl", "modal": "modal", "tinker-server": "tinker", "lab": "kernelrl-lab"},
 }
 
 
 def distribution_of(kind: str, name: str) -> str:
     """Distribution that offers the component, or empty text when the name is nobody's."""
     plugin = _COMPONENTS.get(kind, {}).get(name, "")
-    return f"kernelrl-plugin-{plugin}" if plugin else ""
+    return plugin if not plugin or plugin.startswith("kernelrl-") else f"kernelrl-plugin-{plugin}"

@@ -16,7 +16,7 @@ import attrs
 from kernelrl_core.bundled import distribution_of
 from kernelrl_core.component import Component, Requires
 from kernelrl_core.errors import KernelRLError, LookupFailed, MissingPrerequisite
-from kernelrl_core.naming import nearest
+from kernelrl_core.naming import nearest, suggestion
 from kernelrl_core.plugin_loading import PluginInfo, load_plugins
 from kernelrl_core.requirements import Missing, missing_requirements
 
@@ -46,6 +46,18 @@ class Registry:
 
     plugins: tuple[PluginInfo, ...]
     """Ordered by name, broken and disabled ones included."""
+
+    def plugin(self, name: str) -> PluginInfo:
+        """The plugin called `name`, or of the distribution `name`; a broken or disabled one, too.
+
+        Raises:
+            LookupFailed: there is none; the message suggests the nearest.
+        """
+        # Two distributions may give one name: the one that lost it is found under its own.
+        for found in (*(p for p in self.plugins if p.name == name), *(p for p in self.plugins if p.dist == name)):
+            return found
+        close = suggestion(name, {plugin.name for plugin in self.plugins})
+        raise LookupFailed(f"no plugin {name!r}; {close}", fix="kernelrl plugins list")
 
     def components(self, kind: str) -> tuple[Component, ...]:
         """Everything offered of a kind, ordered by plugin."""
@@ -142,7 +154,7 @@ class Registry:
 
     def _refuse_if_unavailable(self, kind: str, plugin_name: str, name: str, what: str) -> None:
         dist = distribution_of(kind, name) if not plugin_name else ""
-        wanted = plugin_name or dist.removeprefix("kernelrl-plugin-") or name
+        wanted = plugin_name or dist.removeprefix("kernelrl-").removeprefix("plugin-") or name
         for plugin in self.plugins:
             if plugin.name != wanted or plugin.state == "ok":
                 continue

@@ -165,3 +165,15 @@ def test_a_misspelt_option_of_it_is_named(environment: Path, tmp_path: Path) -> 
     assert done.returncode == 2
     assert "mine.yaml:4: rewards.brief" in done.stderr
     assert "characters" in done.stderr
+
+
+def test_a_plugin_whose_components_load_passes_its_check(environment: Path, tmp_path: Path) -> None:
+    checked = kernelrl(environment, tmp_path, "plugins", "check", "brevity")
+    assert (checked.returncode, checked.stderr) == (0, "")
+    assert checked.stdout == "rewards: brevity: loads\ncheckers: no_sine: loads\n"
+
+
+def test_a_broken_plugin_fails_its_check(environment: Path, tmp_path: Path) -> None:
+    checked = kernelrl(environment, tmp_path, "plugins", "check", "ruin")
+    assert checked.returncode == 1
+    assert "ruin: broken: ModuleNotFoundError" in checked.stdout

@@ -20,7 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("kernelrl_core.cli.check", "Judge one kernel file against one task."),
     "validate": ("kernelrl_core.cli.validate", "Report every error of a recipe at once."),
     "schema": ("kernelrl_core.cli.schema", "Print the JSON schema of recipes."),
-    "plugins": ("kernelrl_core.cli.plugins", "List and describe plugins."),
+    "plugins": ("kernelrl_core.cli.plugins", "List, describe and check plugins."),
     "recipes": ("kernelrl_core.cli.recipes", "List, show and copy recipes."),
     "tasks": ("kernelrl_core.cli.tasks", "List and show tasks."),
     "runs": ("kernelrl_core.cli.runs", "List and show runs."),

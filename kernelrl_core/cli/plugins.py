@@ -1,4 +1,4 @@
-"""`kernelrl plugins`: list and describe plugins."""
+"""`kernelrl plugins`: list, describe and check plugins."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kernelrl_core.cli import plugins_check
+
 if TYPE_CHECKING:
     from kernelrl_core.component import Component
     from kernelrl_core.registry import PluginInfo, Registry
@@ -14,7 +16,10 @@ if TYPE_CHECKING:
 
 @click.group("plugins")
 def command() -> None:
-    """List and describe plugins."""
+    """List, describe and check plugins."""
+
+
+command.add_command(plugins_check.command)
 
 
 @command.command("list")
@@ -43,18 +48,9 @@ def list_command(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def show_command(name: str, as_json: bool) -> None:
     """Show plugin NAME: its components, their options and needs; the traceback of a broken one."""
-    from kernelrl_core.errors import LookupFailed
-    from kernelrl_core.naming import suggestion
     from kernelrl_core.registry import registry
 
-    plugins = registry().plugins
-    # Two distributions may give one name: the one that lost it is found under its own.
-    found = next((plugin for plugin in plugins if name == plugin.name), None) or next(
-        (plugin for plugin in plugins if name == plugin.dist), None
-    )
-    if found is None:
-        known = {plugin.name for plugin in plugins}
-        raise LookupFailed(f"no plugin {name!r}; {suggestion(name, known)}", fix="kernelrl plugins list")
+    found = registry().plugin(name)
     described = [
         _component(registry(), found, kind, item) for kind, items in found.components.items() for item in items
     ]
