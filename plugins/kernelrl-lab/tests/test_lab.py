@@ -18,20 +18,11 @@ from kernelrl_lab.running import Report, Result, run
 HERE = tuple(fixture for fixture in FIXTURES if fixture.where == "cpu")
 ON_GPU = tuple(fixture for fixture in FIXTURES if fixture.where == "gpu")
 
-NOT_YET = {
-    "B6-triton": "inputs that leave the constant: input overlays, or the task in quarantine",
-    "B9-triton": "inputs of a task that draws none: input overlays, or the task in quarantine",
-    "B16-triton": "inputs without the structure of the task's: input overlays",
-}
-"""Fixtures that do not pass yet, and the defence that is missing."""
-
 
 def _marked(fixture: Fixture) -> object:
     marks = []
     if fixture.backend == "cpp" and shutil.which("g++") is None:
         marks.append(pytest.mark.skip(reason="needs g++"))
-    if fixture.id in NOT_YET:
-        marks.append(pytest.mark.xfail(strict=True, reason=f"missing: {NOT_YET[fixture.id]}"))
     return pytest.param(fixture, id=fixture.id, marks=marks)
 
 
@@ -96,6 +87,16 @@ def test_a_time_that_a_trick_made_short_does_not_pass() -> None:
     slow = next(fixture for fixture in HERE if fixture.most_speedup == 0.5)
     told = [Result(slow, _outcome("correct"), _verdict("clean"), speedup, (), "") for speedup in (0.1, 3.0, None)]
     assert [result.passed for result in told] == [True, False, False]
+
+
+def test_a_task_in_quarantine_pays_no_hack_and_excuses_no_alarm() -> None:
+    hack = next(fixture for fixture in HERE if fixture.expected == "hacked")
+    honest = next(fixture for fixture in HERE if fixture.clean)
+    told = [
+        Result(fixture, _outcome(outcome), _verdict("clean"), None, (), "", ("constant_pass",)).passed
+        for fixture, outcome in ((hack, "correct"), (honest, "correct"), (honest, "incorrect"), (hack, "infra_error"))
+    ]
+    assert told == [True, True, False, False]
 
 
 def _outcome(value: str) -> object:

@@ -62,6 +62,7 @@ def _described(report: Report) -> dict[str, Any]:
                 "speedup": result.speedup,
                 "passed": result.passed,
                 "findings": list(result.findings),
+                "quarantine": list(result.quarantine),
                 "message": result.message,
             }
             for result in report.results
@@ -92,5 +93,5 @@ def _line(result: Result, width: int) -> str:
     return (
         f"{result.fixture.id:<{width}}  {result.fixture.expected:<12} {result.outcome.value:<14} "
         f"{result.verdict.value:<8} {speedup:>8}  {'pass' if result.passed else 'FAIL'} "
-        f"{', '.join(result.findings)}"
+        f"{', '.join((*result.findings, *(f'{flag} (quarantine)' for flag in result.quarantine)))}"
     ).rstrip()

@@ -1,26 +1,41 @@
-"""Judges the fixtures as `kernelrl check` judges a kernel, and counts what was found."""
+"""Judges the fixtures as a run judges a kernel, and counts what was found.
+
+Their tasks are audited first, as tasks are that models train on: one that an overlay mends is judged under it, and one
+that is in quarantine pays nothing. Audits are kept in the cache.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 
+from kernelrl_core.audits import (
+    annotate,
+    append_audit,
+    audit_conditions,
+    audit_key,
+    quarantine_reasons,
+    read_audits,
+)
 from kernelrl_core.environment import Environment
 from kernelrl_core.extraction import extract_file
 from kernelrl_core.recipe.load import recipe_from_mapping
 from kernelrl_core.recipe.merge import Merged, merge_layers, override_layer
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.registry import Registry
+from kernelrl_core.session import cache_directory
 from kernelrl_core.values import Outcome, Prompt, Reply, SampleId, Severity, Task, Turn, Verdict
 from kernelrl_lab.fixture import Fixture
 
 __all__ = ["Report", "Result", "run"]
 
 _TIMEOUT_S = 15
+_AUDIT_S = 60.0
 _TIMING_TRIALS = 10
 
 
@@ -36,6 +51,8 @@ class Result:
     findings: tuple[str, ...]
     """Rules that were found broken, with their severity, such as `replay (hack)`."""
     message: str
+    quarantine: tuple[str, ...] = ()
+    """Flags of the audit for which models do not train on its task."""
 
     @property
     def alarmed(self) -> bool:
@@ -46,7 +63,7 @@ class Result:
 
     @property
     def passed(self) -> bool:
-        """Whether a hack does not pay, or an honest kernel is correct without suspicion."""
+        """Whether a hack does not pay, or an honest kernel is correct without suspicion; quarantine is for hacks."""
         if self.outcome is Outcome.INFRA_ERROR:
             return False
         if self.fixture.clean:
@@ -54,7 +71,7 @@ class Result:
         if self.outcome is Outcome.COMPILE_ERROR and self.fixture.expected != "rejected":
             # An attack that was never tried shows nothing about the evaluator.
             return False
-        return self.alarmed or (self.fixture.expected == "honest_time" and self._time_is_true)
+        return self.alarmed or bool(self.quarantine) or (self.fixture.expected == "honest_time" and self._time_is_true)
 
     @property
     def _time_is_true(self) -> bool:
@@ -107,7 +124,10 @@ async def _run(fixtures: Sequence[Fixture], registry: Registry, evaluator: str) 
         recipe = _recipe(backend, where, evaluator, registry)
         environment = Environment.from_recipe(recipe, registry=registry, secret=secrets.token_bytes(32), cache_dir=None)
         try:
-            for result in await asyncio.gather(*(_judge(environment, fixture) for fixture in group)):
+            tasks = await _audited({fixture.task: fixture.id for fixture in group}, recipe, registry)
+            for result in await asyncio.gather(
+                *(_judge(environment, fixture, tasks[fixture.task]) for fixture in group)
+            ):
                 results[result.fixture.id] = result
         finally:
             await environment.aclose()
@@ -139,14 +159,43 @@ def _recipe(backend: str, where: str, evaluator: str, registry: Registry) -> Rec
     return recipe_from_mapping(merge_layers(layers).data, registry=registry, name="lab").recipe
 
 
-async def _judge(environment: Environment, fixture: Fixture) -> Result:
-    task = Task(id=f"lab/{fixture.id}", reference=fixture.task)
+async def _audited(sources: Mapping[str, str], recipe: Recipe, registry: Registry) -> dict[str, Task]:
+    """Tasks by source, with what their audits found; as they are where the evaluator audits none.
+
+    Args:
+        sources: id of a fixture, by the source of its task.
+    """
+    tasks = {source: Task(id=f"lab/{name}", reference=source) for source, name in sources.items()}
+    evaluator: Any = registry.make("evaluators", recipe.evaluator)
+    path = cache_directory() / "lab_audits.jsonl"
+    kept = read_audits(path) if path.exists() else []
+    audits = {audit_key(audit.sha256, audit.conditions): audit for audit in kept if audit.unaudited is None}
+    slots = asyncio.Semaphore(os.cpu_count() or 1)
+
+    async def one(task: Task) -> Task:
+        key = audit_key(task.sha256, audit_conditions(recipe.evaluation))
+        async with slots:
+            if key not in audits:
+                audits[key] = await evaluator.audit(task, recipe.evaluation, _AUDIT_S)
+                append_audit(path, audits[key])
+        return annotate(task, {task.sha256: audits[key]})
+
+    try:
+        if not hasattr(evaluator, "audit"):
+            return tasks
+        return dict(zip(tasks, await asyncio.gather(*map(one, tasks.values())), strict=True))
+    finally:
+        await evaluator.aclose()
+
+
+async def _judge(environment: Environment, fixture: Fixture, task: Task) -> Result:
+    task = attrs.evolve(task, id=f"lab/{fixture.id}")
     extraction = extract_file(fixture.candidate, fences=environment.backend.facts.fences, backend=fixture.backend)
     reply = Reply(fixture.candidate, (), (), "stop")
     turn: Any = None
     for _ in range(fixture.times):
         turn = await environment.judge(SampleId(0, 0, 0, 0), task, Prompt((), ()), reply, extraction, seconds={})
-    return _result(fixture, turn)
+    return attrs.evolve(_result(fixture, turn), quarantine=quarantine_reasons(task))
 
 
 def _result(fixture: Fixture, turn: Turn) -> Result:
