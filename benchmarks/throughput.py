@@ -74,7 +74,9 @@ class GpuBusy:
     """Share of the time in which the GPU had work, by the driver's own counter."""
 
     def __enter__(self) -> GpuBusy:
-        command = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "250"]
+        first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
+        query = ["--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
+        command = ["nvidia-smi", "-i", first, *query, "-lms", "250"]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self.samples: list[float] = []
         threading.Thread(target=self._read, daemon=True).start()
