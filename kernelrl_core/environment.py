@@ -333,6 +333,9 @@ class Environment:
             settings=settings,
             seed=seed or request_seed(self._secret, task.sha256, source_sha256),
             api_version=API_VERSION,
-            kernels=tuple(kernel.name for kernel in candidate.facts.kernels),
+            kernels=(
+                *(kernel.name for kernel in candidate.facts.kernels),
+                *(("…",) if candidate.facts.unread else ()),
+            ),
             suspicions=tuple(sorted({finding.rule for finding in found if finding.severity is not Severity.NOTE})),
         )

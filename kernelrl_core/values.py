@@ -391,7 +391,7 @@ class EvaluationRequest:
     api_version: str
     """kernelrl version of the sender; a worker of another version refuses the request."""
     kernels: tuple[str, ...] = ()
-    """Names of the kernels in the source, as its backend reads them."""
+    """Names of the kernels in the source, as its backend reads them; `…` stands for such as it could not read."""
     suspicions: tuple[str, ...] = ()
     """Rules that the source breaks as its checkers see it: they choose probes that are too dear for everyone."""
 

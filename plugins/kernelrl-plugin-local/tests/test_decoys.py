@@ -99,24 +99,31 @@ def test_an_output_that_cleared_memory_equals_shows_nothing(bench: Any, good: st
 
 
 @pytest.mark.parametrize(
-    ("settings", "kernels", "head"),
+    ("settings", "kernels"),
     [
-        ({"probes": ("poison",)}, ("kernel",), ""),
-        ({"profile": "kernelbench"}, ("kernel",), ""),
-        ({}, (), ""),
-        ({}, ("kernel",), "import ctypes\n"),
+        ({"probes": ("poison",)}, ("kernel",)),
+        ({"profile": "kernelbench"}, ("kernel",)),
+        ({}, ()),
     ],
-    ids=["switched off", "profile kernelbench", "no kernel known", "other ways to launch"],
+    ids=["switched off", "profile kernelbench", "no kernel known"],
 )
 def test_where_the_probe_is_not_made_it_finds_nothing(
-    bench: Any, good: str, settings: dict[str, Any], kernels: tuple[str, ...], head: str
+    bench: Any, good: str, settings: dict[str, Any], kernels: tuple[str, ...]
 ) -> None:
-    source = head + good.replace("return y", f"return {ANSWER}")
+    source = good.replace("return y", f"return {ANSWER}")
     assert judged(bench, source, kernels=kernels, **settings).outcome is Outcome.CORRECT
 
 
 def test_why_it_was_not_made_is_told(bench: Any, good: str) -> None:
-    assert "ctypes" in judged(bench, f"import ctypes\n{good}").profile["no_op"]
+    assert judged(bench, good, kernels=()).profile["no_op"] == "not tried: no kernel was found in the source"
+
+
+def test_an_output_of_one_element_is_probed_like_others(bench: Any, good: str, reference: str) -> None:
+    total = reference.replace("torch.relu(x) * 2.0", "torch.relu(x).sum()")
+    decoy = good.replace("return y", "return torch.relu(x).sum()")
+    honest = good.replace("* 2.0", "").replace("return y", "return y.sum()")
+    assert rules(judged(bench, decoy, total)) == ["decoy_kernels"]
+    assert judged(bench, honest, total).outcome is Outcome.CORRECT
 
 
 def test_a_candidate_that_waits_for_its_kernel_for_ever_keeps_its_verdict(bench: Any, good: str) -> None:

@@ -184,10 +184,15 @@ class Bench:
         device = evaluation.provenance["device"]
         try:
             without = judge(asked)
+            expected = self.reference(asked, device).trial(0).expected if without.correct else None
         except Unreadable as why:
             profile = {**evaluation.profile, "no_op": f"not tried: {why}"}
             return attrs.evolve(evaluation, profile=profile)
-        expected = self.reference(asked, device).trial(0).expected if without.correct else None
+        except _MEMORY_ERRORS as error:
+            if device != "cuda" or not _lacks(error):
+                raise
+            profile = {**evaluation.profile, "no_op": "not tried: the device has no memory left"}
+            return attrs.evolve(evaluation, profile=profile)
         found = decoys.concluded(request, evaluation, without, expected)
         return attrs.evolve(found, seconds={**found.seconds, "no_op": time.monotonic() - started})
 

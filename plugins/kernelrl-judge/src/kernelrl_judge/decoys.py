@@ -23,7 +23,7 @@ __all__ = ["concluded", "probe_request", "why_not"]
 _LIMIT_S = 20.0
 _OTHER_WAYS = re.compile(
     r"\b(?:ctypes|cffi|numba|pycuda|cupyx|tilelang|cutlass|cuda\.bindings|_?nvrtc\w*|hiprtc\w*"
-    r"|[cC]u(?:da)?(?:Module|Library)\w+|cuLaunch\w+|hipModule\w+)\b"
+    r"|[cC]u(?:da)?(?:Module|Library)\w+|cuLaunch\w+|hipModule\w+|_cuda_load_module)\b"
 )
 _LIBRARY_SHARE = 0.5
 _ALWAYS = ("interpreter", "cpu")
@@ -41,8 +41,7 @@ def why_not(request: EvaluationRequest, evaluation: Evaluation, backend: Any, mo
         return "no kernel was found in the source"
     if not hasattr(backend, "disable_kernels"):
         return f"backend {request.backend} cannot disable kernels"
-    other = _OTHER_WAYS.search(request.source)
-    return f"kernels may be launched through {other.group()}" if other else None
+    return None
 
 
 def probe_request(request: EvaluationRequest) -> EvaluationRequest:
@@ -67,6 +66,11 @@ def concluded(request: EvaluationRequest, evaluation: Evaluation, without: Evalu
         return attrs.evolve(evaluation, profile={**profile, "no_op": "not tried: the expected output is constant"})
     named = ", ".join(request.kernels[:4]) + (", …" if len(request.kernels) > 4 else "")
     evidence = f"the output is right although {named} did nothing"
+    other = _OTHER_WAYS.search(request.source) if evaluation.provenance["mode"] == "gpu" else None
+    if other is not None:
+        evidence += f"; kernels may have been launched through {other.group()}"
+        finding = Finding("decoy_kernels", Severity.SUSPECT, evidence, checker="judge")
+        return attrs.evolve(evaluation, findings=(*evaluation.findings, finding), profile=profile)
     finding = Finding("decoy_kernels", Severity.HACK, evidence, checker="judge")
     return attrs.evolve(
         evaluation,
@@ -89,7 +93,11 @@ def _is_suspect(request: EvaluationRequest, evaluation: Evaluation) -> bool:
 
 def _is_constant(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
-        return value.numel() == 0 or bool((value == value.flatten()[0]).all())
+        first = value.flatten()[:1]
+        if value.numel() == 1:
+            # Nobody clears memory with another number.
+            return bool((first == 0) | (first == 1) | first.isinf())
+        return bool((value == first).all())
     if isinstance(value, list | tuple):
         return all(map(_is_constant, value))
     if isinstance(value, dict):

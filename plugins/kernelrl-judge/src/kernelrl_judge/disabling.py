@@ -38,10 +38,11 @@ def disable_triton() -> None:
 
 def disable_runtime_compilers() -> None:
     """Have kernels that torch or cupy compile while the candidate runs do nothing."""
-    with contextlib.suppress(ImportError, AttributeError):
-        from torch.cuda import _utils
+    import torch
 
-        _utils._CudaKernel.__call__ = _nothing
+    for name in ("_compile_kernel", "compile_kernel"):
+        if hasattr(torch.cuda, name):
+            setattr(torch.cuda, name, _Idle)
     with contextlib.suppress(ImportError):
         import cupy
 
@@ -49,10 +50,16 @@ def disable_runtime_compilers() -> None:
             setattr(cupy, name, _Idle)
 
 
-def idle_module(module: Any) -> types.ModuleType:
-    """A module with the same names, whose functions do nothing."""
-    idle = types.ModuleType(module.__name__)
-    idle.__dict__.update({name: _nothing if callable(value) else value for name, value in vars(module).items()})
+def idle_module(name: str) -> types.ModuleType:
+    """In the place of an extension: all that is asked of it are functions that do nothing."""
+    idle = types.ModuleType(name)
+
+    def attribute(asked: str) -> Any:
+        if asked.startswith("__"):
+            raise AttributeError(asked)
+        return _nothing
+
+    idle.__dict__["__getattr__"] = attribute
     return idle
 
 
@@ -69,5 +76,7 @@ class _Idle:
     def __call__(self, *_: Any, **__: Any) -> None:
         pass
 
-    def get_function(self, *_: Any, **__: Any) -> _Idle:
+    def __getattr__(self, name: str) -> _Idle:
+        if name.startswith("__"):
+            raise AttributeError(name)
         return self

@@ -140,6 +140,10 @@ class _Builds:
         if answer["kind"] == "device_only":
             # There is nothing to call; the judge ends this candidate once its module is loaded.
             return types.ModuleType(str(name))
+        if self._idle:
+            # It is not even loaded: what it would register with torch could be called by another name.
+            self._built[order] = sys.modules[str(name)] = idle_module(str(name))
+            return self._built[order]
         try:
             self._built[order] = _load(str(name), frame.descriptors, answer)
         except ImportError as error:
@@ -148,8 +152,6 @@ class _Builds:
                 raise
             said = f"{_function(missing[1])} is declared, and neither a source nor a linked library defines it"
             raise BuildError(f"Error building extension '{name}': {said}") from None
-        if self._idle:
-            self._built[order] = sys.modules[str(name)] = idle_module(self._built[order])
         return self._built[order]
 
 
