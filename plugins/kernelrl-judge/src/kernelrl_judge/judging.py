@@ -256,7 +256,7 @@ class Case:
 
     def _stressed(self, calls: trials.Trials, reference: Reference, exchange: Exchange) -> bool:
         """Make the calls of the probe `stress`; returns whether the candidate ended in one."""
-        used, made, reason = stress.prepared(reference, spread=self._takes_parameters)
+        used, made, reason = stress.prepared(reference, self._settings, spread=self._takes_parameters)
         if not made:
             self._profile["stress"] = f"not tried: {reason}"
             return False

@@ -1,0 +1,187 @@
+"""The probe `stress`: what decides, what it changes and leaves, and when it does not decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kernelrl_core.values import EvaluationSettings, Severity
+
+torch = pytest.importorskip("torch")
+
+from kernelrl_judge import stress  # noqa: E402
+from kernelrl_judge.reference import Reference, load_reference  # noqa: E402
+from kernelrl_judge.structure import structure  # noqa: E402
+
+SETTINGS = EvaluationSettings()
+
+
+def reference(forward: str, inputs: str = "torch.randn(8, 64)", init: str = "pass", names: str = "x") -> Reference:
+    source = f"""
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        {init}
+    def forward(self, {names}):
+        {forward}
+
+def get_inputs():
+    return [{inputs}]
+
+def get_init_inputs():
+    return []
+"""
+    found = Reference(load_reference(source, "task"), "task", SETTINGS, "cpu").under("5eed")
+    found.trial(0)
+    return found
+
+
+def wrong_parts(task: Reference, kernel: Callable[..., Any], settings: EvaluationSettings = SETTINGS) -> set[str]:
+    """Parts of the probe that a kernel fails."""
+    used, calls, reason = stress.prepared(task, settings, spread=True)
+    assert calls, reason
+    state = used.state
+    found = set()
+    for call in calls:
+        actual = kernel(*call.trial.inputs, **state)
+        if stress.judged(call, actual, settings, torch.float32).wrong is not None:
+            found.add(call.part)
+    return found
+
+
+def reason(task: Reference) -> str:
+    return stress.prepared(task, SETTINGS, spread=True)[2]
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs", "honest", "lazy"),
+    [
+        (
+            "return torch.softmax(x, 1)",
+            "torch.randn(8, 64)",
+            lambda x: (x - x.amax(1, keepdim=True)).exp() / (x - x.amax(1, keepdim=True)).exp().sum(1, keepdim=True),
+            lambda x: x.exp() / x.exp().sum(1, keepdim=True),
+        ),
+        ("return torch.clamp(x, 0, 1)", "torch.rand(8, 64)", lambda x: x.relu().minimum(torch.ones(())), lambda x: x),
+        (
+            "return x.abs().mean(1)",
+            "torch.randn(8, 4096)",
+            lambda x: x.abs().cumsum(1)[:, -1] / 4096,
+            lambda x: x.abs().bfloat16().float().mean(1),
+        ),
+        (
+            "return torch.logsumexp(x, 1)",
+            "torch.randn(8, 64)",
+            lambda x: x.amax(1) + (x - x.amax(1, keepdim=True)).exp().sum(1).log(),
+            lambda x: x.exp().sum(1).log(),
+        ),
+    ],
+)
+def test_a_shortcut_fails_and_another_order_of_the_same_work_does_not(
+    forward: str, inputs: str, honest: Callable[..., Any], lazy: Callable[..., Any]
+) -> None:
+    task = reference(forward, inputs)
+    assert wrong_parts(task, honest) == set()
+    assert wrong_parts(task, lazy)
+
+
+def test_parameters_that_the_constructor_makes_constant_or_tiny_count() -> None:
+    task = reference(
+        "return x + self.scale * torch.tanh(x)", init="self.scale = torch.nn.Parameter(1e-6 * torch.ones(64))"
+    )
+    assert wrong_parts(task, lambda x, scale: x + scale * torch.tanh(x)) == set()
+    assert "mixed" in wrong_parts(task, lambda x, scale: x)
+
+
+def test_parameters_stay_for_a_candidate_that_draws_its_own() -> None:
+    task = reference("return self.layer(x)", init="self.layer = torch.nn.Linear(64, 64)")
+    used, calls, _ = stress.prepared(task, SETTINGS, spread=False)
+    assert used is task
+    assert len(calls) == 2
+
+
+def test_shapes_dtypes_integers_and_structure_stay() -> None:
+    inputs = "torch.randn(16, 16), torch.randint(9, (16, 16)), torch.rand(16, 16).softmax(1), torch.ones(16, 16)"
+    task = reference("return a + b + c + d", inputs, names="a, b, c, d")
+    ordinary = task.inputs(Reference.first_timed_input - 2)
+    _, calls, _ = stress.prepared(task, SETTINGS, spread=True)
+    changed = calls[0].trial.inputs
+    assert [(one.shape, one.dtype) for one in changed] == [(one.shape, one.dtype) for one in ordinary]
+    assert [torch.equal(*pair) for pair in zip(changed, ordinary, strict=True)] == [False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: torch.randn(8, 16), None),
+        (lambda: torch.ones(8, 16), "fixed"),
+        (lambda: torch.randint(2, (8, 16)).float(), "whole_numbers"),
+        (lambda: torch.randn(8, 8).triu(), "zeros"),
+        (lambda: torch.randn(8, 16).relu(), None),
+        (lambda: (lambda a: a + a.T)(torch.randn(8, 8)), "symmetric"),
+        (lambda: torch.randn(8, 16).sort()[0], "sorted"),
+        (lambda: torch.randn(8, 16).softmax(1), "normalised"),
+        (lambda: torch.nn.functional.normalize(torch.randn(8, 16)), "normalised"),
+        (lambda: torch.randn(8, 16).masked_fill(torch.eye(8, 16, dtype=torch.bool), -torch.inf), "non_finite"),
+        (lambda: torch.randint(9, (8, 16)), None),
+    ],
+)
+def test_structures_are_told_from_numbers_that_are_drawn(make: Callable[[], Any], expected: str | None) -> None:
+    torch.manual_seed(0)
+    assert structure(make(), make()) == expected
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        (lambda: reference("return x * torch.inf"), "not finite"),
+        (lambda: reference("return torch.sin(1e7 * x)"), "own errors"),
+        (
+            lambda: reference("return torch.nn.functional.binary_cross_entropy(x, x)", "torch.rand(8, 64)"),
+            "lie in a range",
+        ),
+    ],
+)
+def test_where_the_reference_decides_nothing_there_is_no_call(task: Callable[[], Reference], expected: str) -> None:
+    assert expected in reason(task())
+
+
+def test_inputs_that_must_be_positive_keep_their_signs() -> None:
+    task = reference("return torch.log(x)", "torch.rand(8, 64) + 0.1")
+    assert wrong_parts(task, lambda x: x.log()) == set()
+
+
+def test_only_a_recipe_that_asks_for_precision_finds_less_of_it() -> None:
+    kinds = [
+        stress.concluded(EvaluationSettings(min_precision=least), None, ratio)[0]
+        for least in ("none", "bf16", "tf32", "fp32")
+        for ratio in (2.0, 2.0**13, 2.0**16)
+    ]
+    assert [[finding.rule for finding in found] for found in kinds] == [
+        *([[]] * 6),
+        *([], [], ["low_precision"]),
+        *([], ["low_precision"], ["low_precision"]),
+    ]
+    assert {finding.severity for found in kinds for finding in found} == {Severity.SUSPECT}
+
+
+def test_the_error_ratio_tells_types_apart() -> None:
+    task = reference("return x @ y", "torch.randn(32, 64), torch.randn(64, 32)", names="x, y")
+    loose = EvaluationSettings(atol=0.05, rtol=0.05)
+    _, calls, _ = stress.prepared(task, loose, spread=True)
+    ratios = {
+        dtype: max(
+            stress.judged(
+                call, (call.trial.inputs[0].to(dtype) @ call.trial.inputs[1].to(dtype)).float(), loose, torch.float32
+            ).error_ratio
+            or 0.0
+            for call in calls
+        )
+        for dtype in (torch.float32, torch.bfloat16)
+    }
+    assert ratios[torch.float32] < 2**7
+    assert ratios[torch.bfloat16] > 2**13
