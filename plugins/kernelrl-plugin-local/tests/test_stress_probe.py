@@ -1,0 +1,88 @@
+"""A kernel that fails only on inputs nobody promised stays correct, and is suspect."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import attrs
+import pytest
+
+from kernelrl_core.values import Outcome, Severity
+
+HEAD = "import torch\nimport torch.nn as nn\n\n\nclass Model{new}(nn.Module):\n"
+LAYER = "    def __init__(self):\n        super().__init__()\n        self.layer = nn.Linear(64, 64)\n\n"
+INPUTS = "\n\ndef get_inputs():\n    return [torch.rand(20, 64)]\n\n\ndef get_init_inputs():\n    return []\n"
+
+
+def module(*lines: str, new: str = "", layer: bool = False) -> str:
+    body = "".join(f"        {line}\n" for line in lines)
+    return f"{HEAD.format(new=new)}{LAYER if layer else ''}    def forward(self, x):\n{body}"
+
+
+def judge(bench: Any, reference: str, *lines: str, layer: bool = False, **settings: Any) -> Any:
+    task = module(f"return {reference}", layer=layer) + INPUTS
+    return bench.judge(module(*lines, new="New", layer=layer), task, **settings)
+
+
+def suspicions(evaluation: Any) -> list[str]:
+    return [found.rule for found in evaluation.findings if found.severity is Severity.SUSPECT]
+
+
+def test_a_shortcut_that_ordinary_inputs_allow_is_suspect_with_its_reason(bench: Any) -> None:
+    evaluation = judge(bench, "torch.relu(x)", "return x * 1.0")
+    assert evaluation.outcome is Outcome.CORRECT
+    assert suspicions(evaluation) == ["stress"]
+    assert "both signs" in evaluation.findings[0].evidence
+    assert evaluation.profile["stress"] == "failed"
+
+
+def test_an_honest_kernel_passes_and_its_error_ratio_is_told(bench: Any) -> None:
+    evaluation = judge(bench, "torch.softmax(self.layer(x), 1)", "return torch.softmax(self.layer(x), 1)", layer=True)
+    assert (evaluation.outcome, evaluation.findings) == (Outcome.CORRECT, ())
+    assert evaluation.profile["stress"] == "passed"
+    assert 0 <= evaluation.profile["error_ratio"] < 16
+
+
+@pytest.mark.parametrize(
+    "line", ["raise ValueError('too large')", "import os; os._exit(3)", "import time; time.sleep(60)"]
+)
+def test_a_kernel_that_ends_there_is_correct_without_a_time(bench: Any, line: str) -> None:
+    lines = ("if x.abs().max() > 1:", f"    {line}", "return x * 2.0")
+    evaluation = judge(bench, "x * 2.0", *lines, timeout_s=4.0)
+    assert evaluation.outcome is Outcome.CORRECT
+    assert suspicions(evaluation) == ["stress"]
+
+
+def test_without_the_probe_nothing_is_found(bench: Any) -> None:
+    assert judge(bench, "torch.relu(x)", "return x * 1.0", probes=("inputs",)).findings == ()
+    assert judge(bench, "torch.relu(x)", "return x * 1.0", profile="kernelbench").findings == ()
+
+
+def test_a_least_precision_finds_what_a_loose_tolerance_lets_pass(bench: Any) -> None:
+    lines = (
+        "layer, half = self.layer, torch.bfloat16",
+        "return nn.functional.linear(x.to(half), layer.weight.to(half), layer.bias.to(half)).float()",
+    )
+    found = {
+        least: suspicions(judge(bench, "self.layer(x)", *lines, layer=True, rtol=0.1, atol=0.1, min_precision=least))
+        for least in ("none", "bf16", "tf32", "fp32")
+    }
+    assert found == {"none": [], "bf16": [], "tf32": ["low_precision"], "fp32": ["low_precision"]}
+
+
+def test_a_candidate_that_names_its_parameters_otherwise_keeps_them(bench: Any) -> None:
+    renamed = module("return self.other(x)", new="New", layer=True).replace("self.layer", "self.other")
+    evaluation = bench.judge(renamed, module("return self.layer(x)", layer=True) + INPUTS)
+    assert (evaluation.outcome, evaluation.findings) == (Outcome.CORRECT, ())
+    assert evaluation.profile["stress"] == "passed"
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_a_candidate_is_timed_with_the_parameters_of_its_task(bench: Any) -> None:
+    task = module("return self.layer(x)", layer=True) + INPUTS
+    request = bench.request(module("return self.layer(x)", new="New", layer=True), task, timing=True, timing_trials=12)
+    request = attrs.evolve(request, backend="cpp", backend_options={})
+    evaluation = bench.runner.run(bench.evaluator.evaluate(request))
+    assert (evaluation.outcome, evaluation.profile["stress"]) == (Outcome.CORRECT, "passed")
+    assert evaluation.speedup is not None
