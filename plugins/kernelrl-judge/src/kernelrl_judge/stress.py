@@ -48,6 +48,8 @@ _ROUNDING = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2
 _MOST_RATIO = {"fp32": 2.0**7, "tf32": 2.0**13, "bf16": 2.0**17}
 """Above what products, sums and pointwise functions in these types showed: up to 2^1 for fp32 (2^5 for convolutions by
 Winograd's method), 2^10 to 2^13 for tf32, 2^13 to 2^16 for bf16."""
+_NO_MEMORY = "not enough memory for double precision"
+_UNDECIDED = "the reference decides nothing on such inputs"
 _CHECKED_OPS = {"binary_cross_entropy", "multinomial", "bernoulli", "bernoulli_"}
 _INDEXING_OPS = {"index", "index_put", "index_put_", "index_select", "gather", "scatter", "scatter_add", "embedding"}
 
@@ -90,34 +92,33 @@ def prepared(
     reason = _unfit(reference)
     if reason:
         return reference, [], reason
+    # What a task allows is found out once, whatever the seed.
     plans = reference.facts.setdefault("stress", {})
-    calls: list[StressCall] = []
-    reason = ""
+    reason = _UNDECIDED
     for spreads in (True, False) if spread and _parameters(reference) else (False,):
-        if plans.get((spreads, "nothing")):
+        keys = [(spreads, part, *_variants(reference, settings, part)) for part in _PARTS]
+        if all(plans.get(key) == () for key in keys):
             continue
         try:
             used = _with_spread(reference) if spreads else reference
             exact = used.in_double()
-        except Exception as error:  # a module that cannot be copied
+        except Exception as error:  # whatever a module raises that cannot be copied
             reason = f"the reference cannot be copied: {type(error).__name__}"
             continue
-        for number, part in enumerate(_PARTS):
-            variants = _variants(reference, settings, part)
-            index = Reference.first_timed_input - 2 - number
-            known = plans.get((spreads, part))
-            for choice in range(len(variants)) if known is None else known:
-                call, reason = _call(used, exact, index, part, variants[choice])
+        calls: list[StressCall] = []
+        for number, key in enumerate(keys):
+            for variant in plans.get(key, key[2:]):
+                call, reason = _call(used, exact, Reference.first_timed_input - 2 - number, key[1], variant)
                 if call is not None:
-                    plans[spreads, part] = (choice,)
+                    plans[key] = (variant,)
                     calls.append(call)
                     break
             else:
-                plans.setdefault((spreads, part), ())
+                if reason != _NO_MEMORY:
+                    plans.setdefault(key, ())
         if calls:
             return used, calls, ""
-        plans[spreads, "nothing"] = True
-    return reference, [], reason or "the reference decides nothing on such inputs"
+    return reference, [], reason
 
 
 def judged(call: StressCall, actual: Any, settings: EvaluationSettings, dtype: torch.dtype) -> Judged:
@@ -288,7 +289,7 @@ def _call(
         with _default_dtype(torch.float64):
             precise = exact.expected([_mapped(value, _widened) for value in inputs], index)
     except torch.OutOfMemoryError:
-        return None, "not enough memory for double precision"
+        return None, _NO_MEMORY
     except TaskError as error:
         return None, f"the reference fails: {error}"[:200]
     if any(tensor.is_complex() for tensor in _tensors(expected)):
