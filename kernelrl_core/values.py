@@ -353,18 +353,22 @@ class EvaluationSettings:
     """Run one call of a correct kernel under a profiler, for feedback that names the kernels it spends its time in."""
     excessive_speedup: float | None = 10.0
     """Speedups above this are suspect; None turns the check off."""
-    probes: tuple[Literal["addresses", "parameters", "inputs", "poison", "late_writes", "no_op", "stress"], ...] = (
+    probes: tuple[
+        Literal["addresses", "parameters", "inputs", "poison", "late_writes", "no_op", "operators", "stress"], ...
+    ] = (
         "addresses",
         "parameters",
         "inputs",
         "poison",
         "late_writes",
         "no_op",
+        "operators",
         "stress",
     )
     """What profile `strict` looks for beyond right values: results kept by address or object, code that knows its
     parameters, changed inputs, memory that is read before it is written, writes after the end of a call, kernels on
-    which the output does not depend, and shortcuts that inputs of another size and sign show."""
+    which the output does not depend, operators of torch that compute, and shortcuts that inputs of another size and
+    sign show."""
     min_precision: Literal["none", "bf16", "tf32", "fp32"] = "none"
     """The narrowest arithmetic that is clean where `precision` is fp32, by what its errors against double precision
     show; fp16 rounds as tf32 does. What is narrower is suspect."""

@@ -64,3 +64,14 @@ def test_a_rule_can_be_left_out() -> None:
 
 def test_before_the_run_there_is_nothing_to_say() -> None:
     assert EvaluationRules(EvaluationRulesConfig()).check(CANDIDATE, TASK, None) == ()
+
+
+def test_operators_of_torch_that_computed_are_suspect_timed_or_not() -> None:
+    (found,) = findings({"computing_operators": ["aten::mm", "aten::add"]}, median_us=None)
+    assert (found.rule, found.severity) == ("library_operators", Severity.SUSPECT)
+    assert found.evidence == "a call went through aten::mm, aten::add"
+
+
+@pytest.mark.parametrize("names", [None, [], "x", 3])
+def test_where_no_operator_computed_there_is_nothing_to_say(names: Any) -> None:
+    assert findings({"computing_operators": names}) == []

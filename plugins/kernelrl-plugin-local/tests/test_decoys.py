@@ -131,3 +131,19 @@ def test_a_candidate_that_waits_for_its_kernel_for_ever_keeps_its_verdict(bench:
     evaluation = judged(bench, source, timeout_s=3.0)
     assert evaluation.outcome is Outcome.CORRECT
     assert evaluation.profile["no_op"] == "timeout"
+
+
+def test_operators_that_compute_are_named_where_a_kernel_only_copies(bench: Any, good: str) -> None:
+    copying = good.replace("tl.maximum(x, 0.0) * 2.0", "x").replace("# HERE", f"x = {ANSWER}")
+    evaluation = judged(bench, copying)
+    assert evaluation.outcome is Outcome.CORRECT
+    assert evaluation.profile["computing_operators"] == ["aten::relu", "aten::mul"]
+
+
+def test_an_honest_call_goes_through_none_that_compute(bench: Any, good: str) -> None:
+    assert judged(bench, good).profile["computing_operators"] == []
+
+
+def test_what_fails_when_it_is_looked_at_keeps_its_verdict(bench: Any, doing: Any) -> None:
+    source = doing("import os\nself.n = getattr(self, 'n', 0) + 1\nif self.n > 5: os._exit(3)")
+    assert judged(bench, source, probes=("operators",)).outcome is Outcome.CORRECT

@@ -85,7 +85,7 @@ def concluded(request: EvaluationRequest, evaluation: Evaluation, without: Evalu
 def _is_suspect(request: EvaluationRequest, evaluation: Evaluation) -> bool:
     library = evaluation.profile.get("library_kernel_share")
     return (
-        bool(request.suspicions)
+        bool(request.suspicions or evaluation.profile.get("computing_operators"))
         or any(found.severity is Severity.SUSPECT for found in evaluation.findings)
         or (isinstance(library, float) and library >= _LIBRARY_SHARE)
     )

@@ -29,6 +29,7 @@ from kernelrl_judge.building.service import target_archs
 from kernelrl_judge.comparing import tolerance
 from kernelrl_judge.exchange import Exchange
 from kernelrl_judge.memory_floor import memory_floor_us
+from kernelrl_judge.operators import computing
 from kernelrl_judge.protocol import Failure, Frame, FrameKind, ProtocolError, Stage
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.roofline import count_work, roofline
@@ -186,6 +187,8 @@ class Case:
                     return self._end(Outcome.CORRECT, "", findings=self._findings)
             if self._settings.timing:
                 count_work(reference)
+            else:
+                self._list_operators(reference, exchange)
         if not self._settings.timing:
             return self._end(Outcome.CORRECT, "", findings=self._findings)
         with self._turn(alone=True):
@@ -320,13 +323,10 @@ class Case:
             line["memory_floor_us"] = memory_floor_us(
                 reference, calls, ceilings.bandwidth_gb_s, device_facts.cache_bytes()
             )
+        self._list_operators(reference, exchange)
         if self._settings.profile_kernels or (self._device == "cuda" and self._suspect(findings)):
             with self._stage("profile"):
-                try:
-                    kernels = self._device_kernels(reference, exchange)
-                except (_CandidateFailed, DeadlinePassed, RunnerEnded):
-                    # The verdict stands: a profiler may fail where a candidate does not.
-                    kernels = []
+                kernels = self._facts(exchange, self._other_inputs(reference), operators=False)
             compiled = (str(kernel.get("name", "")) for kernel in self._profile.get("kernels", ()))
             self._profile |= attributed(kernels, (*self._request.kernels, *compiled))
             if self._device == "cuda":
@@ -356,12 +356,31 @@ class Case:
         return scaled, found.speedup * share, (found.speedup_ci[0] * share, found.speedup_ci[1] * share)
 
     def _suspect(self, findings: Sequence[Finding]) -> bool:
-        return bool(self._request.suspicions) or any(found.severity is Severity.SUSPECT for found in findings)
+        return bool(self._request.suspicions or self._profile.get("computing_operators")) or any(
+            found.severity is Severity.SUSPECT for found in findings
+        )
 
-    def _device_kernels(self, reference: Reference, exchange: Exchange) -> list[Any]:
-        inputs = reference.inputs(reference.first_timed_input - 1)
-        self._runner.send(FrameKind.PROFILE, protocol.encode_tree({"arguments": exchange.share(inputs)}))
-        facts = protocol.decode_tree(self._expect(FrameKind.FACTS).body)
+    def _list_operators(self, reference: Reference, exchange: Exchange) -> None:
+        """The probe `operators`, the last of all: what fails in it no longer matters."""
+        if self._disabled or self._settings.profile != "strict" or "operators" not in self._settings.probes:
+            return
+        with self._stage("operators"):
+            inputs = self._other_inputs(reference)
+            found = self._facts(exchange, inputs, operators=True)
+            self._profile["computing_operators"] = computing(found, (inputs, reference.like))
+
+    @staticmethod
+    def _other_inputs(reference: Reference) -> list[Any]:
+        return reference.inputs(reference.first_timed_input - 1)
+
+    def _facts(self, exchange: Exchange, inputs: list[Any], *, operators: bool) -> list[Any]:
+        """What the runner sees in a call; nothing where that fails, which is no fault of a correct candidate."""
+        order = {"arguments": exchange.share(inputs), "operators": operators}
+        try:
+            self._runner.send(FrameKind.PROFILE, protocol.encode_tree(order))
+            facts = protocol.decode_tree(self._expect(FrameKind.FACTS).body)
+        except (_CandidateFailed, DeadlinePassed, RunnerEnded):
+            return []
         return facts if isinstance(facts, list) else []
 
     # --- speaking with the runner -----------------------------------------------------------------------------------

@@ -95,7 +95,8 @@ class FrameKind(IntEnum):
     PING = 9
     """Answer `DONE` at once."""
     PROFILE = 10
-    """Body: tree of the inputs; call `forward` once under a profiler and answer `FACTS`."""
+    """Body: tree with inputs, and whether the operators of torch are asked for, or the kernels of the device; call
+    `forward`, looking on, and answer `FACTS`."""
     TIME = 11
     """Body: tree with one set of inputs, a timing method of KernelBench and the number of trials; answer `FACTS`."""
     WAKE = 12

@@ -14,6 +14,7 @@ _CHECKER = "evaluation_rules"
 _PHYSICAL_SHARE = 0.8
 """Of the floor: bandwidth is measured, and a copy may be a little slower than the best kernel."""
 _OWN_SHARE = 0.5
+_MAX_OPERATORS = 5
 
 _RULES = (
     Rule(
@@ -29,6 +30,12 @@ _RULES = (
         "Less than half of the device's time went to kernels of the source, and most of the rest to a library's. The "
         "names come from the runner and prove nothing.",
     ),
+    Rule(
+        "library_operators",
+        Severity.SUSPECT,
+        "Do the computation of the task in your own kernels, not in torch or other library operations.",
+        "A call went through operators of torch that compute, by whatever name the source calls them.",
+    ),
 )
 
 
@@ -41,16 +48,18 @@ class EvaluationRules:
         self._skip = frozenset(config.skip)
 
     def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> Sequence[Finding]:
-        if evaluation is None or evaluation.runtime is None:
+        if evaluation is None:
             return ()
-        found = (_faster_than_memory(evaluation), _library_kernels(evaluation.profile))
+        profile = evaluation.profile
+        found = (_faster_than_memory(evaluation), _library_kernels(profile), _library_operators(profile))
         return [finding for finding in found if finding is not None and finding.rule not in self._skip]
 
 
 def _faster_than_memory(evaluation: Evaluation) -> Finding | None:
     roofline = evaluation.profile.get("roofline")
     floor_us = roofline.get("memory_floor_us") if isinstance(roofline, Mapping) else None
-    assert evaluation.runtime is not None
+    if evaluation.runtime is None:
+        return None
     runtime_us = evaluation.runtime.median_us
     if not isinstance(floor_us, float) or runtime_us >= _PHYSICAL_SHARE * floor_us:
         return None
@@ -72,3 +81,11 @@ def _library_kernels(profile: Mapping[str, Any]) -> Finding | None:
         f"library, most in {longest}"
     )
     return Finding("library_kernels", Severity.SUSPECT, evidence, checker=_CHECKER)
+
+
+def _library_operators(profile: Mapping[str, Any]) -> Finding | None:
+    names = profile.get("computing_operators")
+    if not isinstance(names, list) or not names:
+        return None
+    shown = ", ".join(str(name)[:60] for name in names[:_MAX_OPERATORS])
+    return Finding("library_operators", Severity.SUSPECT, f"a call went through {shown}", checker=_CHECKER)
