@@ -280,6 +280,9 @@ class Case:
             if used is not reference and self._settings.timing:
                 self._construct(reference, exchange)
         except _CandidateFailed as failed:
+            if failed.failure.kind == "memory":
+                # The judge holds much of it just then: the candidate may have the device to itself.
+                raise
             wrong, ended = (part, wording.failure(failed.failure)), True
         except DeadlinePassed:
             wrong, ended = (part, wording.timeout(self._settings.timeout_s)), True

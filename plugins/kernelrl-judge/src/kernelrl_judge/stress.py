@@ -48,6 +48,8 @@ _ROUNDING = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2
 _MOST_RATIO = {"fp32": 2.0**7, "tf32": 2.0**13, "bf16": 2.0**17}
 """Above what products, sums and pointwise functions in these types showed: up to 2^1 for fp32 (2^5 for convolutions by
 Winograd's method), 2^10 to 2^13 for tf32, 2^13 to 2^16 for bf16."""
+_MOST_SPARE = 1 << 30
+"""Bytes of a device that stay with the judge while the candidate is called."""
 _NO_MEMORY = "not enough memory for double precision"
 _UNDECIDED = "the reference decides nothing on such inputs"
 _CHECKED_OPS = {"binary_cross_entropy", "multinomial", "bernoulli", "bernoulli_"}
@@ -117,6 +119,11 @@ def prepared(
                 if reason != _NO_MEMORY:
                     plans.setdefault(key, ())
         if calls:
+            if (
+                reference.device == "cuda"
+                and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > _MOST_SPARE
+            ):
+                torch.cuda.empty_cache()
             return used, calls, ""
     return reference, [], reason
 
