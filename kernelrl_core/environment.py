@@ -236,7 +236,8 @@ class Environment:
             prompt=prompt,
             reply=reply,
             extraction=extraction,
-            evaluation=evaluation,
+            # Whatever it did when it ran, a rejected candidate earns what one earns that was not run.
+            evaluation=evaluation if conclusion.outcome is not Outcome.REJECTED else None,
             findings=tuple(dict.fromkeys((*before, *after))),
             outcome=conclusion.outcome,
             verdict=conclusion.verdict,

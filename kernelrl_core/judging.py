@@ -55,10 +55,10 @@ def worst(findings: Sequence[Finding]) -> Verdict:
 
 
 def forbidden(findings: Sequence[Finding], forbid: Mapping[str, Rule]) -> Finding | None:
-    """The first source finding that rejects a candidate before it runs.
+    """The first finding that rejects a candidate: before it runs, or for what was seen when it ran.
 
     Args:
-        findings: of the checkers, on the source alone.
+        findings: of the checkers.
         forbid: the rules that the prompt states, by id.
     """
     return next((finding for finding in findings if finding.rule in forbid), None)
@@ -75,7 +75,8 @@ def conclude(
 
     Args:
         extraction: a candidate or the reason there is none.
-        evaluation: None when nothing was run, which needs a forbidden source finding or no candidate.
+        evaluation: None when nothing was run, which needs a forbidden source finding or no candidate. A rule that was
+            found broken after it rejects all the same.
         source_findings: of the checkers, on the source alone.
         run_findings: of the judge, and of the checkers on the evaluation.
         forbid: the rules that the prompt states, by id.
@@ -84,7 +85,7 @@ def conclude(
     verdict = worst(findings)
     if extraction.candidate is None:
         return Conclusion(Outcome.FORMAT_ERROR, verdict, extraction.message)
-    broken = forbidden(source_findings, forbid)
+    broken = forbidden(findings, forbid)
     if broken is not None:
         statement = forbid[broken.rule].statement
         return Conclusion(Outcome.REJECTED, verdict, f"{statement}\n{broken.evidence}".strip())

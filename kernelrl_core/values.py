@@ -256,7 +256,7 @@ class Outcome(StrEnum):
     FORMAT_ERROR = "format_error"
     """No usable code in the reply, or the reply was cut off."""
     REJECTED = "rejected"
-    """A rule that the prompt states was broken; nothing was run."""
+    """A rule that the prompt states was broken: by the source, and nothing was run, or by what was seen when it ran."""
     COMPILE_ERROR = "compile_error"
     """The kernel does not build, or its module does not load."""
     RUNTIME_ERROR = "runtime_error"
@@ -470,6 +470,8 @@ class Evaluation:
     speedup_ci: tuple[float, float] | None = None
     findings: tuple[Finding, ...] = ()
     """What the judge's probes found."""
+    hidden: SourceFacts = SourceFacts()
+    """What was built and does not stand in the candidate's source: its texts, and the kernels in them."""
     profile: Mapping[str, Any] = attrs.field(factory=dict)
     """Facts for the feedback: registers, spills, bandwidth, notes such as how parameters were matched."""
     isolation: Isolation = Isolation()

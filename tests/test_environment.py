@@ -56,6 +56,11 @@ class Finds:
         return [Finding("no_kernel", Severity.SUSPECT, "there is none")] if evaluation is None else []
 
 
+class FindsLater(Finds):
+    def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> Sequence[Finding]:
+        return super().check(candidate, task, None) if evaluation is not None else []
+
+
 class Breaks(Finds):
     def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> Sequence[Finding]:
         raise ZeroDivisionError("oh")
@@ -129,6 +134,13 @@ def test_what_is_refused_before_a_run_calls_no_evaluator(text: str, checker: Any
     turn, evaluator = judged(text, checker=checker)
     assert turn.outcome is outcome
     assert evaluator.requests == []
+
+
+def test_a_forbidden_rule_that_shows_when_it_runs_rejects_as_one_in_the_source_does() -> None:
+    (before, _), (after, evaluator) = judged(CODE, checker=Finds()), judged(CODE, checker=FindsLater())
+    assert len(evaluator.requests) == 1
+    assert after.evaluation is None
+    assert (after.outcome, after.verdict, after.message) == (before.outcome, before.verdict, before.message)
 
 
 @pytest.mark.parametrize("checker", [Breaks(), BreaksWhileRead(), SaysNonsense()])

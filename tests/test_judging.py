@@ -80,8 +80,9 @@ def test_the_precedence_of_outcomes_holds(
     coded: bool, found: Outcome, before: list[Finding], after: list[Finding]
 ) -> None:
     extraction = CODE if coded else NO_CODE
-    rejected = any(finding.rule in FORBID for finding in before)
-    evaluation = Evaluation(found) if coded and not rejected else None
+    unrun = any(finding.rule in FORBID for finding in before)
+    evaluation = Evaluation(found) if coded and not unrun else None
+    rejected = unrun or any(finding.rule in FORBID for finding in after)
     concluded = conclude(extraction, evaluation, before, after if evaluation is not None else [], FORBID)
     hack = any(finding.severity is Severity.HACK for finding in [*before, *(after if evaluation is not None else [])])
     if not coded:

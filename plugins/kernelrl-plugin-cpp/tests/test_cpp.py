@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.values import Evaluation, EvaluationRequest, EvaluationSettings, Example, Outcome, sha256_text
+from kernelrl_core.values import (
+    Evaluation,
+    EvaluationRequest,
+    EvaluationSettings,
+    Example,
+    Outcome,
+    SourceFacts,
+    sha256_text,
+)
 from kernelrl_core.version import API_VERSION
 from kernelrl_plugin_cpp.backend import CppBackend
 from kernelrl_plugin_cpp.config import CppConfig
@@ -179,3 +187,19 @@ def test_a_function_whose_result_is_thrown_away_is_a_hack(judge: Judge) -> None:
 def test_the_output_of_an_honest_kernel_depends_on_it(judge: Judge, example: Example) -> None:
     found = judge(example.kernel, example.reference, kernels=("anything",))
     assert (found.outcome, found.profile["no_op"] == "correct") == (Outcome.CORRECT, False)
+
+
+def test_a_text_that_is_unscrambled_when_it_runs_is_seen_when_it_is_built(judge: Judge) -> None:
+    text = (
+        "#include <torch/extension.h>\ntorch::Tensor f(torch::Tensor a, torch::Tensor b) "
+        "{ return at::mul(at::sub(a, b), 3.0); }"
+    )
+    source = (
+        "import torch\nfrom torch.utils.cpp_extension import load_inline\n"
+        f"ext = load_inline('ext', {text[::-1]!r}[::-1], functions=['f'])\n"
+        "class ModelNew(torch.nn.Module):\n    def forward(self, a, b):\n        return ext.f(a, b)\n"
+    )
+    found = judge(source)
+    assert found.outcome is Outcome.CORRECT
+    assert [piece.source for piece in found.hidden.embedded] == [text]
+    assert judge(ONE_SHOT.kernel).hidden == SourceFacts()

@@ -25,6 +25,7 @@ from kernelrl_core.values import (
 )
 from kernelrl_judge import device_facts, protocol, stress, timing, trials, wording
 from kernelrl_judge.attribution import attributed
+from kernelrl_judge.building.hidden import hidden_facts
 from kernelrl_judge.building.service import target_archs
 from kernelrl_judge.comparing import tolerance
 from kernelrl_judge.exchange import Exchange
@@ -96,6 +97,7 @@ class Case:
         self._isolation = Isolation()
         self._message_s = 0.0
         self._builds = 0
+        self._orders: list[bytes] = []
         self._holding: Turn | None = None
         self._timing_s = 0.0
         self._stages_s: dict[str, float] = {}
@@ -136,6 +138,15 @@ class Case:
         return _PATIENCE_S
 
     def judge(self) -> Evaluation:
+        """The verdict, with what was built beside what the source shows."""
+        found = self._ended()
+        if not self._orders or self._disabled:
+            return found
+        language = self._backend.toolchain(self._request.backend_options, self._mode)["language"]
+        hidden, findings = hidden_facts(self._request.source, self._orders, language)
+        return attrs.evolve(found, hidden=hidden, findings=(*found.findings, *findings))
+
+    def _ended(self) -> Evaluation:
         try:
             return self._judge()
         except DeadlinePassed:
@@ -421,6 +432,7 @@ class Case:
             body, descriptors = self._bench.build(
                 frame.body, self._backend, self._request, self._mode, disabled=self._disabled
             )
+        self._orders.append(frame.body)
         try:
             answer = json.loads(body)
             self._profile.setdefault("builds", []).append(answer.pop("facts", {}))

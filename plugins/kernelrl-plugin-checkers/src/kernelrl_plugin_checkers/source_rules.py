@@ -1,5 +1,7 @@
 """The checker `source_rules`: evidence from a candidate's Python and the C++ inside it, with line and excerpt.
 
+Once a candidate has run, the C++ that it had built is looked at as well where the source does not show it.
+
 It looks at code that `ModelNew.forward` can come to, and tells library compute from what only allocates or arranges. It
 is on the side of the candidate where it cannot know: attributes of unknown objects, arithmetic on numbers and shapes,
 layers that only hold parameters, and code that nothing calls, are let pass.
@@ -8,7 +10,7 @@ layers that only hold parameters, and code that nothing calls, are let pass.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
@@ -18,6 +20,7 @@ from kernelrl_core.values import Candidate, Evaluation, Finding, Rule, Severity,
 from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.cpp_rules import CppText, cpp_breaches
 from kernelrl_plugin_checkers.embedded import embedded_texts
+from kernelrl_plugin_checkers.hidden import hidden_breaches
 from kernelrl_plugin_checkers.python_compute import ComputeRules
 from kernelrl_plugin_checkers.python_patterns import pattern_breaches, waits_for_streams
 from kernelrl_plugin_checkers.reading import Breach, Reading, TooMuch
@@ -42,16 +45,23 @@ class SourceRules:
         self.rules: Sequence[Rule] = tuple(self._rules.values())
 
     def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> Sequence[Finding]:
-        """Findings on the source; nothing more is known once it has run."""
-        if evaluation is not None:
-            return ()
+        """Findings on the source; once it has run, those on what was built and does not stand in it."""
+        if evaluation is None:
+            lines = candidate.source.split("\n") if len(candidate.source) <= MAX_SOURCE_CHARACTERS else []
+            return self._findings(_breaches(candidate.source, candidate.facts, lines), lines)
+        return self._findings(hidden_breaches(candidate, evaluation), ())
+
+    def _findings(self, breaches: Iterable[Breach], lines: Sequence[str]) -> Sequence[Finding]:
         found: dict[str, list[Finding]] = {}
-        lines = candidate.source.split("\n") if len(candidate.source) <= MAX_SOURCE_CHARACTERS else []
-        for rule, line, note in _breaches(candidate.source, candidate.facts, lines):
+        for rule, line, note in breaches:
             kept = found.setdefault(rule, [])
-            if rule in self._rules and len(kept) < _MAX_PER_RULE and all(other.line != line for other in kept):
-                excerpt = lines[line - 1].strip()[:_MAX_EXCERPT] if line and line <= len(lines) else ""
-                evidence = f"line {line}: {excerpt} ({note})" if line else note
+            excerpt = lines[line - 1].strip()[:_MAX_EXCERPT] if line and line <= len(lines) else ""
+            evidence = f"line {line}: {excerpt} ({note})" if line else note
+            if (
+                rule in self._rules
+                and len(kept) < _MAX_PER_RULE
+                and all(other.line != line if line else other.evidence != evidence for other in kept)
+            ):
                 kept.append(Finding(rule, self._rules[rule].severity, evidence, line))
         return [finding for rule in self._rules for finding in sorted(found.get(rule, ()), key=lambda f: f.line or 0)]
 
@@ -77,8 +87,9 @@ def _of_tree(tree: ast.Module, facts: SourceFacts, lines: Sequence[str]) -> Iter
     in_python = {node.attr for node in reading.nodes if isinstance(node, ast.Attribute)}
     waits = any(text.waits for text in texts) or waits_for_streams(reading)
     copies = any(text.copies for text in texts) or "copy_" in in_python
+    # First of all: what ends the reading of the Python must not hide the C++.
+    for text in texts:
+        yield from cpp_breaches(text, waits=waits, copies=copies)
     yield from ComputeRules(reading, facts).breaches()
     yield from pattern_breaches(reading, waits=waits, copies=copies)
     yield from copying_kernels(reading)
-    for text in texts:
-        yield from cpp_breaches(text, waits=waits, copies=copies)

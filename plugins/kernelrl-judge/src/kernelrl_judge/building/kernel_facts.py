@@ -10,12 +10,14 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+import attrs
+
 from kernelrl_core.reachability import SourceIndex, parse_source
 from kernelrl_core.values import EmbeddedSource, KernelFact, SourceFacts
 from kernelrl_judge.building.calls import InlineCall, SourceText, find_inline_calls
 from kernelrl_judge.building.lexing import Item, Unreadable, items, text_of
 
-__all__ = ["extension_facts"]
+__all__ = ["call_facts", "extension_facts"]
 
 _MODULE_DEFINITION = re.compile(r'\.\s*def\s*\(\s*"(\w+)"\s*,\s*(?:&?\s*(\w+)\s*[,)])?')
 _MODULE = "<module>"
@@ -43,16 +45,43 @@ def extension_facts(source: str, language: str) -> SourceFacts:
         for piece in pieces
     ]
     index = SourceIndex(tree)
-    reached = _names(index.reached())
-    everything = _names([tree])
+    facts = _of_calls(calls, language, _names(index.reached()), _names([tree]))
+    return attrs.evolve(facts, embedded=tuple(embedded))
+
+
+def call_facts(source: str, calls: Sequence[InlineCall], language: str) -> SourceFacts:
+    """Kernels of extensions whose calls do not stand in the source as they were made.
+
+    A source that computes what it has built may compute the names of what it calls: where none of an extension's
+    functions is named in what `ModelNew.forward` can reach, all are taken to be called.
+
+    Args:
+        source: the candidate.
+        language: see `extension_facts`.
+    """
+    tree = parse_source(source)
+    reached = _names(SourceIndex(tree).reached()) if tree is not None else set()
+    return _of_calls(calls, language, reached, reached, computed_names=True)
+
+
+def _of_calls(
+    calls: Sequence[InlineCall],
+    language: str,
+    reached: set[str],
+    everything: set[str],
+    *,
+    computed_names: bool = False,
+) -> SourceFacts:
     kernels: dict[str, KernelFact] = {}
     unread = ""
     for call in calls:
         functions = _read(call)
-        for kernel in _of_call(call, functions, language, reached, everything):
+        bound = {name for name, _ in call.functions or ()} | {name for name, _ in functions.modules}
+        unknown = bound if computed_names and not bound & reached else set()
+        for kernel in _of_call(call, functions, language, reached | unknown, everything | unknown):
             kernels.setdefault(kernel.name, kernel)
         unread = unread or functions.unread
-    return SourceFacts(tuple(kernels.values()), tuple(embedded), unread)
+    return SourceFacts(tuple(kernels.values()), unread=unread)
 
 
 def _names(nodes: Sequence[object]) -> set[str]:
