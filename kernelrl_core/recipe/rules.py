@@ -82,6 +82,13 @@ def _timing(given: Parts, registry: Registry) -> Iterator[Contradiction]:
         yield Contradiction(("episode", "stop"), message, hint)
 
 
+def _precision(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    evaluation = given.evaluation
+    if evaluation.min_precision != "none" and (evaluation.profile, evaluation.precision) != ("strict", "fp32"):
+        message = "errors are compared with double precision in profile strict and precision fp32 alone"
+        yield Contradiction(("evaluation", "min_precision"), message, "set it to none, or change the other two")
+
+
 def _gaps(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     if not given.rewards:
         yield Contradiction(
@@ -209,6 +216,7 @@ def _requires(given: Parts, registry: Registry) -> Iterator[Contradiction]:
 
 _RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("rewards", "evaluation", "episode"), _timing),
+    (("evaluation",), _precision),
     (("rewards",), _gaps),
     (("train",), _length),
     (("train",), _groups),

@@ -29,6 +29,8 @@ def check(plugins: Registry, **parts: str) -> list[str]:
     [
         ({"rewards": "{r: {use: bounded, timing: true}}"}, "rewards.r: 'bounded' needs run times"),
         ({"episode": "{stop: {speedup: 2}}"}, "episode.stop: a speedup can never be reached"),
+        ({"evaluation": "{precision: bf16, min_precision: fp32}"}, "evaluation.min_precision: errors are compared with"),
+        ({"evaluation": "{profile: kernelbench, min_precision: tf32}"}, "evaluation.min_precision: errors are compared"),
         ({"rewards": "{}"}, "rewards: there is no reward"),
         ({"rewards": "{r: {use: bounded, gap: 0}}"}, "rewards: a wrong kernel could earn as much"),
         ({"rewards": "{r: {use: bounded, weight: 0}}"}, "rewards: a wrong kernel could earn as much"),
@@ -65,6 +67,7 @@ def test_a_contradiction_is_refused(plugins: Registry, parts: dict[str, str], me
         {"rewards": "{r: {use: bounded}, idle: {use: bounded, timing: true, weight: 0}}"},
         {"rewards": "{r: {use: bounded, weight: 2}, t: {use: bounded, gap: -1.5}}"},
         {"train": "{group_size: 1, min_group_size: 1}", "advantage": "{use: raw}"},
+        {"evaluation": "{min_precision: tf32}"},
         {"train": "{steps: 0}"},
         {"train": "{epochs: 0.5, warmup_ratio: 1}"},
         {"eval": "{samples: 1, pass_at: [1, 10]}"},
