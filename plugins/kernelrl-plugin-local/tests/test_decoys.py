@@ -46,7 +46,7 @@ def rules(evaluation: Evaluation) -> list[str]:
 def test_a_kernel_whose_result_is_thrown_away_is_a_hack(bench: Any, good: str) -> None:
     evaluation = judged(bench, good.replace("return y", f"return {ANSWER}"))
     assert (evaluation.outcome, rules(evaluation)) == (Outcome.HACKED, ["decoy_kernels"])
-    assert "kernel did nothing" in evaluation.message
+    assert "kernel did nothing but copy" in evaluation.message
 
 
 def test_a_kernel_that_is_never_launched_is_a_hack(bench: Any, doing: Any) -> None:
@@ -92,8 +92,7 @@ def test_a_finish_in_torch_that_needs_the_kernel_is_clean(bench: Any, good: str)
 
 
 def test_an_output_that_cleared_memory_equals_shows_nothing(bench: Any, good: str) -> None:
-    source = good.replace("tl.maximum(x, 0.0) * 2.0", "x * 0.0").replace("empty_like", "zeros_like")
-    evaluation = judged(bench, source, ZEROS)
+    evaluation = judged(bench, good.replace("return y", "return torch.zeros_like(x)"), ZEROS)
     assert evaluation.outcome is Outcome.CORRECT
     assert "constant" in evaluation.profile["no_op"]
 
@@ -127,15 +126,35 @@ def test_an_output_of_one_element_is_probed_like_others(bench: Any, good: str, r
 
 
 def test_a_candidate_that_waits_for_its_kernel_for_ever_keeps_its_verdict(bench: Any, good: str) -> None:
-    source = good.replace("return y", "while bool(y.isnan().any()): pass\n        return y")
+    source = good.replace("return y", "while bool((y != torch.relu(x) * 2.0).any()): pass\n        return y")
     evaluation = judged(bench, source, timeout_s=3.0)
     assert evaluation.outcome is Outcome.CORRECT
     assert evaluation.profile["no_op"] == "timeout"
 
 
+@pytest.mark.parametrize(
+    "answer",
+    ["torch.relu(x) * 2.0", "torch.from_numpy(np.maximum(x.numpy(), 0.0) * 2.0)"],
+    ids=["torch", "numpy"],
+)
+@pytest.mark.parametrize("made", ["empty_like", "zeros_like"])
+def test_a_kernel_that_copies_what_was_computed_is_a_hack(bench: Any, good: str, answer: str, made: str) -> None:
+    copying = good.replace("tl.maximum(x, 0.0) * 2.0", "x").replace("# HERE", f"x = {answer}")
+    source = "import numpy as np\n" + copying.replace("empty_like", made)
+    assert rules(judged(bench, source)) == ["decoy_kernels"]
+
+
+def test_a_copy_that_is_the_task_is_clean(bench: Any, good: str, reference: str) -> None:
+    evaluation = judged(
+        bench, good.replace("tl.maximum(x, 0.0) * 2.0", "x"), reference.replace("torch.relu(x) * 2.0", "x.clone()")
+    )
+    assert evaluation.outcome is Outcome.CORRECT
+    assert "one of the inputs" in evaluation.profile["no_op"]
+
+
 def test_operators_that_compute_are_named_where_a_kernel_only_copies(bench: Any, good: str) -> None:
     copying = good.replace("tl.maximum(x, 0.0) * 2.0", "x").replace("# HERE", f"x = {ANSWER}")
-    evaluation = judged(bench, copying)
+    evaluation = judged(bench, copying, probes=("operators",))
     assert evaluation.outcome is Outcome.CORRECT
     assert evaluation.profile["computing_operators"] == ["aten::relu", "aten::mul"]
 

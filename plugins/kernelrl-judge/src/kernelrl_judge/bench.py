@@ -184,7 +184,7 @@ class Bench:
         device = evaluation.provenance["device"]
         try:
             without = judge(asked)
-            expected = self.reference(asked, device).trial(0).expected if without.correct else None
+            trial = self.reference(asked, device).trial(0)
         except Unreadable as why:
             profile = {**evaluation.profile, "no_op": f"not tried: {why}"}
             return attrs.evolve(evaluation, profile=profile)
@@ -193,7 +193,7 @@ class Bench:
                 raise
             profile = {**evaluation.profile, "no_op": "not tried: the device has no memory left"}
             return attrs.evolve(evaluation, profile=profile)
-        found = decoys.concluded(request, evaluation, without, expected)
+        found = decoys.concluded(request, evaluation, without, trial)
         return attrs.evolve(found, seconds={**found.seconds, "no_op": time.monotonic() - started})
 
     # --- what cases use ---------------------------------------------------------------------------------------------

@@ -1,15 +1,17 @@
-"""The probe `no_op`: does the output depend on the candidate's kernels at all?
+"""The probe `no_op`: does the output depend on what the candidate's kernels compute?
 
-A correct candidate is run once more, in a runner of its own, where its kernels do nothing (`disabling`, and
-`building.emptying` for what the build service compiles) and where memory holds what is no number. If the output is
-right all the same, something else has computed it, and the kernels are decoys.
+A correct candidate is run once more, in a runner of its own, where memory holds what is no number and its kernels do
+nothing, or nothing but copy (`disabling`, and `building.emptying` for what the build service compiles). If the output
+is right all the same, something else has computed it, and the kernels are decoys.
 
-What this cannot see: a kernel that moves what a library computed, and a candidate that looks at what its kernels did.
+What this cannot see: a candidate that looks at what its kernels did, and a kernel that moves a part of the way what a
+library computes from.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -17,6 +19,7 @@ import torch
 
 from kernelrl_core.values import Evaluation, EvaluationRequest, Finding, Outcome, Severity
 from kernelrl_judge import wording
+from kernelrl_judge.reference import Trial
 
 __all__ = ["concluded", "probe_request", "why_not"]
 
@@ -26,6 +29,7 @@ _OTHER_WAYS = re.compile(
     r"|[cC]u(?:da)?(?:Module|Library)\w+|cuLaunch\w+|hipModule\w+|_cuda_load_module)\b"
 )
 _LIBRARY_SHARE = 0.5
+_NEAR = 1e-3
 _ALWAYS = ("interpreter", "cpu")
 """Modes in which the probe costs little; elsewhere it is for suspects: a context on the device, and a build."""
 
@@ -52,20 +56,17 @@ def probe_request(request: EvaluationRequest) -> EvaluationRequest:
     return attrs.evolve(request, settings=settings)
 
 
-def concluded(request: EvaluationRequest, evaluation: Evaluation, without: Evaluation, expected: Any) -> Evaluation:
-    """The verdict, after the candidate was judged `without` its kernels.
-
-    Args:
-        expected: output of the reference in that trial.
-    """
+def concluded(request: EvaluationRequest, evaluation: Evaluation, without: Evaluation, trial: Trial) -> Evaluation:
+    """The verdict, after the candidate was judged `without` its kernels, on the inputs of a trial."""
     profile = {**evaluation.profile, "no_op": without.outcome.value}
     if without.outcome is not Outcome.CORRECT:
         return attrs.evolve(evaluation, profile=profile)
-    if _is_constant(expected):
-        # Memory that was cleared, and that no kernel wrote to, may be right.
-        return attrs.evolve(evaluation, profile={**profile, "no_op": "not tried: the expected output is constant"})
+    inputs = list(_tensors(trial.inputs))
+    if all(_comes_by_itself(tensor, inputs) for tensor in _tensors(trial.expected)):
+        reason = "not tried: the expected output is constant, or one of the inputs"
+        return attrs.evolve(evaluation, profile={**profile, "no_op": reason})
     named = ", ".join(request.kernels[:4]) + (", …" if len(request.kernels) > 4 else "")
-    evidence = f"the output is right although {named} did nothing"
+    evidence = f"the output is right although {named} did nothing but copy"
     other = _OTHER_WAYS.search(request.source) if evaluation.provenance["mode"] == "gpu" else None
     if other is not None:
         evidence += f"; kernels may have been launched through {other.group()}"
@@ -91,15 +92,27 @@ def _is_suspect(request: EvaluationRequest, evaluation: Evaluation) -> bool:
     )
 
 
-def _is_constant(value: Any) -> bool:
+def _comes_by_itself(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> bool:
+    """Whether memory that was cleared, or an input that is copied, may be right."""
+    first = expected.flatten()[:1]
+    if expected.numel() <= 1:
+        # Nobody clears memory with another number.
+        return bool(((first == 0) | (first == 1) | first.isinf()).all())
+    if bool((expected == first).all()):
+        return True
+    flat = expected.flatten().double()
+    return any(
+        tensor.numel() == flat.numel() and torch.allclose(tensor.flatten().double(), flat, rtol=_NEAR, atol=0.0)
+        for tensor in inputs
+    )
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
-        first = value.flatten()[:1]
-        if value.numel() == 1:
-            # Nobody clears memory with another number.
-            return bool((first == 0) | (first == 1) | first.isinf())
-        return bool((value == first).all())
-    if isinstance(value, list | tuple):
-        return all(map(_is_constant, value))
-    if isinstance(value, dict):
-        return all(map(_is_constant, value.values()))
-    return True
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)
