@@ -29,8 +29,8 @@ def check(plugins: Registry, **parts: str) -> list[str]:
     [
         ({"rewards": "{r: {use: bounded, timing: true}}"}, "rewards.r: 'bounded' needs run times"),
         ({"episode": "{stop: {speedup: 2}}"}, "episode.stop: a speedup can never be reached"),
-        ({"evaluation": "{precision: bf16, min_precision: fp32}"}, "evaluation.min_precision: errors are compared with"),
-        ({"evaluation": "{profile: kernelbench, min_precision: tf32}"}, "evaluation.min_precision: errors are compared"),
+        ({"evaluation": "{precision: bf16, min_precision: fp32}"}, "evaluation.min_precision: errors"),
+        ({"evaluation": "{profile: kernelbench, min_precision: tf32}"}, "evaluation.min_precision: errors"),
         ({"rewards": "{}"}, "rewards: there is no reward"),
         ({"rewards": "{r: {use: bounded, gap: 0}}"}, "rewards: a wrong kernel could earn as much"),
         ({"rewards": "{r: {use: bounded, weight: 0}}"}, "rewards: a wrong kernel could earn as much"),
