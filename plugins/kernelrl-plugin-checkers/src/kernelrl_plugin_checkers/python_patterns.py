@@ -27,7 +27,19 @@ _OUTSIDE = {
     *("glob.glob", "torch.load", "torch.hub.load", "torch.hub.download_url_to_file", "numpy.load"),
 }
 _OUTSIDE_MODULES = ("socket", "urllib", "requests", "http", "shutil", "pip", "huggingface_hub")
-_CODE_MAKERS = {"exec", "eval", "compile", "types.CodeType", "types.FunctionType", "marshal.loads", "pickle.loads"}
+_BUILTIN_MAKERS = {"exec", "eval", "__builtins__"}
+"""Of code. Being named is enough: what is named can be called under another name."""
+_CODE_MAKERS = {
+    *("exec", "eval", "compile", "types.CodeType", "types.FunctionType", "marshal.loads", "pickle.loads"),
+    *("dill.loads", "cloudpickle.loads", "timeit.timeit", "timeit.Timer", "code.InteractiveInterpreter"),
+    *("code.InteractiveConsole", "codeop.compile_command", "runpy.run_path", "runpy.run_module", "imp.load_source"),
+    *("importlib.util.spec_from_file_location", "importlib.util.spec_from_loader", "zipimport.zipimporter"),
+    *("importlib.machinery.SourceFileLoader", "importlib.machinery.SourcelessFileLoader"),
+    *("importlib.machinery.ExtensionFileLoader", "sys.path.insert", "sys.path.append", "sys.path.extend"),
+    *("torch.ops.load_library", "torch.classes.load_library", "torch.jit.load", "torch.package.PackageImporter"),
+}
+_NAMESPACES = {"globals", "locals", "vars"}
+_KERNEL_SOURCES = {"src", "_src", "_unsafe_update_src"}
 _DECODERS = {
     *("base64.b64decode", "base64.b32decode", "base64.b85decode", "base64.a85decode", "base64.decodebytes"),
     *("zlib.decompress", "gzip.decompress", "bz2.decompress", "lzma.decompress", "codecs.decode", "bytes.fromhex"),
@@ -109,7 +121,7 @@ def _imported(name: str, line: int) -> Iterator[Breach]:
 
 def _call(reading: Reading, node: ast.Call) -> Iterator[Breach]:
     line = node.lineno
-    name = reading.dotted(node.func)
+    name = reading.dotted(node.func).removeprefix("builtins.")
     attribute = node.func.attr if isinstance(node.func, ast.Attribute) else ""
     if name in _INSPECTION or attribute == "from_address":
         yield "inspection", line, name or attribute
@@ -123,6 +135,10 @@ def _call(reading: Reading, node: ast.Call) -> Iterator[Breach]:
             yield "outside_access", line, name
     elif name in _CODE_MAKERS or name in _DECODERS:
         yield "dynamic_code", line, name
+    elif attribute == "_unsafe_update_src":
+        yield "dynamic_code", line, "another source for a kernel"
+    elif isinstance(node.func, ast.Call) and _is_class_of_functions(reading, node.func):
+        yield "dynamic_code", line, "a function made of code"
     elif name in _IMPORTERS:
         imported = reading.folded(node.args[0]) if node.args else None
         if imported is None:
@@ -143,7 +159,21 @@ def _call(reading: Reading, node: ast.Call) -> Iterator[Breach]:
         yield from _attribute_call(reading, name, node)
 
 
+def _is_class_of_functions(reading: Reading, call: ast.Call) -> bool:
+    if reading.dotted(call.func) != "type" or len(call.args) != 1:
+        return False
+    of = call.args[0]
+    return isinstance(of, ast.Lambda) or (isinstance(of, ast.Name) and _is_function(reading, of.id))
+
+
+def _is_function(reading: Reading, name: str) -> bool:
+    return any(isinstance(body, ast.FunctionDef) for body in reading.index.bodies.get(name, ()))
+
+
 def _attribute_call(reading: Reading, name: str, node: ast.Call) -> Iterator[Breach]:
+    changed = node.args[0].id if name == "setattr" and isinstance(node.args[0], ast.Name) else ""
+    if _is_function(reading, changed) and reading.folded(node.args[1]) in _KERNEL_SOURCES:
+        yield "dynamic_code", node.lineno, "another source for a kernel"
     owner = reading.dotted(node.args[0])
     if owner.split(".")[0] not in _PATCHABLE:
         return
@@ -169,6 +199,12 @@ def _assignment(reading: Reading, node: ast.Assign | ast.AugAssign | ast.AnnAssi
                 yield from _precision(name, node.lineno)
             elif name.split(".")[0] in _PATCHABLE and "." in name:
                 yield "timing_patch", node.lineno, f"assignment to {name}"
+            elif (
+                target.attr in _KERNEL_SOURCES
+                and isinstance(target.value, ast.Name)
+                and _is_function(reading, target.value.id)
+            ):
+                yield "dynamic_code", node.lineno, "another source for a kernel"
             elif target.attr == "__code__":
                 yield "timing_patch", node.lineno, "assignment to the code of a function"
         elif isinstance(target, ast.Subscript):
@@ -176,7 +212,9 @@ def _assignment(reading: Reading, node: ast.Assign | ast.AugAssign | ast.AnnAssi
             if not name and isinstance(target.value, ast.Call) and target.value.args:
                 called = reading.dotted(target.value.func)
                 name = f"{reading.dotted(target.value.args[0])}.__dict__" if called == "vars" else ""
-            if name == "sys.modules" or (name.endswith(".__dict__") and name.split(".")[0] in _PATCHABLE):
+            if name == "linecache.cache":
+                yield "dynamic_code", node.lineno, f"assignment into {name}"
+            elif name == "sys.modules" or (name.endswith(".__dict__") and name.split(".")[0] in _PATCHABLE):
                 yield "timing_patch", node.lineno, f"assignment into {name}"
 
 
@@ -193,6 +231,21 @@ def _attribute(reading: Reading, node: ast.Attribute | ast.Name) -> Iterator[Bre
         yield "compiled_answer", node.lineno, name
     elif name in _RANDOM:
         yield "random_state", node.lineno, name
+    elif name.startswith("builtins.") and name.removeprefix("builtins.") in _BUILTIN_MAKERS:
+        yield "dynamic_code", node.lineno, name
+    elif isinstance(node, ast.Name) and node.id in _BUILTIN_MAKERS and not _is_of_the_file(reading, node.id):
+        yield "dynamic_code", node.lineno, node.id
+
+
+def _is_of_the_file(reading: Reading, name: str) -> bool:
+    return any(isinstance(item, ast.FunctionDef) and item.name == name for item in reading.tree.body)
+
+
+def _subscript(reading: Reading, node: ast.Subscript) -> Iterator[Breach]:
+    if isinstance(node.value, ast.Call) and not node.value.args and reading.dotted(node.value.func) in _NAMESPACES:
+        key = reading.folded(node.slice)
+        if key is None or key == "__builtins__":
+            yield "dynamic_code", node.lineno, f"{reading.dotted(node.value.func)}() by a computed name"
 
 
 def _class(reading: Reading, node: ast.ClassDef) -> Iterator[Breach]:
@@ -239,5 +292,6 @@ _LOOKS: dict[type[ast.AST], Callable[..., Iterator[Breach]]] = {
     ast.AnnAssign: _assignment,
     ast.Attribute: _attribute,
     ast.Name: _attribute,
+    ast.Subscript: _subscript,
     ast.ClassDef: _class,
 }
