@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from kernelrl_lab import breakouts, clean, on_gpu, replay, time_tricks, work, wrong
+from kernelrl_lab import breakouts, clean, hidden_sources, on_gpu, replay, time_tricks, work, wrong
 
 __all__ = ["FIXTURES"]
 
 FIXTURES = (
     *work.FIXTURES,
+    *hidden_sources.FIXTURES,
     *wrong.FIXTURES,
     *replay.FIXTURES,
     *time_tricks.FIXTURES,
