@@ -182,3 +182,22 @@ def test_a_second_judgement_has_other_inputs_and_changes_nothing_else(second: Ou
     first, again = evaluator.requests
     assert first.seed != again.seed
     assert (again.source, again.settings.trials, again.settings.timing) == (first.source, 10, False)
+
+
+class Suspects(Finds):
+    def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> Sequence[Finding]:
+        noted = Finding("kept_state", Severity.NOTE, "line 1")
+        return [Finding("dynamic_code", Severity.SUSPECT, "line 2"), noted] if evaluation is None else []
+
+
+def test_the_evaluator_is_told_the_kernels_of_the_source_and_what_is_suspect_about_it() -> None:
+    kernel = "import triton\n\n\n@triton.jit\ndef mine(x):\n    pass\n\n\nclass ModelNew:\n    pass"
+    _, evaluator = judged(f"```python\n{kernel}\n```", checker=Suspects())
+    assert evaluator.requests[0].kernels == ("mine",)
+    assert evaluator.requests[0].suspicions == ("dynamic_code",)
+
+
+def test_kernels_that_cannot_be_read_are_told_of_as_such() -> None:
+    kernel = "import triton\n\njit = [triton.jit][0]\n\n\n@jit\ndef mine(x):\n    pass\n\n\nclass ModelNew:\n    pass"
+    _, evaluator = judged(f"```python\n{kernel}\n```")
+    assert evaluator.requests[0].kernels == ("…",)
