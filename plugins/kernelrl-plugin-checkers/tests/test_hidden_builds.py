@@ -96,3 +96,35 @@ def test_a_verdict_that_was_kept_gives_the_same_findings() -> None:
     kept = codec.from_json(Evaluation, json.loads(json.dumps(codec.to_json(evaluation))))
     assert found(COMPUTED, kept) == found(COMPUTED, evaluation)
     assert {"no_kernel", "library_glue"} <= set(found(COMPUTED, kept))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch::Tensor run(torch::Tensor a) { return matmul(a, a); }",
+        "torch::Tensor run(torch::Tensor a) { auto f = &at::matmul; return f(a, a); }",
+        "torch::Tensor run(torch::Tensor a) { return at::_ops::matmul::call(a, a); }",
+        "namespace other = ::at;\ntorch::Tensor run(torch::Tensor a) { return other::matmul(a, a); }",
+        "#define PRODUCT at::matmul\ntorch::Tensor run(torch::Tensor a) { return PRODUCT(a, a); }",
+        "void run(float* a) { at::cuda::blas::gemm<float>('n', 'n', 8, 8, 8, 1, a, 8, a, 8, 0, a, 8); }",
+        'py::object run(py::object a) { return py::eval("lambda a: a @ a")(a); }',
+        'PyObject* run(PyObject* a) { return PyObject_CallMethod(a, "matmul", "O", a); }',
+    ],
+)
+def test_a_library_is_found_under_other_names(text: str) -> None:
+    assert "library_glue" in found(COMPUTED, evaluated(COMPUTED, text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__device__ float softmax(float x) { return x; }\nvoid run() { softmax(1.0f); }",
+        "void run() { auto softmax = [](float x) { return x; }; softmax(1.0f); }",
+        "#define mm(x) x * x\nvoid run() { int a = mm(2); }",
+        "#include <ATen/ops/empty.h>\nnamespace cg = cooperative_groups;\nvoid run() { at::empty({2}); cg::sync(); }",
+        "struct Layer { void linear(int); void run() { linear(1); this->linear(2); } };",
+        "void run() { at::cuda::getCurrentCUDAStream(); std::max(1, 2); exp(1.0); max(1, 2); }",
+    ],
+)
+def test_functions_of_its_own_are_no_library(text: str) -> None:
+    assert "library_glue" not in found(COMPUTED, evaluated(COMPUTED, text))

@@ -24,6 +24,7 @@ lstm masked_fill matmul max max_pool1d max_pool2d max_pool3d median min mish mm 
 native_layer_norm nll_loss norm normalize pow prelu prod reciprocal relu relu6 rms_norm rsqrt
 scaled_dot_product_attention selu sigmoid sign silu sin sinh smooth_l1_loss softmax softplus softsign sort sqrt std
 sub tan tanh tensordot threshold topk tril triplet_margin_loss triu var where _convolution _scaled_mm _softmax
+gemm bgemm gemv gemm_and_bias scaled_gemm
 """
 _ATEN = frozenset(_ATEN_TEXT.split())
 _METHODS = frozenset({"addmm", "baddbmm", "bmm", "conv2d", "cumprod", "cumsum", "gelu", "log_softmax", "logsumexp"})
@@ -34,8 +35,16 @@ _VENDOR = re.compile(
     r"|(?:cudnn|miopen)(?!Create|Destroy|Set|Get)\w*(?:Forward|Transform\w*|Reduce\w*|OpTensor|AddTensor|Execute|Backward)"
     r"\w*|cufftExec\w+|hipfftExec\w+|cusparseSp\w+|cusolverDn\w+|dnnl_sgemm|cutensorContract\w*"
 )
+_UNQUALIFIED_TEXT = """
+addmm baddbmm batch_norm bmm conv1d conv2d conv3d conv_transpose2d convolution cumprod cumsum einsum group_norm
+layer_norm linear log_softmax logsumexp matmul mm native_layer_norm scaled_dot_product_attention softmax tensordot topk
+"""
+_UNQUALIFIED = frozenset(_UNQUALIFIED_TEXT.split())
+"""Operators that C++ finds by their arguments alone, and that no function of CUDA or of C++ is named like."""
 _BACK_TO_PYTHON = frozenset(
-    {"Dispatcher", "findSchemaOrThrow", "PyImport_ImportModule", "PyRun_String", "PyRun_SimpleString"}
+    {"Dispatcher", "findSchemaOrThrow", "PyImport_ImportModule", "PyImport_Import", "PyImport_AddModule"}
+    | {"PyImport_GetModule", "PyRun_String", "PyRun_StringFlags", "PyRun_SimpleString", "PyObject_Call"}
+    | {"PyObject_CallObject", "PyObject_CallMethod", "PyObject_CallFunction", "PyObject_CallFunctionObjArgs"}
 )
 _STREAMS = re.compile(r"(?:cuda|hip|cu)StreamCreate\w*|getStreamFromPool|cudaStreamNonBlocking")
 _WAITS = re.compile(r"(?:cuda|hip|cu)(?:StreamWaitEvent|(?:Stream|Device|Event|Ctx)Synchronize)")
@@ -56,7 +65,11 @@ _OUTSIDE = frozenset(
 _PRECISION = re.compile(r"set(?:AllowTF32|Float32|AllowFP16|AllowBF16)\w+|fesetround|(?:cublas|hipblas)SetMathMode")
 _PINNING = re.compile(r"\w*(?:LimitPersistingL2CacheSize|AccessPolicyWindow)")
 _PATTERNS = (_VENDOR, _STREAMS, _GRAPHS, _HOST_CALLBACKS, _PRECISION, _PINNING)
-_TELLING = _ATEN | _METHODS | _BACK_TO_PYTHON | _INSPECTION | _PROCESSES | _OUTSIDE
+_ROOTS = frozenset({"at", "torch", "aten"})
+_OPERATOR = re.compile(r"\b(?:at|torch|aten)\s*::\s*(?:\w+\s*::\s*)*(\w+)")
+_BEFORE_CALLS = frozenset({"return", "co_return", "else", "do", "case"})
+_OF_PYBIND = frozenset({"eval", "exec", "eval_file"})
+_TELLING = _ATEN | _OF_PYBIND | _METHODS | _BACK_TO_PYTHON | _INSPECTION | _PROCESSES | _OUTSIDE
 _TELLING |= {"module_", "module", "pthread_create", "detach"}
 _ONE = r"(?:1|1\.0?f?)"
 _COPY_LINE = re.compile(rf"\w+ \[ (?P<index>[^\]]+) \] = (?:{_ONE} \* )?\w+ \[ (?P=index) \] (?:\* {_ONE} )?;")
@@ -73,6 +86,12 @@ class CppText:
         self.names = {token.text for token in self.tokens if token.kind == "name"}
         for token in self.directives:
             self.names |= set(re.findall(r"[A-Za-z_]\w*", token.text))
+        self.roots = {*_ROOTS, *_aliases(self.tokens)}
+        """Names of the namespace of torch's operators."""
+        self.own = _declared(self.tokens) | {
+            name for token in self.directives for name in re.findall(r"#\s*define\s+(\w+)", token.text)
+        }
+        """Names that the text may define by itself."""
 
     @property
     def waits(self) -> bool:
@@ -113,13 +132,16 @@ def _found(text: CppText, *, waits: bool, copies: bool) -> Iterator[tuple[str, i
         if token.text.lstrip().startswith("#") and "define" in token.text[:20]:
             for match in _VENDOR.finditer(token.text):
                 yield "library_glue", token.start + match.start(), f"{match.group()}, in a macro"
+            for match in _OPERATOR.finditer(token.text):
+                if _is_operator(match[1]):
+                    yield "library_glue", token.start + match.start(), f"{match[1]}, in a macro"
     yield from kept_in_statics(text.tokens)
     yield from _fig_leaves(text)
 
 
 def _is_telling(name: str) -> bool:
     """Whether a name can break a rule by itself; most cannot, and what stands around them need not be looked at."""
-    return name in _TELLING or _stem(name) in _ATEN or any(pattern.fullmatch(name) for pattern in _PATTERNS)
+    return name in _TELLING or _is_operator(name) or any(pattern.fullmatch(name) for pattern in _PATTERNS)
 
 
 def _of_name(text: CppText, at: int, *, waits: bool, copies: bool) -> Iterator[tuple[str, str]]:
@@ -128,13 +150,15 @@ def _of_name(text: CppText, at: int, *, waits: bool, copies: bool) -> Iterator[t
     after = found[at + 1].text if at + 1 < len(found) else ""
     called = after == "("
     member = before in (".", "->")
-    if called and _is_aten(found, at):
+    if _is_aten(text, at):
         yield "library_glue", name
+    elif called and name in _UNQUALIFIED and name not in text.own and before not in (".", "->", "::"):
+        yield "library_glue", f"{name}, which the text does not define"
     elif called and member and name in _METHODS:
         yield "library_glue", f"the method {name} of a tensor"
     elif called and _VENDOR.fullmatch(name):
         yield "library_glue", name
-    elif name in _BACK_TO_PYTHON or (name in ("module_", "module") and before == "::" and _next(found, at, "import")):
+    elif name in _BACK_TO_PYTHON or _runs_python(found, at):
         yield "library_glue", f"{name}, which leads out of C++"
     elif _STREAMS.fullmatch(name) and not waits:
         yield "side_stream", f"{name}, and nothing that waits for it"
@@ -152,6 +176,13 @@ def _of_name(text: CppText, at: int, *, waits: bool, copies: bool) -> Iterator[t
         yield "precision_switch", name
     elif _PINNING.fullmatch(name):
         yield "cache_pinning", name
+
+
+def _runs_python(found: Sequence[Token], at: int) -> bool:
+    name, owner = found[at].text, _owner(found, at)
+    if name in ("module_", "module"):
+        return found[at - 1].text == "::" and _next(found, at, "import")
+    return name in _OF_PYBIND and owner in ("py", "pybind11") and found[at - 1].text == "::"
 
 
 def _outlives(text: CppText, name: str, *, detached: bool) -> bool:
@@ -176,16 +207,43 @@ def _stem(name: str) -> str:
     return name.removesuffix("_out").removesuffix("_outf").rstrip("_")
 
 
-def _is_aten(found: Sequence[Token], at: int) -> bool:
+def _is_operator(name: str) -> bool:
+    return name in _ATEN or _stem(name) in _ATEN
+
+
+def _aliases(found: Sequence[Token]) -> Iterator[str]:
+    """Names that a text gives to the namespaces of torch's operators."""
+    for at in range(len(found) - 3):
+        if found[at].text == "namespace" and found[at + 2].text == "=":
+            after = found[at + 4 if found[at + 3].text == "::" and at + 4 < len(found) else at + 3]
+            if after.text in _ROOTS:
+                yield found[at + 1].text
+
+
+def _declared(found: Sequence[Token]) -> set[str]:
+    """Names of operators that follow a type: `float softmax(`, `auto& mm =`."""
+    return {
+        found[at].text
+        for at in range(1, len(found))
+        if found[at].text in _UNQUALIFIED
+        and (
+            found[at - 1].text in ("*", "&", "&&", ">")
+            or (found[at - 1].kind == "name" and found[at - 1].text not in _BEFORE_CALLS)
+        )
+    }
+
+
+def _is_aten(text: CppText, at: int) -> bool:
     """Whether a name is an operator of ATen with its namespace before it."""
+    found = text.tokens
     name = found[at].text
-    if name not in _ATEN and _stem(name) not in _ATEN:
+    if not _is_operator(name):
         return False
     path: list[str] = []
     while at >= 2 and found[at - 1].text == "::" and found[at - 2].kind == "name":
         path.append(found[at - 2].text)
         at -= 2
-    return bool(path) and (path[-1] in ("at", "torch", "aten") or path == ["F"]) and "jit" not in path
+    return bool(path) and (path[-1] in text.roots or path == ["F"]) and "jit" not in path
 
 
 def _fig_leaves(text: CppText) -> Iterator[tuple[str, int, str]]:
