@@ -78,6 +78,20 @@ def test_a_candidate_that_names_its_parameters_otherwise_keeps_them(bench: Any) 
     assert evaluation.profile["stress"] == "passed"
 
 
+@pytest.mark.parametrize(("lines", "found"), [("return x * 2.0", []), ("return x.view(20, 64) * 2.0", ["sizes"])])
+def test_a_kernel_for_one_size_is_suspect_where_that_is_asked(bench: Any, lines: str, found: list[str]) -> None:
+    task = module("return x * 2.0") + "\n\nrows = 20" + INPUTS.replace("20", "rows")
+    kernel = module(lines, new="New")
+    assert suspicions(bench.judge(kernel, task, probes=("stress", "sizes"))) == found
+    assert suspicions(bench.judge(kernel, task, probes=("sizes",))) == found
+    assert suspicions(bench.judge(kernel, task)) == []
+
+
+def test_a_task_without_sizes_that_may_change_has_no_such_call(bench: Any) -> None:
+    evaluation = judge(bench, "x * 2.0", "return x.view(20, 64) * 2.0", probes=("sizes",))
+    assert (evaluation.outcome, evaluation.findings) == (Outcome.CORRECT, ())
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_a_candidate_is_timed_with_the_parameters_of_its_task(bench: Any) -> None:
     task = module("return self.layer(x)", layer=True) + INPUTS

@@ -15,13 +15,14 @@ import torch
 
 from kernelrl_core.values import EvaluationSettings
 from kernelrl_judge.overlays import overlaid
-from kernelrl_judge.task_sizes import fit
+from kernelrl_judge.task_sizes import fit, free_sizes
 
 __all__ = ["Reference", "TaskError", "Trial", "load_reference"]
 
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _LIMIT_S = 300.0
 """For each step of a reference: importing it, making inputs, a call."""
+_LEAST_RESIZED = 4
 _FITTED = "__kernelrl_sizes__"
 _NAMES = ("Model", "get_inputs", "get_init_inputs")
 
@@ -121,6 +122,18 @@ class Reference:
     def inputs(self, index: int) -> list[Any]:
         """Fresh inputs on the device. Equal for equal seed, index and device."""
         return self.many_inputs(index, 1)[0]
+
+    def resized_inputs(self, index: int) -> list[Any] | None:
+        """Fresh inputs of other sizes, where sizes have names that only inputs depend on; otherwise None."""
+        names = self._module.__dict__
+        sizes = {name: size for name, size in free_sizes(self._module).items() if size >= _LEAST_RESIZED}
+        if not sizes:
+            return None
+        try:
+            names.update({name: size // 2 + 1 for name, size in sizes.items()})
+            return self.inputs(index)
+        finally:
+            names.update(sizes)
 
     def many_inputs(self, index: int, count: int) -> list[list[Any]]:
         """Fresh inputs of several calls, drawn one after the other. Equal for equal seed, index, count and device."""

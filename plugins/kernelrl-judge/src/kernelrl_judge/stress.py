@@ -10,6 +10,8 @@ Shapes, dtypes and integer inputs stay as they are, and so do floating-point inp
 (`kernelrl_judge.structure`): a kernel may rely on them. What decides is the reference in double precision. An element
 may be off by the tolerance in force and, beyond it, by 64 times the largest error of the reference itself. Where the
 reference is not finite, or loses its own way, milder inputs are taken, and at last none.
+
+The probe `sizes`, for those who ask for it, adds a call on inputs of other sizes.
 """
 
 from __future__ import annotations
@@ -80,7 +82,8 @@ class Judged:
 
 def wanted(settings: EvaluationSettings) -> bool:
     """Whether the probe is to be made."""
-    return settings.profile == "strict" and ("stress" in settings.probes or settings.min_precision != "none")
+    asked = {"stress", "sizes"} & set(settings.probes) or settings.min_precision != "none"
+    return settings.profile == "strict" and bool(asked)
 
 
 def prepared(
@@ -94,12 +97,13 @@ def prepared(
     reason = _unfit(reference)
     if reason:
         return reference, [], reason
+    parts = _PARTS if "stress" in settings.probes or settings.min_precision != "none" else ()
     # What a task allows is found out once, whatever the seed.
     plans = reference.facts.setdefault("stress", {})
     reason = _UNDECIDED
     for spreads in (True, False) if spread and _parameters(reference) else (False,):
-        keys = [(spreads, part, *_variants(reference, settings, part)) for part in _PARTS]
-        if all(plans.get(key) == () for key in keys):
+        keys = [(spreads, part, *_variants(reference, settings, part)) for part in parts]
+        if keys and all(plans.get(key) == () for key in keys):
             continue
         try:
             used = _with_spread(reference) if spreads else reference
@@ -110,7 +114,9 @@ def prepared(
         calls: list[StressCall] = []
         for number, key in enumerate(keys):
             for variant in plans.get(key, key[2:]):
-                call, reason = _call(used, exact, Reference.first_timed_input - 2 - number, key[1], variant)
+                index = Reference.first_timed_input - 2 - number
+                inputs = _changed(used.inputs(index), used.facts["structures"], key[1], variant)
+                call, reason = _call(used, exact, index, key[1], inputs)
                 if call is not None:
                     plans[key] = (variant,)
                     calls.append(call)
@@ -118,6 +124,8 @@ def prepared(
             else:
                 if reason != _NO_MEMORY:
                     plans.setdefault(key, ())
+        if "sizes" in settings.probes and (calls or not parts or not spreads):
+            calls += _resized(used, exact)
         if calls:
             if (
                 reference.device == "cuda"
@@ -157,10 +165,10 @@ def concluded(
         wrong: the part that failed, and how.
         ratio: largest error ratio of the calls.
     """
-    if wrong is not None and "stress" in settings.probes:
+    if wrong is not None and (rule := "sizes" if wrong[0] == "sizes" else "stress") in settings.probes:
         part, how = wrong
         evidence = f"right in every trial, wrong on {_WORDS[part]}: {how}"
-        return (Finding("stress", Severity.SUSPECT, evidence, checker="judge"),), "failed"
+        return (Finding(rule, Severity.SUSPECT, evidence, checker="judge"),), "failed"
     most = _MOST_RATIO.get(settings.min_precision)
     if wrong is None and ratio is not None and most is not None and settings.precision == "fp32" and ratio > most:
         evidence = (
@@ -174,6 +182,7 @@ def concluded(
 _WORDS = {
     "mixed": "inputs of both signs and of many sizes",
     "spiked": "inputs with a few large values among small ones",
+    "sizes": "inputs of other sizes",
 }
 
 
@@ -224,7 +233,7 @@ def _parameters(reference: Reference) -> set[str]:
 
 def _with_spread(reference: Reference) -> Reference:
     """Parameters that differ from those of the constructor: constants are no longer constant, and small ones count."""
-    reference.seed(Reference.first_timed_input - 4)
+    reference.seed(Reference.first_timed_input - 5)
     state = dict(reference.state)
     for name in sorted(_parameters(reference) & state.keys()):
         tensor = state[name].float()
@@ -286,9 +295,8 @@ class _Assertions(TorchDispatchMode):
 
 
 def _call(
-    reference: Reference, exact: Reference, index: int, part: str, variant: tuple[bool, float]
+    reference: Reference, exact: Reference, index: int, part: str, inputs: list[Any]
 ) -> tuple[StressCall | None, str]:
-    inputs = _changed(reference.inputs(index), reference.facts["structures"], part, variant)
     try:
         expected = reference.expected(inputs, index)
         if not _finite(expected):
@@ -314,6 +322,17 @@ def _call(
             return None, "the reference's own errors are too large on such inputs"
         errors.append(own)
     return StressCall(part, Trial(inputs, expected), precise, tuple(errors)), ""
+
+
+def _resized(reference: Reference, exact: Reference) -> list[StressCall]:
+    """A call on inputs of other sizes, where the task has sizes that may change and decides it."""
+    index = Reference.first_timed_input - 2 - len(_PARTS)
+    try:
+        inputs = reference.resized_inputs(index)
+    except TaskError:
+        return []
+    call = _call(reference, exact, index, "sizes", inputs)[0] if inputs is not None else None
+    return [] if call is None else [call]
 
 
 @contextlib.contextmanager
