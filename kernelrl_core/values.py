@@ -527,7 +527,7 @@ class Turn:
     reply: Reply
     extraction: Extraction
     evaluation: Evaluation | None
-    """None when nothing was run (`format_error`, `rejected`)."""
+    """None when nothing was run, and when what was seen as it ran broke a rule (`format_error`, `rejected`)."""
     findings: tuple[Finding, ...]
     """Findings of all checkers and of the judge."""
     outcome: Outcome

@@ -18,7 +18,7 @@ _FORMAT_GUIDANCE = {
     "no_model": "Define `class ModelNew` at module level, with the constructor and forward of `Model`.",
 }
 _GUIDANCE = {
-    Outcome.REJECTED: "Nothing was run. Keep to the rule above.",
+    Outcome.REJECTED: "It does not count, whatever it computes. Keep to the rule above.",
     Outcome.COMPILE_ERROR: "Correct the cause named in the error.",
     Outcome.RUNTIME_ERROR: "Correct the cause named in the error, and compare constructor and forward with `Model`.",
     Outcome.TIMEOUT: "Look for an endless loop or far too much work per call.",
