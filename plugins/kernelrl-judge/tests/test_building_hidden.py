@@ -87,3 +87,16 @@ def test_too_much_to_be_read_is_suspect_and_the_rest_is_kept(count: int) -> None
     assert sum(len(piece.source) for piece in facts.embedded) == MAX_CHARACTERS
     assert finding.severity is Severity.SUSPECT
     assert facts.unread
+
+
+@pytest.mark.parametrize(
+    ("other", "text"),
+    [
+        ({"functions": [["at::relu", "at::relu"]]}, "auto bound = at::relu;\n"),
+        ({"device_flags": ["-O3 -DPRODUCT=matmul", "-DN=4"]}, "#define PRODUCT matmul\n"),
+        ({"cflags": ["-Xcompiler", "-DPRODUCT=cublasSgemm"]}, "#define PRODUCT cublasSgemm\n"),
+    ],
+)
+def test_macros_of_flags_and_functions_of_others_are_no_part_of_a_source(other: dict[str, Any], text: str) -> None:
+    facts, _ = hidden_facts(SHOWN, [order(LAUNCHED, **other)], "cuda")
+    assert text in [piece.source for piece in facts.embedded]

@@ -38,9 +38,10 @@ class ModelNew(torch.nn.Module):
 """
 
 
-def evaluated(source: str, *texts: str, outcome: Outcome = Outcome.CORRECT) -> Evaluation:
+def evaluated(source: str, *texts: str, outcome: Outcome = Outcome.CORRECT, flags: str = "") -> Evaluation:
     lists = {key: [] for key in ("cflags", "device_flags", "ldflags", "include_paths")}
     asked = {"name": "ext", "cpp_sources": [DECLARED], "device_sources": texts, "functions": [["run", "run"]], **lists}
+    asked["cflags"] = [flags]
     return Evaluation(outcome, hidden=hidden_facts(source, [json.dumps(asked).encode()], "cuda")[0])
 
 
@@ -69,6 +70,13 @@ def test_a_kernel_in_a_computed_text_is_a_kernel() -> None:
 @pytest.mark.parametrize("outcome", [Outcome.RUNTIME_ERROR, Outcome.COMPILE_ERROR, Outcome.TIMEOUT])
 def test_what_did_not_come_to_its_end_may_have_had_a_kernel(outcome: Outcome) -> None:
     assert "no_kernel" not in found(COMPUTED, evaluated(COMPUTED, GLUE, outcome=outcome))
+
+
+def test_kernels_that_macros_make_in_another_build_leave_doubt() -> None:
+    macro = "#define MAKE(name) __global__ void name() {}\nMAKE(twice)\nvoid run() { twice<<<1, 1>>>(); }\n"
+    source = COMPUTED.replace('open_up("...")', repr(macro))
+    assert "no_kernel" not in found(source, evaluated(source, macro, flags="-DTYPE=float"))
+    assert "no_kernel" not in found(COMPUTED, evaluated(COMPUTED, macro, GLUE))
 
 
 def test_what_the_source_shows_is_not_told_twice() -> None:
@@ -105,6 +113,8 @@ def test_a_verdict_that_was_kept_gives_the_same_findings() -> None:
         "torch::Tensor run(torch::Tensor a) { auto f = &at::matmul; return f(a, a); }",
         "torch::Tensor run(torch::Tensor a) { return at::_ops::matmul::call(a, a); }",
         "namespace other = ::at;\ntorch::Tensor run(torch::Tensor a) { return other::matmul(a, a); }",
+        "#define PRODUCT matmul\ntorch::Tensor run(torch::Tensor a) { return at::PRODUCT(a, a); }",
+        "auto bound = at::relu;",
         "#define PRODUCT at::matmul\ntorch::Tensor run(torch::Tensor a) { return PRODUCT(a, a); }",
         "void run(float* a) { at::cuda::blas::gemm<float>('n', 'n', 8, 8, 8, 1, a, 8, a, 8, 0, a, 8); }",
         'py::object run(py::object a) { return py::eval("lambda a: a @ a")(a); }',
@@ -121,6 +131,7 @@ def test_a_library_is_found_under_other_names(text: str) -> None:
         "__device__ float softmax(float x) { return x; }\nvoid run() { softmax(1.0f); }",
         "void run() { auto softmax = [](float x) { return x; }; softmax(1.0f); }",
         "#define mm(x) x * x\nvoid run() { int a = mm(2); }",
+        "float softmax(float x);\n#define OP softmax\nvoid run() { OP(1.0f); }",
         "#include <ATen/ops/empty.h>\nnamespace cg = cooperative_groups;\nvoid run() { at::empty({2}); cg::sync(); }",
         "struct Layer { void linear(int); void run() { linear(1); this->linear(2); } };",
         "void run() { at::cuda::getCurrentCUDAStream(); std::max(1, 2); exp(1.0); max(1, 2); }",

@@ -135,6 +135,9 @@ def _found(text: CppText, *, waits: bool, copies: bool) -> Iterator[tuple[str, i
             for match in _OPERATOR.finditer(token.text):
                 if _is_operator(match[1]):
                     yield "library_glue", token.start + match.start(), f"{match[1]}, in a macro"
+            for match in re.finditer(r"(?<![\w:.])[a-z_]\w+", token.text):
+                if match[0] in _UNQUALIFIED and match[0] not in text.own:
+                    yield "library_glue", token.start + match.start(), f"{match[0]}, in a macro"
     yield from kept_in_statics(text.tokens)
     yield from _fig_leaves(text)
 

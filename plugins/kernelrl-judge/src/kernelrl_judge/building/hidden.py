@@ -1,4 +1,5 @@
-"""What a candidate has had built that its source does not show: texts that it made while it ran."""
+"""What a candidate has had built that the texts in its source do not show: texts that it made while it ran, macros in
+flags, functions that are bound from elsewhere."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ MAX_CHARACTERS = 1 << 18
 _OTHER_WAYS = re.compile(
     r"\b(?:_?compile_kernel|RawKernel|RawModule|triton|ctypes|cffi|numba|\w*(?:nvrtc|hiprtc)\w*)\b", re.IGNORECASE
 )
+_MACRO = re.compile(r"-D(\w+)=['\"]*([A-Za-z_]\w*)")
 
 
 def hidden_facts(source: str, orders: Sequence[bytes], language: str) -> tuple[SourceFacts, tuple[Finding, ...]]:
@@ -32,27 +34,32 @@ def hidden_facts(source: str, orders: Sequence[bytes], language: str) -> tuple[S
     calls = find_inline_calls(source)
     shown = {_content(call) for call in calls if not call.unread}
     texts = {piece.text for call in calls for piece in (*call.cpp_sources, *call.cuda_sources)}
-    hidden = [call for call in map(_call, orders) if _content(call) not in shown]
+    built = [_call(order) for order in orders]
+    hidden = [call for call in built if _content(call) not in shown]
+    pieces = [
+        *(("cpp", text) for call in built if (text := _beside(call))),
+        *(("cpp", piece.text) for call in hidden for piece in call.cpp_sources),
+        *((language, piece.text) for call in hidden for piece in call.cuda_sources),
+    ]
     embedded: list[EmbeddedSource] = []
     left = MAX_CHARACTERS
     beyond = 0
-    for call in hidden:
-        for kind, pieces in (("cpp", call.cpp_sources), (language, call.cuda_sources)):
-            for piece in pieces:
-                if piece.text in texts:
-                    continue
-                texts.add(piece.text)
-                if kept := piece.text[:left]:
-                    embedded.append(EmbeddedSource(kind, kept, 1))
-                left -= len(kept)
-                beyond += len(piece.text) - len(kept)
+    for kind, text in pieces:
+        if text in texts:
+            continue
+        texts.add(text)
+        if kept := text[:left]:
+            embedded.append(EmbeddedSource(kind, kept, 1))
+        left -= len(kept)
+        beyond += len(text) - len(kept)
     if beyond:
         what = f"{beyond} characters, beyond the first {MAX_CHARACTERS}, of texts made at run time were built unread"
         finding = Finding("hidden_source", Severity.SUSPECT, what, checker="judge")
         return SourceFacts(embedded=tuple(embedded), unread=what), (finding,)
     if not hidden:
-        return SourceFacts(), ()
-    facts = call_facts(source, hidden, language)
+        unread = "kernels that the source shows were not looked for again" if embedded else ""
+        return SourceFacts(embedded=tuple(embedded), unread=unread), ()
+    facts = call_facts(source, built, language)
     other = _OTHER_WAYS.search(source)
     unread = facts.unread or (f"kernels may be made through {other.group()}" if other else "")
     return SourceFacts(facts.kernels, tuple(embedded), unread), ()
@@ -65,14 +72,22 @@ def _call(order: bytes) -> InlineCall:
         cpp_sources=tuple(SourceText(text, 1) for text in asked["cpp_sources"]),
         cuda_sources=tuple(SourceText(text, 1) for text in asked["device_sources"]),
         functions=tuple((name, text) for name, text in asked["functions"]),
-        cflags=(),
-        device_flags=(),
+        cflags=tuple(asked["cflags"]),
+        device_flags=tuple(asked["device_flags"]),
         ldflags=(),
         include_paths=(),
         line=1,
         target="",
         complete=True,
     )
+
+
+def _beside(call: InlineCall) -> str:
+    """What a build gets of C++ beside its sources, as C++: macros in flags, and functions of other namespaces."""
+    flags = " ".join((*call.cflags, *call.device_flags))
+    macros = [f"#define {name} {value}" for name, value in _MACRO.findall(flags)]
+    functions = [f"auto bound = {name};" for name, _ in call.functions or () if "::" in name]
+    return "".join(f"{line}\n" for line in dict.fromkeys((*macros, *functions)))
 
 
 def _content(call: InlineCall) -> tuple[tuple[str, ...], ...]:
