@@ -18,7 +18,13 @@ from kernelrl_judge.structure import structure  # noqa: E402
 SETTINGS = EvaluationSettings()
 
 
-def reference(forward: str, inputs: str = "torch.randn(8, 64)", init: str = "pass", names: str = "x") -> Reference:
+def reference(
+    forward: str,
+    inputs: str = "torch.randn(8, 64)",
+    init: str = "pass",
+    names: str = "x",
+    settings: EvaluationSettings = SETTINGS,
+) -> Reference:
     source = f"""
 import torch
 
@@ -35,7 +41,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-    found = Reference(load_reference(source, "task"), "task", SETTINGS, "cpu").under("5eed")
+    found = Reference(load_reference(source, "task"), "task", settings, "cpu").under("5eed")
     found.trial(0)
     return found
 
@@ -87,6 +93,17 @@ def test_a_shortcut_fails_and_another_order_of_the_same_work_does_not(
     task = reference(forward, inputs)
     assert wrong_parts(task, honest) == set()
     assert wrong_parts(task, lazy)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_half_precision_is_decided_too(precision: Any) -> None:
+    settings = EvaluationSettings(precision=precision)
+    clamp = reference("return torch.clamp(x, 0, 1)", "torch.rand(8, 64)", settings=settings)
+    assert wrong_parts(clamp, lambda x: x.clamp(0, 1), settings) == set()
+    assert wrong_parts(clamp, lambda x: x, settings) == {"mixed", "spiked"}
+    product = reference("return x @ y", "torch.randn(32, 64), torch.randn(64, 32)", names="x, y", settings=settings)
+    assert wrong_parts(product, lambda x, y: (x.float() @ y.float()).to(x.dtype), settings) == set()
+    assert wrong_parts(product, lambda x, y: x[:, 1:] @ y[1:], settings)
 
 
 def test_parameters_that_the_constructor_makes_constant_or_tiny_count() -> None:

@@ -1,0 +1,160 @@
+"""What each of the judge's probes costs: evaluations with none of them, with one at a time, and with all.
+
+    python benchmarks/probe_overhead.py --output benchmarks/results/probe_overhead_cpu.json
+    python benchmarks/probe_overhead.py --device cuda --output benchmarks/results/probe_overhead_cuda.json
+
+On the processor: right answers to a dozen starter tasks in Triton's interpreter, and the worked C++ examples, timed.
+On a GPU: the worked examples of CUDA and Triton, timed. Each candidate is judged under every setting, settings in
+random order, one evaluation at a time; the first round warms the builds and is left out. Reported are mean seconds per
+evaluation with waiting and building left out, and the ratio to evaluations without probes. The target is for timed
+evaluations; what untimed ones in the interpreter have to reach is a rate (`interpreted_checks.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime
+import functools
+import importlib
+import json
+import os
+import platform
+import random
+import re
+import statistics
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from kernelrl_core.recipe.schema import Use
+from kernelrl_core.registry import registry
+from kernelrl_core.values import EvaluationRequest, EvaluationSettings, Outcome, Severity, sha256_text
+from kernelrl_core.version import API_VERSION
+from kernelrl_plugin_local.config import LocalConfig
+from kernelrl_plugin_local.evaluator import LocalEvaluator
+from kernelrl_plugin_starter.config import StarterOptions
+from kernelrl_plugin_starter.source import StarterTasks
+
+PROBES = EvaluationSettings().probes
+SETTINGS: dict[str, tuple[str, ...]] = {"none": (), **{probe: (probe,) for probe in PROBES}, "all": PROBES}
+LARGEST_RATIO = 1.5
+KERNELS = 12
+
+
+def interpreted() -> list[tuple[str, str]]:
+    source = StarterTasks(StarterOptions(practice=0))
+    pairs = [
+        (task.reference, answer.source)
+        for task in source.tasks("train")
+        for answer in source.demonstrations(task)
+        if answer.outcome is Outcome.CORRECT and answer.backend == "triton"
+    ]
+    return pairs[:: len(pairs) // KERNELS]
+
+
+def examples(backend: str) -> list[tuple[str, str]]:
+    found = importlib.import_module(f"kernelrl_plugin_{backend}.examples")
+    return [(example.reference, example.kernel) for example in (found.ONE_SHOT, *found.FEW_SHOT)]
+
+
+def request(
+    task: str, kernel: str, backend: str, options: dict[str, Any], settings: EvaluationSettings
+) -> EvaluationRequest:
+    return EvaluationRequest(
+        task_id="benchmark",
+        task_source=task,
+        task_sha256=sha256_text(task),
+        source=kernel,
+        source_sha256=sha256_text(kernel),
+        backend=backend,
+        backend_options=options,
+        settings=settings,
+        seed=f"{random.getrandbits(128):032x}",
+        api_version=API_VERSION,
+        kernels=tuple(fact.name for fact in _backend(backend).source_facts(kernel).kernels),
+    )
+
+
+@functools.cache
+def _backend(name: str) -> Any:
+    config = registry().config_class("backends", name)
+    return registry().make("backends", Use(name, config() if config is not None else None))
+
+
+async def measure(
+    pairs: list[tuple[str, str]], backend: str, options: dict[str, Any], timing: bool, rounds: int
+) -> dict[str, Any]:
+    evaluator = LocalEvaluator(LocalConfig(workers=1))
+    seconds: dict[str, list[float]] = {name: [] for name in SETTINGS}
+    wrong: list[str] = []
+    for number in range(rounds + 1):
+        for task, kernel in pairs:
+            for name in random.sample(list(SETTINGS), len(SETTINGS)):
+                settings = EvaluationSettings(timing=timing, timing_trials=20, probes=SETTINGS[name])  # type: ignore[arg-type]
+                asked = request(task, kernel, backend, options, settings)
+                begin = time.monotonic()
+                found = await evaluator.evaluate(asked)
+                whole = time.monotonic() - begin
+                suspicions = [finding.rule for finding in found.findings if finding.severity is not Severity.NOTE]
+                if found.outcome is not Outcome.CORRECT or suspicions:
+                    wrong.append(f"{name}: {found.outcome.value} {suspicions}")
+                if number:
+                    seconds[name].append(whole - found.seconds.get("build", 0.0) - found.seconds.get("wait", 0.0))
+    await evaluator.aclose()
+    means = {name: statistics.mean(values) for name, values in seconds.items()}
+    return {
+        "kernels": len(pairs),
+        "evaluations_each": len(seconds["all"]),
+        "timed": timing,
+        "seconds": {name: round(value, 4) for name, value in means.items()},
+        "ratio": {name: round(value / means["none"], 3) for name, value in means.items()},
+        "not_clean": wrong,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--output", type=Path)
+    arguments = parser.parse_args()
+    cases: dict[str, tuple[list[tuple[str, str]], str, dict[str, Any], bool]] = {
+        "cpu": {
+            "triton_interpreted": (interpreted(), "triton", {"mode": "interpreter"}, False),
+            "cpp_timed": (examples("cpp"), "cpp", {}, True),
+        },
+        "cuda": {
+            "cuda_timed": (examples("cuda"), "cuda", {}, True),
+            "triton_timed": (examples("triton"), "triton", {}, True),
+        },
+    }[arguments.device]
+    models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    provenance = {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
+        "device": _gpu() if arguments.device == "cuda" else "cpu",
+        "cpu": models[0] if models else "",
+        "cores": len(os.sched_getaffinity(0)),
+        "load_at_start": round(os.getloadavg()[0], 2),
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("kernelrl", "torch", "triton")},
+    }
+    results = {name: asyncio.run(measure(*case, arguments.rounds)) for name, case in cases.items()}
+    reached = all(result["ratio"]["all"] <= LARGEST_RATIO for result in results.values() if result["timed"])
+    document = {"provenance": provenance, "largest_ratio": LARGEST_RATIO, "reached": reached, "results": results}
+    text = json.dumps(document, indent=1)
+    print(text)
+    if arguments.output:
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
+        arguments.output.write_text(text + "\n")
+
+
+def _gpu() -> str:
+    import torch
+
+    return str(torch.cuda.get_device_name())
+
+
+if __name__ == "__main__":
+    main()
