@@ -28,6 +28,7 @@ from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator
 from kernelrl_plugin_starter.config import StarterOptions
 from kernelrl_plugin_starter.source import StarterTasks
+from kernelrl_plugin_triton.kernels import find_kernels
 
 
 def tree() -> dict[str, float]:
@@ -72,6 +73,8 @@ def requests(count: int) -> list[EvaluationRequest]:
                 settings=EvaluationSettings(),
                 seed=f"{number:032x}",
                 api_version=API_VERSION,
+                # Probes that need to know them are part of a check.
+                kernels=tuple(found.name for found in find_kernels(kernel)),
             )
         )
     return made
