@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from kernelrl_core.values import EvaluationSettings
 from kernelrl_judge.building.emptying import without_kernel_bodies
 from kernelrl_judge.building.lexing import Unreadable
+from kernelrl_judge.building.service import BuildService
 
 _SOURCE = """\
 #include <cuda_runtime.h>
@@ -54,3 +59,18 @@ def test_a_declared_kernel_is_no_body() -> None:
 def test_a_kernel_that_may_be_left_is_told_of(source: str) -> None:
     with pytest.raises(Unreadable):
         without_kernel_bodies(source)
+
+
+def test_a_kernel_that_a_flag_makes_may_be_left(tmp_path: Path) -> None:
+    lists = ("cpp_sources", "cflags", "ldflags", "include_paths", "functions")
+    asked = {
+        "name": "x",
+        "device_sources": ["KERNEL void k(float* x) { x[0] = 1; }"],
+        "device_flags": ["-DKERNEL=__global__"],
+        **{name: [] for name in lists},
+    }
+    spec = {"language": "cuda", "arch": ["9.0"]}
+    with pytest.raises(Unreadable):
+        BuildService(tmp_path).answer(
+            json.dumps(asked).encode(), spec, EvaluationSettings(), cancelled=lambda: False, disabled=True
+        )

@@ -18,6 +18,7 @@ from kernelrl_core.values import EvaluationSettings
 from kernelrl_judge.building.calls import InlineCall
 from kernelrl_judge.building.emptying import without_kernel_bodies
 from kernelrl_judge.building.kept import kept_answer
+from kernelrl_judge.building.lexing import Unreadable
 from kernelrl_judge.protocol import ProtocolError
 
 __all__ = ["BuildCrashed", "BuildService", "BuildUnavailable", "call_request", "device_arch", "target_archs"]
@@ -72,6 +73,8 @@ class BuildService:
         """
         request = _request(_read(asked), spec)
         if disabled:
+            if any("__global__" in flag for flag in request["device_flags"]):
+                raise Unreadable("a macro of the flags makes kernels")
             request["device_sources"] = [without_kernel_bodies(text) for text in request["device_sources"]]
         order = self._order(request, settings)
         result = kept_answer(order)
