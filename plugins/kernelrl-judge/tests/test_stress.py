@@ -161,10 +161,20 @@ def test_structures_are_told_from_numbers_that_are_drawn(make: Callable[[], Any]
             lambda: reference("return torch.nn.functional.binary_cross_entropy(x, x)", "torch.rand(8, 64)"),
             "lie in a range",
         ),
+        (
+            lambda: reference("return torch.ones(64, 4)[(x * 8).long()]", "torch.rand(8, 64)"),
+            "lie in a range",
+        ),
     ],
 )
 def test_where_the_reference_decides_nothing_there_is_no_call(task: Callable[[], Reference], expected: str) -> None:
     assert expected in reason(task())
+
+
+def test_spikes_are_moderate_where_the_reference_convolves() -> None:
+    task = reference("return self.layer(x)", "torch.randn(2, 3, 8, 8)", "self.layer = torch.nn.Conv2d(3, 4, 3)")
+    _, calls, _ = stress.prepared(task, SETTINGS, spread=True)
+    assert [call.trial.inputs[0].abs().max() <= 16 for call in calls if call.part == "spiked"] == [True]
 
 
 def test_inputs_that_must_be_positive_keep_their_signs() -> None:

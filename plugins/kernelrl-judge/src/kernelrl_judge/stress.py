@@ -23,7 +23,7 @@ from typing import Any
 
 import attrs
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
 
 from kernelrl_core.values import EvaluationSettings, Finding, Mismatch, Severity
 from kernelrl_judge.comparing import tolerance
@@ -55,8 +55,23 @@ _MOST_SPARE = 1 << 30
 """Bytes of a device that stay with the judge while the candidate is called."""
 _NO_MEMORY = "not enough memory for double precision"
 _UNDECIDED = "the reference decides nothing on such inputs"
-_CHECKED_OPS = {"binary_cross_entropy", "multinomial", "bernoulli", "bernoulli_"}
-_INDEXING_OPS = {"index", "index_put", "index_put_", "index_select", "gather", "scatter", "scatter_add", "embedding"}
+_CHECKED = {"binary_cross_entropy", "multinomial", "bernoulli", "bernoulli_"}
+_INDEXING = {
+    *("__getitem__", "__setitem__", "index_select", "index_add", "index_add_", "index_put", "index_put_", "take"),
+    *(
+        "gather",
+        "scatter",
+        "scatter_",
+        "scatter_add",
+        "scatter_add_",
+        "embedding",
+        "one_hot",
+        "nll_loss",
+        "cross_entropy",
+    ),
+}
+_CONVERTING = {"to", "type", "long", "int", "short", "type_as"}
+_NO_INDICES = (torch.bool, torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 @attrs.frozen
@@ -273,8 +288,8 @@ def _unfit(reference: Reference) -> str:
     return found
 
 
-class _Assertions(TorchDispatchMode):
-    """Looks for operations that end a GPU's context when values are out of their range."""
+class _Assertions(TorchFunctionMode):
+    """Looks for functions that end a GPU's context when values are out of their range, and for convolutions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -284,14 +299,15 @@ class _Assertions(TorchDispatchMode):
     def hazard(self) -> bool:
         return self._checked or (self._indexes and self._makes_integers)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))
-        name = func.overloadpacket.__name__
-        self._checked |= name in _CHECKED_OPS
-        self._indexes |= name in _INDEXING_OPS
-        self.convolves |= "convolution" in name
-        if name == "_to_copy" and args[0].is_floating_point() and not found.is_floating_point():
-            self._makes_integers |= found.dtype is not torch.bool
+        name = getattr(func, "__name__", "")
+        self._checked |= name in _CHECKED
+        self._indexes |= name in _INDEXING
+        self.convolves |= name.startswith("conv")
+        given = args[0] if args else None
+        if name in _CONVERTING and isinstance(found, torch.Tensor) and isinstance(given, torch.Tensor):
+            self._makes_integers |= given.is_floating_point() and found.dtype not in _NO_INDICES
         return found
 
 
