@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -58,3 +60,14 @@ def test_arithmetic_on_little_is_left_out() -> None:
 @pytest.mark.parametrize("found", [None, "x", [1], [["aten::relu"]], [["aten::relu", "x"]], [[1, 2]], {}])
 def test_what_a_runner_says_may_be_anything(found: Any) -> None:
     assert computing(found, (X,)) == []
+
+
+def test_listing_operators_does_not_import_the_compiler_of_torch() -> None:
+    code = (
+        "import sys, torch\n"
+        "from kernelrl_judge.operators import called\n"
+        "assert called(lambda: torch.ones(2) + 1) == [['aten::ones', 2], ['aten::add', 2]]\n"
+        "assert 'torch._dynamo' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

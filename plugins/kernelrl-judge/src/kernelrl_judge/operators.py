@@ -31,6 +31,11 @@ class _Log(TorchDispatchMode):
         super().__init__()
         self.elements: dict[str, int] = {}
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Otherwise the first operator imports the compiler of torch: seconds, in every runner anew, on its device.
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         name = str(func.name()).partition(".")[0]
