@@ -157,18 +157,37 @@ def test_structures_are_told_from_numbers_that_are_drawn(make: Callable[[], Any]
     [
         (lambda: reference("return x * torch.inf"), "not finite"),
         (lambda: reference("return torch.sin(1e7 * x)"), "own errors"),
-        (
-            lambda: reference("return torch.nn.functional.binary_cross_entropy(x, x)", "torch.rand(8, 64)"),
-            "lie in a range",
-        ),
-        (
-            lambda: reference("return torch.ones(64, 4)[(x * 8).long()]", "torch.rand(8, 64)"),
-            "lie in a range",
-        ),
     ],
 )
 def test_where_the_reference_decides_nothing_there_is_no_call(task: Callable[[], Reference], expected: str) -> None:
     assert expected in reason(task())
+
+
+def test_a_bound_that_keeps_indices_in_range_counts_where_an_assertion_ends_nothing() -> None:
+    task = reference("return (torch.arange(64.0) * 2)[(x * 8).long().clamp(0, 63)]", "torch.rand(8, 64)")
+    assert wrong_parts(task, lambda x: (torch.arange(64.0) * 2)[(x * 8).long().clamp(0, 63)]) == set()
+    assert wrong_parts(task, lambda x: (torch.arange(64.0) * 2)[(x * 8).long() % 64]) == {"mixed", "spiked"}
+
+
+@pytest.mark.parametrize(
+    ("call", "hazard"),
+    [
+        (lambda x: torch.nn.functional.binary_cross_entropy(x, x), True),
+        (lambda x: torch.ones(64, 4)[(x * 8).long()], True),
+        (lambda x: torch.ones(64, 4)[x.argmax(1)], False),
+    ],
+)
+def test_what_would_end_the_context_of_a_gpu_is_seen(call: Callable[[Any], Any], hazard: bool) -> None:
+    watch = stress._Assertions()
+    with watch:
+        call(torch.rand(8, 64))
+    assert watch.hazard == hazard
+
+
+def test_complex_outputs_are_decided_by_their_parts() -> None:
+    task = reference("return torch.complex(x.relu(), x.abs())", "torch.rand(8, 64)")
+    assert wrong_parts(task, lambda x: torch.complex(x.relu(), x.abs())) == set()
+    assert wrong_parts(task, lambda x: torch.complex(x, x)) == {"mixed", "spiked"}
 
 
 def test_spikes_are_moderate_where_the_reference_convolves() -> None:

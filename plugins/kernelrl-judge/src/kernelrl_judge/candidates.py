@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import tokenize
 import types
 
 __all__ = ["import_candidate"]
@@ -12,8 +13,14 @@ __all__ = ["import_candidate"]
 def import_candidate(path: str) -> types.ModuleType:
     """Execute the file as the module `candidate`: decorators find the source of their functions in it.
 
-    Raises whatever the candidate's code raises.
+    Raises:
+        SyntaxError: the file declares an encoding other than UTF-8, in which it means something else than it says.
+        What the candidate's code raises.
     """
+    with open(path, "rb") as file:
+        encoding = tokenize.detect_encoding(file.readline)[0]
+    if encoding not in ("utf-8", "utf-8-sig"):
+        raise SyntaxError(f"the source declares the encoding {encoding}; write it in UTF-8")
     spec = importlib.util.spec_from_file_location("candidate", path)
     assert spec is not None
     assert spec.loader is not None

@@ -30,7 +30,6 @@ from kernelrl_judge.building.service import target_archs
 from kernelrl_judge.comparing import tolerance
 from kernelrl_judge.exchange import Exchange
 from kernelrl_judge.memory_floor import memory_floor_us
-from kernelrl_judge.operators import computing
 from kernelrl_judge.protocol import Failure, Frame, FrameKind, ProtocolError, Stage
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.roofline import count_work, roofline
@@ -186,9 +185,13 @@ class Case:
                     self.provenance["sizes"] = dict(reference.sizes)
                 exchange = self._bench.exchange(self._runner, self._device)
             with self._stage("trials"):
-                calls = trials.Trials(self._runner, exchange, self._expect, self._settings, self._device)
+                calls = trials.Trials(
+                    self._runner, exchange, self._expect, self._settings, self._device, lists=not self._disabled
+                )
                 found = calls.run(reference, lambda used: self._construct(used, exchange))
             self._passed = found.passed
+            if calls.operators is not None:
+                self._profile["computing_operators"] = calls.operators
             if found.wrong is not None:
                 return self._wrong(found.wrong, found.finding, other_parameters=found.other_parameters)
             if stress.wanted(self._settings) and not self._disabled:
@@ -198,8 +201,6 @@ class Case:
                     return self._end(Outcome.CORRECT, "", findings=self._findings)
             if self._settings.timing:
                 count_work(reference)
-            else:
-                self._list_operators(reference, exchange)
         if not self._settings.timing:
             return self._end(Outcome.CORRECT, "", findings=self._findings)
         with self._turn(alone=True):
@@ -337,10 +338,9 @@ class Case:
             line["memory_floor_us"] = memory_floor_us(
                 reference, calls, ceilings.bandwidth_gb_s, device_facts.cache_bytes()
             )
-        self._list_operators(reference, exchange)
         if self._settings.profile_kernels or (self._device == "cuda" and self._suspect(findings)):
             with self._stage("profile"):
-                kernels = self._facts(exchange, self._other_inputs(reference), operators=False)
+                kernels = self._facts(exchange, self._other_inputs(reference))
             compiled = (str(kernel.get("name", "")) for kernel in self._profile.get("kernels", ()))
             self._profile |= attributed(kernels, (*self._request.kernels, *compiled))
             if self._device == "cuda":
@@ -374,22 +374,13 @@ class Case:
             found.severity is Severity.SUSPECT for found in findings
         )
 
-    def _list_operators(self, reference: Reference, exchange: Exchange) -> None:
-        """The probe `operators`, the last of all: what fails in it no longer matters."""
-        if self._disabled or self._settings.profile != "strict" or "operators" not in self._settings.probes:
-            return
-        with self._stage("operators"):
-            inputs = self._other_inputs(reference)
-            found = self._facts(exchange, inputs, operators=True)
-            self._profile["computing_operators"] = computing(found, (inputs, reference.like))
-
     @staticmethod
     def _other_inputs(reference: Reference) -> list[Any]:
         return reference.inputs(reference.first_timed_input - 1)
 
-    def _facts(self, exchange: Exchange, inputs: list[Any], *, operators: bool) -> list[Any]:
-        """What the runner sees in a call; nothing where that fails, which is no fault of a correct candidate."""
-        order = {"arguments": exchange.share(inputs), "operators": operators}
+    def _facts(self, exchange: Exchange, inputs: list[Any]) -> list[Any]:
+        """The device's kernels in a call, as the runner sees them; nothing where that fails, which is no fault."""
+        order = {"arguments": exchange.share(inputs)}
         try:
             self._runner.send(FrameKind.PROFILE, protocol.encode_tree(order))
             facts = protocol.decode_tree(self._expect(FrameKind.FACTS).body)

@@ -1,65 +1,143 @@
 """Which operators of torch a call goes through, from Python or from C++: who computes, if not the kernels?
 
 `called` runs inside the runner, and what it says could be forged; `computing` runs in the judge and leaves out what
-only allocates, arranges, converts or sums, and what works on little beside the inputs and outputs of the call.
+only allocates, arranges, converts or sums, and what works on little beside the inputs and outputs of the call. Work
+on parts counts as work on the whole.
+
+The operators are those of torch's profiler, which sees every thread, and what happens below operators of other names.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
 
 __all__ = ["called", "computing"]
 
 _MOST = 64
 _LEAST_SHARE = 0.25
+_LEAST_SUMMED_SHARE = 2.0
+"""Of a sum: over more than the call has, it is a product or a scan in disguise."""
 _ARRANGING = re.compile(
     r"aten::_*(?:(?:new_)?(?:empty|zeros|ones|full)\w*|fill|zero|arange|scalar_tensor|lift_fresh|clone|copy\w*|to_copy"
     r"|to|contiguous|detach\w*|alias\w*|view\w*|reshape\w*|unsafe_view|permute|transpose|t|expand\w*|squeeze|unsqueeze"
     r"|flatten|unflatten|slice\w*|select\w*|narrow\w*|split\w*|chunk|unbind|unfold|as_strided\w*|cat|stack|repeat"
     r"|constant_pad_nd|pad\w*|flip|roll|diagonal|movedim|real|imag|local_scalar_dense|item|is_\w+|equal|record_stream"
-    r"|set|resize\w*|sum|mean|nested\w*|has_\w+|pin_memory|result_type)_?"
+    r"|set|resize\w*|nested\w*|has_\w+|pin_memory|result_type|resolve_\w+|type_as|numpy_T"
+    r"|swapaxes|ravel|[hvd]split|mT|mH|adjoint|concat\w*)_?"
 )
+_SUMMING = re.compile(r"aten::(?:sum|mean)")
+_OF_LISTS = re.compile(r"aten::_(?:foreach|fused|amp)_\w+")
+_LEAVING = frozenset({"numpy", "__array__", "__dlpack__", "tolist", "__reduce_ex__"})
+"""Methods that hand the elements of a tensor in host memory to something else than torch."""
+_LEFT = "torch.Tensor."
 
 
-class _Log(TorchDispatchMode):
+class _Leaving(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.elements: dict[str, int] = {}
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # Otherwise the first operator imports the compiler of torch: seconds, in every runner anew, on its device.
-        return False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        name = str(func.name()).partition(".")[0]
-        seen = _largest((args, kwargs, result))
-        if name in self.elements or len(self.elements) < _MOST:
-            self.elements[name] = max(seen, self.elements.get(name, 0))
-        return result
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in _LEAVING and args and isinstance(args[0], torch.Tensor) and args[0].device.type == "cpu":
+            _add(self.elements, _LEFT + name, args[0].numel())
+        return func(*args, **(kwargs or {}))
 
 
-def called(call: Callable[[], Any]) -> list[list[Any]]:
-    """Operators of one call, in order: name, and elements of the largest tensor that it took or gave."""
-    with _Log() as log:
-        call()
-    return [[name, elements] for name, elements in log.elements.items()]
+def called(call: Callable[[], Any]) -> tuple[Any, list[list[Any]]]:
+    """Make a call; returns its result, and its operators: name, and elements of the tensors that it took in all."""
+    from torch.autograd import profiler
+
+    log = _Leaving()
+    profile = profiler.profile(record_shapes=True, use_cpu=True, experimental_config=_of_all_threads())
+    with _without_output():
+        profile.__enter__()
+    try:
+        with log:
+            result = call()
+    finally:
+        with _without_output():
+            profile.__exit__(None, None, None)
+    found: dict[str, int] = {}
+    for event in profile.function_events or ():
+        name, part = _outermost(event)
+        # Where an operator takes lists, what it does with their elements tells how many there are.
+        if name and not (part and found.get(name)):
+            _add(found, name, sum(map(_elements, event.input_shapes or ())))
+    return result, [[name, elements] for name, elements in (*log.elements.items(), *found.items())]
+
+
+def _add(found: dict[str, int], name: str, elements: int) -> None:
+    if name in found or len(found) < _MOST:
+        found[name] = found.get(name, 0) + elements
+
+
+def _outermost(event: Any) -> tuple[str, bool]:
+    """Name of the operator that a candidate has called, and whether the event is a part of it.
+
+    No name for what arranges, and for how operators that arrange or sum do their work.
+    """
+    name, part, above = "", False, event
+    while above is not None:
+        other = str(above.name).partition(".")[0]
+        if other.startswith("aten::"):
+            if _ARRANGING.fullmatch(other) or (above is not event and _SUMMING.fullmatch(other)):
+                return "", False
+            part = bool(name)
+            name = other
+        above = above.cpu_parent
+    return name, part
+
+
+def _elements(shape: Any) -> int:
+    """Elements of a tensor of this shape; none for what is no tensor."""
+    if not shape:
+        return 0
+    if isinstance(shape[0], list):
+        return sum(map(_elements, shape))
+    count = 1
+    for size in shape:
+        count *= int(size)
+    return count
+
+
+def _of_all_threads() -> Any:
+    from torch._C._profiler import _ExperimentalConfig
+
+    try:
+        return _ExperimentalConfig(profile_all_threads=True)
+    except TypeError:
+        return None
+
+
+@contextlib.contextmanager
+def _without_output() -> Iterator[None]:
+    """The profiler tells that it begins and ends, where a candidate's own words belong."""
+    kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(null, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(null)
 
 
 def computing(found: Any, values: Any) -> list[str]:
-    """Names of the operators of torch's that computed something of weight.
+    """Names of the operators of torch's that computed something of weight, and of the ways out of torch.
 
     Args:
         found: what `called` gave; from an untrusted process.
         values: inputs and outputs of the call.
     """
-    least = _LEAST_SHARE * _largest(values)
+    whole = _largest(values)
     return [
         entry[0]
         for entry in (found if isinstance(found, list) else ())
@@ -68,10 +146,16 @@ def computing(found: Any, values: Any) -> list[str]:
         and isinstance(entry[0], str)
         and isinstance(entry[1], int)
         # Operators of other names are the candidate's own.
-        and entry[0].startswith("aten::")
-        and entry[1] >= least
+        and entry[0].startswith(("aten::", _LEFT))
+        and (entry[1] >= _least(entry[0], whole) or _OF_LISTS.fullmatch(entry[0]))
         and not _ARRANGING.fullmatch(entry[0])
     ]
+
+
+def _least(name: str, whole: int) -> float:
+    if _SUMMING.fullmatch(name):
+        return max(1.0, _LEAST_SUMMED_SHARE * whole)
+    return max(1.0, _LEAST_SHARE * whole)
 
 
 def _largest(value: Any) -> int:

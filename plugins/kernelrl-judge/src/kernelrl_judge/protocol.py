@@ -78,7 +78,8 @@ class FrameKind(IntEnum):
     LOAD = 1
     """Body: tree with the place of the source and the backend's options."""
     CALL = 2
-    """Body: tree of the inputs; call `forward` once and export the outputs."""
+    """Body: tree of the inputs; call `forward` once and export the outputs. Where operators of torch are to be listed,
+    `FACTS` follow `RESULT`."""
     QUIT = 3
     CONSTRUCT = 4
     """Body: tree with constructor arguments, state, dtype and the seed of the constructor."""
@@ -95,8 +96,7 @@ class FrameKind(IntEnum):
     PING = 9
     """Answer `DONE` at once."""
     PROFILE = 10
-    """Body: tree with inputs, and whether the operators of torch are asked for, or the kernels of the device; call
-    `forward`, looking on, and answer `FACTS`."""
+    """Body: tree with inputs; call `forward` and answer `FACTS`, the kernels of the device."""
     TIME = 11
     """Body: tree with one set of inputs, a timing method of KernelBench and the number of trials; answer `FACTS`."""
     WAKE = 12

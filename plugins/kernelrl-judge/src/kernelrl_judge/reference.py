@@ -151,6 +151,7 @@ class Reference:
         _seed(self._number(index, 8), self.device)
         with _told(self._task_id, "Model.forward(...)"), torch.no_grad():
             found = self.model(*_cloned(inputs))
+        self.facts["overlaps"] = _overlaps(found)
         self.restore()
         return _detached(found)
 
@@ -278,6 +279,16 @@ def _detached(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _detached(item) for key, item in value.items()}
     return value
+
+
+def _overlaps(value: Any) -> bool:
+    """Whether elements of a tensor share their memory."""
+    if isinstance(value, torch.Tensor):
+        sizes = zip(value.shape, value.stride(), strict=True) if value.layout is torch.strided else ()
+        return any(size > 1 and stride == 0 for size, stride in sizes)
+    if isinstance(value, dict):
+        value = list(value.values())
+    return isinstance(value, list | tuple) and any(map(_overlaps, value))
 
 
 def _cloned(value: Any) -> Any:

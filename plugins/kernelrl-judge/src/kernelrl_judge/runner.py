@@ -256,12 +256,21 @@ class _Candidate:
             arguments = refilled(self._arguments, arguments)
         if self._device == "cuda" and order["poison"] >= 0:
             _poison(order["poison"], order["poisoned"])
-        values = self._attempt(Stage.FORWARD, lambda: self._forward(arguments))
+        self._outputs.may_overlap = order["overlap"]
+        facts: Any = None
+        if order["operators"]:
+            from kernelrl_judge.operators import called
+
+            values, facts = self._attempt(Stage.FORWARD, lambda: called(lambda: self._forward(arguments)))
+        else:
+            values = self._attempt(Stage.FORWARD, lambda: self._forward(arguments))
         exported = [values, arguments] if order["back"] else values
         tree = self._attempt(Stage.EXPORT, lambda: self._exported(exported))
         # Kept until the next inputs are made, which then lie elsewhere.
         self._arguments = arguments if order["keep"] else None
         self._answer(FrameKind.RESULT, tree)
+        if order["operators"]:
+            self._answer(FrameKind.FACTS, facts)
 
     def _stage(self, frame: Frame) -> None:
         self._inputs.refresh()
@@ -275,7 +284,10 @@ class _Candidate:
             self._staged = []
             if self._device == "cuda":
                 _take_at_once([*leaves(order["inputs"]), *leaves(order["outputs"])])
-            self._staged = [self._inputs.values(arguments, self._device) for arguments in order["inputs"]]
+            if self._device == "cpu":
+                self._staged = self._inputs.announced(order["inputs"])
+            else:
+                self._staged = [self._inputs.values(arguments, self._device) for arguments in order["inputs"]]
         if self._device == "cpu":
             _untimed_defaults()
             for place in (place for places in self._places for place in places):
@@ -323,13 +335,11 @@ class _Candidate:
 
     def _profile(self, frame: Frame) -> None:
         order = decode_tree(frame.body)
-        if order["operators"]:
-            from kernelrl_judge.operators import called as facts_of
-        else:
-            from kernelrl_judge.profiling import device_kernels as facts_of
+        from kernelrl_judge.profiling import device_kernels
+
         self._inputs.refresh()
         arguments = self._inputs.values(order["arguments"], self._device)
-        facts = self._attempt(Stage.FORWARD, lambda: facts_of(lambda: self._forward(arguments)))
+        facts = self._attempt(Stage.FORWARD, lambda: device_kernels(lambda: self._forward(arguments)))
         self._answer(FrameKind.FACTS, facts)
 
     def _time(self, frame: Frame) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import mmap
 import os
@@ -14,6 +15,9 @@ from kernelrl_judge.protocol import DTYPES, TensorLeaf
 __all__ = ["Inputs", "Outputs", "leaves", "refilled"]
 
 _ALIGNMENT = 256
+_POPULATE_READ = 22
+"""Of `madvise`, since Linux 5.14."""
+_SHARED = "shared"
 
 
 class Inputs:
@@ -32,6 +36,19 @@ class Inputs:
         """Follow the file, which grows from call to call."""
         size = os.fstat(self._descriptor).st_size
         self._view = mmap.mmap(self._descriptor, size, prot=mmap.PROT_READ) if size else None
+
+    def announced(self, trees: Any) -> Any:
+        """Tensors over the host memory that trees describe, whose contents the judge writes later.
+
+        What is written to them stays here, and costs the page that it is written to a copy.
+        """
+        size = os.fstat(self._descriptor).st_size
+        self._view = mmap.mmap(self._descriptor, size, access=mmap.ACCESS_COPY) if size else None
+        if self._view is not None:
+            with contextlib.suppress(OSError, ValueError):
+                # The pages are mapped now and not on the clock.
+                self._view.madvise(_POPULATE_READ)
+        return self.values(trees, _SHARED)
 
     def values(self, tree: Any, device: str) -> Any:
         """Private copies, on `device`, of the values that a tree describes."""
@@ -62,7 +79,7 @@ class Inputs:
 
         dtype = getattr(torch, leaf.dtype)
         if 0 in leaf.shape:
-            return torch.empty(leaf.shape, dtype=dtype, device=device)
+            return torch.empty(leaf.shape, dtype=dtype, device="cpu" if device == _SHARED else device)
         if leaf.device == "cuda":
             shared = self.arena.tensor(leaf.offset, leaf.shape, dtype)
             return shared.clone() if device == "cuda" else shared.to(device)
@@ -72,6 +89,8 @@ class Inputs:
             warnings.simplefilter("ignore")
             flat = torch.frombuffer(self._view, dtype=dtype, count=math.prod(leaf.shape), offset=leaf.offset)
         shared = flat.view(leaf.shape)
+        if device == _SHARED:
+            return shared
         return shared.clone() if device == "cpu" else shared.to(device)
 
 
@@ -128,6 +147,8 @@ class Outputs:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self.arena: Any = None
+        self.may_overlap = True
+        """Whether elements of an output may share their memory, as those of an expanded tensor do."""
 
     def export(self, value: Any) -> Any:
         """Write the tensors of a result one after the other; returns the tree that describes it.
@@ -135,7 +156,7 @@ class Outputs:
         Raises:
             TypeError: there is something in it that is neither a plain tensor nor a plain value.
         """
-        writer = _Writer(self._space())
+        writer = _Writer(self._space(), self.may_overlap)
         return writer.tree(value)
 
     def places(self, trees: Sequence[Any]) -> list[list[Any]]:
@@ -162,6 +183,8 @@ class Outputs:
         for tensor, place in zip(tensors, places, strict=True):
             if tensor.shape != place.shape or tensor.dtype is not place.dtype:
                 raise TypeError("forward returned a tensor of another shape or dtype than before")
+            if not self.may_overlap:
+                _refuse_overlap(tensor)
         if tensors:
             torch._foreach_copy_(places, [tensor.detach() for tensor in tensors])
 
@@ -186,8 +209,9 @@ class _FileSpace:
 
 
 class _Writer:
-    def __init__(self, space: Any) -> None:
+    def __init__(self, space: Any, may_overlap: bool) -> None:
         self._space = space
+        self._may_overlap = may_overlap
         self._end = 0
 
     def tree(self, value: Any) -> Any:
@@ -215,6 +239,8 @@ class _Writer:
         plain = value.detach()
         if plain.layout is not torch.strided:
             raise TypeError("forward returned a tensor that is not strided")
+        if not self._may_overlap:
+            _refuse_overlap(plain)
         shape = tuple(plain.shape)
         count = plain.numel() * plain.element_size()
         offset = -1
@@ -223,6 +249,11 @@ class _Writer:
             self._space.tensor(offset, shape, plain.dtype).copy_(plain)
             self._end += -(-count // _ALIGNMENT) * _ALIGNMENT
         return TensorLeaf(dtype, shape, value.device.type, offset)
+
+
+def _refuse_overlap(tensor: Any) -> None:
+    if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True)):
+        raise TypeError("forward returned an expanded tensor, where the elements of the expected one have memory each")
 
 
 def leaves(tree: Any) -> Iterator[TensorLeaf]:

@@ -9,6 +9,7 @@ An output that equals what an earlier call had to give, and not what this one ha
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from kernelrl_core.values import EvaluationSettings, Finding, Mismatch, Severity
 from kernelrl_judge import protocol
 from kernelrl_judge.comparing import Tolerance, compare_bytes, compare_described, compare_values, tolerance
 from kernelrl_judge.exchange import Exchange, leaves_bytes
+from kernelrl_judge.operators import computing
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference, Trial
 from kernelrl_judge.running import Runner
@@ -62,6 +64,7 @@ class Trials:
 
     Args:
         expect: receives the next frame, which has to be of a kind.
+        lists: whether the probe `operators` may be made.
     """
 
     def __init__(
@@ -71,6 +74,8 @@ class Trials:
         expect: Callable[[FrameKind], protocol.Frame],
         settings: EvaluationSettings,
         device: str,
+        *,
+        lists: bool = False,
     ) -> None:
         self._runner = runner
         self._exchange = exchange
@@ -80,6 +85,12 @@ class Trials:
         self._count = settings.trials
         self._probes = frozenset(settings.probes if settings.profile == "strict" else ())
         self._earlier: Any = None
+        self._overlap = True
+        # Nobody can be honest just then who does not know when; the first call prepares what later ones use.
+        listed = secrets.randbelow(max(1, self._count - 1)) + int(self._count > 1)
+        self._listed = listed if lists and "operators" in self._probes else None
+        self.operators: list[str] | None = None
+        """Operators of torch that computed in one of the calls; None where they were not listed."""
 
     def run(self, reference: Reference, construct: Callable[[Reference], object]) -> Found:
         """Construct the candidate and call it on the inputs of every trial.
@@ -110,7 +121,8 @@ class Trials:
         """One trial; None if it passes."""
         trial = reference.trial(index)
         back = "inputs" in self._probes and index == self._count - 1 and not reference.facts["mutates_inputs"]
-        described, returned = self._called(trial, index, back=back)
+        self._overlap = reference.facts["overlaps"] or not self._limit.strict
+        described, returned = self._called(trial, index, back=back, lists=index == self._listed)
         wrong = compare_described(trial.expected, described, self._device)
         if wrong is not None:
             # Structure does not change from trial to trial: there is nothing more to learn.
@@ -124,7 +136,7 @@ class Trials:
             return Found(0, wrong)
         return self._inputs_changed(trial, returned)
 
-    def _called(self, trial: Trial, index: int, *, back: bool = False) -> tuple[Any, Any]:
+    def _called(self, trial: Trial, index: int, *, back: bool = False, lists: bool = False) -> tuple[Any, Any]:
         """What the candidate returns, and its inputs after the call where they are wanted."""
         room = leaves_bytes(trial.expected)
         keeps = self._keeps(trial.inputs)
@@ -134,6 +146,8 @@ class Trials:
             # Every second call finds its inputs where those before lay.
             "again": index % 2 == 1,
             "back": back,
+            "operators": lists,
+            "overlap": self._overlap,
             "poison": _POISONS[index % len(_POISONS)] if "poison" in self._probes else -1,
             "poisoned": [leaf.numel() * leaf.element_size() for leaf in _tensors(trial.expected)],
         }
@@ -141,6 +155,9 @@ class Trials:
         order["arguments"] = self._exchange.share(trial.inputs)
         self._runner.send(FrameKind.CALL, protocol.encode_tree(order))
         described = protocol.decode_tree(self._expect(FrameKind.RESULT).body)
+        if lists:
+            found = protocol.decode_tree(self._expect(FrameKind.FACTS).body)
+            self.operators = computing(found, (trial.inputs, trial.expected))
         if not back:
             return described, None
         if not isinstance(described, list) or len(described) != 2:

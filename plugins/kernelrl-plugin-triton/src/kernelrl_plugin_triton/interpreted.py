@@ -2,16 +2,22 @@
 
 Imported by the zygote. Every configuration takes as long as any other, so the first that is left after pruning is
 used: no run time means anything there, and there is no driver to measure one with. On a GPU the autotuner measures.
+
+The interpreter runs a kernel as Python, which could compute with anything. Here only Triton itself reads the values
+behind its tensors, as on a GPU.
 """
 
 from __future__ import annotations
 
 import functools
+import os
+import sys
 from typing import Any
 
+import triton
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import InterpreterError
-from triton.runtime.interpreter import GridExecutor, InterpretedFunction
+from triton.runtime.interpreter import GridExecutor, InterpretedFunction, TensorHandle
 
 
 def _bench(self: Any, *arguments: Any, config: Any, **named: Any) -> list[float]:
@@ -33,6 +39,21 @@ def _unwrapped(call: Any) -> Any:
     return wrapper
 
 
+def _values(self: TensorHandle) -> Any:
+    if not sys._getframe(1).f_code.co_filename.startswith(_TRITON):
+        raise AttributeError("a kernel cannot read the values behind a tensor; compute with triton.language")
+    return self.__dict__["data"]
+
+
+def _set_values(self: TensorHandle, values: Any) -> None:
+    # The constructor of the class comes from generated code.
+    if "data" in self.__dict__ and not sys._getframe(1).f_code.co_filename.startswith(_TRITON):
+        raise AttributeError("a kernel cannot change the values behind a tensor; compute with triton.language")
+    self.__dict__["data"] = values
+
+
+_TRITON = os.path.dirname(triton.__file__) + os.sep
+TensorHandle.data = property(_values, _set_values)  # type: ignore[assignment]
 Autotuner._bench = _bench
 for _class in (GridExecutor, InterpretedFunction):
     _class.__call__ = _unwrapped(_class.__call__)
