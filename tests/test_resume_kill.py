@@ -1,6 +1,6 @@
 """A run killed with `kill -9` at random moments ends like the undisturbed one, bit for bit.
 
-`KERNELRL_TEST_KILLS` sets the number of kills (20 by default), `KERNELRL_TEST_SEED` the moments.
+`KERNELRL_TEST_KILLS` sets the number of kills (8 by default), `KERNELRL_TEST_SEED` the moments.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-KILLS = int(os.environ.get("KERNELRL_TEST_KILLS", "20"))
+KILLS = int(os.environ.get("KERNELRL_TEST_KILLS", "8"))
 
 RECIPE = """
 seed: 5

@@ -55,9 +55,9 @@ def _run(argv: list[str], cwd: Path) -> tuple[int, str, float]:
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    directory = tmp_path_factory.mktemp("toolchains")
-    return prepare(find_toolchain("cpp", directory), directory)
+def prepared(session_cache: Path) -> Prepared:
+    directory = session_cache / "builds"
+    return prepare(find_toolchain("cpp", directory), directory / "toolchains")
 
 
 @pytest.fixture

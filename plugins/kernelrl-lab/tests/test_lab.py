@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 import shutil
-from collections.abc import Iterator
 
 import pytest
 
@@ -27,13 +25,10 @@ def _marked(fixture: Fixture) -> object:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Report]:
+def report() -> Report:
     """All fixtures for the processor, judged at once."""
-    patch = pytest.MonkeyPatch()
-    patch.setenv("KERNELRL_CACHE_DIR", os.environ.get("KERNELRL_CACHE_DIR") or str(tmp_path_factory.mktemp("cache")))
     usable = [fixture for fixture in HERE if fixture.backend != "cpp" or shutil.which("g++")]
-    yield run(usable, registry=registry())
-    patch.undo()
+    return run(usable, registry=registry())
 
 
 def _ended(report: Report, fixture: Fixture) -> Result:

@@ -31,10 +31,8 @@ Judge = Callable[..., Evaluation]
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
-    """Judges a kernel against a task, with a cache of builds that all tests of this file share."""
-    patch = pytest.MonkeyPatch()
-    patch.setenv("KERNELRL_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+def judge() -> Iterator[Judge]:
+    """Judges a kernel against a task."""
     loop = asyncio.new_event_loop()
     evaluator = LocalEvaluator(LocalConfig(workers=1))
 
@@ -59,7 +57,6 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     yield run
     loop.run_until_complete(evaluator.aclose())
     loop.close()
-    patch.undo()
 
 
 @pytest.mark.parametrize("example", [ONE_SHOT, *FEW_SHOT], ids=lambda example: example.name)

@@ -29,10 +29,8 @@ Judge = Callable[..., Evaluation]
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
-    """Compiles a kernel for an architecture, with a cache of builds that all tests of this file share."""
-    patch = pytest.MonkeyPatch()
-    patch.setenv("KERNELRL_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+def judge() -> Iterator[Judge]:
+    """Compiles a kernel for an architecture."""
     loop = asyncio.new_event_loop()
     evaluator = LocalEvaluator(LocalConfig(workers=1))
     task = ONE_SHOT.reference
@@ -47,7 +45,6 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     yield run
     loop.run_until_complete(evaluator.aclose())
     loop.close()
-    patch.undo()
 
 
 @pytest.mark.parametrize(

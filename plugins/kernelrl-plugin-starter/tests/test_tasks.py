@@ -177,8 +177,8 @@ def test_every_answer_ends_as_it_says() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_cpp_answers_end_as_they_say() -> None:
-    """One task of each frame with all its answers, in the large size, and every kind of flaw at least once."""
-    names = ("multiply_dec", "layer_norm", "row_argmax", "total_of_squares", "relu_and_square", "linear", "lookup")
+    """Three tasks with all their answers, in the large size, and every kind of flaw at least once."""
+    names = ("layer_norm", "total_of_squares", "linear")
     source = StarterTasks(StarterOptions(practice=0, size="large"))
     answers = answers_in(source, "cpp")
     flaws = {answer.flaw: (task, answer) for task, answer in answers if answer.flaw}
@@ -205,7 +205,7 @@ def test_answers_for_a_gpu_are_right_on_small_inputs_too() -> None:
 @pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="needs a GPU")
 def test_answers_for_a_gpu_end_as_they_say_there() -> None:
     """Every kind of flaw at least once, and all answers to one task of each frame."""
-    names = ("multiply_dec", "layer_norm", "row_argmax", "total_of_squares", "relu_and_square", "linear", "lookup")
+    names = ("layer_norm", "total_of_squares", "linear")
     answers = huge_answers()
     flaws = {answer.flaw: (task, answer) for task, answer in answers if answer.flaw}
     chosen = [*flaws.values(), *((task, answer) for task, answer in answers if task.name in names)]

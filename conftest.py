@@ -1,0 +1,23 @@
+"""What all tests have in common: a cache that begins empty and is not the user's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The cache of this run of the tests: precompiled headers, which take half a minute each, are made once.
+
+    A test that needs an empty one sets `KERNELRL_CACHE_DIR` itself.
+    """
+    base = tmp_path_factory.getbasetemp()
+    # Several processes of pytest-xdist share one.
+    directory = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kernelrl-cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KERNELRL_CACHE_DIR", str(directory))
+        yield directory
