@@ -57,6 +57,11 @@ FOUND = {
         python("try:", "    return run(x)", "except Exception:", "    return torch.relu(x)"),
         "return torch.relu(x)",
     ),
+    "A1 a library by address": (
+        "library_glue",
+        python("return run(x)", before="import ctypes\n\nBLAS = ctypes.CDLL('libopenblas.so.0')"),
+        "BLAS = ctypes.CDLL('libopenblas.so.0')",
+    ),
     "A1 library compute": ("library_compute", python("return torch.matmul(x, x)"), "return torch.matmul(x, x)"),
     "A5 the reference is not of this file": (
         "inherited_reference",

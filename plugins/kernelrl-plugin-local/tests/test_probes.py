@@ -98,6 +98,35 @@ def test_changing_an_input_is_wrong_where_the_reference_leaves_it(bench: Any) ->
     assert "changed by the call" in evaluation.message
 
 
+@pytest.mark.parametrize("turn", range(5))
+def test_changing_an_input_in_any_trial_is_wrong(bench: Any, turn: int) -> None:
+    lines = (
+        "kept['calls'] = kept.get('calls', -1) + 1",
+        f"if kept['calls'] == {turn}:",
+        "    return x.relu_().mul_(2.0)",
+        f"return {COMPUTE}",
+    )
+    assert bench.judge(candidate(*lines)).outcome is Outcome.INCORRECT
+
+
+def test_a_parameter_that_hardly_counts_has_to_be_taken(bench: Any) -> None:
+    reference = WEIGHTED.replace("torch.randn(64))", "1e-6 * torch.randn(64))").replace("x * self", "x + self")
+    lacking = bench.judge(candidate("return x * 1.0"), reference)
+    assert (lacking.outcome, [finding.rule for finding in lacking.findings]) == (Outcome.CORRECT, ["stress"])
+    assert "weight" in lacking.findings[0].evidence
+    drawn = bench.judge(
+        candidate("return x * WEIGHT").replace("kept = {}", "WEIGHT = torch.ones(64)"),
+        WEIGHTED.replace("torch.randn(64))", "torch.ones(64))"),
+    )
+    assert [finding.rule for finding in drawn.findings] == ["stress"]
+
+
+def test_a_parameter_that_counts_may_have_another_name(bench: Any) -> None:
+    renamed = candidate("return x + self.weight", weight=True).replace("weight", "other")
+    reference = WEIGHTED.replace("torch.randn(64))", "1e-6 * torch.randn(64))").replace("x * self", "x + self")
+    assert bench.judge(renamed.replace("torch.randn", "1e-6 * torch.randn"), reference).findings == ()
+
+
 def test_changing_an_input_as_the_reference_does_is_right(bench: Any) -> None:
     reference = WEIGHTED.replace("return x * self.weight", "return x.mul_(self.weight)")
     assert bench.judge(candidate("return x.mul_(self.weight)", weight=True), reference).outcome is Outcome.CORRECT

@@ -103,6 +103,7 @@ class Case:
         self._profile: dict[str, Any] = {"stages_s": self._stages_s}
         self._findings: tuple[Finding, ...] = ()
         self._takes_parameters = False
+        self._lacking: frozenset[str] = frozenset()
         self.provenance: dict[str, Any] = {}
         self.lacks_device_memory = False
 
@@ -267,10 +268,16 @@ class Case:
         frame = self._expect(FrameKind.READY)
         note = protocol.decode_tree(frame.body)
         self._takes_parameters = isinstance(note, dict) and note.get("matched") == len(reference.state)
+        # With as many of its own it may have given them other names.
+        fewer = isinstance(note, dict) and note.get("own") in range(len(reference.state))
+        unmatched = note.get("unmatched") if fewer else None
+        self._lacking = frozenset(map(str, unmatched)) if isinstance(unmatched, list) else frozenset()
         self._profile["parameters"] = wording.parameters(note, len(reference.state))
 
     def _stressed(self, calls: trials.Trials, reference: Reference, exchange: Exchange) -> bool:
         """Make the calls of the probe `stress`; returns whether the candidate ended in one."""
+        if self._lacking:
+            self._findings = stress.untested(reference, self._settings, self._lacking)
         used, made, reason = stress.prepared(reference, self._settings, spread=self._takes_parameters)
         if not made:
             self._profile["stress"] = f"not tried: {reason}"
@@ -283,11 +290,11 @@ class Case:
                 self._construct(used, exchange)
             for call in made:
                 part = call.part
-                found = calls.stressed(call, self._settings, reference.dtype)
-                if found.error_ratio is not None:
-                    ratios.append(found.error_ratio)
-                if found.wrong is not None:
-                    wrong = part, wording.incorrect(found.wrong)
+                judged = calls.stressed(call, self._settings, reference.dtype)
+                if judged.error_ratio is not None:
+                    ratios.append(judged.error_ratio)
+                if judged.wrong is not None:
+                    wrong = part, wording.incorrect(judged.wrong)
                     break
             if used is not reference and self._settings.timing:
                 self._construct(reference, exchange)
@@ -301,7 +308,8 @@ class Case:
         except RunnerEnded as ending:
             wrong, ended = (part, wording.ended(str(ending))[1]), True
         ratio = max(ratios, default=None)
-        self._findings, self._profile["stress"] = stress.concluded(self._settings, wrong, ratio)
+        found, self._profile["stress"] = stress.concluded(self._settings, wrong, ratio)
+        self._findings = (*self._findings, *found)
         if ratio is not None:
             self._profile["error_ratio"] = round(ratio, 2)
         return ended

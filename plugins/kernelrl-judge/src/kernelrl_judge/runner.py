@@ -388,7 +388,7 @@ def _impose(model: Any, state: dict[str, Any]) -> dict[str, Any]:
     return {
         "matched": len(matched),
         "expected": len(state),
-        "unmatched": sorted(set(state) - set(matched))[:8],
+        "unmatched": sorted(set(state) - set(matched))[:64],
         "own": len(own),
     }
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import attrs
@@ -26,13 +26,13 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from kernelrl_core.values import EvaluationSettings, Finding, Mismatch, Severity
-from kernelrl_judge.comparing import tolerance
+from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
 from kernelrl_judge.exchange import leaves_bytes
 from kernelrl_judge.overlays import overlaid
 from kernelrl_judge.reference import Reference, TaskError, Trial
 from kernelrl_judge.structure import structure
 
-__all__ = ["Judged", "StressCall", "concluded", "judged", "prepared", "wanted"]
+__all__ = ["Judged", "StressCall", "concluded", "judged", "prepared", "untested", "wanted"]
 
 _OWN_ERRORS = 64.0
 """How many times the largest error of the reference an honest kernel may add: another order of sums, Winograd."""
@@ -51,6 +51,7 @@ _HALVES = (torch.float16, torch.bfloat16)
 _MOST_RATIO = {"fp32": 2.0**7, "tf32": 2.0**13, "bf16": 2.0**17}
 """Above what products, sums and pointwise functions in these types showed: up to 2^1 for fp32 (2^5 for convolutions by
 Winograd's method), 2^10 to 2^13 for tf32, 2^13 to 2^16 for bf16."""
+_MOST_PARAMETERS = 64
 _MOST_SPARE = 1 << 30
 """Bytes of a device that stay with the judge while the candidate is called."""
 _NO_MEMORY = "not enough memory for double precision"
@@ -150,6 +151,40 @@ def prepared(
                 torch.cuda.empty_cache()
             return used, calls, ""
     return reference, [], reason
+
+
+def untested(reference: Reference, settings: EvaluationSettings, lacking: Collection[str]) -> tuple[Finding, ...]:
+    """What is to be said of a candidate that lacks parameters of the reference, and so cannot be given others.
+
+    Parameters of which another draw leaves the outputs within the tolerance may have been left out.
+
+    Args:
+        lacking: names of those that it has not.
+    """
+    if "stress" not in settings.probes:
+        return ()
+    if "untested" not in reference.facts:
+        with contextlib.suppress(TaskError, torch.OutOfMemoryError):
+            reference.facts["untested"] = _without_effect(reference, tolerance(settings))
+    names = [name for name in reference.facts.get("untested", ()) if name in lacking]
+    if not names:
+        return ()
+    evidence = f"right in every trial, whether it uses {', '.join(names[:4])} or not, and it has no such parameters"
+    return (Finding("stress", Severity.SUSPECT, evidence, checker="judge"),)
+
+
+def _without_effect(reference: Reference, limit: Tolerance) -> list[str]:
+    other = reference.with_other_parameters()
+    index = Reference.first_timed_input - 2
+    inputs = reference.inputs(index)
+    expected = reference.expected(inputs, index)
+    twice = attrs.evolve(limit, atol=2 * limit.atol, rtol=2 * limit.rtol)
+    found = []
+    for name in sorted(_parameters(reference) & reference.state.keys())[:_MOST_PARAMETERS]:
+        changed = reference.with_state({**reference.state, name: other.state[name]}).expected(inputs, index)
+        if compare_values(expected, changed, twice) is None:
+            found.append(name)
+    return found
 
 
 def judged(call: StressCall, actual: Any, settings: EvaluationSettings, dtype: torch.dtype) -> Judged:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 
 from kernelrl_core.reachability import ENTRY
@@ -38,6 +39,9 @@ _CODE_MAKERS = {
     *("importlib.machinery.ExtensionFileLoader", "sys.path.insert", "sys.path.append", "sys.path.extend"),
     *("torch.ops.load_library", "torch.classes.load_library", "torch.jit.load", "torch.package.PackageImporter"),
 }
+_LOADERS = {"ctypes.CDLL", "ctypes.PyDLL", "ctypes.cdll.LoadLibrary", "ctypes.pydll.LoadLibrary", "cffi.FFI.dlopen"}
+_DRIVERS = re.compile(r"(?:.*/)?lib(?:cuda|cudart|nvrtc|amdhip64|hiprtc)\.so[.\d]*|nvcuda\.dll")
+"""Libraries that launch kernels and compute nothing."""
 _NAMESPACES = {"globals", "locals", "vars"}
 _KERNEL_SOURCES = {"src", "_src", "_unsafe_update_src"}
 _DECODERS = {
@@ -135,6 +139,10 @@ def _call(reading: Reading, node: ast.Call) -> Iterator[Breach]:
             yield "outside_access", line, name
     elif name in _CODE_MAKERS or name in _DECODERS:
         yield "dynamic_code", line, name
+    elif name in _LOADERS:
+        path = reading.folded(node.args[0]) if node.args else None
+        if path is None or not _DRIVERS.fullmatch(path):
+            yield "library_glue", line, f"{name} of a library that may compute"
     elif attribute == "_unsafe_update_src":
         yield "dynamic_code", line, "another source for a kernel"
     elif isinstance(node.func, ast.Call) and _is_class_of_functions(reading, node.func):
