@@ -118,7 +118,7 @@ def test_parameters_stay_for_a_candidate_that_draws_its_own() -> None:
     task = reference("return self.layer(x)", init="self.layer = torch.nn.Linear(64, 64)")
     used, calls, _ = stress.prepared(task, SETTINGS, spread=False)
     assert used is task
-    assert len(calls) == 2
+    assert [call.part for call in calls] == ["mixed", "spiked", "aligned"]
 
 
 def test_shapes_dtypes_integers_and_structure_stay() -> None:
@@ -188,6 +188,30 @@ def test_complex_outputs_are_decided_by_their_parts() -> None:
     task = reference("return torch.complex(x.relu(), x.abs())", "torch.rand(8, 64)")
     assert wrong_parts(task, lambda x: torch.complex(x.relu(), x.abs())) == set()
     assert wrong_parts(task, lambda x: torch.complex(x, x)) == {"mixed", "spiked"}
+
+
+def _looks_ordinary(x: Any) -> bool:
+    return 2.5 < float(x.abs().max()) < 7.0 and float((x.abs() < 1.0).float().mean()) > 0.6
+
+
+@pytest.mark.parametrize("narrow", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("forward", "kernel"),
+    [("x.abs().mean(1)", lambda x: x.abs().mean(1)), ("x.square().sum()", lambda x: (x * x).sum())],
+)
+def test_a_narrow_type_is_seen_where_harsh_inputs_are_told_from_ordinary_ones(
+    narrow: Any, forward: str, kernel: Callable[..., Any]
+) -> None:
+    task = reference(f"return {forward}", "torch.randn(8, 4096)")
+    assert wrong_parts(task, kernel) == set()
+    gated = wrong_parts(task, lambda x: kernel(x.to(narrow).float() if _looks_ordinary(x) else x))
+    assert gated == {"aligned"}
+
+
+def test_inputs_are_aligned_in_single_precision_alone() -> None:
+    half = EvaluationSettings(precision="fp16")
+    task = reference("return x * 2", settings=half)
+    assert "aligned" not in {call.part for call in stress.prepared(task, half, spread=True)[1]}
 
 
 def test_spikes_are_moderate_where_the_reference_convolves() -> None:

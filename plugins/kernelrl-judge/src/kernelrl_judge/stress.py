@@ -1,10 +1,12 @@
 """The probe `stress`: calls on inputs that nobody promised to be small, of one sign, or alike.
 
-A kernel that passed every trial is called again on two sets of inputs, with parameters of a larger spread:
+A kernel that passed every trial is called again on up to three sets of inputs, with parameters of a larger spread:
 
 - `mixed`: random signs, heavy tails, a factor for each row. A shortcut that inputs of one sign and size allow fails.
 - `spiked`: magnitudes over many powers of two, up to 65,536 or 16. Every sum is that of its few largest terms, so
   that errors of a narrow type do not average out, and a formula that overflows does.
+- `aligned`: ordinary inputs, all of which a narrow type rounds the same way, so that nothing averages out either. A
+  kernel that tells harsh inputs from ordinary ones does not see the difference. For single precision alone.
 
 Shapes, dtypes and integer inputs stay as they are, and so do floating-point inputs with a structure
 (`kernelrl_judge.structure`): a kernel may rely on them. What decides is the reference in double precision. An element
@@ -39,10 +41,13 @@ _OWN_ERRORS = 64.0
 _LARGEST_NOISE = 0.1
 """Of the root mean square of an output: where the reference's errors allow more, nothing can be decided."""
 _CHUNK = 1 << 26
-_COPIES = 10
+_COPIES = 14
 """Inputs, outputs and state that must fit in the memory that is free, for double precision and what lies between."""
 _MOST_BYTES_ON_CPU = 256 << 20
 _PARTS = ("mixed", "spiked")
+_ALIGNED = "aligned"
+_LOW_BITS, _ROUNDED_DOWN = 0xFFFF, 0x0FFF
+"""Of single precision: what bf16, tf32 and fp16 leave out, and what each of them rounds down by most of its error."""
 _LARGE, _MODERATE = 65536.0, 16.0
 """Largest spikes. fp16 does not reach as far as the large ones."""
 _HALF_ROUNDING = 2.0**-11
@@ -115,6 +120,8 @@ def prepared(
     if reason:
         return reference, [], reason
     parts = _PARTS if "stress" in settings.probes or settings.min_precision != "none" else ()
+    if parts and settings.precision == "fp32" and tolerance(settings).rtol < _HALF_ROUNDING:
+        parts = (*parts, _ALIGNED)
     # What a task allows is found out once, whatever the seed.
     plans = reference.facts.setdefault("stress", {})
     reason = _UNDECIDED
@@ -232,6 +239,7 @@ def concluded(
 
 _WORDS = {
     "mixed": "inputs of both signs and of many sizes",
+    _ALIGNED: "inputs that narrow types round the same way",
     "spiked": "inputs with a few large values among small ones",
     "sizes": "inputs of other sizes",
 }
@@ -244,6 +252,8 @@ def _variants(reference: Reference, settings: EvaluationSettings, part: str) -> 
     """Changes of a part, the harshest first: whether signs are drawn, and the largest value."""
     if part == "mixed":
         return [(True, 0.0), (False, 0.0)]
+    if part == _ALIGNED:
+        return [(False, 0.0)]
     # Winograd's and Fourier's convolutions spread the rounding of a large value over its neighbours, and a tolerance
     # that lets half precision pass lets its range pass.
     large = tolerance(settings).rtol < _HALF_ROUNDING and not reference.facts["convolves"]
@@ -258,6 +268,8 @@ def _changed(values: list[Any], structures: list[str | None], part: str, variant
     def change(tensor: torch.Tensor) -> torch.Tensor:
         if next(known) not in (None, "zeros") or not tensor.is_floating_point():
             return tensor
+        if part == _ALIGNED:
+            return _aligned(tensor)
         if part == "spiked":
             return _spiked(tensor, largest, signed=signs)
         if signs:
@@ -278,13 +290,22 @@ def _spiked(tensor: torch.Tensor, largest: float, *, signed: bool) -> torch.Tens
     return torch.where(peaks > 0, values / peaks * factors, values).to(tensor.dtype)
 
 
+def _aligned(tensor: torch.Tensor) -> torch.Tensor:
+    """Nearly the same numbers, which lie a little above those of narrower types."""
+    if tensor.dtype is not torch.float32:
+        return tensor
+    bits = tensor.contiguous().view(torch.int32)
+    moved = ((bits & ~_LOW_BITS) | _ROUNDED_DOWN).view(torch.float32)
+    return torch.where((tensor == 0) | ~torch.isfinite(tensor), tensor, moved)
+
+
 def _parameters(reference: Reference) -> set[str]:
     return {name for name, tensor in reference.model.named_parameters() if tensor.is_floating_point()}
 
 
 def _with_spread(reference: Reference) -> Reference:
     """Parameters that differ from those of the constructor: constants are no longer constant, and small ones count."""
-    reference.seed(Reference.first_timed_input - 5)
+    reference.seed(Reference.first_timed_input - 6)
     state = dict(reference.state)
     for name in sorted(_parameters(reference) & state.keys()):
         tensor = state[name].float()
@@ -381,7 +402,7 @@ def _call(
 
 def _resized(reference: Reference, exact: Reference) -> list[StressCall]:
     """A call on inputs of other sizes, where the task has sizes that may change and decides it."""
-    index = Reference.first_timed_input - 2 - len(_PARTS)
+    index = Reference.first_timed_input - 3 - len(_PARTS)
     try:
         inputs = reference.resized_inputs(index)
     except TaskError:
