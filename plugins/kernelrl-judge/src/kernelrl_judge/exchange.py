@@ -8,6 +8,7 @@ host memory; `ArenaExchange` uses device memory for tensors (`kernelrl_judge.dev
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import math
 import mmap
 import os
@@ -29,10 +30,18 @@ _KEPT_SHARE = 48
 """An arena is kept for the next candidate up to this many bytes, or one part in so many of the device's memory."""
 
 
+_MOST_OFFSET = 1 << 48
+"""Beyond it no call of the system takes an offset."""
+
+
 class Exchange(Protocol):
     """Either form."""
 
     def share(self, values: Any) -> Any: ...
+
+    def announce(self, values: Any) -> Any:
+        """What `share` would return, with room for the values; where they can be kept back, they are not there yet."""
+        ...
 
     def make_room(self, count: int, inputs: int = 0) -> None:
         """Have so many bytes for outputs, and for inputs that are about to be shared."""
@@ -51,18 +60,20 @@ class FileExchange:
     """Two anonymous files: `inputs`, which the runner can only read, and `outputs`."""
 
     def __init__(self) -> None:
-        self.inputs = os.memfd_create("inputs")
+        self.inputs = os.memfd_create("inputs", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        # A runner could open it anew to write: a file that is made shorter while the judge writes would end the judge.
+        fcntl.fcntl(self.inputs, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
         self.outputs = os.memfd_create("outputs")
 
     def share_text(self, text: bytes) -> None:
-        """Write `text` at offset 0, in the place of everything else."""
-        os.ftruncate(self.inputs, max(len(text), 1))
+        """Write `text` at offset 0."""
+        self._grow(len(text))
         _write_at(self.inputs, text, 0)
 
     def share(self, values: Any) -> Any:
         chunks: list[tuple[TensorLeaf, torch.Tensor]] = []
         tree, end = _lay_out(values, "cpu", chunks)
-        os.ftruncate(self.inputs, max(end, 1))
+        self._grow(end)
         if end:
             with mmap.mmap(self.inputs, end) as view:
                 for leaf, tensor in chunks:
@@ -70,6 +81,11 @@ class FileExchange:
                         flat = torch.frombuffer(view, dtype=tensor.dtype, count=tensor.numel(), offset=leaf.offset)
                         flat.view(tensor.shape).copy_(tensor)
                         del flat
+        return tree
+
+    def announce(self, values: Any) -> Any:
+        tree, end = _lay_out(values, "cpu", [])
+        self._grow(end)
         return tree
 
     def make_room(self, count: int, inputs: int = 0) -> None:
@@ -82,7 +98,13 @@ class FileExchange:
         os.close(self.inputs)
         os.close(self.outputs)
 
+    def _grow(self, count: int) -> None:
+        if os.fstat(self.inputs).st_size < max(count, 1):
+            os.ftruncate(self.inputs, max(count, 1))
+
     def _read(self, leaf: TensorLeaf, like: torch.Tensor) -> torch.Tensor:
+        if leaf.offset > _MOST_OFFSET:
+            raise ProtocolError("an output lies outside the shared file")
         count = like.numel() * like.element_size()
         data = bytearray(count)
         view, place = memoryview(data), 0
@@ -162,6 +184,9 @@ class ArenaExchange:
             torch._foreach_copy_(self._targets, [tensor for _, tensor in full])
         torch.cuda.synchronize()
         return tree
+
+    def announce(self, values: Any) -> Any:
+        return self.share(values)
 
     def make_room(self, count: int, inputs: int = 0) -> None:
         self._room = count

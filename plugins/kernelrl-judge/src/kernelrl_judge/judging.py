@@ -30,6 +30,7 @@ from kernelrl_judge.building.service import target_archs
 from kernelrl_judge.comparing import tolerance
 from kernelrl_judge.exchange import Exchange
 from kernelrl_judge.memory_floor import memory_floor_us
+from kernelrl_judge.operators import computing_symbols
 from kernelrl_judge.protocol import Failure, Frame, FrameKind, ProtocolError, Stage
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.roofline import count_work, roofline
@@ -436,6 +437,7 @@ class Case:
             answer = json.loads(body)
             self._profile.setdefault("builds", []).append(answer.pop("facts", {}))
             self._profile.setdefault("kernels", []).extend(answer.pop("resources", []))
+            self._profile.setdefault("library_symbols", []).extend(computing_symbols(answer.pop("library_symbols", [])))
             self._runner.send(FrameKind.BUILT, json.dumps(answer).encode(), descriptors)
         finally:
             for descriptor in descriptors:

@@ -12,13 +12,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["called", "computing"]
+__all__ = ["called", "computing", "computing_symbols"]
 
 _MOST = 64
 _LEAST_SHARE = 0.25
@@ -166,3 +166,8 @@ def _largest(value: Any) -> int:
     if isinstance(value, dict):
         return max(map(_largest, value.values()), default=0)
     return 0
+
+
+def computing_symbols(names: Sequence[str]) -> list[str]:
+    """Those of the imports of an extension (`building.imports`) that compute: neither arrange nor sum."""
+    return [name for name in names if not _ARRANGING.fullmatch(name) and name not in ("aten::sum", "aten::mean")]

@@ -142,10 +142,15 @@ class _Builds:
             return types.ModuleType(str(name))
         if self._idle:
             # It is not even loaded: what it would register with torch could be called by another name.
-            self._built[order] = sys.modules[str(name)] = idle_module(str(name))
+            self._built[order] = idle_module(str(name))
+            sys.modules.setdefault(str(name), self._built[order])
             return self._built[order]
         try:
             self._built[order] = _load(str(name), frame.descriptors, answer)
+            known = sys.modules.get(str(name))
+            # One that is named like a module of somebody else does not take its place.
+            if known is None or any(known is other for other in self._built.values()):
+                sys.modules[str(name)] = self._built[order]
         except ImportError as error:
             missing = _MISSING.search(str(error))
             if missing is None:
@@ -180,7 +185,6 @@ def _load(name: str, descriptors: Sequence[int], answer: dict[str, Any]) -> Any:
         module.__dict__.update(_binder(binders[0]).bind(path, json.dumps(answer["bindings"])))
     else:
         module = _import(answer["module_name"], path)
-    sys.modules[name] = module
     return module
 
 

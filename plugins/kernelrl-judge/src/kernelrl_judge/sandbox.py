@@ -164,7 +164,7 @@ def enter(*, memory_mib: int, on_gpu: bool, cpu_s: int, scratch: str, keep: set[
     os.setsid()
     if not limits.limit_runner(memory_mib, cpu_s, on_gpu=on_gpu):
         missing.append("limits")
-    missing += _give_up_rights()
+    missing += _give_up_rights(memory_files=on_gpu)
     return [layer for layer in LAYERS if layer in missing]
 
 
@@ -198,10 +198,10 @@ def confine(
     _give_up_rights()
 
 
-def _give_up_rights() -> list[str]:
+def _give_up_rights(*, memory_files: bool = True) -> list[str]:
     missing = [] if privileges.drop_capabilities() else ["capabilities"]
     privileges.close_to_others()
-    return missing if seccomp.install() else [*missing, "seccomp"]
+    return missing if seccomp.install(memory_files=memory_files) else [*missing, "seccomp"]
 
 
 def _supervise(child: int, status: int, memory_mib: int, group: groups.Group | None) -> NoReturn:

@@ -66,6 +66,8 @@ DENIED = {
     ),
 }
 """Numbers of the denied calls by architecture."""
+_MEMORY_FILES = {"x86_64": {"memfd_create": 319, "shmget": 29}, "aarch64": {"memfd_create": 279, "shmget": 194}}
+"""What makes memory that belongs to no process, and that no limit of a process counts. Drivers of GPUs may need it."""
 
 _ARCHITECTURES = {
     # Identity of the architecture, and numbers of seccomp, clone and socket.
@@ -75,8 +77,11 @@ _ARCHITECTURES = {
 _CLONE3 = 435
 
 
-def program(machine: str) -> list[tuple[int, int, int, int]]:
+def program(machine: str, *, memory_files: bool = True) -> list[tuple[int, int, int, int]]:
     """The filter for an architecture: instructions of classic BPF (code, jump if true, jump if false, operand).
+
+    Args:
+        memory_files: whether anonymous files and System V's shared memory are allowed.
 
     Raises:
         KeyError: the architecture is none that is known.
@@ -90,7 +95,8 @@ def program(machine: str) -> list[tuple[int, int, int, int]]:
     ]
     if machine == "x86_64":
         made += [(_AT_LEAST, 0, 1, _X32_BIT), enosys]
-    for number in sorted(DENIED[machine].values()):
+    denied = {**DENIED[machine], **({} if memory_files else _MEMORY_FILES[machine])}
+    for number in sorted(denied.values()):
         made += [(_EQUAL, 0, 1, number), eperm]
     # The flags of `clone3` lie in memory, where a filter cannot look; the C library goes back to `clone`.
     made += [(_EQUAL, 0, 1, _CLONE3), enosys]
@@ -103,16 +109,19 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def install() -> bool:
+def install(*, memory_files: bool = True) -> bool:
     """Put all threads of this process, and whatever it starts, under the filter; whether that was possible.
 
     Needs that the process can gain no new privileges.
+
+    Args:
+        memory_files: see `program`.
     """
     machine = os.uname().machine
     # A 32-bit interpreter makes calls by other numbers.
     if machine not in _ARCHITECTURES or ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
-    instructions = program(machine)
+    instructions = program(machine, memory_files=memory_files)
     packed = b"".join(struct.pack("HBBI", *instruction) for instruction in instructions)
     return bool(
         _libc.syscall(

@@ -2,7 +2,9 @@
 
 A window is k calls on k distinct inputs, long against the message that starts it (at least 1 ms). The judge's clock
 runs from the order until the runner has exported every output; what the export and the message cost is measured apart
-and taken off. At the end of each window the judge copies the outputs as they are and compares those of calls chosen
+and taken off. On the processor the inputs come with the order, and the runner stands still while the judge writes
+them, times the reference or measures costs: nothing can be done before the clock runs, nor against the reference. At
+the end of each window the judge copies the outputs as they are and compares those of calls chosen
 only then with what the reference makes of the same inputs: a call that did not do its work in time is wrong. The
 reference's windows are interleaved with the candidate's in random order, in the judge's own process. What the
 runner's clocks say is telemetry and has to agree.
@@ -47,6 +49,9 @@ _FEWEST_ROUNDS = 5
 _SETTLED = 0.012
 _VERIFIED_CALLS = 2
 _LARGE_BYTES = 32 << 20
+_COPY_SHARE = 0.8
+"""Of a copy's time: the best kernel may move its bytes a little faster."""
+_WORTH_A_LOOK = 1.5
 _BEYOND_CACHES_BYTES = 512 << 20
 _LONGEST_S = 15.0
 _BUDGET_S = {"cuda": 0.2, "cpu": 0.8}
@@ -157,6 +162,9 @@ class _Measurement:
         self._ordered: tuple[Any, Any, bytes] | None = None
         self._empty_s: list[tuple[float, float]] = []
         self._claims: list[tuple[float, float]] = []
+        self._moving: list[tuple[float, float]] = []
+        given, made = leaves_bytes(reference.inputs(reference.first_timed_input)), leaves_bytes(reference.like)
+        self._copy_share = _COPY_SHARE * (min(given, made) + made) / (2 * max(made, 1))
         self._events: list[float] = []
         self._stages_s: dict[str, float] = {}
         # Every round has others, which nobody knows before: one of each round is enough where comparing takes long.
@@ -172,6 +180,7 @@ class _Measurement:
         self._export_s.clear()
         self._empty_s.clear()
         self._claims.clear()
+        self._moving.clear()
         self._events.clear()
         while len(candidate_us) < max_rounds:
             candidate_s, baseline_s = self._round(staged, *calls)
@@ -190,7 +199,7 @@ class _Measurement:
             baseline,
             speedup=baseline.median_us / runtime.median_us,
             speedup_ci=interval_of_ratio(baseline_us, candidate_us),
-            findings=self._disagreements(),
+            findings=(*self._disagreements(), *self._faster_than_copying(runtime, baseline)),
             telemetry=self._telemetry(calls, runtime),
         )
 
@@ -247,7 +256,7 @@ class _Measurement:
             outputs, room = self._places(candidate_calls)
             given = inputs[:candidate_calls]
             self._exchange.make_room(room, leaves_bytes(given))
-            self._runner.send(FrameKind.STAGE, self._order(self._exchange.share(given), outputs))
+            self._runner.send(FrameKind.STAGE, self._order(self._exchange.announce(given), outputs))
             self._expect(FrameKind.STAGED)
         order = [True, False]
         self._random.shuffle(order)
@@ -256,9 +265,9 @@ class _Measurement:
             if of_candidate:
                 times[True] = self._candidate_window(candidate_calls, inputs, outputs)
             else:
-                with self._stage("baseline"):
+                with self._stage("baseline"), self._undisturbed():
                     times[False] = self._baseline_window(inputs[:baseline_calls])
-        with self._stage("calibration"):
+        with self._stage("calibration"), self._undisturbed():
             self._calibrate(candidate_calls)
         return times[True], times[False]
 
@@ -290,8 +299,12 @@ class _Measurement:
             # The flush was this process's: the device has to turn to the other one, and that is no work of a kernel.
             self._runner.send(FrameKind.WAKE)
             self._expect(FrameKind.DONE, spin=True)
-        started = time.perf_counter()
-        self._runner.send(FrameKind.WINDOW, body)
+        with self._undisturbed():
+            if self._device != "cuda":
+                with self._stage("inputs"):
+                    self._exchange.share(inputs[:calls])
+            started = time.perf_counter()
+            self._runner.send(FrameKind.WINDOW, body)
         frame = self._expect(FrameKind.DONE, spin=self._device == "cuda")
         total_s = time.perf_counter() - started
         self._stages_s["candidate"] = self._stages_s.get("candidate", 0.0) + total_s
@@ -305,8 +318,11 @@ class _Measurement:
                     raise WrongWindow(wrong, self._replay(inputs, index, actual, wrong))
             self._read_again(outputs, chosen, copies)
         self._earlier = inputs[calls - 1]
-        spent_s = total_s - self._message_s - self._export_cost(calls) - self._empty_window()[0]
-        return max(spent_s, total_s * 0.01)
+        export_s = self._export_cost(calls)
+        spent_s = total_s - self._message_s - export_s - self._empty_window()[0]
+        least_s = self._least_s(export_s)
+        self._moving.append((spent_s, least_s))
+        return max(spent_s, total_s * 0.01, least_s)
 
     def _replay(self, inputs: list[Any], index: int, actual: Any, wrong: Mismatch) -> Finding | None:
         """Whether a wrong output is that of a call before it in this window, or of the last of the window before."""
@@ -337,8 +353,28 @@ class _Measurement:
             scratch = self._scratch(calls)
             result = window(self._reference.model, inputs, self._device, scratch.keep)
         self._reference.restore()
-        taken_off_s = self._export_cost(calls) if self._device != "cuda" else 0.0
-        return max(result.calls_s - taken_off_s - self._empty_window()[1], result.calls_s * 0.01)
+        export_s = self._export_cost(calls) if self._device != "cuda" else 0.0
+        spent_s = result.calls_s - export_s - self._empty_window()[1]
+        return max(spent_s, result.calls_s * 0.01, self._least_s(export_s))
+
+    def _least_s(self, export_s: float) -> float:
+        """What moving the bytes of the calls takes at least, on either side, by what copying their outputs takes.
+
+        A candidate that puts its results in their places by itself saves the export, which is taken off all the same.
+        Of its inputs it may not need more than it has outputs.
+        """
+        return self._copy_share * export_s if self._device != "cuda" else 0.0
+
+    def _faster_than_copying(self, runtime: RuntimeStatistics, baseline: RuntimeStatistics) -> tuple[Finding, ...]:
+        fast = sum(spent_s < least_s for spent_s, least_s in self._moving) > len(self._moving) / 2
+        if not fast or baseline.median_us < _WORTH_A_LOOK * runtime.median_us:
+            return ()
+        evidence = "calls took less than it takes to copy their outputs: these may have been written without that copy"
+        return (Finding("faster_than_copying", Severity.SUSPECT, evidence, checker="judge"),)
+
+    def _undisturbed(self) -> contextlib.AbstractContextManager[None]:
+        """Have the runner stand still. On a GPU it waits busily, and has no time to lose by being woken up."""
+        return self._runner.suspended() if self._device != "cuda" else contextlib.nullcontext()
 
     def _empty_window(self) -> tuple[float, float]:
         """What a window without calls takes: as a whole, and between its own clock's readings."""

@@ -34,7 +34,8 @@ _RULES = (
         "library_operators",
         Severity.SUSPECT,
         "Do the computation of the task in your own kernels, not in torch or other library operations.",
-        "A call went through operators of torch that compute, by whatever name the source calls them.",
+        "A call went through operators of torch that compute, or an extension is linked to such operators or to a "
+        "library's, by whatever name the source calls them.",
     ),
 )
 
@@ -84,8 +85,11 @@ def _library_kernels(profile: Mapping[str, Any]) -> Finding | None:
 
 
 def _library_operators(profile: Mapping[str, Any]) -> Finding | None:
-    names = profile.get("computing_operators")
-    if not isinstance(names, list) or not names:
+    said = []
+    for key, how in (("computing_operators", "a call went through"), ("library_symbols", "an extension is linked to")):
+        names = profile.get(key)
+        if isinstance(names, list) and names:
+            said.append(f"{how} {', '.join(str(name)[:60] for name in names[:_MAX_OPERATORS])}")
+    if not said:
         return None
-    shown = ", ".join(str(name)[:60] for name in names[:_MAX_OPERATORS])
-    return Finding("library_operators", Severity.SUSPECT, f"a call went through {shown}", checker=_CHECKER)
+    return Finding("library_operators", Severity.SUSPECT, "; ".join(said), checker=_CHECKER)

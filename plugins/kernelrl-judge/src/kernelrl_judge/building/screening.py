@@ -117,6 +117,11 @@ def _screen_source(source: str, label: str) -> None:
             raise Denied(f"{label}:{token.line}: {token.text} is not allowed")
 
 
+def _leads_out(path: str) -> bool:
+    path = _unescaped(f'"{path}"')
+    return path.startswith("/") or ".." in path.split("/")
+
+
 def _unescaped(text: str) -> str:
     """What a string literal stands for, as far as hexadecimal and octal escapes go."""
     inner = text[text.index('"') + 1 : -1]
@@ -136,8 +141,11 @@ def _screen_directive(token: Token, label: str) -> None:
         path = re.match(r'[<"]([^>"]*)[>"]', what)
         if match.group(1) != "include" or path is None:
             raise Denied(f"{where}: #{match.group(1)} of anything but a named header is not allowed")
-        if path.group(1).startswith("/") or ".." in path.group(1).split("/"):
+        if _leads_out(path.group(1)):
             raise Denied(f"{where}: #include of a file outside of the toolchain is not allowed: {path.group(1)}")
+    elif (place := re.match(r'#\s*(?:line\b)?\s*\d\w*\s*"([^"]*)"', text)) and _leads_out(place.group(1)):
+        # The compiler would quote it beside its messages.
+        raise Denied(f"{where}: a line of a file outside of the build is not allowed: {place.group(1)[:80]}")
     elif "ragma" in text and _PRAGMA.search(text):
         raise Denied(f"{where}: {' '.join(text.split())} is not allowed")
     elif re.search(r"\b__has_(?:include|embed)", text):
