@@ -56,6 +56,10 @@ def _request(**given: object) -> InlineRequest:
         ('_Pragma("GCC dependency \\"/etc/passwd\\"")', "_Pragma(GCC dependency"),
         ('#define P _Pragma("GCC dependency \\"/etc/passwd\\"")', "GCC dependency"),
         ('#pragma GCC dependency "/etc/passwd"', "GCC dependency"),
+        ('#line 1 "/etc/passwd"\nnothing', "#line"),
+        ('# 1 "/etc/passwd" 2', "#line"),
+        ('#line 1 "a/../../b"', "#line"),
+        ('#define P "/etc/passwd"\n#line 1 P', "#line"),
     ],
 )
 def test_what_reads_files_outside_is_denied_by_name(source: str, named: str) -> None:
@@ -63,7 +67,9 @@ def test_what_reads_files_outside_is_denied_by_name(source: str, named: str) -> 
         screen(_request(cpp_sources=(source,)))
 
 
-@pytest.mark.parametrize("text", ['_Pragma("unroll")', 'puts("GCC plugin");', '#pragma GCC optimize("O3")'])
+@pytest.mark.parametrize(
+    "text", ['_Pragma("unroll")', 'puts("GCC plugin");', '#pragma GCC optimize("O3")', "#line 7", '#line 7 "mine.cpp"']
+)
 def test_ordinary_pragmas_and_strings_are_allowed(text: str) -> None:
     screen(_request(cpp_sources=(text,)))
 

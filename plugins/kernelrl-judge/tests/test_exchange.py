@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
 
 import pytest
 import torch
 
 from kernelrl_judge import exchange
+from kernelrl_judge.protocol import ProtocolError, TensorLeaf
+from kernelrl_judge.runner_memory import Inputs
 
 
 class FakeArena:
@@ -65,6 +68,46 @@ def test_tensors_that_were_shared_do_not_wait_for_the_garbage_collector() -> Non
     finally:
         gc.enable()
         files.close()
+
+
+def test_inputs_that_are_announced_are_there_when_they_are_shared() -> None:
+    files = exchange.FileExchange()
+    given = [[torch.arange(1000.0)], [torch.ones(7)]]
+    staged = Inputs(files.inputs).announced(files.announce(given))
+    assert [bool(values[0].any()) for values in staged] == [False, False]
+    files.share(given)
+    assert [torch.equal(values[0], wanted[0]) for values, wanted in zip(staged, given, strict=True)] == [True, True]
+    files.close()
+
+
+def test_what_a_candidate_writes_to_its_inputs_stays_with_it() -> None:
+    files = exchange.FileExchange()
+    given = [[torch.ones(4)]]
+    tree = files.announce(given)
+    staged = Inputs(files.inputs).announced(tree)
+    files.share(given)
+    staged[0][0].zero_()
+    assert Inputs(files.inputs).announced(tree)[0][0].tolist() == [1.0] * 4
+    files.close()
+
+
+def test_nobody_makes_the_file_of_inputs_shorter() -> None:
+    files = exchange.FileExchange()
+    files.share([torch.ones(4096)])
+    handle = os.open(f"/proc/self/fd/{files.inputs}", os.O_RDWR)
+    with pytest.raises(PermissionError):
+        os.ftruncate(handle, 0)
+    os.close(handle)
+    files.close()
+
+
+@pytest.mark.parametrize("offset", [1 << 20, (1 << 48) + 1, (1 << 63) - 1])
+def test_an_output_beyond_the_file_is_a_forged_answer(offset: int) -> None:
+    files = exchange.FileExchange()
+    files.make_room(1024)
+    with pytest.raises(ProtocolError):
+        files.collect(torch.ones(4), TensorLeaf("float32", (4,), "cpu", offset))
+    files.close()
 
 
 def _tensors_alive() -> int:

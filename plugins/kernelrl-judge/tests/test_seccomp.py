@@ -19,10 +19,12 @@ SOCKET = {"x86_64": 41, "aarch64": 198}
 MACHINES = sorted(IDENTITY)
 
 
-def answer(machine: str, number: int, argument: int = 0, identity: int | None = None) -> int:
+def answer(
+    machine: str, number: int, argument: int = 0, identity: int | None = None, *, memory_files: bool = True
+) -> int:
     """What the kernel would do with a call and its first argument."""
     data = struct.pack("<IIQQ", number, IDENTITY[machine] if identity is None else identity, 0, argument)
-    program, place, loaded = seccomp.program(machine), 0, 0
+    program, place, loaded = seccomp.program(machine, memory_files=memory_files), 0, 0
     while True:
         code, if_true, if_false, operand = program[place]
         place += 1
@@ -38,6 +40,11 @@ def answer(machine: str, number: int, argument: int = 0, identity: int | None = 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_each_denied_call_is_denied(machine: str) -> None:
     assert {answer(machine, number) for number in seccomp.DENIED[machine].values()} == {EPERM}
+
+
+@pytest.mark.parametrize(("machine", "number"), [("x86_64", 319), ("x86_64", 29), ("aarch64", 279), ("aarch64", 194)])
+def test_memory_of_nobody_is_for_drivers_of_gpus_alone(machine: str, number: int) -> None:
+    assert [answer(machine, number, memory_files=allowed) for allowed in (True, False)] == [ALLOW, EPERM]
 
 
 @pytest.mark.parametrize("machine", MACHINES)

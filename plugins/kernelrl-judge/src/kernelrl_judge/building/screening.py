@@ -143,9 +143,11 @@ def _screen_directive(token: Token, label: str) -> None:
             raise Denied(f"{where}: #{match.group(1)} of anything but a named header is not allowed")
         if _leads_out(path.group(1)):
             raise Denied(f"{where}: #include of a file outside of the toolchain is not allowed: {path.group(1)}")
-    elif (place := re.match(r'#\s*(?:line\b)?\s*\d\w*\s*"([^"]*)"', text)) and _leads_out(place.group(1)):
-        # The compiler would quote it beside its messages.
-        raise Denied(f"{where}: a line of a file outside of the build is not allowed: {place.group(1)[:80]}")
+    elif re.match(r"#\s*(?:line\b|\d)", text):
+        place = re.fullmatch(r'#\s*(?:line\b)?\s*\d+\s*(?:"([^"]*)"[\s\d]*)?', text)
+        if place is None or _leads_out(place.group(1) or ""):
+            # The compiler would quote it beside its messages.
+            raise Denied(f"{where}: #line with anything but a number and a name is not allowed")
     elif "ragma" in text and _PRAGMA.search(text):
         raise Denied(f"{where}: {' '.join(text.split())} is not allowed")
     elif re.search(r"\b__has_(?:include|embed)", text):
