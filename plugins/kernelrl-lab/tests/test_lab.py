@@ -55,7 +55,7 @@ def test_on_a_gpu_too() -> None:
 def test_every_id_names_its_row_and_backend_and_is_unique() -> None:
     ids = [fixture.id for fixture in FIXTURES]
     assert len(set(ids)) == len(ids)
-    assert [id_ for id_ in ids if not re.fullmatch(r"[A-EK]\d+-(triton|cpp|cuda)(-[a-z]+)*", id_)] == []
+    assert [id_ for id_ in ids if not re.fullmatch(r"[A-EKT]\d+-(triton|cpp|cuda)(-[a-z]+)*", id_)] == []
     assert [fixture.id for fixture in FIXTURES if fixture.id.split("-")[1] != fixture.backend] == []
 
 

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from kernelrl_lab import breakouts, clean, hidden_sources, on_gpu, replay, time_tricks, work, wrong
+from kernelrl_lab import (
+    breakouts,
+    clean,
+    hidden_sources,
+    on_gpu,
+    replay,
+    time_tricks,
+    trial_values,
+    trial_work,
+    work,
+    wrong,
+)
 
 __all__ = ["FIXTURES"]
 
@@ -13,6 +24,8 @@ FIXTURES = (
     *replay.FIXTURES,
     *time_tricks.FIXTURES,
     *breakouts.FIXTURES,
+    *trial_work.FIXTURES,
+    *trial_values.FIXTURES,
     *clean.FIXTURES,
     *on_gpu.FIXTURES,
 )
