@@ -1,7 +1,7 @@
 """Which operators of torch a call goes through, from Python or from C++: who computes, if not the kernels?
 
 `called` runs inside the runner, and what it says could be forged; `computing` runs in the judge and leaves out what
-only allocates, arranges, converts or sums, and what works on little beside the inputs and outputs of the call. Work
+only allocates, arranges or converts, and what works on little beside the inputs and outputs of the call. Work
 on parts counts as work on the whole.
 
 The operators are those of torch's profiler, which sees every thread, and what happens below operators of other names.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -22,10 +23,8 @@ __all__ = ["called", "computing", "computing_symbols"]
 
 _MOST = 64
 _LEAST_SHARE = 0.25
-_LEAST_SUMMED_SHARE = 2.0
-"""Of a sum: over more than the call has, it is a product or a scan in disguise."""
 _ARRANGING = re.compile(
-    r"aten::_*(?:(?:new_)?(?:empty|zeros|ones|full)\w*|fill|zero|arange|scalar_tensor|lift_fresh|clone|copy\w*|to_copy"
+    r"aten::_*(?:(?:new_)?(?:empty|zeros|ones|full)\w*|fill|zero|arange|scalar_tensor|lift_fresh|clone|copy|copy_from\w*|to_copy"
     r"|to|contiguous|detach\w*|alias\w*|view\w*|reshape\w*|unsafe_view|permute|transpose|t|expand\w*|squeeze|unsqueeze"
     r"|flatten|unflatten|slice\w*|select\w*|narrow\w*|split\w*|chunk|unbind|unfold|as_strided\w*|cat|stack|repeat"
     r"|constant_pad_nd|pad\w*|flip|roll|diagonal|movedim|real|imag|local_scalar_dense|item|is_\w+|equal|record_stream"
@@ -34,9 +33,12 @@ _ARRANGING = re.compile(
 )
 _SUMMING = re.compile(r"aten::(?:sum|mean)")
 _OF_LISTS = re.compile(r"aten::_(?:foreach|fused|amp)_\w+")
-_LEAVING = frozenset({"numpy", "__array__", "__dlpack__", "tolist", "__reduce_ex__"})
+_LEAVING = frozenset(
+    {"numpy", "__array__", "__dlpack__", "tolist", "__reduce_ex__", "storage", "untyped_storage", "_typed_storage"}
+)
 """Methods that hand the elements of a tensor in host memory to something else than torch."""
 _LEFT = "torch.Tensor."
+_INTERPRETER = f"{os.sep}triton{os.sep}runtime{os.sep}"
 
 
 class _Leaving(TorchFunctionMode):
@@ -46,7 +48,13 @@ class _Leaving(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
-        if name in _LEAVING and args and isinstance(args[0], torch.Tensor) and args[0].device.type == "cpu":
+        if (
+            name in _LEAVING
+            and args
+            and isinstance(args[0], torch.Tensor)
+            and args[0].device.type == "cpu"
+            and _INTERPRETER not in sys._getframe(1).f_code.co_filename
+        ):
             _add(self.elements, _LEFT + name, args[0].numel())
         return func(*args, **(kwargs or {}))
 
@@ -137,7 +145,7 @@ def computing(found: Any, values: Any) -> list[str]:
         found: what `called` gave; from an untrusted process.
         values: inputs and outputs of the call.
     """
-    whole = _largest(values)
+    least = max(1.0, _LEAST_SHARE * _largest(values))
     return [
         entry[0]
         for entry in (found if isinstance(found, list) else ())
@@ -147,15 +155,9 @@ def computing(found: Any, values: Any) -> list[str]:
         and isinstance(entry[1], int)
         # Operators of other names are the candidate's own.
         and entry[0].startswith(("aten::", _LEFT))
-        and (entry[1] >= _least(entry[0], whole) or _OF_LISTS.fullmatch(entry[0]))
+        and (entry[1] >= least or _OF_LISTS.fullmatch(entry[0]))
         and not _ARRANGING.fullmatch(entry[0])
     ]
-
-
-def _least(name: str, whole: int) -> float:
-    if _SUMMING.fullmatch(name):
-        return max(1.0, _LEAST_SUMMED_SHARE * whole)
-    return max(1.0, _LEAST_SHARE * whole)
 
 
 def _largest(value: Any) -> int:

@@ -35,7 +35,7 @@ from kernelrl_judge.protocol import (
     receive,
     send,
 )
-from kernelrl_judge.runner_memory import Inputs, Outputs, leaves, refilled
+from kernelrl_judge.runner_memory import Inputs, Originals, Outputs, leaves, refilled
 from kernelrl_judge.shortage import lacks_memory
 
 _MAX_ERROR_CHARACTERS = 32_000
@@ -127,6 +127,7 @@ class _Candidate:
         self._places: list[list[Any]] = []
         self._spin_until = 0.0
         self._order: FrameKind | None = None
+        self._originals = Originals()
 
     def serve(self) -> None:
         orders: dict[FrameKind, Callable[[Frame], None]] = {
@@ -147,6 +148,11 @@ class _Candidate:
             if frame is None or frame.kind not in orders:
                 return
             self._order = frame.kind
+            if frame.kind in (FrameKind.CONSTRUCT, FrameKind.CALL, FrameKind.STAGE):
+                # What passes values on is not the candidate's to replace or to watch.
+                sys.settrace(None)
+                sys.setprofile(None)
+                self._originals.restore()
             order = orders[frame.kind]
             try:
                 # What fails outside of the candidate's code fails for what the candidate did, or for want of memory.
@@ -249,6 +255,17 @@ class _Candidate:
 
     def _call(self, frame: Frame) -> None:
         order = decode_tree(frame.body)
+        if order["operators"]:
+            from kernelrl_judge.operators import called
+
+            # What computes before the call or after it counts as well.
+            tree, facts = called(lambda: self._called(order))
+            self._answer(FrameKind.RESULT, tree)
+            self._answer(FrameKind.FACTS, facts)
+        else:
+            self._answer(FrameKind.RESULT, self._called(order))
+
+    def _called(self, order: Any) -> Any:
         self._inputs.refresh()
         arguments = self._inputs.values(order["arguments"], self._device)
         if order["again"]:
@@ -257,20 +274,12 @@ class _Candidate:
         if self._device == "cuda" and order["poison"] >= 0:
             _poison(order["poison"], order["poisoned"])
         self._outputs.may_overlap = order["overlap"]
-        facts: Any = None
-        if order["operators"]:
-            from kernelrl_judge.operators import called
-
-            values, facts = self._attempt(Stage.FORWARD, lambda: called(lambda: self._forward(arguments)))
-        else:
-            values = self._attempt(Stage.FORWARD, lambda: self._forward(arguments))
+        values = self._attempt(Stage.FORWARD, lambda: self._forward(arguments))
         exported = [values, arguments] if order["back"] else values
         tree = self._attempt(Stage.EXPORT, lambda: self._exported(exported))
         # Kept until the next inputs are made, which then lie elsewhere.
         self._arguments = arguments if order["keep"] else None
-        self._answer(FrameKind.RESULT, tree)
-        if order["operators"]:
-            self._answer(FrameKind.FACTS, facts)
+        return tree
 
     def _stage(self, frame: Frame) -> None:
         self._inputs.refresh()

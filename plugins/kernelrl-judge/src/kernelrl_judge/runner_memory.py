@@ -12,7 +12,7 @@ from typing import Any
 
 from kernelrl_judge.protocol import DTYPES, TensorLeaf
 
-__all__ = ["Inputs", "Outputs", "leaves", "refilled"]
+__all__ = ["Inputs", "Originals", "Outputs", "leaves", "refilled"]
 
 _ALIGNMENT = 256
 _POPULATE_READ = 22
@@ -139,6 +139,30 @@ def _as_made(leaf: TensorLeaf, tensor: Any) -> bool:
         and tensor.dtype is getattr(torch, leaf.dtype)
         and _is_plain(tensor)
     )
+
+
+class Originals:
+    """Methods and functions of torch with which values are passed on, as they were before a candidate was loaded."""
+
+    def __init__(self) -> None:
+        import torch
+
+        functions = {name: vars(torch)[name] for name in ("frombuffer", "empty", "zeros", "_foreach_copy_")}
+        self._methods = dict(vars(torch.Tensor))
+        self._kept = [(torch, functions), (torch.Tensor, self._methods)]
+
+    def restore(self) -> None:
+        """Put back what was replaced; what was added stays, unless it hides what was there."""
+        import torch
+
+        for owner, kept in self._kept:
+            now = vars(owner)
+            for name in [name for name, value in kept.items() if now.get(name) is not value]:
+                setattr(owner, name, kept[name])
+        # The class below cannot be changed.
+        for name in vars(torch.Tensor).keys() - self._methods.keys():
+            if hasattr(torch._C.TensorBase, name):
+                delattr(torch.Tensor, name)
 
 
 class Outputs:

@@ -9,6 +9,7 @@ from kernelrl_lab import (
     on_gpu,
     replay,
     time_tricks,
+    trial_again,
     trial_values,
     trial_work,
     work,
@@ -26,6 +27,7 @@ FIXTURES = (
     *breakouts.FIXTURES,
     *trial_work.FIXTURES,
     *trial_values.FIXTURES,
+    *trial_again.FIXTURES,
     *clean.FIXTURES,
     *on_gpu.FIXTURES,
 )

@@ -34,6 +34,14 @@ float32 float64 int8 int16 int32 int64 intc intp uint8 uint16 uint32 uint64 comp
 _CUPY_ARRANGING = frozenset(_CUPY_ARRANGING_TEXT.split())
 _CUPY_LIBRARIES = frozenset(["cub", "cublas", "cufft", "curand", "cusolver", "cusparse", "cutensor", "thrust"])
 """Modules of `cupy.cuda` that compute; the rest of it are devices, streams, events and memory."""
+_NUMPY_OF_NUMBERS_TEXT = """
+array asarray ascontiguousarray asfortranarray bool_ ceil cos cumsum diff dtype empty empty_like exp float16 float32
+float64 floor frombuffer full iinfo finfo int8 int16 int32 int64 intc intp issubdtype log log2 log10 ones power prod
+reshape sin sqrt stack transpose uint8 uint16 uint32 uint64 zeros zeros_like arange concatenate from_dlpack isscalar
+ndim ndarray result_type can_cast number integer floating tile
+"""
+_NUMPY_OF_NUMBERS = frozenset(_NUMPY_OF_NUMBERS_TEXT.split())
+"""What kernels' launchers do with sizes and constants."""
 _HOLDERS = frozenset(
     {"Parameter", "ParameterList", "ParameterDict", "Module", "ModuleList", "ModuleDict", "Buffer", "Identity", "init"}
 )
@@ -75,6 +83,8 @@ def is_library_compute(name: str) -> bool:
         return True
     if name.startswith("cupy."):
         return _is_cupy_compute(name.removeprefix("cupy."))
+    if head == "numpy":
+        return last not in _NUMPY_OF_NUMBERS
     if head == "torch":
         return last not in _ARRANGING
     if head == "torch.nn.functional":
