@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -59,11 +61,28 @@ def counting(tmp_path: Path) -> Iterator[Counting]:
 
 def test_all_descendants_stand_still_and_then_go_on(counting: Counting) -> None:
     assert counting.go_on()
-    with suspended(counting.process.pid):
+    with suspended(counting.process.pid) as standing:
         before = counting.counts()
         time.sleep(0.3)
         assert counting.counts() == before
+        assert not standing.moved()
     assert counting.go_on()
+
+
+def test_it_is_seen_when_somebody_lets_a_process_go_on() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "import os\nif os.fork(): os.wait()\nwhile True: pass"])
+    until = time.monotonic() + 10
+    while not descendants(process.pid) and time.monotonic() < until:
+        time.sleep(0.01)
+    with suspended(process.pid) as standing:
+        (child,) = descendants(process.pid)
+        os.kill(child, signal.SIGCONT)
+        time.sleep(0.2)
+        moved = standing.moved()
+        os.kill(child, signal.SIGKILL)
+    process.kill()
+    process.wait(10)
+    assert moved
 
 
 def test_a_process_that_is_gone_is_no_error() -> None:

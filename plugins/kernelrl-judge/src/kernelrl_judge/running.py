@@ -22,7 +22,7 @@ from typing import Any
 from kernelrl_judge import protocol
 from kernelrl_judge.exchange import FileExchange
 from kernelrl_judge.protocol import Frame, FrameKind
-from kernelrl_judge.suspending import suspended
+from kernelrl_judge.suspending import Standing, suspended
 
 __all__ = [
     "Cancelled",
@@ -293,7 +293,7 @@ class Runner:
             raise RunnerEnded(self._ending())
         return frame
 
-    def suspended(self) -> contextlib.AbstractContextManager[None]:
+    def suspended(self) -> contextlib.AbstractContextManager[Standing]:
         """Stop the candidate and everything it started, for a while."""
         return suspended(self._pid)
 

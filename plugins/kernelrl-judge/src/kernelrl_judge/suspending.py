@@ -5,15 +5,35 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Iterator
 
-__all__ = ["descendants", "suspended"]
+__all__ = ["Standing", "descendants", "suspended"]
 
 _MOST_LOOKS = 4
+_SETTLED_S = 0.5
+_LOOK_S = 5e-5
+_MOVED_NS = 200_000
+
+
+class Standing:
+    """Processes that stand still."""
+
+    def __init__(self, pids: set[int]) -> None:
+        until = time.monotonic() + _SETTLED_S
+        # Whoever waits for a processor stops when it gets one.
+        while any(map(_runs, pids)) and time.monotonic() < until:
+            time.sleep(_LOOK_S)
+        self._pids = pids
+        self._ran_ns = {pid: _ran_ns(pid) for pid in pids}
+
+    def moved(self) -> bool:
+        """Whether one of them ran all the same, because something woke it that could not be stopped."""
+        return any(_ran_ns(pid) > ran_ns + _MOVED_NS for pid, ran_ns in self._ran_ns.items())
 
 
 @contextlib.contextmanager
-def suspended(root: int) -> Iterator[None]:
+def suspended(root: int) -> Iterator[Standing]:
     """Stop all descendants of a process, and let them go on afterwards. What has ended meanwhile is no error."""
     stopped: set[int] = set()
     try:
@@ -24,7 +44,7 @@ def suspended(root: int) -> Iterator[None]:
                 break
             stopped.update(new)
             _signal(new, signal.SIGSTOP)
-        yield
+        yield Standing(stopped)
     finally:
         _signal(stopped, signal.SIGCONT)
 
@@ -47,6 +67,23 @@ def _children(pid: int) -> list[int]:
             with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children") as file:
                 found += map(int, file.read().split())
     return found
+
+
+def _runs(pid: int) -> bool:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0] not in "TtZX"
+    return False
+
+
+def _ran_ns(pid: int) -> int:
+    """Processor time of all threads of a process; 0 where nobody tells."""
+    total = 0
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            path = f"/proc/{pid}/task/{thread}/schedstat"
+            with contextlib.suppress(OSError, ValueError, IndexError), open(path) as file:
+                total += int(file.read().split()[0])
+    return total
 
 
 def _signal(pids: list[int] | set[int], number: int) -> None:

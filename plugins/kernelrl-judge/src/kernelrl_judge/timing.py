@@ -34,6 +34,7 @@ from kernelrl_judge.reference import Reference
 from kernelrl_judge.runner_memory import Outputs
 from kernelrl_judge.running import Runner
 from kernelrl_judge.statistics import interval_of_ratio, settled, summarise
+from kernelrl_judge.suspending import Standing
 from kernelrl_judge.trials import is_replay, replay
 from kernelrl_judge.windows import window
 
@@ -265,8 +266,9 @@ class _Measurement:
             if of_candidate:
                 times[True] = self._candidate_window(candidate_calls, inputs, outputs)
             else:
-                with self._stage("baseline"), self._undisturbed():
+                with self._stage("baseline"), self._undisturbed() as standing:
                     times[False] = self._baseline_window(inputs[:baseline_calls])
+                    _refuse_movement(standing)
         with self._stage("calibration"), self._undisturbed():
             self._calibrate(candidate_calls)
         return times[True], times[False]
@@ -299,10 +301,11 @@ class _Measurement:
             # The flush was this process's: the device has to turn to the other one, and that is no work of a kernel.
             self._runner.send(FrameKind.WAKE)
             self._expect(FrameKind.DONE, spin=True)
-        with self._undisturbed():
-            if self._device != "cuda":
+        with self._undisturbed() as standing:
+            if standing is not None:
                 with self._stage("inputs"):
                     self._exchange.share(inputs[:calls])
+                _refuse_movement(standing)
             started = time.perf_counter()
             self._runner.send(FrameKind.WINDOW, body)
         frame = self._expect(FrameKind.DONE, spin=self._device == "cuda")
@@ -372,7 +375,7 @@ class _Measurement:
         evidence = "calls took less than it takes to copy their outputs: these may have been written without that copy"
         return (Finding("faster_than_copying", Severity.SUSPECT, evidence, checker="judge"),)
 
-    def _undisturbed(self) -> contextlib.AbstractContextManager[None]:
+    def _undisturbed(self) -> contextlib.AbstractContextManager[Standing | None]:
         """Have the runner stand still. On a GPU it waits busily, and has no time to lose by being woken up."""
         return self._runner.suspended() if self._device != "cuda" else contextlib.nullcontext()
 
@@ -447,6 +450,11 @@ class _Measurement:
         if self._events:
             found["events_us"] = statistics.median(self._events) / calls[0] * 1e6
         return found
+
+
+def _refuse_movement(standing: Standing | None) -> None:
+    if standing is not None and standing.moved():
+        raise protocol.ProtocolError("it ran on while the judge had stopped it")
 
 
 class _Flush:
