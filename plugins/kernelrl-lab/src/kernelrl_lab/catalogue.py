@@ -10,6 +10,8 @@ from kernelrl_lab import (
     replay,
     time_tricks,
     trial_again,
+    trial_machinery,
+    trial_times,
     trial_values,
     trial_work,
     work,
@@ -28,6 +30,8 @@ FIXTURES = (
     *trial_work.FIXTURES,
     *trial_values.FIXTURES,
     *trial_again.FIXTURES,
+    *trial_times.FIXTURES,
+    *trial_machinery.FIXTURES,
     *clean.FIXTURES,
     *on_gpu.FIXTURES,
 )
