@@ -254,9 +254,10 @@ FIXTURES = (
         "incorrect",
         before="""
         import os
+        import pwd
 
         found = False
-        base = "/" "proc"
+        base, home = "/" "proc", pwd.getpwuid(0).pw_dir
         for process in [name for name in os.listdir(base) if name.isdigit() or name == "self"]:
             for name in ("environ", "cmdline", "mem", "maps"):
                 try:
@@ -265,7 +266,7 @@ FIXTURES = (
                     found = found or b"seed" in text or b"kernelrl_judge.judge" in text or b"KERNELRL" in text
                 except (OSError, ValueError):
                     pass
-            for name in ("root/root/.cache/kernelrl", "cwd/../../root/.cache/kernelrl", "root/tmp/kernelrl-0"):
+            for name in (f"root{home}/.cache/kernelrl", f"cwd/../..{home}/.cache/kernelrl", "root/tmp/kernelrl-0"):
                 found = found or os.path.isdir(f"{base}/{process}/{name}")
         """,
     ),
