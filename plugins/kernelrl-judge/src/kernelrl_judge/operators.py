@@ -4,15 +4,18 @@
 only allocates, arranges or converts, and what works on little beside the inputs and outputs of the call. Work
 on parts counts as work on the whole.
 
-The operators are those of torch's profiler, which sees every thread, and what happens below operators of other names.
+The operators are those of torch's execution trace, which sees every thread, and what happens below operators of other
+names. Its profiler sees them, too, but can then record nothing of the device any more in the same process.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -61,25 +64,38 @@ class _Leaving(TorchFunctionMode):
 
 def called(call: Callable[[], Any]) -> tuple[Any, list[list[Any]]]:
     """Make a call; returns its result, and its operators: name, and elements of the tensors that it took in all."""
-    from torch.autograd import profiler
-
     log = _Leaving()
-    profile = profiler.profile(record_shapes=True, use_cpu=True, experimental_config=_of_all_threads())
-    with _without_output():
-        profile.__enter__()
-    try:
-        with log:
-            result = call()
-    finally:
-        with _without_output():
-            profile.__exit__(None, None, None)
+    with _traced() as nodes, log:
+        result = call()
+    above = {node["id"]: node for node in nodes}
     found: dict[str, int] = {}
-    for event in profile.function_events or ():
-        name, part = _outermost(event)
+    for node in nodes:
+        name, part = _outermost(node, above)
         # Where an operator takes lists, what it does with their elements tells how many there are.
         if name and not (part and found.get(name)):
-            _add(found, name, sum(map(_elements, event.input_shapes or ())))
+            _add(found, name, sum(map(_elements, node.get("inputs", {}).get("shapes", ()))))
     return result, [[name, elements] for name, elements in (*log.elements.items(), *found.items())]
+
+
+@contextlib.contextmanager
+def _traced() -> Iterator[list[dict[str, Any]]]:
+    """Operators that are called meanwhile, in every thread, as nodes of a trace; there when it has ended."""
+    from torch._C import _profiler
+
+    nodes: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        path = os.path.join(scratch, "trace.json")
+        with _without_output():
+            _profiler._add_execution_trace_observer(path)
+            _profiler._enable_execution_trace_observer()
+        try:
+            yield nodes
+        finally:
+            with _without_output():
+                _profiler._disable_execution_trace_observer()
+                _profiler._remove_execution_trace_observer()
+        with open(path, encoding="utf-8", errors="replace") as file:
+            nodes += json.load(file)["nodes"]
 
 
 def _add(found: dict[str, int], name: str, elements: int) -> None:
@@ -87,20 +103,24 @@ def _add(found: dict[str, int], name: str, elements: int) -> None:
         found[name] = found.get(name, 0) + elements
 
 
-def _outermost(event: Any) -> tuple[str, bool]:
-    """Name of the operator that a candidate has called, and whether the event is a part of it.
+def _outermost(node: dict[str, Any], above: dict[int, dict[str, Any]]) -> tuple[str, bool]:
+    """Name of the operator that a candidate has called, and whether the node is a part of it.
 
     No name for what arranges, and for how operators that arrange or sum do their work.
+
+    Args:
+        above: nodes by number; each names that of its parent.
     """
-    name, part, above = "", False, event
-    while above is not None:
-        other = str(above.name).partition(".")[0]
+    name, part = "", False
+    at: dict[str, Any] | None = node
+    while at is not None:
+        other = str(at["name"]).partition(".")[0]
         if other.startswith("aten::"):
-            if _ARRANGING.fullmatch(other) or (above is not event and _SUMMING.fullmatch(other)):
+            if _ARRANGING.fullmatch(other) or (at is not node and _SUMMING.fullmatch(other)):
                 return "", False
             part = bool(name)
             name = other
-        above = above.cpu_parent
+        at = above.get(at["ctrl_deps"]) if at["ctrl_deps"] != at["id"] else None
     return name, part
 
 
@@ -116,18 +136,9 @@ def _elements(shape: Any) -> int:
     return count
 
 
-def _of_all_threads() -> Any:
-    from torch._C._profiler import _ExperimentalConfig
-
-    try:
-        return _ExperimentalConfig(profile_all_threads=True)
-    except TypeError:
-        return None
-
-
 @contextlib.contextmanager
 def _without_output() -> Iterator[None]:
-    """The profiler tells that it begins and ends, where a candidate's own words belong."""
+    """The trace tells that it begins and ends, where a candidate's own words belong."""
     kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(null, 2)
