@@ -79,6 +79,7 @@ def _positive(x: torch.Tensor) -> torch.Tensor:
         (lambda: _positive(X), "aten::relu"),
         (lambda: [torch.relu(row) for row in X], "aten::relu"),
         (lambda: X.expand(4, -1, -1).sum(0), "aten::sum"),
+        (lambda: [float(value) for value in X.flatten()], "torch.Tensor.item"),
         (lambda: X.mean(), "aten::mean"),
         (lambda: X.copysign(torch.ones(())), "aten::copysign"),
         (lambda: bytes(X.untyped_storage()), "torch.Tensor.untyped_storage"),

@@ -57,6 +57,11 @@ FOUND = {
         python("try:", "    return run(x)", "except Exception:", "    return torch.relu(x)"),
         "return torch.relu(x)",
     ),
+    "C8 looks who watches": (
+        "inspection",
+        python("return run(x) if seen() else x", before="from torch.autograd import _profiler_enabled as seen"),
+        "return run(x) if seen() else x",
+    ),
     "A1 a library by address": (
         "library_glue",
         python("return run(x)", before="import ctypes\n\nBLAS = ctypes.CDLL('libopenblas.so.0')"),

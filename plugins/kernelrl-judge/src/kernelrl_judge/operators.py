@@ -41,6 +41,9 @@ _LEAVING = frozenset(
 )
 """Methods that hand the elements of a tensor in host memory to something else than torch."""
 _LEFT = "torch.Tensor."
+_ITEM = f"{_LEFT}item"
+_FEW_ITEMS = 64
+"""Single elements that may be read as numbers, for sizes and conditions."""
 _INTERPRETER = f"{os.sep}triton{os.sep}runtime{os.sep}"
 
 
@@ -70,6 +73,8 @@ def called(call: Callable[[], Any]) -> tuple[Any, list[list[Any]]]:
     above = {node["id"]: node for node in nodes}
     found: dict[str, int] = {}
     for node in nodes:
+        if node["name"] == "aten::_local_scalar_dense":
+            _add(log.elements, _ITEM, 1)
         name, part = _outermost(node, above)
         # Where an operator takes lists, what it does with their elements tells how many there are.
         if name and not (part and found.get(name)):
@@ -166,7 +171,7 @@ def computing(found: Any, values: Any) -> list[str]:
         and isinstance(entry[1], int)
         # Operators of other names are the candidate's own.
         and entry[0].startswith(("aten::", _LEFT))
-        and (entry[1] >= least or _OF_LISTS.fullmatch(entry[0]))
+        and (entry[1] >= (max(least, _FEW_ITEMS) if entry[0] == _ITEM else least) or _OF_LISTS.fullmatch(entry[0]))
         and not _ARRANGING.fullmatch(entry[0])
     ]
 

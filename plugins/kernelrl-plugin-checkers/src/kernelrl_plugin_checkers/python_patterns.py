@@ -65,6 +65,11 @@ _RANDOM = {
     *("torch.cuda.get_rng_state", "torch.cuda.get_rng_state_all", "torch.cuda.initial_seed", "random.getstate"),
     *("numpy.random.get_state", "torch.set_rng_state", "torch.cuda.set_rng_state", "torch.default_generator"),
 }
+_PRIVATE = re.compile(
+    r"\.(?:_C\b(?!\._cuda_getCurrentRawStream|\._nn\b|\.TensorBase\b)|_python_dispatch|_functorch|_is_profiler_enabled"
+    r"|_profiler_enabled|_disable_\w+|_(?:get|len|pop|push)_\w*(?:mode|stack)\w*)"
+)
+"""Of torch's private names those that look at who watches, and at what lies below."""
 _STREAMS = {"torch.cuda.Stream", "torch.Stream", "cupy.cuda.Stream"}
 _WAITS = frozenset({"wait_event", "synchronize", "wait"})
 _GRAPHS = {"torch.cuda.CUDAGraph", "torch.cuda.graph"}
@@ -237,6 +242,8 @@ def _attribute(reading: Reading, node: ast.Attribute | ast.Name) -> Iterator[Bre
         yield "outside_access", node.lineno, name
     elif name in _COMPILERS or name.startswith(_COMPILER_PREFIXES):
         yield "compiled_answer", node.lineno, name
+    elif name.startswith("torch.") and _PRIVATE.search(name):
+        yield "inspection", node.lineno, name
     elif name in _RANDOM:
         yield "random_state", node.lineno, name
     elif name.startswith("builtins.") and name.removeprefix("builtins.") in _BUILTIN_MAKERS:
