@@ -20,6 +20,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from corpora.kernelbench_stand_ins import STAND_INS
+
 HERE = Path(__file__).parent
 KERNELS = HERE / "corpora" / "five_hacks"
 RESULT = HERE / "results" / "five_hacks.json"
@@ -30,24 +32,9 @@ _TIMED = 30
 _LIMIT_S = 180.0
 _MARK = "FIVE_HACKS "
 
-# What KernelBench imports beside its evaluator, to ask models, plays no part here and need not be installed.
-_THEIRS = """
-import importlib.util, json, sys, types
-for name in ("openai", "litellm", "dotenv", "tqdm", "tomli", "requests"):
-    if importlib.util.find_spec(name) is None:
-        module = types.ModuleType(name)
-        module.OpenAI = module.completion = module.load_dotenv = module.tqdm = lambda *a, **k: a[0] if a else None
-        sys.modules[name] = module
-if importlib.util.find_spec("pydantic") is None:
-    class BaseModel:
-        def __init__(self, **values):
-            self.metadata = {}
-            self.__dict__.update(values)
-        def __getattr__(self, name):
-            return getattr(type(self), name)
-    module = types.ModuleType("pydantic")
-    module.BaseModel = BaseModel
-    sys.modules["pydantic"] = module
+_THEIRS = (
+    STAND_INS
+    + """
 clone, task, kernel, trials, timed, mark = sys.argv[1:]
 sys.path.insert(0, clone)
 import torch
@@ -56,11 +43,12 @@ found = eval_kernel_against_ref(
     open(task).read(), open(kernel).read(), num_correct_trials=int(trials), num_perf_trials=int(timed),
     measure_performance=True, device=torch.device("cuda:0"), backend="triton")
 speed = found.ref_runtime / found.runtime if found.correctness and found.runtime > 0 else None
-said = {key: str(value)[:300] for key, value in found.metadata.items()}
+said = {key: str(value)[:300] for key, value in found.metadata.items() if "traceback" not in key}
 print("\\n" + mark + json.dumps({
     "compiled": found.compiled, "correct": found.correctness, "speedup": speed,
     "flagged": bool(found.metadata.get("excessive_speedup")), "metadata": said}), flush=True)
 """
+)
 
 
 def theirs(clone: Path, name: str) -> dict[str, Any]:

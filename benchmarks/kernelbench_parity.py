@@ -27,30 +27,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from corpora.kernelbench_stand_ins import STAND_INS
 from corpora.parity_kernels import own_tasks
 from corpora.parity_variants import ParityTask, published_tasks
 
 RESULT = Path(__file__).parent / "results" / "kernelbench_parity.jsonl"
 _MARK = "PARITY "
 
-# What KernelBench imports beside its evaluator, to ask models, plays no part here and need not be installed.
-_THEIRS = """
-import importlib.util, json, sys, types
-for name in ("openai", "litellm", "dotenv", "tqdm", "tomli", "requests"):
-    if importlib.util.find_spec(name) is None:
-        module = types.ModuleType(name)
-        module.OpenAI = module.completion = module.load_dotenv = module.tqdm = lambda *a, **k: a[0] if a else None
-        sys.modules[name] = module
-if importlib.util.find_spec("pydantic") is None:
-    class BaseModel:
-        def __init__(self, **values):
-            self.metadata = {}
-            self.__dict__.update(values)
-        def __getattr__(self, name):
-            return getattr(type(self), name)
-    module = types.ModuleType("pydantic")
-    module.BaseModel = BaseModel
-    sys.modules["pydantic"] = module
+_THEIRS = (
+    STAND_INS
+    + """
 sys.path.insert(0, sys.argv[1])
 import torch
 from kernelbench.eval import eval_kernel_against_ref
@@ -65,7 +51,8 @@ for kind, (source, backend) in order["kernels"].items():
             row["outcome"] = "asks_for_a_retry"
         else:
             said = {key: str(value)[:300] for key, value in found.metadata.items()}
-            row["metadata"] = {key: value for key, value in said.items() if key not in ("hardware", "device")}
+            left = ("hardware", "device")
+            row["metadata"] = {key: value for key, value in said.items() if key not in left and "traceback" not in key}
             row["outcome"] = ("correct" if found.correctness else "compile_error" if not found.compiled
                               else "runtime_error" if "runtime_error" in said else "incorrect")
     except BaseException as error:
@@ -74,6 +61,7 @@ for kind, (source, backend) in order["kernels"].items():
     print("\\n" + sys.argv[4] + json.dumps(row), flush=True)
     torch.cuda.empty_cache()
 """
+)
 
 
 # --- both sides -----------------------------------------------------------------------------------------------------
