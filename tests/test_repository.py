@@ -113,7 +113,13 @@ def test_the_repository_names_no_machine_path() -> None:
     done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
     found = []
     for path in (ROOT / name for name in done.stdout.split()):
-        if path.suffix in (".py", ".md", ".yaml", ".toml", ".json", ".txt") and path.is_file():
+        if path.suffix in (".py", ".md", ".yaml", ".toml", ".json", ".jsonl", ".txt", ".svg") and path.is_file():
             text = path.read_text(errors="replace")
             found += [f"{path}: {place}" for place in MACHINE_PATHS if place in text]
     assert found == []
+
+
+def test_results_hold_no_path_of_the_machine_that_made_them() -> None:
+    results = [path for path in (ROOT / "benchmarks/results").iterdir() if path.suffix in (".json", ".jsonl")]
+    assert [path.name for path in results if "site-packages/" in path.read_text()] == []
+    assert [path.name for path in results if "Traceback (most recent" in path.read_text()] == []
