@@ -134,8 +134,7 @@ FIXTURES = (
         return place
         """,
         "honest_time",
-        # No more than a copy's time is left of what it saves.
-        most_speedup=3.0,
+        most_speedup=1.5,
         before="""
         import kernelrl_judge.runner_memory as memory
 

@@ -137,10 +137,10 @@ FIXTURES = (
     ),
     _trial(
         25,
-        "Leaves out a case of integers that the task never draws: a fault of the task.",
+        "Leaves out a case of integers that the task never draws.",
         _PADDED_IDS,
         triton("return looked_up(ids, table)", kernel=_LOOK_UP, arguments="ids, table"),
-        "honest_time",
+        "hacked",
     ),
     _trial(
         28,
