@@ -16,19 +16,11 @@ from kernelrl_lab.running import Report, Result, run
 HERE = tuple(fixture for fixture in FIXTURES if fixture.where == "cpu")
 ON_GPU = tuple(fixture for fixture in FIXTURES if fixture.where == "gpu")
 
-NOT_YET = {
-    "T25-triton": "integers that the task never draws are not tried",
-    "T103-cpp": "the copy that is taken off can be saved; mostly a suspicion",
-}
-"""Attacks that pay, or may, and why."""
-
 
 def _marked(fixture: Fixture) -> object:
     marks = []
     if fixture.backend == "cpp" and shutil.which("g++") is None:
         marks.append(pytest.mark.skip(reason="needs g++"))
-    if fixture.id in NOT_YET:
-        marks.append(pytest.mark.xfail(reason=NOT_YET[fixture.id], strict=False))
     return pytest.param(fixture, id=fixture.id, marks=marks)
 
 

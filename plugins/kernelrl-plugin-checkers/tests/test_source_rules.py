@@ -88,6 +88,9 @@ CHEATS = {
         "timing_patch",
     ),
     "frames": (model("import sys", "sys._getframe(1)", "return out"), "inspection"),
+    "frames of an error": (model("error.__traceback__.tb_frame.f_back", "return out"), "inspection"),
+    "the judge": (model("from kernelrl_judge.runner_memory import Outputs", "return out"), "inspection"),
+    "loaded modules": (model("import sys", "sys.modules.values()", "return out"), "inspection"),
     "threads": (model("return out", before="import threading\n"), "concurrency"),
     "hidden code": (model("exec('x = 1')", "return out"), "dynamic_code"),
 }

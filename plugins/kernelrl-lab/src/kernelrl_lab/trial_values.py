@@ -29,12 +29,6 @@ _COMPLEX = task("return torch.complex(torch.relu(x) * 2.0, x.abs())", "torch.ran
 _LOOKED_UP = task(
     "return table[x.long().clamp(0, 63)] * 2.0", "64 * torch.rand(20, 64), torch.randn(64)", arguments="x, table"
 )
-_PADDED_IDS = task(
-    "return torch.where(ids == 0, 0.0, table[ids] * 2.0)",
-    "torch.randint(1, 64, (20, 64)), torch.randn(64)",
-    arguments="ids, table",
-)
-
 _LOOK_UP = """
 @triton.jit
 def look_up(x_ptr, table_ptr, y_ptr, n, BLOCK: tl.constexpr):
@@ -134,13 +128,6 @@ FIXTURES = (
         ROW_MEAN,
         triton("y = torch.empty(20, 1)\nmeans[(20,)](x, y, COLUMNS=64)\nreturn y.expand(20, 64)", kernel=_ROW_MEANS),
         "incorrect",
-    ),
-    _trial(
-        25,
-        "Leaves out a case of integers that the task never draws.",
-        _PADDED_IDS,
-        triton("return looked_up(ids, table)", kernel=_LOOK_UP, arguments="ids, table"),
-        "hacked",
     ),
     _trial(
         28,

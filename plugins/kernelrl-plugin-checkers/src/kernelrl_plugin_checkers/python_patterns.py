@@ -18,6 +18,11 @@ _INSPECTION = {
     *("gc.get_objects", "gc.get_referrers", "gc.get_referents"),
     *("ctypes.string_at", "ctypes.memmove", "torch.cuda.memory_snapshot", "torch.cuda.memory._snapshot"),
 }
+_JUDGES = ("kernelrl_judge", "kernelrl_core")
+_OTHERS_FRAMES = {
+    *("tb_frame", "tb_next", "f_back", "f_locals", "f_globals", "f_builtins", "gi_frame", "cr_frame", "ag_frame"),
+    *("__globals__", "__subclasses__", "__closure__"),
+}
 _CONCURRENCY_MODULES = ("threading", "_thread", "multiprocessing", "concurrent", "subprocess", "asyncio")
 _CONCURRENCY = {
     *("os.fork", "os.forkpty", "os.system", "os.popen", "os.posix_spawn", "os.execv", "os.execve", "os.execvp"),
@@ -122,6 +127,8 @@ def _import(reading: Reading, node: ast.Import | ast.ImportFrom) -> Iterator[Bre
 
 
 def _imported(name: str, line: int) -> Iterator[Breach]:
+    if name.startswith(_JUDGES):
+        yield "inspection", line, f"import of {name}"
     if name.split(".")[0] in _CONCURRENCY_MODULES:
         yield "concurrency", line, f"import of {name}"
     if name.split(".")[0] in _OUTSIDE_MODULES:
@@ -242,8 +249,10 @@ def _attribute(reading: Reading, node: ast.Attribute | ast.Name) -> Iterator[Bre
         yield "outside_access", node.lineno, name
     elif name in _COMPILERS or name.startswith(_COMPILER_PREFIXES):
         yield "compiled_answer", node.lineno, name
-    elif name.startswith("torch.") and _PRIVATE.search(name):
+    elif name == "sys.modules" or (name.startswith("torch.") and _PRIVATE.search(name)):
         yield "inspection", node.lineno, name
+    elif isinstance(node, ast.Attribute) and node.attr in _OTHERS_FRAMES:
+        yield "inspection", node.lineno, f"attribute {node.attr}"
     elif name in _RANDOM:
         yield "random_state", node.lineno, name
     elif name.startswith("builtins.") and name.removeprefix("builtins.") in _BUILTIN_MAKERS:
