@@ -8,6 +8,7 @@ from typing import Literal
 import attrs
 
 from kernelrl_core import advantages
+from kernelrl_core.recipe.schema import PositiveFloat
 
 __all__ = [
     "GrpoOptions",
@@ -27,6 +28,8 @@ class GrpoOptions:
 
     std: Literal["population", "sample", "none"] = "population"
     """Deviation that centred returns are divided by: divisor N, divisor N - 1, or no division."""
+    clip: PositiveFloat | None = None
+    """Keep advantages between -clip and clip, such as 1.5; null: as they are."""
 
 
 @attrs.frozen
@@ -48,7 +51,7 @@ class PerTurnOptions:
 
 
 def grpo(options: GrpoOptions) -> advantages.Estimate:
-    return partial(advantages.grpo, std=options.std)
+    return partial(advantages.grpo, std=options.std, clip=options.clip)
 
 
 def dr_grpo() -> advantages.Estimate:

@@ -489,6 +489,12 @@ class Evaluation:
     def correct(self) -> bool:
         return self.outcome is Outcome.CORRECT
 
+    @property
+    def own_kernel_share(self) -> float | None:
+        """Share of the device's time in kernels of the candidate's source, 0 to 1; None where nobody profiled."""
+        share = self.profile.get("own_kernel_share")
+        return float(share) if isinstance(share, int | float) and 0.0 <= share <= 1.0 else None
+
 
 # --- what is learnt -------------------------------------------------------------------------------------------------
 

@@ -72,6 +72,19 @@ def test_grpo_takes_all_turns_of_all_attempts_as_one_group() -> None:
     assert near(grpo(KEVIN), [[-0.4734, 0.5817], [-1.1769, -1.1769], [1.3933, 0.8522]])
 
 
+def test_clipped_advantages_bound_a_lucky_kernel() -> None:
+    """[0, 0, 0, 0, 50]: mean 10, variance (4 * 100 + 1600) / 5 = 400, so (0 - 10) / 20 = -0.5, (50 - 10) / 20 = 2."""
+    lucky = [[0.0], [0.0], [0.0], [0.0], [50.0]]
+    assert near(grpo(lucky), [[-0.5]] * 4 + [[2.0]])
+    assert near(grpo(lucky, clip=1.5), [[-0.5]] * 4 + [[1.5]])
+    assert near(grpo(lucky, clip=0.25), [[-0.25]] * 4 + [[0.25]])
+
+
+def test_a_group_mean_that_holds_the_sample_itself_shrinks_the_signal_by_one_part_in_n() -> None:
+    """1 - 1/N = 3/4 for four attempts: -1.3333 * 3/4 = -1.0 (Dr. Kernel, arXiv 2602.05885)."""
+    assert near([[value * 3 / 4 for value in row] for row in rloo(ONE_TURN)], dr_grpo(ONE_TURN))
+
+
 def test_trloo_compares_equal_turns_of_the_others() -> None:
     assert near(trloo([[1.3, 1.3], [0.0, 0.0], [2.8, 1.5]]), [[-0.1, 0.55], [-2.05, -1.4], [2.15, 0.85]])
     assert near(trloo(KEVIN), [[-0.43, 0.55], [-1.21, -1.4], [1.64, 0.85]])

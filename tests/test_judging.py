@@ -120,6 +120,18 @@ def test_a_suspect_speedup_is_treated_as_the_recipe_says(suspect: str, total: fl
     assert score(fast, [reward("speed", Speed())], settings).total == total
 
 
+def test_a_suspect_speedup_over_the_other_baseline_is_capped_as_well() -> None:
+    class OverEager:
+        def score(self, turn: Turn) -> float:
+            assert turn.evaluation is not None
+            return float(turn.evaluation.profile["eager_speedup"])
+
+    fast = turn(Outcome.CORRECT, Verdict.SUSPECT, speedup=2.0)
+    assert fast.evaluation is not None
+    fast = attrs.evolve(fast, evaluation=attrs.evolve(fast.evaluation, profile={"eager_speedup": 3.0}))
+    assert score(fast, [reward("milestone", OverEager())], VerdictSettings()).total == 1.0
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, 1.5])
 def test_a_reward_that_is_no_number_or_out_of_bounds_is_named(value: float) -> None:
     bounded = reward("a", Says(value), bounds=RewardBounds(0.0, 1.0, 0.0))

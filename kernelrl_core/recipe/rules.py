@@ -82,6 +82,31 @@ def _timing(given: Parts, registry: Registry) -> Iterator[Contradiction]:
         yield Contradiction(("episode", "stop"), message, hint)
 
 
+def _hack_reward(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    try:
+        bounds = [(use.weight, use.options.bounds()) for use in given.rewards.values()]
+    except Exception:  # reported by `_gaps`
+        return
+    # What looks at the verdict pays this much for an honest failure.
+    failure = sum(weight * bound.low for weight, bound in bounds if weight > 0 and bound.gap > 0)
+    if given.verdicts.hack_reward > failure:
+        message = f"a hacked kernel would earn {given.verdicts.hack_reward:g}, and an honest failure {failure:g}"
+        yield Contradiction(("verdicts", "hack_reward"), message, f"set it to {failure:g} or below")
+    if given.verdicts.suspect == "zero" and failure < 0:
+        message = f"a suspect kernel that is wrong would earn 0, and an honest failure {failure:g}"
+        yield Contradiction(("verdicts", "suspect"), message, "cap counts its speedup as 1 at most")
+
+
+def _needed_settings(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    for name, use in given.rewards.items():
+        needs = getattr(use.options, "needs_settings", None)
+        for key, wanted in (needs() if callable(needs) and use.weight else {}).items():
+            if getattr(given.evaluation, key) != wanted:
+                written = str(wanted).lower()
+                message = f"{use.use!r} is idle unless evaluation.{key} is {written}"
+                yield Contradiction(("rewards", name), message, f"set evaluation.{key}: {written}, or remove it")
+
+
 def _precision(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     evaluation = given.evaluation
     if evaluation.min_precision != "none" and (evaluation.profile, evaluation.precision) != ("strict", "fp32"):
@@ -216,6 +241,8 @@ def _requires(given: Parts, registry: Registry) -> Iterator[Contradiction]:
 
 _RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("rewards", "evaluation", "episode"), _timing),
+    (("rewards", "evaluation"), _needed_settings),
+    (("rewards", "verdicts"), _hack_reward),
     (("evaluation",), _precision),
     (("rewards",), _gaps),
     (("train",), _length),

@@ -69,9 +69,16 @@ class Bounded:
     """Least rise to a correct kernel."""
     timing: bool = False
     """Whether it needs run times."""
+    low: float = 0.0
+    """What a failure earns."""
+    profiled: bool = False
+    """Whether it needs a profile."""
 
     def bounds(self) -> RewardBounds:
-        return RewardBounds(low=0.0, high=2.0, gap=self.gap)
+        return RewardBounds(low=self.low, high=2.0, gap=self.gap)
+
+    def needs_settings(self) -> dict[str, bool]:
+        return {"profile_kernels": True} if self.profiled else {}
 
     def needs_timing(self) -> bool:
         return self.timing

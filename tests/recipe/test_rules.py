@@ -29,6 +29,15 @@ def check(plugins: Registry, **parts: str) -> list[str]:
     [
         ({"rewards": "{r: {use: bounded, timing: true}}"}, "rewards.r: 'bounded' needs run times"),
         ({"episode": "{stop: {speedup: 2}}"}, "episode.stop: a speedup can never be reached"),
+        (
+            {"rewards": "{r: {use: bounded, profiled: true}}"},
+            "rewards.r: 'bounded' is idle unless evaluation.pro",
+        ),
+        ({"rewards": "{r: {use: bounded, low: -1}}"}, "verdicts.hack_reward: a hacked kernel would earn 0, and an hon"),
+        (
+            {"rewards": "{r: {use: bounded, low: -1}}", "verdicts": "{hack_reward: -1, suspect: zero}"},
+            "verdicts.suspect: a suspect kernel that is wrong would earn 0",
+        ),
         ({"evaluation": "{precision: bf16, min_precision: fp32}"}, "evaluation.min_precision: errors"),
         ({"evaluation": "{profile: kernelbench, min_precision: tf32}"}, "evaluation.min_precision: errors"),
         ({"rewards": "{}"}, "rewards: there is no reward"),
@@ -68,6 +77,8 @@ def test_a_contradiction_is_refused(plugins: Registry, parts: dict[str, str], me
         {"rewards": "{r: {use: bounded, weight: 2}, t: {use: bounded, gap: -1.5}}"},
         {"train": "{group_size: 1, min_group_size: 1}", "advantage": "{use: raw}"},
         {"evaluation": "{min_precision: tf32}"},
+        {"rewards": "{r: {use: bounded, profiled: true}}", "evaluation": "{profile_kernels: true}"},
+        {"rewards": "{r: {use: bounded, low: -1}}", "verdicts": "{hack_reward: -1}"},
         {"train": "{steps: 0}"},
         {"train": "{epochs: 0.5, warmup_ratio: 1}"},
         {"eval": "{samples: 1, pass_at: [1, 10]}"},

@@ -25,12 +25,25 @@ from kernelrl_core.values import (
     Verdict,
 )
 from kernelrl_plugin_rewards import kernelrl_rewards
-from kernelrl_plugin_rewards.components import Compile, Correctness, Format, Length, Speedup, Thinking
+from kernelrl_plugin_rewards.components import (
+    Compile,
+    Correctness,
+    Coverage,
+    CudaL1,
+    Format,
+    Length,
+    Milestone,
+    Speedup,
+    Thinking,
+)
 from kernelrl_plugin_rewards.config import (
     CompileConfig,
     CorrectnessConfig,
+    CoverageConfig,
+    CudaL1Config,
     FormatConfig,
     LengthConfig,
+    MilestoneConfig,
     SpeedupConfig,
     ThinkingConfig,
 )
@@ -46,6 +59,8 @@ def make_turn(
     passed: int = 0,
     total: int = 5,
     speedup: float | None = None,
+    interval: tuple[float, float] | None = None,
+    profile: dict[str, Any] | None = None,
     built: bool = True,
 ) -> Turn:
     """A turn that ended as `outcome`."""
@@ -54,7 +69,15 @@ def make_turn(
     if outcome not in _UNRUN:
         build = BuildStatus.BUILT if built and outcome is not Outcome.COMPILE_ERROR else BuildStatus.FAILED
         passed = total if outcome is Outcome.CORRECT else min(passed, max(total - 1, 0))
-        evaluation = Evaluation(outcome, build=build, tests_passed=passed, tests_total=total, speedup=speedup)
+        evaluation = Evaluation(
+            outcome,
+            build=build,
+            tests_passed=passed,
+            tests_total=total,
+            speedup=speedup,
+            speedup_ci=interval,
+            profile=profile or {},
+        )
     return Turn(
         id=SampleId(0, 0, 0, 0),
         task=Task("t", ""),
@@ -148,9 +171,69 @@ def test_a_reply_without_code_earns_nothing_for_its_text(reward: Any) -> None:
 
 def test_a_score_after_kevin() -> None:
     """S = 0.3 correct + correct * speedup: 2.8 for a correct kernel at 2.5x, 0 for a wrong one (arXiv 2507.11948)."""
-    parts = [(0.3, Correctness(CorrectnessConfig())), (1.0, Speedup(SpeedupConfig(cap=1e5)))]
+    parts = [(0.3, Correctness(CorrectnessConfig())), (1.0, Speedup(SpeedupConfig(cap=None)))]
     assert sum(weight * reward.score(CORRECT) for weight, reward in parts) == pytest.approx(2.8)
     assert sum(weight * reward.score(INCORRECT) for weight, reward in parts) == 0.0
+    fast = make_turn(Outcome.CORRECT, speedup=120.0)
+    assert sum(weight * reward.score(fast) for weight, reward in parts) == pytest.approx(120.3)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "eager", "compiled", "expected"),
+    [
+        (Outcome.INCORRECT, None, None, -1.0),
+        (Outcome.FORMAT_ERROR, None, None, -1.0),
+        (Outcome.CORRECT, None, None, 1.0),  # correct, never timed
+        (Outcome.CORRECT, 0.8, 0.5, 1.0),
+        (Outcome.CORRECT, 1.05, 1.0, 1.0),  # 5 % is not more than 5 %
+        (Outcome.CORRECT, 1.06, 1.05, 2.0),
+        (Outcome.CORRECT, 3.0, 1.06, 3.0),
+        (Outcome.CORRECT, 0.9, 1.5, 1.0),  # faster than a compiler that made it slower
+    ],
+)
+def test_milestones_after_cuda_agent(
+    outcome: Outcome, eager: float | None, compiled: float | None, expected: float
+) -> None:
+    """-1 not correct, 1 correct, 2 more than 5 % faster than eager, 3 than torch.compile as well (arXiv 2602.24286)."""
+    turn = make_turn(outcome, speedup=compiled, profile={"eager_speedup": eager})
+    assert Milestone(MilestoneConfig()).score(turn) == expected
+
+
+def test_a_score_after_dr_kernel() -> None:
+    """R = C + C min(speedup, 3) + C PR: 1 + min(4, 3) + 0.5 = 4.5; nothing for a wrong kernel (arXiv 2602.05885)."""
+    parts = [Correctness(CorrectnessConfig()), Speedup(SpeedupConfig(cap=3.0)), Coverage(CoverageConfig())]
+    profile = {"own_kernel_share": 0.5}
+    assert sum(part.score(make_turn(Outcome.CORRECT, speedup=4.0, profile=profile)) for part in parts) == 4.5
+    assert sum(part.score(make_turn(Outcome.INCORRECT, speedup=4.0, profile=profile)) for part in parts) == 0.0
+
+
+@pytest.mark.parametrize("share", [None, "much", float("nan")])
+def test_a_share_that_nobody_measured_covers_nothing(share: Any) -> None:
+    score = Coverage(CoverageConfig()).score(make_turn(Outcome.CORRECT, profile={"own_kernel_share": share}))
+    assert score == 0.0
+
+
+@pytest.mark.parametrize(
+    ("speedup", "interval", "expected"),
+    [
+        (1.118, None, 1.11),  # cut off, not rounded: 1.12 would be nearer
+        (0.992, None, 1.0),  # from below, too, towards 1
+        (0.501, None, 0.51),
+        (1.1, None, 1.1),  # 1.1 * 100 is 110.00000000000001
+        (2.0, (1.95, 2.05), 2.0),  # 0.1 wide, and 0.1 * 2 = 0.2 is allowed
+        (2.0, (1.85, 2.15), 1.0),  # 0.3 wide: no gain is shown
+        (0.5, (0.4, 0.6), 0.5),  # a loss stays one
+        (None, None, 0.0),
+    ],
+)
+def test_a_speedup_after_cuda_l1(speedup: float | None, interval: tuple[float, float] | None, expected: float) -> None:
+    turn = make_turn(Outcome.CORRECT, speedup=speedup, interval=interval)
+    assert CudaL1(CudaL1Config()).score(turn) == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_speedup_after_cuda_l1_may_be_capped_and_needs_a_correct_kernel() -> None:
+    assert CudaL1(CudaL1Config(cap=3.0)).score(make_turn(Outcome.CORRECT, speedup=9.0)) == 3.0
+    assert CudaL1(CudaL1Config()).score(make_turn(Outcome.INCORRECT, speedup=9.0)) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -161,15 +244,17 @@ def test_a_score_after_kevin() -> None:
         SpeedupConfig(curve="log2", baseline=0.0),
         ThinkingConfig(full=4000, long=4000),
         LengthConfig(full=8000, none=8000),
+        MilestoneConfig(failed=1.0),
+        MilestoneConfig(faster_than_eager=4.0),
     ],
 )
 def test_contradictory_options_are_named(config: Any) -> None:
     assert len(list(config.problems())) == 1
 
 
-def test_speedup_alone_needs_timing() -> None:
-    configs = [component.load_config()() for component in kernelrl_rewards()]
-    assert [type(config).__name__ for config in configs if config.needs_timing()] == ["SpeedupConfig"]
+def test_what_looks_at_run_times_says_so() -> None:
+    timed = {component.name for component in kernelrl_rewards() if component.load_config()().needs_timing()}
+    assert timed == {"speedup", "milestone", "coverage", "cuda_l1"}
 
 
 shares = st.floats(0, 1)
@@ -188,8 +273,14 @@ rewards = st.one_of(
             curve=st.sampled_from(["linear", "log2"]),
             baseline=st.none() | st.floats(0.01, 5),
             scale=st.floats(0.01, 10),
-            cap=st.floats(0.1, 1e5),
+            cap=st.none() | st.floats(0.1, 1e5),
         ),
+    ),
+    st.builds(lambda c: (c, Milestone(c)), st.builds(MilestoneConfig, margin=st.floats(0, 1))),
+    st.builds(lambda c: (c, Coverage(c)), st.builds(CoverageConfig)),
+    st.builds(
+        lambda c: (c, CudaL1(c)),
+        st.builds(CudaL1Config, digits=st.integers(0, 6), max_spread=st.floats(1e-3, 1), cap=st.none() | shares),
     ),
     st.builds(
         lambda c: (c, Thinking(c)),
@@ -208,6 +299,10 @@ def turns(outcomes: list[Outcome]) -> st.SearchStrategy[Turn]:
         passed=st.integers(0, 8),
         total=st.integers(0, 8),
         speedup=st.none() | st.floats(1e-3, 1e6),
+        interval=st.none() | st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)),
+        profile=st.fixed_dictionaries(
+            {"own_kernel_share": st.none() | shares, "eager_speedup": st.none() | st.floats(1e-3, 1e6)}
+        ),
         built=st.booleans(),
     )
 

@@ -12,6 +12,9 @@ def kernelrl_rewards() -> list[Component]:
         _component("compile", "Compile", "1 for a kernel that builds"),
         _component("correctness", "Correctness", "1 for a correct kernel, on request a share for passed tests"),
         _component("speedup", "Speedup", "Speedup of a correct kernel over the baseline; needs timing"),
+        _component("milestone", "Milestone", "-1 failed, 1 correct, 2 faster than eager, 3 than torch.compile"),
+        _component("coverage", "Coverage", "Share of device time in the candidate's own kernels; needs a profile"),
+        _component("cuda_l1", "CudaL1", "Speedup of a correct kernel, rounded towards 1 and deaf to noise"),
         _component("thinking", "Thinking", "Prefers replies with some thinking, but not too much"),
         _component("length", "Length", "Prefers short kernels"),
     ]

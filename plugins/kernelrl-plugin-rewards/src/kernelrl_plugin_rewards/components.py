@@ -13,13 +13,16 @@ from kernelrl_core.values import Outcome, Turn
 from kernelrl_plugin_rewards.config import (
     CompileConfig,
     CorrectnessConfig,
+    CoverageConfig,
+    CudaL1Config,
     FormatConfig,
     LengthConfig,
+    MilestoneConfig,
     SpeedupConfig,
     ThinkingConfig,
 )
 
-__all__ = ["Compile", "Correctness", "Format", "Length", "Speedup", "Thinking"]
+__all__ = ["Compile", "Correctness", "Coverage", "CudaL1", "Format", "Length", "Milestone", "Speedup", "Thinking"]
 
 
 class Format:
@@ -61,7 +64,8 @@ class Correctness:
 class Speedup:
     """Speedup of a correct kernel above the baseline, linearly or in doublings, from 0 to the cap.
 
-    Without a measured speedup the score is 0.
+    Without a measured speedup the score is 0. With weight 1, beside `correctness` with weight 0.3 and without a cap, it
+    is the score of Kevin (arXiv 2507.11948): S = 0.3 * correct + correct * T_baseline / T_kernel.
     """
 
     def __init__(self, config: SpeedupConfig) -> None:
@@ -73,7 +77,64 @@ class Speedup:
         if speedup is None or speedup <= self._baseline:
             return 0.0
         gain = math.log2(speedup / self._baseline) if self._config.curve == "log2" else speedup - self._baseline
-        return min(self._config.scale * gain, self._config.cap)
+        return _capped(self._config.scale * gain, self._config.cap)
+
+
+class Milestone:
+    """One of four scores: not correct, correct, faster than eager PyTorch, and faster than `torch.compile` as well.
+
+    Source: CUDA Agent (arXiv 2602.24286): -1, 1, 2 and 3, faster meaning by more than 5 %.
+    """
+
+    def __init__(self, config: MilestoneConfig) -> None:
+        self._config = config
+
+    def score(self, turn: Turn) -> float:
+        config = self._config
+        if not turn.correct or turn.evaluation is None:
+            return config.failed
+        # The baseline is the compiled reference. What is known of the eager one stands in the profile.
+        compiled, eager = turn.speedup, turn.evaluation.profile.get("eager_speedup")
+        if not _faster(eager, config.margin):
+            return config.correct
+        return config.faster_than_both if _faster(compiled, config.margin) else config.faster_than_eager
+
+
+class Coverage:
+    """Share of the device's time that a correct kernel's call spends in kernels of the candidate's own source.
+
+    0 for what is not correct, or where nobody profiled. Source: Dr. Kernel (arXiv 2602.05885), the term PR of
+    R = C + C * min(speedup, 3) + C * PR, with C = 1 for a correct kernel and 0 for any other.
+    """
+
+    def __init__(self, config: CoverageConfig) -> None:
+        pass
+
+    def score(self, turn: Turn) -> float:
+        share = turn.evaluation.own_kernel_share if turn.evaluation is not None else None
+        return share if turn.correct and share is not None else 0.0
+
+
+class CudaL1:
+    """Speedup of a correct kernel, read conservatively: decimals are cut off towards 1, and what was measured with too
+    much noise counts as no gain.
+
+    Source: CUDA-L1 (arXiv 2507.14111), whose reward is T_reference / T_kernel after such a rounding. It measures again
+    where the spread is large; here the judge has done that within its budget, and what is left of the spread is its
+    95 % interval.
+    """
+
+    def __init__(self, config: CudaL1Config) -> None:
+        self._config = config
+
+    def score(self, turn: Turn) -> float:
+        speedup = turn.speedup
+        if speedup is None or turn.evaluation is None:
+            return 0.0
+        interval = turn.evaluation.speedup_ci
+        if interval is not None and interval[1] - interval[0] > self._config.max_spread * speedup:
+            speedup = min(speedup, 1.0)
+        return _capped(_cut_towards_one(speedup, self._config.digits), self._config.cap)
 
 
 class Thinking:
@@ -102,6 +163,21 @@ class Length:
         if turn.candidate is None:
             return 0.0
         return 1.0 - _position(len(turn.candidate.source), self._config.full, self._config.none)
+
+
+def _capped(score: float, cap: float | None) -> float:
+    return score if cap is None else min(score, cap)
+
+
+def _faster(speedup: object, margin: float) -> bool:
+    return isinstance(speedup, int | float) and speedup > 1.0 + margin
+
+
+def _cut_towards_one(speedup: float, digits: int) -> float:
+    unit = 10**digits
+    # A product such as 1.1 * 100 lies a rounding error above or below the number that was meant.
+    scaled = round(speedup * unit, 6)
+    return (math.floor(scaled) if speedup >= 1.0 else min(math.ceil(scaled), unit)) / unit
 
 
 def _position(value: int, start: int, end: int) -> float:

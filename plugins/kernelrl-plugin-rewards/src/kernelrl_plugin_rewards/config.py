@@ -6,6 +6,7 @@ look at the verdict never fall there; those that look at the text alone can, by 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Literal
 
@@ -17,8 +18,11 @@ from kernelrl_core.recipe.schema import Fraction, NonNegativeFloat, NonNegativeI
 __all__ = [
     "CompileConfig",
     "CorrectnessConfig",
+    "CoverageConfig",
+    "CudaL1Config",
     "FormatConfig",
     "LengthConfig",
+    "MilestoneConfig",
     "SpeedupConfig",
     "ThinkingConfig",
 ]
@@ -83,15 +87,79 @@ class SpeedupConfig:
     """Speedup up to which nothing is earned; null takes 0 for `linear` and 1 for `log2`."""
     scale: PositiveFloat = PositiveFloat(1.0)
     """Factor before the cap."""
-    cap: PositiveFloat = PositiveFloat(10.0)
-    """Highest score."""
+    cap: PositiveFloat | None = PositiveFloat(10.0)
+    """Highest score; null: none."""
 
     def problems(self) -> Iterable[str]:
         if self.curve == "log2" and self.baseline == 0:
             yield "curve 'log2' needs a baseline above 0, such as 1"
 
     def bounds(self) -> RewardBounds:
-        return RewardBounds(low=0.0, high=self.cap, gap=0.0)
+        return RewardBounds(low=0.0, high=math.inf if self.cap is None else self.cap, gap=0.0)
+
+    def needs_timing(self) -> bool:
+        return True
+
+
+@attrs.frozen
+class MilestoneConfig:
+    """Options of `milestone`."""
+
+    failed: float = -1.0
+    """Score of a kernel that is not correct."""
+    correct: float = 1.0
+    """Score of a correct kernel."""
+    faster_than_eager: float = 2.0
+    """Score of a correct kernel that is faster than eager PyTorch by more than `margin`."""
+    faster_than_both: float = 3.0
+    """Score of one that is faster than `torch.compile` by as much, too."""
+    margin: Fraction = Fraction(0.05)
+    """Share by which a kernel must be faster: 0.05 asks for a speedup above 1.05."""
+
+    def problems(self) -> Iterable[str]:
+        ladder = (self.failed, self.correct, self.faster_than_eager, self.faster_than_both)
+        if list(ladder) != sorted(ladder) or self.failed == self.correct:
+            yield "the scores must rise: failed < correct <= faster_than_eager <= faster_than_both"
+
+    def bounds(self) -> RewardBounds:
+        return RewardBounds(low=self.failed, high=self.faster_than_both, gap=self.correct - self.failed)
+
+    def needs_timing(self) -> bool:
+        return True
+
+    def needs_settings(self) -> dict[str, object]:
+        """Speedups over `torch.compile` and over eager PyTorch are both known when the former is the baseline."""
+        return {"baseline": "compile"}
+
+
+@attrs.frozen
+class CoverageConfig:
+    """Options of `coverage`: none."""
+
+    def bounds(self) -> RewardBounds:
+        return RewardBounds(low=0.0, high=1.0, gap=0.0)
+
+    def needs_timing(self) -> bool:
+        return True
+
+    def needs_settings(self) -> dict[str, object]:
+        """The share is read off a profile."""
+        return {"profile_kernels": True}
+
+
+@attrs.frozen
+class CudaL1Config:
+    """Options of `cuda_l1`."""
+
+    digits: NonNegativeInt = NonNegativeInt(2)
+    """Decimals that are kept of a speedup; the others are cut off towards 1."""
+    max_spread: PositiveFloat = PositiveFloat(0.1)
+    """Width of the 95 % interval over the speedup, above which a measurement counts as too noisy to show a gain."""
+    cap: PositiveFloat | None = None
+    """Highest score; null: none."""
+
+    def bounds(self) -> RewardBounds:
+        return RewardBounds(low=0.0, high=math.inf if self.cap is None else self.cap, gap=0.0)
 
     def needs_timing(self) -> bool:
         return True
