@@ -368,6 +368,7 @@ class Case:
             return found.baseline, found.speedup, found.speedup_ci
         from kernelrl_judge.baselines import compiled_share
 
+        self._profile["eager_speedup"] = found.speedup
         share = compiled_share(reference, self._request, cache_directory())
         scaled = attrs.evolve(
             found.baseline,
