@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 import attrs
 
+from kernelrl_core.recipe.schema import MismatchSettings
 from kernelrl_core.values import (
     Candidate,
     Demonstration,
@@ -186,7 +187,8 @@ class RewardBounds:
 
 
 class RewardConfig(Protocol):
-    """What the config class of a reward offers beside its options."""
+    """What the config class of a reward offers beside its options; optionally also `needs_settings() -> {key: value}`,
+    values of `EvaluationSettings` without which it is idle."""
 
     def bounds(self) -> RewardBounds: ...
 
@@ -262,6 +264,8 @@ class PolicyContext:
     start."""
     say: Callable[[str], None]
     """Shows a line of progress to the user."""
+    reference: bool = False
+    """The initial weights will be asked for again, by a KL penalty."""
 
 
 @attrs.frozen
@@ -285,13 +289,17 @@ class LossSettings:
     """Policy-gradient loss of a step."""
 
     name: str
-    """`importance_sampling` or `ppo`, or another that the policy lists."""
+    """`importance_sampling`, `ppo` or `cispo`, or another that the policy lists."""
     clip_low: float
-    """PPO keeps the ratio above 1 - clip_low …"""
+    """PPO and CISPO keep the ratio above 1 - clip_low …"""
     clip_high: float
     """… and below 1 + clip_high."""
     normaliser: float
     """The summed token loss is divided by this: fixed by core before anything is filtered."""
+    kl: float = 0.0
+    """Weight of the penalty for leaving the reference, the model as it started (`kernelrl_core.shaping`)."""
+    mismatch: MismatchSettings | None = None
+    """Which samples are left out because sampler and trainer disagree about them; None: none."""
 
 
 @attrs.frozen

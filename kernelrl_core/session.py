@@ -60,6 +60,7 @@ async def open_session(
             demonstrations=environment.warm_start_examples,
             demonstrations_key=environment.warm_start_key(),
             say=say,
+            reference=recipe.train.kl > 0,
         )
         with stage(session.policy_label, "start"):
             await policy.start(context)

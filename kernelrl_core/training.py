@@ -147,7 +147,7 @@ class Training:
             step=step,
             samples=samples,
             substeps=min(train.substeps, len(samples)),
-            loss=LossSettings(train.loss, train.clip_low, train.clip_high, divisor),
+            loss=LossSettings(train.loss, train.clip_low, train.clip_high, divisor, train.kl, train.mismatch),
             optimizer=OptimizerSettings(
                 rate, train.beta1, train.beta2, train.eps, train.weight_decay, train.max_grad_norm
             ),

@@ -22,6 +22,7 @@ __all__ = [
     "Hardware",
     "HistorySettings",
     "LastHistory",
+    "MismatchSettings",
     "NonNegativeFloat",
     "NonNegativeInt",
     "PositiveFloat",
@@ -212,6 +213,18 @@ class VerifySettings:
 
 
 @attrs.frozen
+class MismatchSettings:
+    """Leave out samples that the trainer computes otherwise than the sampler did."""
+
+    sequence_low: PositiveFloat = PositiveFloat(0.999)
+    """Least geometric mean of a reply's ratios p_train / p_sample …"""
+    sequence_high: PositiveFloat = PositiveFloat(1.001)
+    """… and its greatest."""
+    token_min: PositiveFloat = PositiveFloat(1e-4)
+    """A single token below this ratio rejects the reply."""
+
+
+@attrs.frozen
 class TrainSettings:
     """Batches, credit and the optimizer."""
 
@@ -235,11 +248,15 @@ class TrainSettings:
     substeps: PositiveInt = PositiveInt(1)
     """Optimizer steps per batch."""
     loss: str = "importance_sampling"
-    """`importance_sampling`, `ppo`, or another loss of the policy."""
+    """`importance_sampling`, `ppo`, `cispo`, or another loss of the policy."""
     clip_low: Fraction = Fraction(0.2)
-    """PPO: lower clip of the ratio, as distance from 1."""
+    """PPO and CISPO: lower clip of the ratio, as distance from 1."""
     clip_high: NonNegativeFloat = NonNegativeFloat(0.2)
-    """PPO: upper clip of the ratio, as distance from 1."""
+    """PPO and CISPO: upper clip of the ratio, as distance from 1."""
+    kl: NonNegativeFloat = NonNegativeFloat(0.0)
+    """Weight of the penalty for leaving the model as it started; 0: none."""
+    mismatch: MismatchSettings | None = None
+    """Leave out samples about which sampler and trainer disagree; null: none."""
     length_norm: Literal["tokens", "max_tokens", "none"] | PositiveInt = "tokens"
     """Divisor of the summed token loss: sampled tokens of the batch; samples times the step's `max_tokens`; samples; or
     samples times a constant."""

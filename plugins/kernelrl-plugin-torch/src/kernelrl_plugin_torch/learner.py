@@ -1,19 +1,32 @@
-"""Training steps: batches of samples into optimizer steps."""
+"""The optimizer of a model: gradients are gathered over batches, then one step is made.
+
+Policy `torch` and the Tinker-compatible server learn through this class, so that equal data give equal weights.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from kernelrl_core.kinds import OptimizerSettings, TrainingSample, TrainingStep
+from kernelrl_core.kinds import OptimizerSettings
 from kernelrl_plugin_torch.language_model import LanguageModel, Spoken
 from kernelrl_plugin_torch.losses import token_loss
 
-__all__ = ["Learner", "micro_batches", "parts"]
+__all__ = ["Learner", "Lesson", "Totals", "micro_batches"]
+
+
+class Lesson(NamedTuple):
+    """A reply and what each of its tokens is worth."""
+
+    prompt: tuple[int, ...]
+    reply: tuple[int, ...]
+    sampled: Sequence[float]
+    """[len(reply)] log-probabilities under the weights that sampled."""
+    advantages: Sequence[float]
+    """[len(reply)]; the loss is a plain sum, so a divisor is part of these."""
 
 
 class Learner:
@@ -26,30 +39,38 @@ class Learner:
         self._parameters = [p for p in model.module.parameters() if p.requires_grad]
         self._optimizer = torch.optim.AdamW(self._parameters, lr=0.0, weight_decay=0.0)
 
-    def train(self, step: TrainingStep) -> dict[str, float]:
-        """Exactly `min(substeps, n)` optimizer steps over consecutive parts of the samples."""
+    def backward(
+        self, lessons: Sequence[Lesson], loss: str, *, clip_low: float = 0.0, clip_high: float = 0.0, totals: Totals
+    ) -> list[Tensor]:
+        """Add the gradient of a batch; returns [lesson] log-probabilities [len(reply)] under the present weights."""
         # Dropout would make other probabilities than sampling saw, and draw on a generator that no checkpoint holds.
         self._model.module.eval()
-        totals = _Totals()
-        norms: list[float] = []
-        for part in parts(step.samples, step.substeps):
-            for batch in micro_batches(part, self._max_tokens):
-                self._accumulate(batch, step, totals)
-            norms.append(self._update(step.optimizer))
-        return totals.metrics() | {"grad_norm": sum(norms) / len(norms) if norms else 0.0}
+        seen: list[Tensor] = []
+        for batch in micro_batches(lessons, self._max_tokens):
+            scores = self._model.score([Spoken(lesson.prompt, lesson.reply) for lesson in batch])
+            device = scores.logprobs.device
+            sampled = torch.tensor([x for lesson in batch for x in lesson.sampled], device=device)
+            advantages = torch.tensor([x for lesson in batch for x in lesson.advantages], device=device)
+            tokens = token_loss(loss, scores.logprobs, sampled, advantages, clip_low, clip_high)
+            total = tokens.loss.sum()
+            if total.requires_grad:
+                total.backward()
+            now = scores.logprobs.detach()
+            totals.add(total, tokens.ratio, tokens.clipped, sampled - now, scores.entropy)
+            seen += now.split([len(lesson.reply) for lesson in batch])
+        return seen
 
-    def _accumulate(self, batch: Sequence[TrainingSample], step: TrainingStep, totals: _Totals) -> None:
-        scores = self._model.score([Spoken(sample.prompt_tokens, sample.tokens) for sample in batch])
-        device = scores.logprobs.device
-        sampled = torch.tensor([x for sample in batch for x in sample.logprobs], device=device)
-        advantages = torch.tensor([sample.advantage for sample in batch for _ in sample.tokens], device=device)
-        tokens = token_loss(scores.logprobs, sampled, advantages, step.loss)
-        loss = tokens.loss.sum() / step.loss.normaliser
-        if loss.requires_grad:
-            loss.backward()
-        totals.add(loss, tokens.ratio, tokens.clipped, sampled - scores.logprobs.detach(), scores.entropy)
+    @torch.no_grad()
+    def logprobs(self, spoken: Sequence[Spoken]) -> list[list[float]]:
+        """[reply][token] log-probabilities under the present weights."""
+        self._model.module.eval()
+        seen: list[list[float]] = []
+        for batch in micro_batches(spoken, self._max_tokens):
+            rows = self._model.score(batch).logprobs.split([len(one.reply) for one in batch])
+            seen += [row.tolist() for row in rows]
+        return seen
 
-    def _update(self, settings: OptimizerSettings) -> float:
+    def update(self, settings: OptimizerSettings) -> float:
         """One optimizer step; returns the gradient's norm before clipping."""
         for group in self._optimizer.param_groups:
             group.update(
@@ -64,6 +85,16 @@ class Learner:
         self._optimizer.zero_grad(set_to_none=True)
         return float(norm)
 
+    def take_gradients(self) -> list[Tensor | None]:
+        """The gathered gradients, which the model loses; `put_gradients` brings them back."""
+        taken = [p.grad for p in self._parameters]
+        self._optimizer.zero_grad(set_to_none=True)
+        return taken
+
+    def put_gradients(self, taken: Sequence[Tensor | None]) -> None:
+        for parameter, gradient in zip(self._parameters, taken, strict=True):
+            parameter.grad = gradient
+
     def state(self) -> dict[str, Any]:
         return self._optimizer.state_dict()
 
@@ -71,40 +102,33 @@ class Learner:
         self._optimizer.load_state_dict(dict(state))
 
 
-class _Totals:
+class Totals:
     """Sums over the tokens of a step."""
 
     def __init__(self) -> None:
-        self._n = 0
-        self._sums = {"loss": 0.0, "ratio_mean": 0.0, "clipped_share": 0.0, "kl": 0.0, "entropy": 0.0}
+        self.tokens = 0
+        self.sums = {"loss": 0.0, "ratio_mean": 0.0, "clipped_share": 0.0, "kl": 0.0, "entropy": 0.0}
 
     def add(self, loss: Tensor, ratio: Tensor, clipped: Tensor, kl: Tensor, entropy: Tensor) -> None:
-        self._n += len(ratio)
+        self.tokens += len(ratio)
         added = {"loss": loss.detach(), "ratio_mean": ratio, "clipped_share": clipped, "kl": kl, "entropy": entropy}
         for name, values in added.items():
-            self._sums[name] += float(values.sum(dtype=torch.float64))
+            self.sums[name] += float(values.sum(dtype=torch.float64))
 
     def metrics(self) -> dict[str, float]:
         """Loss as a sum, the others as means over tokens; `kl` is log p_sampled - log p_now, before each update."""
-        means = {name: total / max(self._n, 1) for name, total in self._sums.items()}
-        return means | {"loss": self._sums["loss"], "tokens": float(self._n)}
+        means = {name: total / max(self.tokens, 1) for name, total in self.sums.items()}
+        return means | {"loss": self.sums["loss"], "tokens": float(self.tokens)}
 
 
-def parts(samples: Sequence[TrainingSample], n: int) -> list[Sequence[TrainingSample]]:
-    """At most `n` consecutive parts, none empty, whose sizes differ by 1 at most; larger ones first."""
-    n = min(n, len(samples))
-    bounds = [-(-len(samples) * index // n) for index in range(n + 1)] if n else []
-    return [samples[start:end] for start, end in pairwise(bounds)]
-
-
-def micro_batches(samples: Sequence[TrainingSample], max_tokens: int) -> Iterator[Sequence[TrainingSample]]:
-    """Consecutive samples that hold at most `max_tokens` tokens together, or one sample that alone holds more."""
+def micro_batches(replies: Sequence[Any], max_tokens: int) -> Iterator[Sequence[Any]]:
+    """Consecutive replies that hold at most `max_tokens` tokens together, or one that alone holds more."""
     start = total = 0
-    for end, sample in enumerate(samples):
-        size = len(sample.prompt_tokens) + len(sample.tokens)
+    for end, one in enumerate(replies):
+        size = len(one.prompt) + len(one.reply)
         if end > start and total + size > max_tokens:
-            yield samples[start:end]
+            yield replies[start:end]
             start, total = end, 0
         total += size
-    if start < len(samples):
-        yield samples[start:]
+    if start < len(replies):
+        yield replies[start:]

@@ -1,8 +1,9 @@
-"""Policy-gradient losses on tokens.
+"""Losses on tokens.
 
 `importance_sampling` is -ratio * A. `ppo` is the clipped surrogate of Schulman et al. 2017 with separate bounds below
-and above (Yu et al. 2025, clip-higher), -min(ratio * A, clip(ratio, 1 - low, 1 + high) * A). Both are sums over tokens;
-the divisor is the caller's.
+and above (Yu et al. 2025, clip-higher), -min(ratio * A, clip(ratio, 1 - low, 1 + high) * A). `cispo` (MiniMax 2025)
+clips the ratio as a weight and keeps every token's gradient, -sg(clip(ratio, 1 - low, 1 + high)) * A * log p. All are
+sums over tokens. `cross_entropy`, -A * log p, is supervised learning with A as the token's weight.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import torch
 from torch import Tensor
 
 from kernelrl_core.errors import UsageError
-from kernelrl_core.kinds import LossSettings
 
 __all__ = ["LOSSES", "TokenLoss", "token_loss"]
 
-LOSSES = frozenset({"importance_sampling", "ppo"})
+LOSSES = frozenset({"importance_sampling", "ppo", "cispo"})
+"""Policy-gradient losses."""
 
 
 class TokenLoss(NamedTuple):
@@ -27,25 +28,36 @@ class TokenLoss(NamedTuple):
     ratio: Tensor
     """Probability now over probability when sampled, without gradient."""
     clipped: Tensor
-    """Tokens whose gradient the clip took away."""
+    """Tokens whose ratio was clipped: `ppo` gives them no gradient, `cispo` a smaller one."""
 
 
-def token_loss(logprobs: Tensor, sampled: Tensor, advantages: Tensor, settings: LossSettings) -> TokenLoss:
+def token_loss(
+    name: str, logprobs: Tensor, sampled: Tensor, advantages: Tensor, clip_low: float, clip_high: float
+) -> TokenLoss:
     """Loss of each token.
 
     Args:
+        name: one of `LOSSES`, or `cross_entropy`.
         logprobs: [n_tokens] under the present weights, with gradient.
         sampled: [n_tokens] under the weights that sampled.
         advantages: [n_tokens].
+        clip_low: distance of the lower bound of the ratio from 1.
+        clip_high: distance of the upper bound.
 
     Raises:
         UsageError: unknown loss.
     """
+    if name == "cross_entropy":
+        ones = torch.ones_like(advantages)
+        return TokenLoss(-advantages * logprobs, ones, torch.zeros_like(ones, dtype=torch.bool))
     ratio = (logprobs - sampled).exp()
+    bounded = ratio.clamp(1 - clip_low, 1 + clip_high)
     plain = ratio * advantages
-    if settings.name == "importance_sampling":
+    if name == "importance_sampling":
         return TokenLoss(-plain, ratio.detach(), torch.zeros_like(ratio, dtype=torch.bool))
-    if settings.name == "ppo":
-        clipped = ratio.clamp(1 - settings.clip_low, 1 + settings.clip_high) * advantages
+    if name == "ppo":
+        clipped = bounded * advantages
         return TokenLoss(-torch.minimum(plain, clipped), ratio.detach(), (clipped < plain).detach())
-    raise UsageError(f"train.loss: unknown loss {settings.name!r}; policy torch knows {', '.join(sorted(LOSSES))}")
+    if name == "cispo":
+        return TokenLoss(-bounded.detach() * advantages * logprobs, ratio.detach(), (bounded != ratio).detach())
+    raise UsageError(f"train.loss: unknown loss {name!r}; there are {', '.join(sorted(LOSSES))}")

@@ -21,12 +21,13 @@ from torch import Tensor
 
 from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.kinds import PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
+from kernelrl_core.shaping import mean_gap, parts, shape_step
 from kernelrl_core.values import Message, Prompt, Reply, WarmStartExample
 from kernelrl_plugin_torch.config import TorchConfig
 from kernelrl_plugin_torch.devices import DeviceShare
 from kernelrl_plugin_torch.files import read_tensors, write_tensors
-from kernelrl_plugin_torch.language_model import LanguageModel
-from kernelrl_plugin_torch.learner import Learner
+from kernelrl_plugin_torch.language_model import LanguageModel, Spoken
+from kernelrl_plugin_torch.learner import Learner, Lesson, Totals
 from kernelrl_plugin_torch.losses import LOSSES
 from kernelrl_plugin_torch.sampler import Request, Sampler, rows_agree
 from kernelrl_plugin_torch.scratch_model import TOKENIZER_FILE, ScratchModel
@@ -65,11 +66,19 @@ class TorchPolicy:
         self._model: LanguageModel | None = None
         self._sampler: Sampler | None = None
         self._learner: Learner | None = None
+        self._reference: dict[str, Tensor] | None = None
+        """Weights before the first training step; kept only for a KL penalty."""
 
     # --- beginning and end ----------------------------------------------------------------------------------------
 
     async def start(self, context: PolicyContext) -> None:
         self._context = context
+        await self._start(context)
+        if context.reference:
+            state = _present(self._model).state()
+            self._reference = await self._do(lambda: {name: tensor.clone() for name, tensor in state.items()})
+
+    async def _start(self, context: PolicyContext) -> None:
         settings = self._options.warm_start_settings
         if settings is None:
             await self._do(lambda: self._adopt(self._build(())))
@@ -200,12 +209,42 @@ class TorchPolicy:
 
     async def train(self, step: TrainingStep) -> Mapping[str, float]:
         def work() -> dict[str, float]:
-            metrics = _present(self._learner).train(step)
+            metrics = self._learn(step)
             _present(self._sampler).weights_changed()
             self._steps += 1
             return metrics
 
         return await self._do(work)
+
+    def _learn(self, step: TrainingStep) -> dict[str, float]:
+        """Exactly `min(substeps, n)` optimizer steps over consecutive parts of the n samples that are kept."""
+        learner, loss = _present(self._learner), step.loss
+        spoken = [Spoken(sample.prompt_tokens, sample.tokens) for sample in step.samples]
+        shaped = shape_step(
+            step,
+            present=learner.logprobs(spoken) if loss.mismatch is not None else None,
+            reference=self._reference_logprobs(spoken) if loss.kl else None,
+        )
+        totals, norms, gap = Totals(), [], 0.0
+        for part in parts(list(zip(shaped.samples, shaped.advantages, strict=True)), step.substeps):
+            lessons = [Lesson(s.prompt_tokens, s.tokens, s.logprobs, advantages) for s, advantages in part]
+            seen = learner.backward(lessons, loss.name, clip_low=loss.clip_low, clip_high=loss.clip_high, totals=totals)
+            if not norms:
+                gap = mean_gap([lesson.sampled for lesson in lessons], [row.tolist() for row in seen])
+            norms.append(learner.update(step.optimizer))
+        norm = sum(norms) / len(norms) if norms else 0.0
+        return totals.metrics() | {"grad_norm": norm, "mismatch": gap} | shaped.metrics
+
+    def _reference_logprobs(self, spoken: Sequence[Spoken]) -> list[list[float]]:
+        if self._reference is None:
+            raise KernelRLError("the policy was started without a reference, and the loss has a KL penalty")
+        model = _present(self._model)
+        mine = {name: tensor.clone() for name, tensor in model.state().items()}
+        model.load_state(self._reference)
+        try:
+            return _present(self._learner).logprobs(spoken)
+        finally:
+            model.load_state(mine)
 
     async def save(self, directory: Path) -> Mapping[str, Any]:
         def work() -> dict[str, Any]:

@@ -35,6 +35,8 @@ class Request:
     fail: Callable[[BaseException], None]
     wanted: Callable[[], bool]
     """False once nobody waits any more."""
+    stop_tokens: frozenset[int] | None = None
+    """Tokens that end the reply; None: the model's own."""
 
 
 class Sampler:
@@ -149,7 +151,8 @@ class _Row:
         self._tokens.append(token)
         self._logprobs.append(logprob)
         settings = self.request.settings
-        if token in model.stop_tokens:
+        ends_with = self.request.stop_tokens
+        if token in (model.stop_tokens if ends_with is None else ends_with):
             return self._reply(model.decode(self._tokens[:-1]), "stop")
         if settings.stop:
             text = model.decode(self._tokens)
