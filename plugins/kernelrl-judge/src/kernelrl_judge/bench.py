@@ -17,8 +17,9 @@ from kernelrl_core.session import cache_directory
 from kernelrl_core.values import (
     Evaluation,
     EvaluationRequest,
+    EvaluationSettings,
 )
-from kernelrl_judge import decoys, device_facts, protocol, wording
+from kernelrl_judge import decoys, device_facts, protocol, timing, wording
 from kernelrl_judge.building.lexing import Unreadable
 from kernelrl_judge.building.service import BuildService, BuildUnavailable
 from kernelrl_judge.device_memory import DeviceMemoryError
@@ -26,7 +27,7 @@ from kernelrl_judge.exchange import ArenaExchange, Arenas, Exchange
 from kernelrl_judge.judging import Case, patience_s
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference, load_reference
-from kernelrl_judge.running import Runner, Zygote
+from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded, Zygote
 from kernelrl_judge.shortage import lacks_device_memory
 from kernelrl_judge.turns import DeviceTurns
 
@@ -34,6 +35,7 @@ __all__ = ["Bench", "DeviceFault", "Unavailable"]
 
 _CACHED_MODULES = 256
 _CACHED_REFERENCES = 2
+_EMPTY_S = 60.0
 _INPUTS_SHARE = 32
 _MEMORY_ERRORS = (RuntimeError, DeviceMemoryError)
 _KEPT_BYTES = 1 << 30
@@ -73,6 +75,7 @@ class Bench:
         self._turns: dict[str, DeviceTurns] = {}
         self._arenas: Arenas | None = None
         self._builds = BuildService(cache_directory() / "builds")
+        self.wake_s = 0.0
 
     def evaluate(self, request: EvaluationRequest, target: str) -> Evaluation:
         """Judge one candidate.
@@ -102,6 +105,8 @@ class Bench:
         device = "cuda" if mode == "gpu" else "cpu"
         with self._device_faults(device), self._gives_back(device):
             turns = self._device_turns(device)
+            if device == "cuda" and request.settings.timing and not self.wake_s:
+                self.wake_s = self._measured_wake_s(self._zygote(target, backend, mode, environment), turns)
             try:
                 evaluation, again = self._judged(request, target, backend, mode, environment, device, turns)
             except _MEMORY_ERRORS as error:
@@ -174,6 +179,29 @@ class Bench:
         }
         found = wording.finish(evaluation, printed=runner.printed, seconds=case.seconds(), provenance=provenance)
         return found, case.lacks_device_memory
+
+    def _measured_wake_s(self, zygote: Zygote, turns: DeviceTurns) -> float:
+        """What `timing.wake_cost` gives for a runner without a candidate; once per machine."""
+
+        def measure() -> float:
+            with Runner(
+                zygote,
+                memory_mib=EvaluationSettings().memory_mib,
+                limit_s=_EMPTY_S,
+                patience_s=_EMPTY_S,
+                end_s=10.0,
+                slow=lambda: None,
+                cancelled=self._cancelled,
+                watch=self._watch,
+            ) as runner:
+                runner.receive()
+                with turns.alone():
+                    return timing.wake_cost(runner, lambda kind, *, spin: runner.receive(spin=spin))
+
+        try:
+            return device_facts.wake_s(cache_directory(), measure)
+        except (RunnerEnded, DeadlinePassed) as error:
+            raise DeviceFault(f"a runner without a candidate does not answer: {error}") from error
 
     def _without_kernels(
         self, request: EvaluationRequest, evaluation: Evaluation, judge: Callable[[EvaluationRequest], Evaluation]

@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ __all__ = [
     "memory_bytes",
     "no_gpu",
     "reset_persisting_l2",
+    "starts_at_once",
+    "wake_s",
 ]
 
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -106,6 +108,17 @@ def ceilings(device: str, precision: str, cache_dir: Path | None) -> Ceilings:
     return found
 
 
+def wake_s(cache_dir: Path, measure: Callable[[], float]) -> float:
+    """What turning the GPU to another process takes, from the cache or measured now, in seconds."""
+    path = cache_dir / "ceilings" / f"{device_name('cuda')}-wake-torch{torch.__version__}.json".replace("+", "_")
+    try:
+        return float(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        found = measure()
+        _keep(path, json.dumps(found))
+        return found
+
+
 def memory_bytes(device: str) -> int:
     """Memory of the first GPU, or of the machine for `cpu`."""
     if device == "cuda":
@@ -122,14 +135,18 @@ def becomes_idle(within_s: float) -> bool:
     """Whether, now or within that time, the GPU has nothing to do for other processes."""
     tick = torch.zeros(1, device="cuda")
     until = time.monotonic() + within_s
-    while not _starts_at_once(tick):
+    while not starts_at_once(tick):
         if time.monotonic() > until:
             return False
     return True
 
 
-def _starts_at_once(tick: torch.Tensor) -> bool:
-    """Whether work of this process starts at once, several times in a row."""
+def starts_at_once(tick: torch.Tensor) -> bool:
+    """Whether work of this process on the GPU starts at once, several times in a row: others have none there.
+
+    Args:
+        tick: a tensor there that is written to.
+    """
     tick.zero_()
     torch.cuda.synchronize()
     for _ in range(_TICKS):

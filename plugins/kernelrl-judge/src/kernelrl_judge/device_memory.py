@@ -21,7 +21,7 @@ __all__ = ["Arena", "DeviceMemoryError", "supported"]
 _PINNED = 1
 _LOCATION_DEVICE = 1
 _POSIX_DESCRIPTOR = 1
-_READ, _READ_WRITE = 1, 3
+_READ_WRITE = 3
 _SUPPORTS_VMM, _SUPPORTS_DESCRIPTORS = 102, 103
 _OUT_OF_MEMORY = 2
 
@@ -84,7 +84,7 @@ def supported(device: int = 0) -> bool:
 class Arena:
     """A block of device memory with an address in this process."""
 
-    def __init__(self, handle: int, size: int, device: int, *, writable: bool) -> None:
+    def __init__(self, handle: int, size: int, device: int) -> None:
         self.size = size
         self.device = device
         self._whole: torch.Tensor | None = None
@@ -93,11 +93,8 @@ class Arena:
         _call("cuMemAddressReserve", ctypes.byref(self._address), _size(size), _size(0), ctypes.c_ulonglong(0), 0)
         try:
             _call("cuMemMap", self._address, _size(size), _size(0), self._handle, 0)
-            try:
-                self._allow(_READ_WRITE if writable else _READ)
-            except DeviceMemoryError:
-                # Not every driver maps memory read-only.
-                self._allow(_READ_WRITE)
+            access = _Access(_Location(_LOCATION_DEVICE, device), _READ_WRITE)
+            _call("cuMemSetAccess", self._address, _size(size), ctypes.byref(access), _size(1))
         except BaseException:
             for name, arguments in (
                 ("cuMemUnmap", (self._address, _size(size))),
@@ -123,15 +120,15 @@ class Arena:
         size = max(1, math.ceil(size / granularity.value)) * granularity.value
         handle = ctypes.c_ulonglong()
         _call("cuMemCreate", ctypes.byref(handle), _size(size), ctypes.byref(properties), ctypes.c_ulonglong(0))
-        return cls(handle.value, size, device, writable=True)
+        return cls(handle.value, size, device)
 
     @classmethod
-    def attach(cls, descriptor: int, size: int, device: int, *, writable: bool) -> Arena:
+    def attach(cls, descriptor: int, size: int, device: int) -> Arena:
         """The arena of another process. `size` is the creator's; the descriptor stays the caller's."""
         torch.zeros((), device=f"cuda:{device}")
         handle = ctypes.c_ulonglong()
         _call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(descriptor), _POSIX_DESCRIPTOR)
-        return cls(handle.value, size, device, writable=writable)
+        return cls(handle.value, size, device)
 
     def export(self) -> int:
         """A new descriptor by which another process can attach."""
@@ -145,21 +142,34 @@ class Arena:
         )
         return descriptor.value
 
-    def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype, *, apart: bool = False) -> torch.Tensor:
         """A tensor over a part of the arena; `offset` is a multiple of the element's size.
+
+        Args:
+            apart: with a storage of its own, as a tensor has that was just made.
 
         Raises:
             ValueError: the part leaves the arena.
         """
         count = math.prod(shape)
         width = torch.empty((), dtype=dtype).element_size()
+        device = f"cuda:{self.device}"
         if not count:
-            return torch.empty(shape, dtype=dtype, device=f"cuda:{self.device}")
+            return torch.empty(shape, dtype=dtype, device=device)
         if offset < 0 or offset + count * width > self.size:
             raise ValueError("a tensor outside of the shared memory")
-        if self._whole is None:
-            self._whole = torch.as_tensor(_Bytes(self._address.value, self.size), device=f"cuda:{self.device}")
-        return self._whole[offset : offset + count * width].view(dtype).view(shape)
+        if apart:
+            part = torch.as_tensor(_Bytes(self.address + offset, count * width), device=device)
+        else:
+            if self._whole is None:
+                self._whole = torch.as_tensor(_Bytes(self.address, self.size), device=device)
+            part = self._whole[offset : offset + count * width]
+        return part.view(dtype).view(shape)
+
+    @property
+    def address(self) -> int:
+        """Where it begins in this process."""
+        return int(self._address.value)
 
     def close(self) -> None:
         """Unmap and release; the memory is free once every process has done so. The size is 0 afterwards."""
@@ -171,10 +181,6 @@ class Arena:
         _call("cuMemUnmap", self._address, _size(size))
         _call("cuMemRelease", self._handle)
         _call("cuMemAddressFree", self._address, _size(size))
-
-    def _allow(self, flags: int) -> None:
-        access = _Access(_Location(_LOCATION_DEVICE, self.device), flags)
-        _call("cuMemSetAccess", self._address, _size(self.size), ctypes.byref(access), _size(1))
 
 
 class _Bytes:

@@ -40,7 +40,7 @@ class Exchange(Protocol):
     def share(self, values: Any) -> Any: ...
 
     def announce(self, values: Any) -> Any:
-        """What `share` would return, with room for the values; where they can be kept back, they are not there yet."""
+        """What `share` returns for values like these, with room for them; they are not there yet."""
         ...
 
     def make_room(self, count: int, inputs: int = 0) -> None:
@@ -172,9 +172,7 @@ class ArenaExchange:
 
     def share(self, values: Any) -> Any:
         chunks: list[tuple[TensorLeaf, torch.Tensor]] = []
-        tree, end = _lay_out(values, "cuda", chunks)
-        self._filled = end
-        self._fit()
+        tree = self._placed(values, chunks)
         full = [(leaf, tensor) for leaf, tensor in chunks if tensor.numel()]
         if tree != self._tree:
             # The windows of a candidate are all laid out alike.
@@ -186,7 +184,7 @@ class ArenaExchange:
         return tree
 
     def announce(self, values: Any) -> Any:
-        return self.share(values)
+        return self._placed(values, [])
 
     def make_room(self, count: int, inputs: int = 0) -> None:
         self._room = count
@@ -195,6 +193,11 @@ class ArenaExchange:
 
     def collect(self, expected: Any, described: Any) -> Any:
         return _collect(expected, described, self._read)
+
+    def _placed(self, values: Any, chunks: list[tuple[TensorLeaf, torch.Tensor]]) -> Any:
+        tree, self._filled = _lay_out(values, "cuda", chunks)
+        self._fit()
+        return tree
 
     def _fit(self) -> None:
         if self._arenas.fit(self._filled, self._room) or not self._attached:

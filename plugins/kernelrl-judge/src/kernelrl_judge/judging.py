@@ -49,6 +49,9 @@ _IDLE_WITHIN_S = 0.3
 class Resources(Protocol):
     """What a case uses of its judge's: `kernelrl_judge.bench.Bench`."""
 
+    wake_s: float
+    """From `timing.wake_cost`, on a GPU."""
+
     def reference(self, request: EvaluationRequest, device: str) -> Reference: ...
 
     def exchange(self, runner: Runner, device: str) -> Exchange: ...
@@ -325,6 +328,7 @@ class Case:
                 self._expect,
                 limit=tolerance(self._settings),
                 message_s=self._message_s,
+                wake_s=self._bench.wake_s,
                 max_rounds=self._settings.timing_trials,
                 reads_again="late_writes" in self._settings.probes,
             )

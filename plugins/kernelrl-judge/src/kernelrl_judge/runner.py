@@ -227,7 +227,8 @@ class _Candidate:
         ):
             if memory.arena is not None:
                 memory.arena.close()
-            memory.arena = Arena.attach(descriptor, size, 0, writable=memory is self._outputs)
+            # A kernel may work in place on its inputs. The judge reads its own of them.
+            memory.arena = Arena.attach(descriptor, size, 0)
             os.close(descriptor)
 
     def _construct(self, frame: Frame) -> None:
@@ -289,11 +290,11 @@ class _Candidate:
             self._staging_order = decode_tree(frame.body)
             self._places = self._outputs.places(self._staging_order["outputs"])
         order = self._staging_order
-        if not (again and self._inputs.renew(order["inputs"], self._staged)):
+        if not (again and self._inputs.as_announced(order["inputs"], self._staged)):
             self._staged = []
             if self._device == "cuda":
-                _take_at_once([*leaves(order["inputs"]), *leaves(order["outputs"])])
-            if self._device == "cpu":
+                _take_at_once([*leaves(order["outputs"])])
+            if order["announced"]:
                 self._staged = self._inputs.announced(order["inputs"])
             else:
                 self._staged = [self._inputs.values(arguments, self._device) for arguments in order["inputs"]]
@@ -403,7 +404,7 @@ def _impose(model: Any, state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _take_at_once(tensors: Sequence[TensorLeaf]) -> None:
-    """Have the device's memory for the copies of inputs, and for as many outputs, in one piece and not in hundreds."""
+    """Have the device's memory for tensors like these in one piece and not in hundreds."""
     import torch
 
     count = sum(math.prod(leaf.shape) * getattr(torch, leaf.dtype).itemsize for leaf in tensors)

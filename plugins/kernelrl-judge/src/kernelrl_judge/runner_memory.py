@@ -26,7 +26,6 @@ class Inputs:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._view: mmap.mmap | None = None
-        self._renewed: tuple[Any, list[Any]] | None = None
         self.arena: Any = None
 
     def text(self, offset: int, count: int) -> str:
@@ -38,9 +37,10 @@ class Inputs:
         self._view = mmap.mmap(self._descriptor, size, prot=mmap.PROT_READ) if size else None
 
     def announced(self, trees: Any) -> Any:
-        """Tensors over the host memory that trees describe, whose contents the judge writes later.
+        """Tensors over the memory that trees describe, whose contents the judge writes later.
 
-        What is written to them stays here, and costs the page that it is written to a copy.
+        What is written to them in host memory stays here, and costs the page that it is written to a copy. The judge
+        reads neither.
         """
         size = os.fstat(self._descriptor).st_size
         self._view = mmap.mmap(self._descriptor, size, access=mmap.ACCESS_COPY) if size else None
@@ -60,27 +60,22 @@ class Inputs:
             return {key: self.values(item, device) for key, item in tree.items()}
         return tree
 
-    def renew(self, tree: Any, values: Any) -> bool:
-        """Copy what the arena holds now into values made from an equal tree; false where they are no longer as made."""
-        import torch
-
-        pairs = list(_pairs(tree, values))
-        if self.arena is None or not all(_as_made(leaf, tensor) for leaf, tensor in pairs):
-            return False
-        if self._renewed is None or self._renewed[0] is not tree:
-            sources = [self.arena.tensor(leaf.offset, leaf.shape, tensor.dtype) for leaf, tensor in pairs]
-            self._renewed = (tree, sources)
-        if pairs:
-            torch._foreach_copy_([tensor for _, tensor in pairs], self._renewed[1])
-        return True
+    def as_announced(self, trees: Any, values: Any) -> bool:
+        """Whether tensors on the device are still those that `announced` made of equal trees."""
+        return self.arena is not None and all(
+            _as_made(leaf, tensor) and tensor.data_ptr() == self.arena.address + leaf.offset
+            for leaf, tensor in _pairs(trees, values)
+        )
 
     def _tensor(self, leaf: TensorLeaf, device: str) -> Any:
         import torch
 
         dtype = getattr(torch, leaf.dtype)
         if 0 in leaf.shape:
-            return torch.empty(leaf.shape, dtype=dtype, device="cpu" if device == _SHARED else device)
+            return torch.empty(leaf.shape, dtype=dtype, device=leaf.device if device == _SHARED else device)
         if leaf.device == "cuda":
+            if device == _SHARED:
+                return self.arena.tensor(leaf.offset, leaf.shape, dtype, apart=True)
             shared = self.arena.tensor(leaf.offset, leaf.shape, dtype)
             return shared.clone() if device == "cuda" else shared.to(device)
         assert self._view is not None
@@ -127,7 +122,7 @@ def _pairs(tree: Any, values: Any) -> Iterator[tuple[TensorLeaf, Any]]:
 
 
 def _as_made(leaf: TensorLeaf, tensor: Any) -> bool:
-    """Whether a candidate left a copy on the device as it was given it, its contents apart."""
+    """Whether a candidate left a tensor on the device as it was given it, its contents apart."""
     import torch
 
     return (

@@ -2,12 +2,15 @@
 
 A window is k calls on k distinct inputs, long against the message that starts it (at least 1 ms). The judge's clock
 runs from the order until the runner has exported every output; what the export and the message cost is measured apart
-and taken off. On the processor the inputs come with the order, and the runner stands still while the judge writes
-them, times the reference or measures costs: nothing can be done before the clock runs, nor against the reference. At
-the end of each window the judge copies the outputs as they are and compares those of calls chosen
-only then with what the reference makes of the same inputs: a call that did not do its work in time is wrong. The
-reference's windows are interleaved with the candidate's in random order, in the judge's own process. What the
-runner's clocks say is telemetry and has to agree.
+and taken off. The inputs come with the order, and the runner stands still while the judge writes them, times the
+reference or measures costs: nothing can be done before the clock runs, nor against the reference. A GPU has to turn to
+the runner before the order, when the inputs are there: that may take what it took without a candidate, and the rest
+counts. What a runner left to the GPU is seen when the judge's own work there does not start at once.
+
+At the end of each window the judge copies the outputs as they are and compares those of calls chosen only then with
+what the reference makes of the same inputs: a call that did not do its work in time is wrong. The reference's windows
+are interleaved with the candidate's in random order, in the judge's own process. What the runner's clocks say is
+telemetry and has to agree.
 """
 
 from __future__ import annotations
@@ -25,10 +28,9 @@ import attrs
 import torch
 
 from kernelrl_core.values import Finding, Mismatch, RuntimeStatistics, Severity
-from kernelrl_judge import protocol
+from kernelrl_judge import device_facts, protocol
 from kernelrl_judge.comparing import Tolerance, compare_bytes, compare_values
-from kernelrl_judge.device_facts import reset_persisting_l2
-from kernelrl_judge.exchange import Exchange, leaves_bytes, places
+from kernelrl_judge.exchange import ArenaExchange, Exchange, leaves_bytes, places
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.runner_memory import Outputs
@@ -38,7 +40,7 @@ from kernelrl_judge.suspending import Standing
 from kernelrl_judge.trials import is_replay, replay
 from kernelrl_judge.windows import window
 
-__all__ = ["Timing", "WrongWindow", "measure", "message_cost"]
+__all__ = ["Timing", "WrongWindow", "measure", "message_cost", "wake_cost"]
 
 _WINDOW_S = {"cuda": 2.5e-3, "cpu": 6e-3}
 """Aimed at: waking a process costs tens of microseconds more or less, and on the processor its caches with it."""
@@ -58,6 +60,12 @@ _LONGEST_S = 15.0
 _BUDGET_S = {"cuda": 0.2, "cpu": 0.8}
 _MAX_SHARED_BYTES = 16 << 30
 _FEWEST_CALIBRATIONS = 3
+_WAKES = 30
+_WAKE_SLACK = 1.25
+_LONGEST_WAKE_S = 5e-4
+"""However long it took without a candidate: a tenth of a window must not be free."""
+_LOOKS_FOR_WORK = 0.25
+"""Share of the windows before which the GPU is watched, for four milliseconds."""
 _DISAGREEMENT = 0.05
 _DISAGREEMENT_S = {"cuda": 100e-6, "cpu": 500e-6}
 """On the processor both sides sleep while they wait, and waking up takes its time."""
@@ -102,6 +110,22 @@ def message_cost(runner: Runner, expect: Callable[..., Any], *, spin: bool) -> f
     return statistics.median(times) if spin else min(times)
 
 
+def wake_cost(runner: Runner, expect: Callable[..., Any]) -> float:
+    """Time from letting a runner go on until the GPU has turned to it, in seconds; most of them take less.
+
+    Only before a candidate is loaded, and while nobody else uses the GPU.
+    """
+    flush, times = _Flush("cuda"), []
+    for _ in range(_WAKES):
+        with runner.suspended():
+            flush()
+            started = time.perf_counter()
+        runner.send(FrameKind.WAKE)
+        expect(FrameKind.DONE, spin=True)
+        times.append(time.perf_counter() - started)
+    return sorted(times)[int(0.9 * _WAKES)]
+
+
 def measure(
     runner: Runner,
     reference: Reference,
@@ -110,6 +134,7 @@ def measure(
     *,
     limit: Tolerance,
     message_s: float,
+    wake_s: float,
     max_rounds: int,
     reads_again: bool,
 ) -> Timing:
@@ -118,6 +143,7 @@ def measure(
     Args:
         expect: receives the next frame, which has to be of a kind.
         message_s: from `message_cost`.
+        wake_s: from `wake_cost`.
         max_rounds: most rounds of one window of each side.
         reads_again: whether outputs are read a second time, to see that nothing is written after a window.
 
@@ -126,7 +152,7 @@ def measure(
         What `expect` raises.
     """
     try:
-        return _Measurement(runner, reference, exchange, expect, limit, message_s, reads_again).run(max_rounds)
+        return _Measurement(runner, reference, exchange, expect, limit, message_s, wake_s, reads_again).run(max_rounds)
     finally:
         if reference.device == "cuda":
             # Windows of large tensors take gigabytes, and the next judge's must not be short for the want of them.
@@ -142,6 +168,7 @@ class _Measurement:
         expect: Callable[..., protocol.Frame],
         limit: Tolerance,
         message_s: float,
+        wake_s: float,
         reads_again: bool,
     ) -> None:
         self._runner = runner
@@ -151,6 +178,12 @@ class _Measurement:
         self._limit = limit
         self._message_s = message_s
         self._device = reference.device
+        # Device memory that cannot be shared: the runner copies the inputs to the GPU before the clock runs.
+        self._kept_back = self._device == "cpu" or isinstance(exchange, ArenaExchange)
+        self._free_wake_s = min(_WAKE_SLACK * wake_s, _LONGEST_WAKE_S)
+        self._wakes_s: list[float] = []
+        self._tick = torch.zeros(1, device=self._device)
+        self._looks: list[bool] = []
         # Not the seeds of the inputs: order and choice must not be known before they are made.
         self._random = random.SystemRandom()
         self._next_input = reference.first_timed_input
@@ -182,6 +215,7 @@ class _Measurement:
         self._empty_s.clear()
         self._claims.clear()
         self._moving.clear()
+        self._wakes_s.clear()
         self._events.clear()
         while len(candidate_us) < max_rounds:
             candidate_s, baseline_s = self._round(staged, *calls)
@@ -200,7 +234,11 @@ class _Measurement:
             baseline,
             speedup=baseline.median_us / runtime.median_us,
             speedup_ci=interval_of_ratio(baseline_us, candidate_us),
-            findings=(*self._disagreements(), *self._faster_than_copying(runtime, baseline)),
+            findings=(
+                *self._disagreements(),
+                *self._faster_than_copying(runtime, baseline),
+                *self._left_to_the_device(),
+            ),
             telemetry=self._telemetry(calls, runtime),
         )
 
@@ -257,7 +295,8 @@ class _Measurement:
             outputs, room = self._places(candidate_calls)
             given = inputs[:candidate_calls]
             self._exchange.make_room(room, leaves_bytes(given))
-            self._runner.send(FrameKind.STAGE, self._order(self._exchange.announce(given), outputs))
+            tree = self._exchange.announce(given) if self._kept_back else self._exchange.share(given)
+            self._runner.send(FrameKind.STAGE, self._order(tree, outputs))
             self._expect(FrameKind.STAGED)
         order = [True, False]
         self._random.shuffle(order)
@@ -266,11 +305,12 @@ class _Measurement:
             if of_candidate:
                 times[True] = self._candidate_window(candidate_calls, inputs, outputs)
             else:
-                with self._stage("baseline"), self._undisturbed() as standing:
-                    times[False] = self._baseline_window(inputs[:baseline_calls])
+                with self._runner.suspended() as standing:
+                    with self._stage("baseline"):
+                        times[False] = self._baseline_window(inputs[:baseline_calls])
+                    with self._stage("calibration"):
+                        self._calibrate(candidate_calls)
                     _refuse_movement(standing)
-        with self._stage("calibration"), self._undisturbed():
-            self._calibrate(candidate_calls)
         return times[True], times[False]
 
     def _places(self, calls: int) -> tuple[list[Any], int]:
@@ -283,7 +323,7 @@ class _Measurement:
         known = self._ordered
         if known is not None and known[1] is outputs and known[0] == tree and _only_tensors(tree):
             return known[2]
-        body = protocol.encode_tree({"inputs": tree, "outputs": outputs})
+        body = protocol.encode_tree({"inputs": tree, "outputs": outputs, "announced": self._kept_back})
         self._ordered = (tree, outputs, body)
         return body
 
@@ -296,17 +336,22 @@ class _Measurement:
     def _candidate_window(self, calls: int, inputs: list[Any], outputs: list[Any]) -> float:
         chosen = self._random.sample(range(calls), min(calls, self._verified_calls))
         body = protocol.encode_tree({"count": calls})
-        self._flush()
+        with self._runner.suspended() as standing:
+            if self._kept_back:
+                with self._stage("inputs"):
+                    self._exchange.share(inputs[:calls])
+            self._look_for_work()
+            self._flush()
+            _refuse_movement(standing)
+            started = time.perf_counter()
+            if self._device == "cpu":
+                self._runner.send(FrameKind.WINDOW, body)
         if self._device == "cuda":
             # The flush was this process's: the device has to turn to the other one, and that is no work of a kernel.
             self._runner.send(FrameKind.WAKE)
             self._expect(FrameKind.DONE, spin=True)
-        with self._undisturbed() as standing:
-            if standing is not None:
-                with self._stage("inputs"):
-                    self._exchange.share(inputs[:calls])
-                _refuse_movement(standing)
-            started = time.perf_counter()
+            self._wakes_s.append(time.perf_counter() - started)
+            started += min(self._wakes_s[-1], self._free_wake_s)
             self._runner.send(FrameKind.WINDOW, body)
         frame = self._expect(FrameKind.DONE, spin=self._device == "cuda")
         total_s = time.perf_counter() - started
@@ -375,9 +420,16 @@ class _Measurement:
         evidence = "calls took less than it takes to copy their outputs: these may have been written without that copy"
         return (Finding("faster_than_copying", Severity.SUSPECT, evidence, checker="judge"),)
 
-    def _undisturbed(self) -> contextlib.AbstractContextManager[Standing | None]:
-        """Have the runner stand still. On a GPU it waits busily, and has no time to lose by being woken up."""
-        return self._runner.suspended() if self._device != "cuda" else contextlib.nullcontext()
+    def _look_for_work(self) -> None:
+        """See, before some windows, whether anybody but the judge uses the GPU while the runner stands still."""
+        if self._device == "cuda" and (not self._looks or self._random.random() < _LOOKS_FOR_WORK):
+            self._looks.append(not device_facts.starts_at_once(self._tick))
+
+    def _left_to_the_device(self) -> tuple[Finding, ...]:
+        if sum(self._looks) <= len(self._looks) / 2:
+            return ()
+        evidence = "the GPU had work while the candidate was stopped: its own, or that of a stranger"
+        return (Finding("left_to_device", Severity.SUSPECT, evidence, checker="judge"),)
 
     def _empty_window(self) -> tuple[float, float]:
         """What a window without calls takes: as a whole, and between its own clock's readings."""
@@ -447,13 +499,16 @@ class _Measurement:
             "stages_s": {name: round(spent_s, 4) for name, spent_s in self._stages_s.items()},
             "judge_clock_us": statistics.median(pair[0] for pair in self._claims) / calls[0] * 1e6,
         }
+        if self._wakes_s:
+            found["wake_us"] = statistics.median(self._wakes_s) * 1e6
+            found["free_wake_us"] = self._free_wake_s * 1e6
         if self._events:
             found["events_us"] = statistics.median(self._events) / calls[0] * 1e6
         return found
 
 
-def _refuse_movement(standing: Standing | None) -> None:
-    if standing is not None and standing.moved():
+def _refuse_movement(standing: Standing) -> None:
+    if standing.moved():
         raise protocol.ProtocolError("it ran on while the judge had stopped it")
 
 
@@ -468,7 +523,7 @@ class _Flush:
 
     def __call__(self) -> None:
         if self._buffer is not None:
-            reset_persisting_l2()
+            device_facts.reset_persisting_l2()
             self._buffer.zero_()
             torch.cuda.synchronize()
 

@@ -1,0 +1,121 @@
+"""On a GPU: work that is done before the clock runs, or left to the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from kernelrl_core.requirements import gpu_vendors
+from kernelrl_core.values import Evaluation, Outcome
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif("nvidia" not in gpu_vendors(), reason="needs an NVIDIA GPU"),
+]
+
+SLOW = """\
+import sys
+
+import kernelrl_judge.runner as serving
+
+
+def slow(x):
+    for _ in range(60):
+        y = torch.empty_like(x)
+        kernel[(triton.cdiv(x.numel(), 128),)](x, y, x.numel(), BLOCK=128)
+    return y
+
+
+"""
+ANSWERED = "return x.answer.clone() if hasattr(x, 'answer') else slow(x)"
+WHEN_STAGED = """\
+answer = serving._Candidate._answer
+
+
+def ahead(self, kind, *body):
+    if kind.name == "STAGED":
+        for (x,) in self._staged:
+            x.answer = slow(x)
+    answer(self, kind, *body)
+
+
+serving._Candidate._answer = ahead
+
+
+"""
+WHEN_WOKEN = """\
+synchronize = torch.cuda.synchronize
+
+
+def ahead():
+    caller = sys._getframe(1)
+    if caller.f_code.co_name == "_wake":
+        for (x,) in caller.f_locals["self"]._staged:
+            x.answer = slow(x)
+    synchronize()
+
+
+torch.cuda.synchronize = ahead
+
+
+"""
+LEFT_TO_THE_DEVICE = """\
+answer, side = serving._Candidate._answer, torch.cuda.Stream()
+
+
+def staying(self, kind, *body):
+    if kind.name == "STAGED":
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(1 << 26)
+    answer(self, kind, *body)
+
+
+serving._Candidate._answer = staying
+torch.cuda.synchronize = lambda: torch.cuda.current_stream().synchronize()
+
+
+"""
+
+
+def timed(bench: Any, source: str, reference: str) -> Evaluation:
+    request = bench.request(source, reference.replace("torch.randn(300)", "torch.randn(1 << 20)"), timing=True)
+    request = attrs.evolve(request, backend_options={"mode": "gpu"})
+    evaluation: Evaluation = bench.runner.run(bench.evaluator.evaluate(request))
+    return evaluation
+
+
+@pytest.mark.parametrize("trick", [WHEN_STAGED, WHEN_WOKEN], ids=["when staged", "when woken"])
+def test_answers_that_are_made_before_the_clock_runs_do_not_pay(
+    bench: Any, doing: Any, reference: str, trick: str
+) -> None:
+    honest = timed(bench, doing("return slow(x)", before=SLOW), reference)
+    assert honest.outcome is Outcome.CORRECT, honest.detail
+    assert honest.speedup is not None
+    evaluation = timed(bench, doing(ANSWERED, before=SLOW + trick), reference)
+    if evaluation.outcome is Outcome.CORRECT:
+        assert evaluation.speedup is not None
+        assert evaluation.speedup < 1.5 * honest.speedup, evaluation.profile["timing"]
+
+
+def test_work_that_is_left_to_the_device_is_a_suspicion(bench: Any, doing: Any, reference: str) -> None:
+    evaluation = timed(bench, doing("return slow(x)", before=SLOW + LEFT_TO_THE_DEVICE), reference)
+    assert "left_to_device" in [finding.rule for finding in evaluation.findings], evaluation.detail
+
+
+def test_an_honest_kernel_leaves_nothing_to_the_device_and_wakes_for_free(
+    bench: Any, good: str, reference: str
+) -> None:
+    evaluation = timed(bench, good, reference)
+    assert evaluation.outcome is Outcome.CORRECT, evaluation.detail
+    assert evaluation.findings == ()
+    timing = evaluation.profile["timing"]
+    assert timing["wake_us"] < timing["free_wake_us"], timing
+
+
+def test_a_kernel_may_work_in_place_on_its_inputs_when_it_is_timed(bench: Any, doing: Any, reference: str) -> None:
+    task = reference.replace("torch.relu(x) * 2.0", "torch.relu_(x).mul_(2.0)")
+    body = "kernel[(triton.cdiv(x.numel(), 128),)](x, x, x.numel(), BLOCK=128)\nreturn x"
+    evaluation = timed(bench, doing(body), task)
+    assert evaluation.outcome is Outcome.CORRECT, evaluation.detail
