@@ -1,0 +1,17 @@
+"""Policy that samples from an OpenAI-compatible endpoint."""
+
+from __future__ import annotations
+
+from kernelrl_core import Component, hookimpl
+
+
+@hookimpl
+def kernelrl_policies() -> list[Component]:
+    return [
+        Component(
+            "openai",
+            "kernelrl_plugin_openai.policy:OpenAIPolicy",
+            config="kernelrl_plugin_openai.config:OpenAIConfig",
+            summary="A model behind an OpenAI-compatible endpoint, for evaluation",
+        )
+    ]

@@ -1,0 +1,137 @@
+"""The policy `openai`: samples from a model behind an OpenAI-compatible endpoint. It cannot learn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from kernelrl_core.errors import KernelRLError, UsageError
+from kernelrl_core.kinds import PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
+from kernelrl_core.values import Message, Prompt, Reply
+from kernelrl_plugin_openai.config import OpenAIConfig
+from kernelrl_plugin_openai.endpoint import Endpoint, HalfAnswer
+
+__all__ = ["UNKNOWN_TOKEN", "OpenAIPolicy"]
+
+UNKNOWN_TOKEN = -1
+"""Stands for every token of which only the text is known."""
+
+_BYTES_PER_TOKEN = 3
+"""Of code and English, on the safe side: tokenizers of today need one token for 3 to 4 bytes."""
+
+_LOWEST_LOGPROB = -9999.0
+"""What endpoints say for a probability of 0, which JSON cannot hold as a logarithm."""
+
+
+class OpenAIPolicy:
+    """See `kernelrl_core.kinds.Policy`."""
+
+    capabilities = PolicyCapabilities(checkpoints=False)
+
+    def __init__(self, options: OpenAIConfig) -> None:
+        self._options = options
+        self._endpoint: Endpoint | None = None
+        self.context_tokens = options.context_tokens or 0
+
+    async def start(self, context: PolicyContext) -> None:
+        endpoint = self._endpoint = Endpoint(self._options)
+        hello = {"messages": [{"role": "user", "content": "Say yes."}], **endpoint.limit(16), **self._asked_tokens()}
+        await endpoint.probe(hello, self._reply)
+        if not self.context_tokens:
+            options = self._options
+            length = getattr((await endpoint.models()).get(options.model), "max_model_len", None)
+            if not isinstance(length, int) or length < 1:
+                raise UsageError(
+                    f"policy openai: {options.base_url} does not say how much context {options.model!r} has",
+                    fix="set policy.context_tokens",
+                )
+            self.context_tokens = length
+
+    def render(self, messages: Sequence[Message]) -> Prompt:
+        """The endpoint applies the chat template; only the number of tokens is estimated here."""
+        size = sum(len(message.content.encode("utf-8", "replace")) for message in messages)
+        return Prompt(tuple(messages), (UNKNOWN_TOKEN,) * (math.ceil(size / _BYTES_PER_TOKEN) + 4 * len(messages)))
+
+    async def sample(self, prompt: Prompt, settings: SamplingSettings) -> Reply:
+        if self._endpoint is None:
+            raise KernelRLError("the policy was used before start()")
+        return await self._endpoint.ask(self._body(prompt.messages, settings), self._reply)
+
+    async def train(self, step: TrainingStep) -> Mapping[str, float]:
+        self._cannot_learn()
+
+    async def save(self, directory: Path) -> Mapping[str, Any]:
+        return {}
+
+    async def load(self, state: Mapping[str, Any], directory: Path) -> None:
+        self._cannot_learn()
+
+    async def aclose(self) -> None:
+        if self._endpoint is not None:
+            await self._endpoint.aclose()
+
+    def _cannot_learn(self) -> NoReturn:
+        raise UsageError(
+            "policy openai cannot learn: weights behind an endpoint are out of reach",
+            fix="kernelrl eval RECIPE, or a policy that trains, such as torch or tinker",
+        )
+
+    def _body(self, messages: Sequence[Message], settings: SamplingSettings) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "messages": [{"role": message.role, "content": message.content} for message in messages],
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            "seed": settings.seed,
+            **(self._endpoint.limit(settings.max_tokens) if self._endpoint else {}),
+        }
+        if settings.stop:
+            body["stop"] = list(settings.stop)
+        vllm = self._options.server == "vllm"
+        if settings.top_k != -1:
+            if not vllm:
+                raise UsageError(
+                    f"policy openai: sampling.top_k={settings.top_k} is no parameter of OpenAI's interface",
+                    fix="set sampling.top_k=-1, or policy.server=vllm where the endpoint is one",
+                )
+            body["top_k"] = settings.top_k
+        if messages and messages[-1].role == "assistant":
+            if not vllm:
+                raise UsageError(
+                    "policy openai: prompt.think_prefix needs an endpoint that continues a message",
+                    fix="set prompt.think_prefix=false, or policy.server=vllm where the endpoint is one",
+                )
+            body |= {"continue_final_message": True, "add_generation_prompt": False}
+        return body | self._asked_tokens()
+
+    def _asked_tokens(self) -> dict[str, Any]:
+        if not self._options.logprobs:
+            return {}
+        return {"logprobs": True, **({"return_token_ids": True} if self._options.server == "vllm" else {})}
+
+    def _reply(self, answer: Any) -> Reply:
+        choice = answer["choices"][0]
+        reason = choice["finish_reason"]
+        if not isinstance(reason, str):
+            raise HalfAnswer("it says not why it ended")
+        message = choice["message"]
+        content = message.get("content") or ""
+        thinking = message.get("reasoning_content") or message.get("reasoning") or None
+        text = f"<think>\n{thinking}\n</think>\n\n{content}" if thinking else content
+        stop_reason: Literal["stop", "length"] = "length" if reason == "length" else "stop"
+        if not self._options.logprobs:
+            return Reply(text, (), (), stop_reason, thinking)
+        logprobs = self._logprobs(choice)
+        tokens = tuple(choice.get("token_ids") or (UNKNOWN_TOKEN,) * len(logprobs))
+        if len(tokens) != len(logprobs):
+            raise HalfAnswer(f"it has {len(tokens)} token ids and {len(logprobs)} log-probabilities")
+        return Reply(text, tokens, logprobs, stop_reason, thinking)
+
+    def _logprobs(self, choice: Mapping[str, Any]) -> tuple[float, ...]:
+        entries = (choice.get("logprobs") or {}).get("content")
+        if entries is None:
+            raise HalfAnswer(
+                "there are no log-probabilities of tokens in it; policy.logprobs=false evaluates without them"
+            )
+        return tuple(max(float(entry["logprob"]), _LOWEST_LOGPROB) for entry in entries)

@@ -1,0 +1,335 @@
+"""The policy `openai` against a server on 127.0.0.1, over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+sys.path.append(str(Path(__file__).parents[3] / "tests/fakes"))
+
+from kernelrl_openai_server import LOGPROB, OpenAIServer
+
+from kernelrl_core.errors import ExitCode, InfrastructureError, KernelRLError, MissingPrerequisite, UsageError
+from kernelrl_core.kinds import PolicyContext, SamplingSettings
+from kernelrl_core.values import Message, Reply
+from kernelrl_plugin_openai.config import OpenAIConfig
+from kernelrl_plugin_openai.policy import UNKNOWN_TOKEN, OpenAIPolicy
+
+KEY = "sk-very-secret-0123456789"
+SETTINGS = SamplingSettings(max_tokens=100, temperature=0.7, top_p=0.9, top_k=-1, stop=("END",), seed=7)
+ASK = (Message("system", "Be short."), Message("user", "Write a kernel."))
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    with OpenAIServer(lambda messages: f"an answer to {messages[-1]['content']}", key=KEY) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
+def options(running: OpenAIServer, **more: Any) -> OpenAIConfig:
+    return OpenAIConfig(**{"model": "tiny", "base_url": running.url, "patience_s": 0.5, **more})
+
+
+def started(config: OpenAIConfig, then: Callable[[OpenAIPolicy], Any] | None = None) -> Any:
+    """What `then` gives with a policy that was started, or the policy."""
+
+    async def go() -> Any:
+        policy = OpenAIPolicy(config)
+        try:
+            await policy.start(context())
+            return await then(policy) if then is not None else policy
+        finally:
+            await policy.aclose()
+
+    return asyncio.run(go())
+
+
+def context() -> PolicyContext:
+    return PolicyContext(0, Path(), None, demonstrations=None, demonstrations_key="", say=print)  # type: ignore[arg-type]
+
+
+async def one_reply(policy: OpenAIPolicy) -> Reply:
+    return await policy.sample(policy.render(ASK), SETTINGS)
+
+
+# --- a reply --------------------------------------------------------------------------------------------------------
+
+
+def test_a_reply_has_its_text_and_a_log_probability_for_each_token(server: OpenAIServer) -> None:
+    reply = started(options(server), one_reply)
+    assert reply.text == "an answer to Write a kernel."
+    assert reply.logprobs == (LOGPROB,) * 6
+    assert reply.tokens == (UNKNOWN_TOKEN,) * 6
+    assert reply.stop_reason == "stop"
+
+
+def test_the_request_says_everything_the_recipe_says(server: OpenAIServer) -> None:
+    started(options(server, extra_body={"reasoning_effort": "low"}), one_reply)
+    assert server.requests[-1] == {
+        "model": "tiny",
+        "messages": [
+            {"role": "system", "content": "Be short."},
+            {"role": "user", "content": "Write a kernel."},
+        ],
+        "max_tokens": 100,
+        "temperature": 0.7,
+        "top_p": 0.9,
+        "seed": 7,
+        "stop": ["END"],
+        "logprobs": True,
+        "reasoning_effort": "low",
+    }
+
+
+def test_openai_s_own_service_is_told_the_limit_by_its_own_name(server: OpenAIServer) -> None:
+    started(options(server, server="openai"), one_reply)
+    assert server.requests[-1]["max_completion_tokens"] == 100
+    assert "max_tokens" not in server.requests[-1]
+
+
+def test_vllm_gives_token_ids_and_takes_top_k_and_an_opened_thought(server: OpenAIServer) -> None:
+    async def ask(policy: OpenAIPolicy) -> Reply:
+        prompt = policy.render((*ASK, Message("assistant", "<think>\n")))
+        return await policy.sample(prompt, attrs.evolve(SETTINGS, top_k=5))
+
+    reply = started(options(server, server="vllm"), ask)
+    assert reply.tokens == (3, 7, 3, 8)  # "an ", "answer ", "to ", "<think>\n"
+    sent = server.requests[-1]
+    assert (sent["top_k"], sent["continue_final_message"], sent["add_generation_prompt"]) == (5, True, False)
+
+
+def test_a_reply_that_was_cut_says_so(server: OpenAIServer) -> None:
+    async def ask(policy: OpenAIPolicy) -> Reply:
+        return await policy.sample(policy.render(ASK), attrs.evolve(SETTINGS, max_tokens=2))
+
+    reply = started(options(server), ask)
+    assert (reply.text, reply.stop_reason) == ("an answer ", "length")
+
+
+def test_separated_thinking_is_part_of_the_raw_text_and_told_apart(server: OpenAIServer) -> None:
+    server.reasoning = "Tiles, perhaps."
+    reply = started(options(server), one_reply)
+    assert reply.thinking == "Tiles, perhaps."
+    assert reply.text == "<think>\nTiles, perhaps.\n</think>\n\nan answer to Write a kernel."
+
+
+def test_without_log_probabilities_a_reply_counts_no_tokens(server: OpenAIServer) -> None:
+    server.logprobs = False
+    reply = started(options(server, logprobs=False), one_reply)
+    assert (reply.tokens, reply.logprobs) == ((), ())
+    assert "logprobs" not in server.requests[-1]
+
+
+def test_a_prompt_counts_a_token_for_three_bytes_and_four_for_each_message(server: OpenAIServer) -> None:
+    prompt = OpenAIPolicy(options(server)).render((Message("user", "abcdefg"), Message("user", "é")))
+    # 7 bytes + 2 bytes = 9 bytes, a third of which is 3; two messages add 8.
+    assert len(prompt.tokens) == 3 + 8
+
+
+def test_the_context_is_what_the_endpoint_says(server: OpenAIServer) -> None:
+    assert started(options(server)).context_tokens == 100_000
+
+
+# --- what ends the command before anything is spent -----------------------------------------------------------------
+
+
+def test_a_missing_key_names_its_variable(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(MissingPrerequisite, match="OPENAI_API_KEY is not set"):
+        started(options(server))
+
+
+def test_a_refused_key_is_a_missing_prerequisite_and_is_not_shown(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong")
+    with pytest.raises(MissingPrerequisite) as failure:
+        started(options(server))
+    assert "the key was refused (401)" in str(failure.value)
+    assert "sk-wrong" not in str(failure.value)
+    assert len(server.requests) == 1
+
+
+def test_an_unknown_model_is_told_with_the_nearest_name(server: OpenAIServer) -> None:
+    with pytest.raises(UsageError, match="serves no model 'tiney'; did you mean 'tiny'"):
+        started(options(server, model="tiney"))
+
+
+def test_an_endpoint_without_log_probabilities_is_refused(server: OpenAIServer) -> None:
+    server.logprobs = False
+    with pytest.raises(UsageError, match=r"no log-probabilities of tokens in it; policy\.logprobs=false"):
+        started(options(server))
+
+
+def test_an_endpoint_that_hides_its_context_must_be_helped(server: OpenAIServer) -> None:
+    server.max_model_len = None
+    with pytest.raises(UsageError, match="does not say how much context") as failure:
+        started(options(server))
+    assert failure.value.fix == "set policy.context_tokens"
+    assert started(options(server, context_tokens=123)).context_tokens == 123
+
+
+def test_nobody_at_the_address_is_a_missing_prerequisite(server: OpenAIServer) -> None:
+    with pytest.raises(MissingPrerequisite, match="no connection"):
+        started(options(server, base_url="http://127.0.0.1:9/v1"))
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:8000", "http://user:secret@host/v1", "http://host/v1?api_key=secret", "file:///v1"]
+)
+def test_an_address_that_is_none_or_holds_a_secret_is_refused(address: str) -> None:
+    assert list(OpenAIConfig("tiny", base_url=address).problems())
+
+
+def test_a_body_cannot_overrule_the_recipe() -> None:
+    assert list(OpenAIConfig("tiny", extra_body={"seed": 1, "user": "me"}).problems()) == [
+        "extra_body must not set 'seed', which comes from the recipe"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("messages", "settings", "told"),
+    [
+        (ASK, attrs.evolve(SETTINGS, top_k=5), "sampling.top_k=5"),
+        ((*ASK, Message("assistant", "<think>\n")), SETTINGS, "prompt.think_prefix"),
+    ],
+)
+def test_what_only_vllm_can_is_refused_elsewhere(
+    server: OpenAIServer, messages: tuple[Message, ...], settings: SamplingSettings, told: str
+) -> None:
+    async def ask(policy: OpenAIPolicy) -> None:
+        await policy.sample(policy.render(messages), settings)
+
+    with pytest.raises(UsageError, match=told):
+        started(options(server), ask)
+
+
+def test_training_and_checkpoints_are_refused(server: OpenAIServer) -> None:
+    policy = OpenAIPolicy(options(server))
+    assert not policy.capabilities.losses
+    with pytest.raises(UsageError, match="cannot learn"):
+        asyncio.run(policy.load({}, Path()))
+
+
+# --- what goes wrong later ------------------------------------------------------------------------------------------
+
+
+def failing(*failures: str) -> Callable[[dict[str, Any]], str]:
+    """The first requests fail like this, the others do not."""
+    waiting = list(failures)
+    return lambda body: waiting.pop(0) if waiting else ""
+
+
+def after_start(server: OpenAIServer, fail: Callable[[dict[str, Any]], str]) -> Callable[[OpenAIPolicy], Any]:
+    async def ask(policy: OpenAIPolicy) -> Reply:
+        server.fail = fail
+        return await one_reply(policy)
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    "failures", [("429", "429"), ("500",), ("drop",), ("broken",), ("half", "half"), ("no_choices",)]
+)
+def test_a_passing_failure_is_repeated(server: OpenAIServer, failures: tuple[str, ...]) -> None:
+    reply = started(options(server, patience_s=20.0), after_start(server, failing(*failures)))
+    assert reply.text == "an answer to Write a kernel."
+    assert len(server.requests) == 1 + len(failures) + 1
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [("429", "answers 429"), ("500", "answers 500"), ("drop", "connection"), ("broken", "connection")],
+)
+def test_an_endpoint_that_answers_nothing_any_more_ends_the_command(
+    server: OpenAIServer, failure: str, told: str
+) -> None:
+    with pytest.raises(KernelRLError, match=told) as ended:
+        started(options(server), after_start(server, lambda body: failure))
+    assert not isinstance(ended.value, InfrastructureError)
+    assert ended.value.exit_code is ExitCode.FAILED
+    assert "go on" in ended.value.fix
+
+
+def test_one_request_that_always_fails_costs_one_sample(server: OpenAIServer) -> None:
+    async def ask(policy: OpenAIPolicy) -> Any:
+        server.fail = lambda body: "500" if body["seed"] == 7 else ""
+
+        async def others() -> None:
+            for _ in range(10):
+                await policy.sample(policy.render(ASK), attrs.evolve(SETTINGS, seed=1))
+                await asyncio.sleep(0.05)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(others())
+            lost = group.create_task(asyncio.wait_for(_failure(one_reply(policy)), 20))
+        return lost.result()
+
+    assert isinstance(started(options(server), ask), InfrastructureError)
+
+
+@pytest.mark.parametrize("failure", ["half", "not_json", "no_choices"])
+def test_half_answers_cost_one_sample_after_three_tries(server: OpenAIServer, failure: str) -> None:
+    with pytest.raises(InfrastructureError, match="3 times"):
+        started(options(server, patience_s=20.0), after_start(server, lambda body: failure))
+    assert len(server.requests) == 1 + 3
+
+
+def test_a_prompt_that_is_too_long_for_the_endpoint_is_told_in_its_words(server: OpenAIServer) -> None:
+    with pytest.raises(UsageError, match="maximum context length"):
+        started(options(server), after_start(server, lambda body: "long"))
+
+
+@pytest.mark.parametrize("failure", ["429", "500", "half", "drop", "broken", "not_json", "long"])
+def test_the_key_is_in_no_message_and_no_log(
+    server: OpenAIServer, failure: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with pytest.raises(KernelRLError) as failed:
+        started(options(server), after_start(server, lambda body: failure))
+    error: BaseException | None = failed.value
+    while error is not None:
+        assert KEY not in f"{error} {error!r}"
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    assert KEY not in caplog.text
+
+
+def test_no_more_requests_are_under_way_than_allowed(server: OpenAIServer) -> None:
+    under_way, most = 0, 0
+
+    def answer(messages: list[dict[str, str]]) -> str:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        import time
+
+        time.sleep(0.02)
+        under_way -= 1
+        return "done"
+
+    async def ask(policy: OpenAIPolicy) -> None:
+        await asyncio.gather(*(one_reply(policy) for _ in range(12)))
+
+    server.answer = answer
+    started(options(server, max_concurrent=3), ask)
+    assert most <= 3
+
+
+async def _failure(reply: Any) -> BaseException | None:
+    try:
+        await reply
+    except KernelRLError as error:
+        return error
+    return None

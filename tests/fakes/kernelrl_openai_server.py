@@ -1,0 +1,137 @@
+"""An OpenAI-compatible server on 127.0.0.1 for tests: it answers from a function, and fails as it is told."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+
+Answer = Callable[[list[dict[str, str]]], str]
+
+LOGPROB = -0.25
+"""Log-probability of every token."""
+
+
+class OpenAIServer:
+    """Serves the model `tiny`. A token is a word with the white space after it.
+
+    Args:
+        answer: text of the reply to a conversation.
+        key: the key that is asked for; it is echoed in refusals, as careless servers do.
+    """
+
+    def __init__(self, answer: Answer, *, key: str = "", max_model_len: int | None = 100_000) -> None:
+        self.answer, self.key, self.max_model_len = answer, key, max_model_len
+        self.requests: list[dict[str, Any]] = []
+        """Bodies of the chat completions, the refused ones too."""
+        self.fail: Callable[[dict[str, Any]], str] = lambda body: ""
+        """What befalls a request: nothing (empty), `429`, `500`, `long` (400), `drop` (no answer), `broken` (the
+        connection ends within the answer), `half` (a whole answer with half its JSON), `no_choices`, `not_json`."""
+        self.logprobs = True
+        self.reasoning = ""
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                server._models(self)
+
+            def do_POST(self) -> None:
+                server._completion(self)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+                pass
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._http.server_port}/v1"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+    def _models(self, http: BaseHTTPRequestHandler) -> None:
+        model = {"id": "tiny", "object": "model", "created": 0, "owned_by": "test"}
+        if self.max_model_len is not None:
+            model["max_model_len"] = self.max_model_len
+        _send(http, 200, {"object": "list", "data": [model]})
+
+    def _completion(self, http: BaseHTTPRequestHandler) -> None:
+        body = json.loads(http.rfile.read(int(http.headers["content-length"])))
+        self.requests.append(body)
+        sent = http.headers.get("authorization", "")
+        if self.key and sent != f"Bearer {self.key}":
+            return _send(http, 401, {"error": {"message": f"Incorrect key provided: {sent}"}})
+        if body["model"] != "tiny":
+            return _send(http, 404, {"error": {"message": f"The model {body['model']} does not exist."}})
+        failure = self.fail(body)
+        if failure == "429":
+            return _send(http, 429, {"error": {"message": f"Slow down, {sent}"}}, {"retry-after": "0.05"})
+        if failure == "500":
+            return _send(http, 500, {"error": {"message": f"boom for {sent}"}})
+        if failure == "long":
+            return _send(http, 400, {"error": {"message": "This model's maximum context length is 10 tokens."}})
+        if failure == "drop":
+            http.close_connection = True
+            return None
+        if failure == "not_json":
+            return _send(http, 200, b"<html>a page of a proxy</html>")
+        if failure == "no_choices":
+            return _send(http, 200, {"id": "1", "choices": []})
+        reply = json.dumps(self._reply(body)).encode()
+        return _send(http, 200, reply[: len(reply) // 2] if failure == "half" else reply, broken=failure == "broken")
+
+    def _reply(self, body: dict[str, Any]) -> dict[str, Any]:
+        words = re.findall(r"\s*\S+\s*", self.answer(body["messages"]))
+        limit = body.get("max_tokens", body.get("max_completion_tokens"))
+        shown = words if limit is None else words[:limit]
+        choice: dict[str, Any] = {
+            "index": 0,
+            "message": {"role": "assistant", "content": "".join(shown)},
+            "finish_reason": "stop" if shown == words else "length",
+        }
+        if self.reasoning:
+            choice["message"]["reasoning_content"] = self.reasoning
+        if body.get("logprobs") and self.logprobs:
+            choice["logprobs"] = {"content": [{"token": word, "logprob": LOGPROB} for word in shown]}
+        if body.get("return_token_ids"):
+            choice["token_ids"] = [len(word) for word in shown]
+        usage = {"prompt_tokens": 1, "completion_tokens": len(shown), "total_tokens": 1 + len(shown)}
+        return {
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "created": 0,
+            "model": "tiny",
+            "choices": [choice],
+            "usage": usage,
+        }
+
+
+def _send(
+    http: BaseHTTPRequestHandler,
+    status: int,
+    content: Any,
+    headers: dict[str, str] | None = None,
+    broken: bool = False,
+) -> None:
+    data = content if isinstance(content, bytes) else json.dumps(content).encode()
+    http.send_response(status)
+    http.send_header("content-type", "application/json")
+    http.send_header("content-length", str(len(data)))
+    for name, value in (headers or {}).items():
+        http.send_header(name, value)
+    http.end_headers()
+    http.wfile.write(data[: len(data) // 2] if broken else data)
+    if broken:
+        http.close_connection = True
