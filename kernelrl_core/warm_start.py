@@ -1,4 +1,4 @@
-"""Demonstrations of a task source, worded exactly as training words its prompts.
+"""Demonstrations of a task source, worded exactly as training words its prompts, and those of the recipe's file.
 
 Single-turn: the prompt of a task and one of its answers. With several turns also the prompt after a flawed answer,
 with the feedback that this very answer gets from the judge, and a right answer: so a model from scratch has seen a
@@ -16,6 +16,7 @@ from typing import Protocol
 import attrs
 
 from kernelrl_core import codec
+from kernelrl_core.distillation import read_conversations
 from kernelrl_core.extraction import extract
 from kernelrl_core.kinds import Backend, TaskSource
 from kernelrl_core.prompting import Composer
@@ -64,7 +65,7 @@ class Judging(Protocol):
 
 
 class Demonstrations:
-    """The demonstrations of an environment's task source; none where the source has none."""
+    """The demonstrations of an environment's task source and of its recipe's file; none where there are none."""
 
     def __init__(self, environment: Judging) -> None:
         self._environment = environment
@@ -81,10 +82,16 @@ class Demonstrations:
             "feedback": [recipe.feedback.use, str(recipe.feedback.options)],
             "messages": [codec.to_json(self._environment.composer.messages(task)) for task in self._tasks()],
         }
+        if recipe.demonstrations.file is not None:
+            described["file"] = codec.to_json(read_conversations(recipe.demonstrations.file))
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
     async def examples(self) -> Sequence[WarmStartExample]:
-        """All examples, tasks in the order of the source."""
+        """All examples, tasks in the order of the source, then those of the file.
+
+        Raises:
+            UsageError: the file cannot be used.
+        """
         environment = self._environment
         found = [
             WarmStartExample(
@@ -101,13 +108,16 @@ class Demonstrations:
             tasks = [task for task in self._tasks() if task.split == training]
             for later in await asyncio.gather(*(self._second_turns(task) for task in tasks)):
                 found.extend(later)
-        return found
+        file = environment.recipe.demonstrations.file
+        return found if file is None else [*found, *read_conversations(file)]
 
     def _tasks(self) -> list[Task]:
         return list(dict.fromkeys(task for task, _ in self._answers()))
 
     def _answers(self) -> list[tuple[Task, Demonstration]]:
         source = self._environment.tasks
+        if not self._environment.recipe.demonstrations.bundled:
+            return []
         return [
             (task, answer) for split in source.splits() for task in source.tasks(split) for answer in self._of(task)
         ]

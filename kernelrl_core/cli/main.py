@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("kernelrl_core.cli.run", "Train as a recipe says."),
     "resume": ("kernelrl_core.cli.resume", "Continue a run exactly where it stopped."),
     "eval": ("kernelrl_core.cli.eval", "Measure a policy or a checkpoint on a split."),
+    "distill": ("kernelrl_core.cli.distill", "Write a run's best samples as supervised data."),
     "check": ("kernelrl_core.cli.check", "Judge one kernel file against one task."),
     "validate": ("kernelrl_core.cli.validate", "Report every error of a recipe at once."),
     "schema": ("kernelrl_core.cli.schema", "Print the JSON schema of recipes."),

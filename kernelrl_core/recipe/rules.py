@@ -220,6 +220,13 @@ def _forbid(given: Parts, registry: Registry) -> Iterator[Contradiction]:
             yield Contradiction(("forbid",), message, suggestion(rule, known))
 
 
+def _demonstrations(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    file = given.demonstrations.file
+    if file is not None and not file.is_file():
+        hint = "make it with kernelrl distill RUN -o FILE, or set demonstrations.file to null"
+        yield Contradiction(("demonstrations", "file"), f"there is no file {file}", hint)
+
+
 def _requires(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     from packaging.requirements import InvalidRequirement, Requirement
 
@@ -252,6 +259,7 @@ _RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("sampling",), _sampling),
     (("prompt",), _template),
     (("checkers", "forbid"), _forbid),
+    (("demonstrations",), _demonstrations),
     (("requires",), _requires),
 )
 """Keys that a rule looks at, and the rule. It is left out while one of them has mistakes of its own."""

@@ -7,6 +7,7 @@ Blocks that choose a component have the type `Use`; its other keys are the optio
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal, NewType
 
 import attrs
@@ -15,6 +16,7 @@ from kernelrl_core.values import EvaluationSettings
 
 __all__ = [
     "BestHistory",
+    "DemonstrationSettings",
     "EpisodeSettings",
     "EvalSettings",
     "Extension",
@@ -225,6 +227,16 @@ class MismatchSettings:
 
 
 @attrs.frozen
+class DemonstrationSettings:
+    """What a policy that warm-starts learns from before reinforcement learning begins."""
+
+    file: Path | None = None
+    """Conversations as `kernelrl distill` writes them: JSONL with `messages`, the last of which is learnt. Null: none."""
+    bundled: bool = True
+    """Learn from the answers that the task source bundles as well."""
+
+
+@attrs.frozen
 class TrainSettings:
     """Batches, credit and the optimizer."""
 
@@ -342,6 +354,7 @@ class Recipe:
     """What the next turn is told."""
     retriever: RetrieverUse | None = None
     """Finder of worked examples; null: none."""
+    demonstrations: DemonstrationSettings = DemonstrationSettings()
     train: TrainSettings = TrainSettings()
     eval: EvalSettings = EvalSettings()
     loggers: dict[str, Use] = attrs.field(factory=dict)
