@@ -49,7 +49,7 @@ WHEN_WOKEN = """\
 synchronize = torch.cuda.synchronize
 
 
-def ahead():
+def ahead(*device):
     caller = sys._getframe(1)
     if caller.f_code.co_name == "_wake":
         for (x,) in caller.f_locals["self"]._staged:
@@ -73,7 +73,7 @@ def staying(self, kind, *body):
 
 
 serving._Candidate._answer = staying
-torch.cuda.synchronize = lambda: torch.cuda.current_stream().synchronize()
+torch.cuda.synchronize = lambda *device: torch.cuda.current_stream().synchronize()
 
 
 """

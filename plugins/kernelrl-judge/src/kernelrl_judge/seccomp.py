@@ -21,6 +21,8 @@ __all__ = ["DENIED", "install"]
 _libc = ctypes.CDLL(None, use_errno=True)
 
 _SET_MODE_FILTER, _ALL_THREADS = 1, 1
+_KEEP_SPEED = 1 << 2
+"""Some kernels switch speculation off under a filter, and a candidate would be slower than the reference."""
 _ALLOW, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENT_AT = 0, 4, 16
@@ -127,7 +129,7 @@ def install(*, memory_files: bool = True) -> bool:
         _libc.syscall(
             _ARCHITECTURES[machine][1],
             _SET_MODE_FILTER,
-            _ALL_THREADS,
+            _ALL_THREADS | _KEEP_SPEED,
             ctypes.byref(_Program(len(instructions), packed)),
         )
         == 0

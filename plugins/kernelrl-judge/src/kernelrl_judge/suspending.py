@@ -70,8 +70,12 @@ def _children(pid: int) -> list[int]:
 
 
 def _runs(pid: int) -> bool:
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
-        return file.read().rpartition(")")[2].split()[0] not in "TtZX"
+    """Whether any thread does: one that is in a driver stops when it leaves it, after the others."""
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError, IndexError), open(f"/proc/{pid}/task/{thread}/stat") as file:
+                if file.read().rpartition(")")[2].split()[0] not in "TtZX":
+                    return True
     return False
 
 

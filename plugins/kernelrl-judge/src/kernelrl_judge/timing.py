@@ -2,10 +2,10 @@
 
 A window is k calls on k distinct inputs, long against the message that starts it (at least 1 ms). The judge's clock
 runs from the order until the runner has exported every output; what the export and the message cost is measured apart
-and taken off. The inputs come with the order, and the runner stands still while the judge writes them, times the
-reference or measures costs: nothing can be done before the clock runs, nor against the reference. A GPU has to turn to
-the runner before the order, when the inputs are there: that may take what it took without a candidate, and the rest
-counts. What a runner left to the GPU is seen when the judge's own work there does not start at once.
+and taken off. The inputs come with the order, and the runner stands still while the judge times the reference or measures costs, and
+on the processor while it writes the inputs: nothing can be done before the clock runs, nor against the reference. A GPU
+has to turn to the runner before the order, when the inputs are there: that may take what it took without a candidate,
+and the rest counts. What a runner left to the GPU is seen when the judge's own work there does not start at once.
 
 At the end of each window the judge copies the outputs as they are and compares those of calls chosen only then with
 what the reference makes of the same inputs: a call that did not do its work in time is wrong. The reference's windows
@@ -42,7 +42,7 @@ from kernelrl_judge.windows import window
 
 __all__ = ["Timing", "WrongWindow", "measure", "message_cost", "wake_cost"]
 
-_WINDOW_S = {"cuda": 2.5e-3, "cpu": 6e-3}
+_WINDOW_S = {"cuda": 4e-3, "cpu": 6e-3}
 """Aimed at: waking a process costs tens of microseconds more or less, and on the processor its caches with it."""
 _MAX_CALLS = 160
 _MIN_ROUNDS = 12
@@ -62,8 +62,8 @@ _MAX_SHARED_BYTES = 16 << 30
 _FEWEST_CALIBRATIONS = 3
 _WAKES = 30
 _WAKE_SLACK = 1.25
-_LONGEST_WAKE_S = 5e-4
-"""However long it took without a candidate: a tenth of a window must not be free."""
+_LONGEST_WAKE_S = 4e-4
+"""However long it took without a candidate: more than a tenth of a window must not be free."""
 _LOOKS_FOR_WORK = 0.25
 """Share of the windows before which the GPU is watched, for four milliseconds."""
 _DISAGREEMENT = 0.05
@@ -111,15 +111,14 @@ def message_cost(runner: Runner, expect: Callable[..., Any], *, spin: bool) -> f
 
 
 def wake_cost(runner: Runner, expect: Callable[..., Any]) -> float:
-    """Time from letting a runner go on until the GPU has turned to it, in seconds; most of them take less.
+    """Time until the GPU has turned from the judge to a runner, in seconds; most times it takes less.
 
     Only before a candidate is loaded, and while nobody else uses the GPU.
     """
     flush, times = _Flush("cuda"), []
     for _ in range(_WAKES):
-        with runner.suspended():
-            flush()
-            started = time.perf_counter()
+        flush()
+        started = time.perf_counter()
         runner.send(FrameKind.WAKE)
         expect(FrameKind.DONE, spin=True)
         times.append(time.perf_counter() - started)
@@ -336,23 +335,16 @@ class _Measurement:
     def _candidate_window(self, calls: int, inputs: list[Any], outputs: list[Any]) -> float:
         chosen = self._random.sample(range(calls), min(calls, self._verified_calls))
         body = protocol.encode_tree({"count": calls})
-        with self._runner.suspended() as standing:
-            if self._kept_back:
+        if self._device == "cuda":
+            started = self._turned_to_runner(inputs[:calls])
+            self._runner.send(FrameKind.WINDOW, body)
+        else:
+            with self._runner.suspended() as standing:
                 with self._stage("inputs"):
                     self._exchange.share(inputs[:calls])
-            self._look_for_work()
-            self._flush()
-            _refuse_movement(standing)
-            started = time.perf_counter()
-            if self._device == "cpu":
+                _refuse_movement(standing)
+                started = time.perf_counter()
                 self._runner.send(FrameKind.WINDOW, body)
-        if self._device == "cuda":
-            # The flush was this process's: the device has to turn to the other one, and that is no work of a kernel.
-            self._runner.send(FrameKind.WAKE)
-            self._expect(FrameKind.DONE, spin=True)
-            self._wakes_s.append(time.perf_counter() - started)
-            started += min(self._wakes_s[-1], self._free_wake_s)
-            self._runner.send(FrameKind.WINDOW, body)
         frame = self._expect(FrameKind.DONE, spin=self._device == "cuda")
         total_s = time.perf_counter() - started
         self._stages_s["candidate"] = self._stages_s.get("candidate", 0.0) + total_s
@@ -420,15 +412,35 @@ class _Measurement:
         evidence = "calls took less than it takes to copy their outputs: these may have been written without that copy"
         return (Finding("faster_than_copying", Severity.SUSPECT, evidence, checker="judge"),)
 
-    def _look_for_work(self) -> None:
-        """See, before some windows, whether anybody but the judge uses the GPU while the runner stands still."""
-        if self._device == "cuda" and (not self._looks or self._random.random() < _LOOKS_FOR_WORK):
+    def _turned_to_runner(self, inputs: list[Any]) -> float:
+        """Give the runner its inputs and the GPU; returns when the clock began.
+
+        It is not stopped before: to be woken up would take it longer than what it could do in the time of a flush.
+        """
+        # It has just been stopped for the baseline, and waits busily again after an answer.
+        self._wake()
+        if not self._looks or self._random.random() < _LOOKS_FOR_WORK:
+            # Nothing is to be done by it now, not even to look for inputs.
             self._looks.append(not device_facts.starts_at_once(self._tick))
+        if self._kept_back:
+            with self._stage("inputs"):
+                self._exchange.share(inputs)
+        self._flush()
+        started = time.perf_counter()
+        # The flush was this process's: the device has to turn to the other one, and that is no work of a kernel.
+        self._wake()
+        woken = time.perf_counter()
+        self._wakes_s.append(woken - started)
+        return max(started, woken - self._free_wake_s)
+
+    def _wake(self) -> None:
+        self._runner.send(FrameKind.WAKE)
+        self._expect(FrameKind.DONE, spin=True)
 
     def _left_to_the_device(self) -> tuple[Finding, ...]:
         if sum(self._looks) <= len(self._looks) / 2:
             return ()
-        evidence = "the GPU had work while the candidate was stopped: its own, or that of a stranger"
+        evidence = "the GPU had work while the candidate had nothing to do: its own, or that of a stranger"
         return (Finding("left_to_device", Severity.SUSPECT, evidence, checker="judge"),)
 
     def _empty_window(self) -> tuple[float, float]:
