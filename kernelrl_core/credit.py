@@ -1,7 +1,7 @@
 """Credit of every sample of a step: return, advantage, and whether it is trained on.
 
 The batch is fixed here, in this order: mask what the infrastructure spoilt, returns, advantages, fix the divisor of the
-loss, leave out groups without a signal.
+loss, leave out groups without a signal, leave out lazy kernels where the recipe says so.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import attrs
 
 from kernelrl_core.advantages import discounted_returns
 from kernelrl_core.kinds import Estimator, TrainingSample
-from kernelrl_core.recipe.schema import ReturnSettings, TrainSettings
+from kernelrl_core.recipe.schema import CoverageRejection, ReturnSettings, TrainSettings
+from kernelrl_core.seeds import derived_seed
 from kernelrl_core.values import Episode, Group, Turn
 
-__all__ = ["Credit", "assign_credit", "loss_normaliser", "training_samples"]
+__all__ = ["Credit", "assign_credit", "coverage_keep_probability", "loss_normaliser", "training_samples"]
 
 
 @attrs.frozen
@@ -30,8 +31,8 @@ class Credit:
     """None when the sample is masked."""
     dropped: str = ""
     """Why it is not trained on: `infra_error` (it was lost), `incomplete` (a later turn of its attempt was lost, so its
-    return is not known), `small_group` (too few attempts are left), `uniform` (all advantages of its group are 0).
-    Empty: it is trained on."""
+    return is not known), `small_group` (too few attempts are left), `uniform` (all advantages of its group are 0),
+    `low_coverage` (correct, but its time is mostly spent in kernels that are not its own). Empty: it is trained on."""
 
     @property
     def masked(self) -> bool:
@@ -46,16 +47,22 @@ class Credit:
             "return": self.value,
             "advantage": self.advantage,
             "masked": self.masked,
-            "filtered": self.dropped == "uniform",
+            "filtered": bool(self.dropped) and not self.masked,
             "reason": self.dropped,
         }
 
 
 def assign_credit(
-    groups: Sequence[Group], estimator: Estimator, returns: ReturnSettings, train: TrainSettings
+    groups: Sequence[Group], estimator: Estimator, returns: ReturnSettings, train: TrainSettings, seed: int
 ) -> list[Credit]:
-    """Credits in canonical order: (task, attempt, turn)."""
+    """Credits in canonical order: (task, attempt, turn).
+
+    Args:
+        seed: of the run, for what is left out by chance.
+    """
     batch = [credit for group in groups for credit in _credit_group(group, estimator, returns, train)]
+    if train.coverage_rejection is not None:
+        batch = [_without_lazy(credit, train.coverage_rejection, seed) for credit in batch]
     return sorted(batch, key=lambda credit: credit.turn.id)
 
 
@@ -86,6 +93,28 @@ def training_samples(batch: Sequence[Credit]) -> tuple[TrainingSample, ...]:
         for credit in batch
         if credit.advantage is not None and not credit.dropped
     )
+
+
+def coverage_keep_probability(share: float, settings: CoverageRejection) -> float:
+    """clip((share - threshold) / ramp, 0, 1); without a ramp all above the threshold is kept.
+
+    Args:
+        share: of the device's time in the candidate's own kernels.
+
+    Source: Dr. Kernel (arXiv 2602.05885), profiling-based rejection sampling, with threshold 0.3 and ramp 0.1.
+    """
+    above = share - settings.threshold
+    return min(max(above / settings.ramp, 0.0), 1.0) if settings.ramp > 0 else float(above > 0)
+
+
+def _without_lazy(credit: Credit, settings: CoverageRejection, seed: int) -> Credit:
+    # Wrong kernels stay, as in the paper's code: what is not fast says nothing about what is not right.
+    evaluation = credit.turn.evaluation
+    if credit.dropped or not credit.turn.correct or evaluation is None or evaluation.own_kernel_share is None:
+        return credit
+    keep = coverage_keep_probability(evaluation.own_kernel_share, settings)
+    drawn = derived_seed(seed, "coverage", str(credit.turn.id)) / 2**63
+    return credit if drawn < keep else attrs.evolve(credit, dropped="low_coverage")
 
 
 def _credit_group(group: Group, estimator: Estimator, returns: ReturnSettings, train: TrainSettings) -> list[Credit]:

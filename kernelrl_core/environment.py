@@ -40,6 +40,7 @@ from kernelrl_core.values import (
     Severity,
     SourceFacts,
     Task,
+    TaskSettings,
     Turn,
     WarmStartExample,
     sha256_text,
@@ -246,7 +247,9 @@ class Environment:
         )
         if turn.outcome is Outcome.INFRA_ERROR:
             return turn
-        turn = attrs.evolve(turn, score=score(turn, self._rewards, self.recipe.verdicts))
+        weights = task.settings.weights
+        rewards = [attrs.evolve(r, weight=weights.get(r.name, r.weight)) for r in self._rewards]
+        turn = attrs.evolve(turn, score=score(turn, rewards, self.recipe.verdicts))
         with stage(f"feedback {self.recipe.feedback.use!r}", "format"):
             return attrs.evolve(turn, feedback=self._feedback.format(turn))
 
@@ -255,7 +258,8 @@ class Environment:
         if turn.candidate is None:
             return turn
         begin = time.monotonic()
-        request = self._request(turn.task, turn.candidate, None, turn.findings)
+        as_in_recipe = attrs.evolve(turn.task, settings=TaskSettings())
+        request = self._request(as_in_recipe, turn.candidate, None, turn.findings)
         settings = attrs.evolve(
             request.settings,
             profile="strict",
@@ -316,7 +320,7 @@ class Environment:
         self, task: Task, candidate: Candidate, seed: str | None, found: Sequence[Finding] = ()
     ) -> EvaluationRequest:
         options: Any = codec.to_json(self.recipe.backend.options) if self.recipe.backend.options is not None else {}
-        settings = self.recipe.evaluation
+        settings = self.recipe.evaluation.of_stage(task)
         if task.precision is not None:
             settings = codec.from_json(type(settings), {**codec.to_json(settings), "precision": task.precision})
         # Profile `kernelbench` judges on the benchmark's own inputs.

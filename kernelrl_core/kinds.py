@@ -239,6 +239,8 @@ class PolicyCapabilities:
 
     losses: frozenset[str] = frozenset()
     """Names of the losses `train` knows; empty: the policy cannot learn."""
+    ratios: frozenset[str] = frozenset({"token"})
+    """Values of `LossSettings.ratio` that its losses know."""
     warm_start: bool = False
     """`warm_start` may be called."""
     checkpoints: bool = True
@@ -300,6 +302,9 @@ class LossSettings:
     """Weight of the penalty for leaving the reference, the model as it started (`kernelrl_core.shaping`)."""
     mismatch: MismatchSettings | None = None
     """Which samples are left out because sampler and trainer disagree about them; None: none."""
+    ratio: Literal["token", "sequence"] = "token"
+    """What the loss weights and clips by: the ratio of each token, or for all tokens of a reply the geometric mean of
+    theirs, exp(mean(log p_train - log p_sample)) (GSPO, arXiv 2507.18071)."""
 
 
 @attrs.frozen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kernelrl_core.audits import training_tasks
-from kernelrl_core.batches import schedule
+from kernelrl_core.curricula import Course
 from kernelrl_core.environment import missing_prerequisites, require_prerequisites
 from kernelrl_core.errors import KernelRLError
 from kernelrl_core.heldout import eval_tasks
@@ -29,7 +29,7 @@ def preflight(recipe: Recipe, registry: Registry) -> None:
     """
     require_prerequisites(recipe, registry)
     tasks = registry.make("tasks", recipe.tasks)
-    schedule([task.id for task in training_tasks(tasks, recipe.train)[0]], recipe.train, recipe.seed)
+    Course(training_tasks(tasks, recipe.train)[0], recipe)
     if recipe.eval.every or recipe.eval.at_start or recipe.eval.at_end:
         eval_tasks(tasks, recipe.eval)
 
@@ -46,7 +46,7 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
         tasks = list(training_tasks(registry.make("tasks", recipe.tasks), recipe.train)[0])
     except KernelRLError as error:
         missing.append(f"{recipe.tasks.use}: {error}".replace("\n", "; "))
-    steps = len(schedule([task.id for task in tasks], recipe.train, recipe.seed)) if tasks is not None else None
+    steps = Course(tasks, recipe).n_steps if tasks is not None else None
     per_step = recipe.train.tasks_per_step * recipe.train.group_size * recipe.episode.turns
     prompt = _prompt_tokens(recipe, registry, tasks or [])
     samples = per_step * steps if steps is not None else None

@@ -53,11 +53,6 @@ async def open_session(
     environment = Environment.from_recipe(recipe, registry=registry, secret=secret, cache_dir=cache)
     session = Session(recipe, environment, policy)
     try:
-        if recipe.demonstrations.file is not None and not policy.capabilities.warm_start:
-            raise UsageError(
-                f"demonstrations.file: policy {recipe.policy.use!r} does not warm-start as it is set",
-                fix="give policy.warm_start where the policy knows it, or set demonstrations.file=null",
-            )
         context = PolicyContext(
             seed=derived_seed(recipe.seed, "policy"),
             cache_dir=cache,
@@ -91,6 +86,12 @@ def require_learning(recipe: Recipe, policy: Policy) -> None:
         raise UsageError(
             f"train.loss: policy {recipe.policy.use!r} has no loss {recipe.train.loss!r}; "
             f"it has {', '.join(sorted(losses))}"
+        )
+    if recipe.train.ratio not in policy.capabilities.ratios:
+        raise UsageError(
+            f"train.ratio: policy {recipe.policy.use!r} weights its losses by "
+            f"{' or '.join(sorted(policy.capabilities.ratios))} alone, not by {recipe.train.ratio}",
+            fix="leave train.ratio out, or choose another policy",
         )
     if recipe.train.group_size < recipe.train.min_group_size:
         raise UsageError(

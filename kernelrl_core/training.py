@@ -18,9 +18,10 @@ import attrs
 
 from kernelrl_core.alarms import Alarms
 from kernelrl_core.audits import training_tasks
-from kernelrl_core.batches import repeats_tasks, schedule
+from kernelrl_core.batches import repeats_tasks
 from kernelrl_core.checkpoints import checkpoint_name, load_checkpoint, prune_checkpoints, save_checkpoint, sweep
 from kernelrl_core.credit import Credit, assign_credit, loss_normaliser, training_samples
+from kernelrl_core.curricula import Course
 from kernelrl_core.episodes import Player, reply_limit
 from kernelrl_core.errors import KernelRLError
 from kernelrl_core.heldout import eval_tasks, play_groups, play_split
@@ -76,34 +77,37 @@ class Training:
         tasks, left_out = training_tasks(self.session.environment.tasks, recipe.train)
         if left_out is not None:
             self.display.say(left_out)
-        batches = schedule([task.id for task in tasks], recipe.train, recipe.seed)
+        course = Course(tasks, recipe)
         if repeats_tasks(len(tasks), recipe.train):
             self.display.say(
                 f"only {len(tasks)} tasks for {recipe.train.tasks_per_step} places: tasks repeat in a step"
             )
-        await self._restore()
+        await self._restore(course)
         self.observers.start(self.run.path, self.resolved, ledger.next_step)
         at_start = await self._evaluate(0) if recipe.eval.at_start and ledger.next_step == 0 else {}
-        for step in range(ledger.next_step, len(batches)):
+        for step in range(ledger.next_step, course.n_steps):
             if self.stopping():
                 return False
-            row = await self._step(step, len(batches), [tasks[index] for index in batches[step]])
+            if (line := course.stage_line(step)) is not None:
+                self.display.say(line)
+            row = await self._step(step, course)
             if step == 0:
                 row |= {key.replace("eval", "eval_start", 1): value for key, value in at_start.items()}
-            await self._close_step(step, len(batches), row)
+            await self._close_step(step, course, row)
         return True
 
-    async def _step(self, step: int, n_steps: int, tasks: Sequence[Task]) -> dict[str, Any]:
-        recipe, begin = self.session.recipe, time.monotonic()
-        groups = await self._play(step, tasks)
+    async def _step(self, step: int, course: Course) -> dict[str, Any]:
+        recipe, n_steps, begin = self.session.recipe, course.n_steps, time.monotonic()
+        groups = await self._play(step, course.batch(step))
         played = time.monotonic()
-        batch = assign_credit(groups, self._estimate, recipe.returns, recipe.train)
+        batch = assign_credit(groups, self._estimate, recipe.returns, recipe.train, recipe.seed)
         await self.ledger.record_credits(batch)
         rate = learning_rate(recipe.train, step, n_steps)
         learnt = await self._learn(step, batch, rate)
         trained = time.monotonic()
         row: dict[str, Any] = {"step": step}
         row |= batch_metrics(step, n_steps, groups, rate) | rollout_metrics(groups) | credit_metrics(batch)
+        row |= course.learn(step, groups, row) | self._alarms.measure(groups)
         repeated = self.ledger.seen.share(credit.turn for credit in batch)
         row |= {"cache_hit": repeated} if repeated is not None else {}
         row |= learnt
@@ -147,7 +151,9 @@ class Training:
             step=step,
             samples=samples,
             substeps=min(train.substeps, len(samples)),
-            loss=LossSettings(train.loss, train.clip_low, train.clip_high, divisor, train.kl, train.mismatch),
+            loss=LossSettings(
+                train.loss, train.clip_low, train.clip_high, divisor, train.kl, train.mismatch, train.ratio
+            ),
             optimizer=OptimizerSettings(
                 rate, train.beta1, train.beta2, train.eps, train.weight_decay, train.max_grad_norm
             ),
@@ -174,9 +180,9 @@ class Training:
         numbers = {f"eval/{key}": value for key, value in board.items() if isinstance(value, int | float)}
         return numbers | {"time/eval": time.monotonic() - begin}
 
-    async def _close_step(self, step: int, n_steps: int, row: dict[str, Any]) -> None:
+    async def _close_step(self, step: int, course: Course, row: dict[str, Any]) -> None:
         recipe, policy, begin = self.session.recipe, self.session.policy, time.monotonic()
-        last = step + 1 == n_steps
+        last = step + 1 == course.n_steps
         if (step + 1) % recipe.train.checkpoint_every == 0 or last or self.stopping():
             name, state = checkpoint_name(step + 1), None
             if policy.capabilities.checkpoints:
@@ -184,23 +190,27 @@ class Training:
                 state = await save_checkpoint(policy, self.run.checkpoints, name, component=label)
             row["time/save_checkpoint"] = time.monotonic() - begin
             row["time/total"] += row["time/save_checkpoint"]
-            loop = {"next_step": step + 1}
+            loop = {"next_step": step + 1, **course.state(), **self._alarms.state()}
             await self.ledger.commit(
                 {"name": name, "step": step, "policy": state, "loop": loop, "metrics": row, "time": now()}
             )
             await asyncio.to_thread(prune_checkpoints, self.run.checkpoints, recipe.train.keep_checkpoints)
         await self.ledger.record_metrics(row)
         self.observers.step(row)
-        self.display.step(row, n_steps)
+        self.display.step(row, course.n_steps)
         for line in self._alarms.after(row):
             self.display.say(f"{line}; {self.run.path}/samples.jsonl holds the evidence")
 
-    async def _restore(self) -> None:
+    async def _restore(self, course: Course) -> None:
         sweep(self.run.checkpoints)
         await self.ledger.complete_metrics()
         for earlier in self.run.rows("metrics"):
-            self._alarms.after(earlier)
+            # Steps after the last checkpoint come again.
+            if earlier["step"] < self.ledger.next_step:
+                self._alarms.after(earlier)
         if (row := self.ledger.last_checkpoint) is not None:
+            course.restore(row["loop"])
+            self._alarms.restore(row["loop"])
             await load_checkpoint(self.session.policy, self.run.checkpoints, row, component=self.session.policy_label)
             _log.info("continuing at step %d from checkpoint %s", self.ledger.next_step, row["name"])
 

@@ -43,6 +43,7 @@ __all__ = [
     "SourceFacts",
     "Task",
     "TaskAudit",
+    "TaskSettings",
     "Turn",
     "Verdict",
     "WarmStartExample",
@@ -56,6 +57,20 @@ def sha256_text(text: str) -> str:
 
 
 # --- what is asked --------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class TaskSettings:
+    """What a curriculum asks of a task in place of the recipe's own; nothing where it is empty."""
+
+    atol: float | None = None
+    """Absolute tolerance."""
+    rtol: float | None = None
+    """Relative tolerance."""
+    trials: int | None = None
+    """Correctness trials."""
+    weights: Mapping[str, float] = attrs.field(factory=dict)
+    """Weights of rewards, by their names in the recipe."""
 
 
 @attrs.frozen
@@ -78,6 +93,8 @@ class Task:
     """Precision the task demands (`fp32`, `fp16`, `bf16`), or None for the recipe's."""
     input_overlay: str | None = None
     """Overlay that mends the task's inputs (`EvaluationSettings.input_overlay`), where the recipe names none."""
+    settings: TaskSettings = TaskSettings()
+    """How it is judged and paid in the stage of a curriculum."""
 
     @property
     def sha256(self) -> str:
@@ -375,6 +392,12 @@ class EvaluationSettings:
     show; fp16 rounds as tf32 does. What is narrower is suspect."""
     input_overlay: Literal["none", "signed", "heavy_tailed", "row_scaled", "mixed"] = "none"
     """What floating-point inputs are multiplied with: random signs, log-normal factors, a factor per row, or all."""
+
+    def of_stage(self, task: Task) -> EvaluationSettings:
+        """The settings with the tolerances and trials that a curriculum asks of the task."""
+        asked = {key: getattr(task.settings, key) for key in ("atol", "rtol", "trials")}
+        changes: dict[str, Any] = {key: value for key, value in asked.items() if value is not None}
+        return attrs.evolve(self, **changes) if changes else self
 
 
 @attrs.frozen

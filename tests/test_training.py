@@ -13,11 +13,14 @@ import attrs
 import pytest
 
 from kernelrl_core import advantages
-from kernelrl_core.errors import InfrastructureError, KernelRLError
+from kernelrl_core.errors import InfrastructureError, KernelRLError, UsageError
 from kernelrl_core.kinds import PolicyCapabilities, SamplingSettings, TrainingStep
 from kernelrl_core.ledger import Ledger
 from kernelrl_core.observers import Observers
 from kernelrl_core.recipe.schema import (
+    Advance,
+    CurriculumSettings,
+    Difficulty,
     EpisodeSettings,
     EvalSettings,
     Extension,
@@ -25,12 +28,13 @@ from kernelrl_core.recipe.schema import (
     ReturnSettings,
     RewardUse,
     SamplingOptions,
+    Stage,
     TrainSettings,
     Use,
     VerifySettings,
 )
 from kernelrl_core.rundir import RunDir
-from kernelrl_core.session import Session
+from kernelrl_core.session import Session, require_learning
 from kernelrl_core.training import Training, learning_rate
 from kernelrl_core.values import (
     BuildStatus,
@@ -162,6 +166,16 @@ RECIPE = Recipe(
     eval=EvalSettings(every=2, at_start=True, at_end=True, samples=2),
 )
 
+COURSE = attrs.evolve(
+    RECIPE,
+    train=attrs.evolve(RECIPE.train, steps=6),
+    curriculum=CurriculumSettings(
+        (Stage(levels=(1,), until=Advance(above=0.2, over=2)), Stage(levels=(1, 2), max_steps=2), Stage()),
+        Difficulty(),
+    ),
+    eval=EvalSettings(),
+)
+
 
 @attrs.define
 class Outcome_:
@@ -175,7 +189,7 @@ class Outcome_:
         return self.run.rows(name)
 
     def metrics(self) -> list[dict[str, Any]]:
-        return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in self.rows("metrics")]
+        return [{k: v for k, v in row.items() if not k.startswith(("time/", "cost/"))} for row in self.rows("metrics")]
 
 
 def begin(path: Path, *, resume: bool = False, recipe: Recipe = RECIPE, stop_after: int = 99, **hooks: Any) -> Outcome_:
@@ -223,10 +237,10 @@ def test_held_out_split_is_measured_at_start_on_the_way_and_at_the_end(tmp_path:
     assert ["eval/pass@1" in row for row in rows] == [False, True, False, True]
 
 
-@pytest.mark.parametrize("every", [1, 3])
-def test_a_run_cut_anywhere_ends_like_the_undisturbed_one(tmp_path: Path, every: int) -> None:
+@pytest.mark.parametrize(("every", "base"), [(1, RECIPE), (3, RECIPE), (1, COURSE), (3, COURSE)])
+def test_a_run_cut_anywhere_ends_like_the_undisturbed_one(tmp_path: Path, every: int, base: Recipe) -> None:
     """Every prefix of every journal is a state a crash can leave: the continued run gives equal metrics and weights."""
-    recipe = attrs.evolve(RECIPE, train=attrs.evolve(RECIPE.train, checkpoint_every=every, keep_checkpoints=None))
+    recipe = attrs.evolve(base, train=attrs.evolve(base.train, checkpoint_every=every, keep_checkpoints=None))
     whole = begin(tmp_path / "whole", recipe=recipe)
     lines = whole.run.journal_path("samples").read_text().splitlines(keepends=True)
     evals = whole.run.journal_path("eval_samples").read_text().splitlines(keepends=True)
@@ -381,13 +395,52 @@ def test_correct_samples_are_judged_twice_where_the_recipe_says_so(tmp_path: Pat
     assert {row["verified"] for row in begin(tmp_path / "once").rows("samples")} == {None}
 
 
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_run_with_a_curriculum_goes_on_with_the_same_tasks(tmp_path: Path, every: int) -> None:
+    """Stopped after each of its steps and cut within the next, it ends like the undisturbed one."""
+    recipe = attrs.evolve(COURSE, train=attrs.evolve(COURSE.train, checkpoint_every=every, keep_checkpoints=None))
+    whole = begin(tmp_path / "whole", recipe=recipe)
+    tasks = [row["task_id"] for row in whole.rows("samples")]
+    assert [row["curriculum/stage"] for row in whole.rows("metrics")] == [0, 0, 1, 1, 2, 2]
+    for stop in range(1, 6):
+        path = tmp_path / f"stop{stop}"
+        begin(path, recipe=recipe, stop_after=stop)
+        again = begin(path, recipe=recipe, resume=True)
+        assert again.metrics() == whole.metrics()
+        assert again.policy.weight == whole.policy.weight
+        assert sorted(row["task_id"] for row in again.rows("samples")) == sorted(tasks)
+
+
+def test_a_curriculum_says_when_a_stage_begins(tmp_path: Path) -> None:
+    said = [line for line in begin(tmp_path / "run", recipe=COURSE).display.said if line.startswith("curriculum")]
+    assert said == [
+        "curriculum: stage 1 of 3, 3 tasks of level 1",
+        "curriculum: stage 2 of 3, 5 tasks of levels 1, 2",
+        "curriculum: stage 3 of 3, 5 tasks",
+    ]
+
+
+def test_a_ratio_that_the_policy_does_not_know_is_refused() -> None:
+    recipe = attrs.evolve(RECIPE, train=attrs.evolve(RECIPE.train, ratio="sequence"))
+    policy = Policy()
+    with pytest.raises(UsageError, match=r"train\.ratio: policy 'fake' weights its losses by token alone, not by seq"):
+        require_learning(recipe, policy)
+    policy.capabilities = attrs.evolve(policy.capabilities, ratios=frozenset({"token", "sequence"}))
+    require_learning(recipe, policy)
+
+
+def test_the_ratio_reaches_the_policy(tmp_path: Path) -> None:
+    recipe = attrs.evolve(RECIPE, train=attrs.evolve(RECIPE.train, ratio="sequence"))
+    assert {step.loss.ratio for step in begin(tmp_path / "run", recipe=recipe).policy.steps} == {"sequence"}
+
+
 def test_every_metric_is_documented(tmp_path: Path) -> None:
     import re
 
     page = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text()
-    known = [re.escape(name).replace(r"\*", ".+") for name in re.findall(r"`([a-z_*]+(?:/[a-z_*/]+)?)`", page)]
-    known = [pattern for pattern in known if pattern not in ("time/.+", "cost/.+")]
-    twice = attrs.evolve(RECIPE, verify=VerifySettings(train=1.0))
+    known = [re.escape(name).replace(r"\*", ".+") for name in re.findall(r"`([a-z0-9_*]+(?:/[a-z0-9_*/]+)?)`", page)]
+    known = [pattern for pattern in known if pattern not in (".+", "time/.+", "cost/.+")]
+    twice = attrs.evolve(COURSE, verify=VerifySettings(train=1.0), eval=RECIPE.eval)
     names = {name for row in begin(tmp_path / "run", recipe=twice).rows("metrics") for name in row}
     assert "verify/hack_gap" in names
     assert {name for name in names if not any(re.fullmatch(pattern, name) for pattern in known)} == set()

@@ -150,7 +150,7 @@ class Composer:
             "task": task,
             "examples": (*examples, *self._own_examples(first)),
             "precision": self._precision(task),
-            "tests": self._evaluation,
+            "tests": self._evaluation.of_stage(task),
         }
         messages = [Message("user", self._template.render("user", values))]
         if system := self._template.render("system", values):
@@ -173,9 +173,10 @@ class Composer:
     def _precision(self, task: Task) -> dict[str, str] | None:
         if not self._settings.state_precision:
             return None
-        name = task.precision or self._evaluation.precision
-        atol = _TOLERANCES[name] if self._evaluation.atol is None else self._evaluation.atol
-        rtol = _TOLERANCES[name] if self._evaluation.rtol is None else self._evaluation.rtol
+        evaluation = self._evaluation.of_stage(task)
+        name = task.precision or evaluation.precision
+        atol = _TOLERANCES[name] if evaluation.atol is None else evaluation.atol
+        rtol = _TOLERANCES[name] if evaluation.rtol is None else evaluation.rtol
         return {"dtype": _DTYPES[name], "atol": f"{atol:g}", "rtol": f"{rtol:g}"}
 
     def _attempt(self, turn: Turn) -> str:

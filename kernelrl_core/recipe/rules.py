@@ -148,6 +148,40 @@ def _weighted_gap(use: RewardUse) -> float:
     return float(gap)
 
 
+def _coverage(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    if given.train.coverage_rejection is not None and not (
+        given.evaluation.profile_kernels and given.evaluation.timing
+    ):
+        message = "kernels are not profiled, so nothing would ever be left out"
+        hint = "set evaluation.timing and evaluation.profile_kernels to true, or null it"
+        yield Contradiction(("train", "coverage_rejection"), message, hint)
+
+
+def _curriculum(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    if given.curriculum is None:
+        return
+    stages = given.curriculum.stages
+    if not stages and given.curriculum.difficulty is None:
+        yield Contradiction(("curriculum",), "there are neither stages nor difficulty", "give one, or null it")
+    for index, stage in enumerate(stages):
+        path = ("curriculum", "stages", str(index))
+        last, ends = index + 1 == len(stages), stage.until is not None or stage.max_steps is not None
+        if not last and not ends:
+            yield Contradiction(path, "it never ends, so the next stage never begins", "give it until, or max_steps")
+        if last and ends:
+            yield Contradiction(path, "the last stage lasts to the end of the run", "remove until and max_steps")
+        for name in stage.weights:
+            if name not in given.rewards:
+                message = f"there is no reward {name!r}"
+                yield Contradiction((*path, "weights", name), message, suggestion(name, given.rewards))
+        rewards = {
+            name: attrs.evolve(use, weight=stage.weights.get(name, use.weight)) for name, use in given.rewards.items()
+        }
+        if stage.weights and not any(name not in given.rewards for name in stage.weights):
+            for found in _gaps(SimpleNamespace(rewards=rewards), registry):
+                yield attrs.evolve(found, path=(*path, "weights"))
+
+
 def _length(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     if given.train.steps is not None and given.train.epochs is not None:
         yield Contradiction(("train", "epochs"), "train.steps is given, too", "keep one of them, and null the other")
@@ -252,6 +286,8 @@ _RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("rewards", "verdicts"), _hack_reward),
     (("evaluation",), _precision),
     (("rewards",), _gaps),
+    (("rewards", "curriculum"), _curriculum),
+    (("train", "evaluation"), _coverage),
     (("train",), _length),
     (("train",), _groups),
     (("train", "advantage"), _estimator),

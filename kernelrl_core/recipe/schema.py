@@ -7,7 +7,6 @@ Blocks that choose a component have the type `Use`; its other keys are the optio
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal, NewType
 
 import attrs
@@ -15,8 +14,11 @@ import attrs
 from kernelrl_core.values import EvaluationSettings
 
 __all__ = [
+    "Advance",
     "BestHistory",
-    "DemonstrationSettings",
+    "CoverageRejection",
+    "CurriculumSettings",
+    "Difficulty",
     "EpisodeSettings",
     "EvalSettings",
     "Extension",
@@ -36,6 +38,7 @@ __all__ = [
     "RewardUse",
     "SamplingOptions",
     "SpeedupStop",
+    "Stage",
     "TrainSettings",
     "Use",
     "VerdictSettings",
@@ -227,13 +230,13 @@ class MismatchSettings:
 
 
 @attrs.frozen
-class DemonstrationSettings:
-    """What a policy that warm-starts learns from before reinforcement learning begins."""
+class CoverageRejection:
+    """Leave out correct samples whose time is mostly spent in kernels that are not their own."""
 
-    file: Path | None = None
-    """Conversations as `kernelrl distill` writes them: JSONL with `messages`, the last of which is learnt. Null: none."""
-    bundled: bool = True
-    """Learn from the answers that the task source bundles as well."""
+    threshold: Fraction = Fraction(0.3)
+    """Share of device time in own kernels up to which a sample is never trained on …"""
+    ramp: NonNegativeFloat = NonNegativeFloat(0.1)
+    """… and by how much more it always is: kept with probability clip((share - threshold) / ramp, 0, 1)."""
 
 
 @attrs.frozen
@@ -269,6 +272,10 @@ class TrainSettings:
     """Weight of the penalty for leaving the model as it started; 0: none."""
     mismatch: MismatchSettings | None = None
     """Leave out samples about which sampler and trainer disagree; null: none."""
+    ratio: Literal["token", "sequence"] = "token"
+    """What losses weight and clip by: each token's ratio, or the geometric mean of the ratios of its reply."""
+    coverage_rejection: CoverageRejection | None = None
+    """Leave out correct but lazy kernels, by their profile; null: none."""
     length_norm: Literal["tokens", "max_tokens", "none"] | PositiveInt = "tokens"
     """Divisor of the summed token loss: sampled tokens of the batch; samples times the step's `max_tokens`; samples; or
     samples times a constant."""
@@ -287,6 +294,67 @@ class TrainSettings:
     """Steps between checkpoints; the last step always has one."""
     keep_checkpoints: PositiveInt | None = PositiveInt(3)
     """Newest checkpoints whose files are kept; null keeps all. The last of a finished run always stays."""
+
+
+@attrs.frozen
+class Advance:
+    """When a stage has done its work."""
+
+    above: float
+    """Least mean of the metric …"""
+    over: PositiveInt = PositiveInt(5)
+    """… over the last so many steps, all of the stage."""
+    metric: Literal[
+        "kernel/format_rate",
+        "kernel/compile_rate",
+        "kernel/correct_rate",
+        "multiturn/success_rate",
+        "multiturn/best_speedup_mean",
+        "reward/mean",
+    ] = "kernel/correct_rate"
+    """Metric of the steps that is looked at."""
+
+
+@attrs.frozen
+class Stage:
+    """A part of a run with tasks, tolerances or rewards of its own."""
+
+    levels: tuple[int, ...] | None = None
+    """Levels whose tasks are worked on; null: every task."""
+    until: Advance | None = None
+    """The stage ends when this is reached."""
+    max_steps: PositiveInt | None = None
+    """The stage ends after so many steps at the latest."""
+    atol: PositiveFloat | None = None
+    """Absolute tolerance in training; null: that of `evaluation`."""
+    rtol: PositiveFloat | None = None
+    """Relative tolerance in training; null: that of `evaluation`."""
+    trials: PositiveInt | None = None
+    """Correctness trials in training; null: those of `evaluation`."""
+    weights: dict[str, float] = attrs.field(factory=dict)
+    """Weights of rewards, by their names; the others keep theirs."""
+
+
+@attrs.frozen
+class Difficulty:
+    """Draw tasks by the chance that their attempts will differ."""
+
+    groups: PositiveInt = PositiveInt(4)
+    """Newest groups of a task that are remembered."""
+    sharpness: PositiveFloat = PositiveFloat(2.0)
+    """Power of the chance that a task is drawn by: larger avoids groups without a signal more."""
+    solved: Literal["avoid", "keep"] = "avoid"
+    """Whether groups that are all right are avoided as well as those that are all wrong; `keep` where speed is paid."""
+
+
+@attrs.frozen
+class CurriculumSettings:
+    """What changes while a run learns. Held-out evaluations stay as `evaluation` and `rewards` say."""
+
+    stages: tuple[Stage, ...] = ()
+    """In order; the last one lasts to the end."""
+    difficulty: Difficulty | None = None
+    """Draw tasks by what was measured; null: in turn."""
 
 
 @attrs.frozen
@@ -354,8 +422,9 @@ class Recipe:
     """What the next turn is told."""
     retriever: RetrieverUse | None = None
     """Finder of worked examples; null: none."""
-    demonstrations: DemonstrationSettings = DemonstrationSettings()
     train: TrainSettings = TrainSettings()
+    curriculum: CurriculumSettings | None = None
+    """Stages, and draws by difficulty; null: all tasks in turn."""
     eval: EvalSettings = EvalSettings()
     loggers: dict[str, Use] = attrs.field(factory=dict)
     """Observers by a name of their own; JSONL files and the console are always there."""
