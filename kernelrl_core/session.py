@@ -53,6 +53,11 @@ async def open_session(
     environment = Environment.from_recipe(recipe, registry=registry, secret=secret, cache_dir=cache)
     session = Session(recipe, environment, policy)
     try:
+        if recipe.demonstrations.file is not None and not policy.capabilities.warm_start:
+            raise UsageError(
+                f"demonstrations.file: policy {recipe.policy.use!r} does not warm-start as it is set",
+                fix="give policy.warm_start where the policy knows it, or set demonstrations.file=null",
+            )
         context = PolicyContext(
             seed=derived_seed(recipe.seed, "policy"),
             cache_dir=cache,

@@ -7,6 +7,7 @@ Blocks that choose a component have the type `Use`; its other keys are the optio
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal, NewType
 
 import attrs
@@ -19,6 +20,7 @@ __all__ = [
     "CoverageRejection",
     "CurriculumSettings",
     "Difficulty",
+    "DemonstrationSettings",
     "EpisodeSettings",
     "EvalSettings",
     "Extension",
@@ -240,6 +242,16 @@ class CoverageRejection:
 
 
 @attrs.frozen
+class DemonstrationSettings:
+    """What a policy that warm-starts learns from before reinforcement learning begins."""
+
+    file: Path | None = None
+    """Conversations as `kernelrl distill` writes them: JSONL with `messages`, the last of which is learnt. Null: none."""
+    bundled: bool = True
+    """Learn from the answers that the task source bundles as well."""
+
+
+@attrs.frozen
 class TrainSettings:
     """Batches, credit and the optimizer."""
 
@@ -422,6 +434,7 @@ class Recipe:
     """What the next turn is told."""
     retriever: RetrieverUse | None = None
     """Finder of worked examples; null: none."""
+    demonstrations: DemonstrationSettings = DemonstrationSettings()
     train: TrainSettings = TrainSettings()
     curriculum: CurriculumSettings | None = None
     """Stages, and draws by difficulty; null: all tasks in turn."""
