@@ -172,7 +172,7 @@ def test_plugins_list_as_json_has_the_agreed_shape(call: Call) -> None:
 
 def test_plugins_show_describes_options_with_their_sentences(call: Call) -> None:
     _, out, _ = call("plugins", "show", "core", "--json")
-    (option,) = json.loads(out)["components"][0]["options"]
+    option = json.loads(out)["components"][0]["options"][0]
     assert (option["name"], option["default"]) == ("std", "population")
     assert option["help"].startswith("Deviation that centred returns")
     assert "Deviation that centred returns" in call("plugins", "show", "core")[1]
