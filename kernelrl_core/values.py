@@ -69,7 +69,7 @@ class TaskSettings:
     """Relative tolerance."""
     trials: int | None = None
     """Correctness trials."""
-    weights: Mapping[str, float] = attrs.field(factory=dict)
+    weights: Mapping[str, float] = attrs.field(factory=dict, hash=False)
     """Weights of rewards, by their names in the recipe."""
 
 
