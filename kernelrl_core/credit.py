@@ -13,11 +13,18 @@ import attrs
 
 from kernelrl_core.advantages import discounted_returns
 from kernelrl_core.kinds import Estimator, TrainingSample
-from kernelrl_core.recipe.schema import CoverageRejection, ReturnSettings, TrainSettings
+from kernelrl_core.recipe.schema import CoverageRejection, Recipe, ReturnSettings, TrainSettings
 from kernelrl_core.seeds import derived_seed
 from kernelrl_core.values import Episode, Group, Turn
 
-__all__ = ["Credit", "assign_credit", "coverage_keep_probability", "loss_normaliser", "training_samples"]
+__all__ = [
+    "Credit",
+    "assign_credit",
+    "coverage_keep_probability",
+    "loss_normaliser",
+    "planned_samples",
+    "training_samples",
+]
 
 
 @attrs.frozen
@@ -66,17 +73,30 @@ def assign_credit(
     return sorted(batch, key=lambda credit: credit.turn.id)
 
 
-def loss_normaliser(batch: Sequence[Credit], train: TrainSettings, max_tokens: int) -> float:
-    """Divisor of the summed token loss. It counts filtered samples too, so it does not depend on the filter."""
+def planned_samples(recipe: Recipe, n_tasks: int) -> int | None:
+    """Samples of a step before anything of it is known; None where attempts may end early."""
+    if recipe.episode.stop != "never":
+        return None
+    return n_tasks * recipe.train.group_size * recipe.episode.turns
+
+
+def loss_normaliser(batch: Sequence[Credit], train: TrainSettings, max_tokens: int, planned: int | None) -> float:
+    """Divisor of the summed token loss. It counts filtered samples too, so it does not depend on the filter.
+
+    Args:
+        planned: samples of the step as planned, which is then the number of samples, lost ones included; None counts
+            those that were not lost.
+    """
     turns = [credit.turn for credit in batch if not credit.masked]
+    n = len(turns) if planned is None else planned
     if train.length_norm == "tokens":
         divisor = sum(len(turn.reply.tokens) for turn in turns)
     elif train.length_norm == "max_tokens":
-        divisor = len(turns) * max_tokens
+        divisor = n * max_tokens
     elif train.length_norm == "none":
-        divisor = len(turns)
+        divisor = n
     else:
-        divisor = len(turns) * train.length_norm
+        divisor = n * train.length_norm
     return float(max(divisor, 1))
 
 

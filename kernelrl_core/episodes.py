@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -12,8 +11,10 @@ from kernelrl_core.errors import InfrastructureError
 from kernelrl_core.kinds import Policy, SamplingSettings
 from kernelrl_core.prompting import Composer
 from kernelrl_core.recipe.schema import Recipe, SpeedupStop
+from kernelrl_core.sampling_slots import SamplingSlots
 from kernelrl_core.seeds import derived_seed, sample_seed
 from kernelrl_core.stages import stage
+from kernelrl_core.timeline import Timeline, split_judgement
 from kernelrl_core.values import Episode, Example, Extraction, Outcome, Prompt, Reply, SampleId, Task, Turn, Verdict
 
 __all__ = ["Judging", "Player", "reply_limit"]
@@ -39,6 +40,10 @@ class Judging(Protocol):
     async def examples(self, task: Task) -> Sequence[Example]: ...
 
 
+def _unlimited(player: Player) -> SamplingSlots:
+    return SamplingSlots(None, player.recipe.episode.turns, player.timeline)
+
+
 @attrs.frozen
 class Player:
     """Plays episodes as a recipe says."""
@@ -53,6 +58,14 @@ class Player:
     """Turns of an interrupted run. They are taken as they are, neither sampled nor judged again."""
     record: Callable[[Turn], Awaitable[None]]
     """Journals a turn as soon as it is over."""
+    beginning: Callable[[SampleId, Prompt], Awaitable[None]] | None = None
+    """Called before a reply is drawn. May raise `BudgetReached`."""
+    updates: Callable[[], int] | None = None
+    """Updates that the policy has had; None: as many as the step's number."""
+    timeline: Timeline = attrs.field(factory=Timeline)
+    """Told what goes on when."""
+    slots: SamplingSlots = attrs.field(default=attrs.Factory(_unlimited, takes_self=True))
+    """Places for replies that are drawn at once."""
 
     async def play(self, step: int, task_index: int, attempt: int, task: Task) -> Episode:
         """The turns of an attempt. The episode ends early where the recipe says so, and at an infrastructure error."""
@@ -88,15 +101,23 @@ class Player:
             stop=sampling.stop,
             seed=sample_seed(self.recipe.seed, self.purpose, where, task.id),
         )
-        begin = time.monotonic()
-        try:
-            with stage(f"policy {self.recipe.policy.use!r}", "sample"):
-                reply = await self.policy.sample(prompt, settings)
-        except InfrastructureError as error:
-            return _unsampled(where, task, prompt, error, time.monotonic() - begin)
-        seconds = {"sample": time.monotonic() - begin}
-        turn = await self.environment.judge_reply(where, task, prompt, reply, seconds=seconds)
-        return await self.environment.verify(turn) if self._is_verified(turn) else turn
+        async with self.slots.place(where) as waited_s:
+            behind = where.step - self.updates() if self.updates is not None else 0
+            if self.beginning is not None:
+                await self.beginning(where, prompt)
+            with self.timeline.span("sampling") as sampled:
+                try:
+                    with stage(f"policy {self.recipe.policy.use!r}", "sample"):
+                        reply = await self.policy.sample(prompt, settings)
+                except InfrastructureError as error:
+                    return _unsampled(where, task, prompt, error, sampled.seconds())
+        seconds = {"wait": waited_s, "sample": sampled.seconds()}
+        with self.timeline.span("evaluating") as judged:
+            turn = await self.environment.judge_reply(where, task, prompt, reply, seconds=seconds)
+            turn = await self.environment.verify(turn) if self._is_verified(turn) else turn
+        split_judgement(judged, turn)
+        self.slots.took(where, sampled.seconds() + judged.seconds())
+        return attrs.evolve(turn, behind=behind) if behind else turn
 
     def _is_verified(self, turn: Turn) -> bool:
         if not turn.correct or turn.candidate is None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from kernelrl_core.costs import BudgetReached
 from kernelrl_core.episodes import Player
 from kernelrl_core.errors import UsageError
 from kernelrl_core.kinds import TaskSource
 from kernelrl_core.recipe.schema import EvalSettings
 from kernelrl_core.session import Session
-from kernelrl_core.values import Group, SampleId, Task, Turn
+from kernelrl_core.values import Episode, Group, Prompt, SampleId, Task, Turn
 
 __all__ = ["eval_tasks", "play_groups", "play_split"]
 
@@ -34,18 +35,59 @@ async def play_split(
     update: int,
     finished: Mapping[SampleId, Turn],
     record: Callable[[Turn], Awaitable[None]],
+    beginning: Callable[[SampleId, Prompt], Awaitable[None]] | None = None,
 ) -> list[Group]:
     """All attempts at all tasks of a split, at once, after `update` steps of training."""
-    temperature = session.recipe.sampling.temperature if settings.temperature is None else settings.temperature
-    player = Player(session.recipe, session.policy, session.environment, "eval", temperature, finished, record)
+    player = Player(
+        session.recipe,
+        session.policy,
+        session.environment,
+        "eval",
+        session.recipe.sampling.temperature if settings.temperature is None else settings.temperature,
+        finished,
+        record,
+        beginning,
+        timeline=session.timeline,
+        slots=session.slots,
+    )
     return await play_groups(player, update, eval_tasks(session.environment.tasks, settings), settings.samples)
 
 
-async def play_groups(player: Player, step: int, tasks: Sequence[Task], attempts: int) -> list[Group]:
-    """All attempts at all tasks, at once: whoever is sampled is judged while the others are still being sampled."""
+async def play_groups(
+    player: Player,
+    step: int,
+    tasks: Sequence[Task],
+    attempts: int,
+    complete: Callable[[int, Group], None] = lambda index, group: None,
+) -> list[Group]:
+    """All attempts at all tasks, at once: whoever is sampled is judged while the others are still being sampled.
+
+    Args:
+        complete: called with a group and its index when its last attempt is over.
+
+    Raises:
+        BudgetReached: after what was under way has ended.
+    """
+    stopped: list[BudgetReached] = []
+
+    async def attempt(index: int, task: Task, number: int) -> Episode | None:
+        try:
+            return await player.play(step, index, number, task)
+        except BudgetReached as reason:
+            stopped.append(reason)
+            return None
+
+    async def group(index: int, task: Task) -> Group:
+        async with asyncio.TaskGroup() as attempting:
+            playing = [attempting.create_task(attempt(index, task, number)) for number in range(attempts)]
+        episodes = [episode for one in playing if (episode := one.result()) is not None]
+        whole = Group(task, tuple(episodes))
+        if len(episodes) == attempts:
+            complete(index, whole)
+        return whole
+
     async with asyncio.TaskGroup() as everything:
-        playing = [
-            [everything.create_task(player.play(step, index, attempt, task)) for attempt in range(attempts)]
-            for index, task in enumerate(tasks)
-        ]
-    return [Group(task, tuple(episode.result() for episode in row)) for task, row in zip(tasks, playing, strict=True)]
+        groups = [everything.create_task(group(index, task)) for index, task in enumerate(tasks)]
+    if stopped:
+        raise stopped[0]
+    return [one.result() for one in groups]

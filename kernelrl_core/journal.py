@@ -32,8 +32,8 @@ class Journal:
         except OSError as error:
             raise disk_error(path, error) from error
 
-    def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write rows and wait until they are on the disk.
+    def append(self, rows: Sequence[Mapping[str, Any]], *, wait: bool = True) -> None:
+        """Write rows and wait until they are on the disk; without `wait` they outlive the process alone.
 
         Raises:
             KernelRLError: the disk is full or broken; no part of the rows stays in the file.
@@ -47,7 +47,8 @@ class Journal:
         try:
             while data:
                 data = data[os.write(self._fd, data) :]
-            os.fsync(self._fd)
+            if wait:
+                os.fsync(self._fd)
         except OSError as error:
             os.ftruncate(self._fd, size)
             raise disk_error(self.path, error) from error

@@ -53,6 +53,7 @@ __all__ = [
     "RewardBounds",
     "RewardConfig",
     "SamplingSettings",
+    "StreamingPolicy",
     "TaskAuditor",
     "TaskSource",
     "TrainingSample",
@@ -246,6 +247,8 @@ class PolicyCapabilities:
     checkpoints: bool = True
     deterministic: bool = False
     """A reply is a function of weights, prompt tokens and its own seed, so a resumed run can be exact."""
+    streams: bool = False
+    """`accumulate` may be called (`StreamingPolicy`)."""
 
 
 @attrs.frozen
@@ -390,6 +393,19 @@ class Policy(Protocol):
         ...
 
     async def aclose(self) -> None: ...
+
+
+class StreamingPolicy(Policy, Protocol):
+    """A policy with the capability `streams`: it computes gradients of a step while the step is still being sampled."""
+
+    async def accumulate(self, step: TrainingStep) -> None:
+        """Forward and backward of the next samples of a step; no optimizer step, and no change to what is sampled.
+
+        `step.samples` follow those of earlier calls and belong to the first substep; loss and optimizer are those of
+        the step, its normaliser included. `train` then gets all samples of the step, these first, and must end as if
+        there had been no such call, bit for bit where the policy is deterministic.
+        """
+        ...
 
 
 # --- advantages -----------------------------------------------------------------------------------------------------

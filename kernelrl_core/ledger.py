@@ -7,6 +7,7 @@ opened decides where it continues:
     samples.jsonl       rows of later steps are turns that need not be sampled or judged again
     credits.jsonl       rows of later steps were written before a crash and are not written twice
     metrics.jsonl       lacks at most the row that the last checkpoint holds
+    begun.jsonl         a row for each reply that was begun: those without a turn were lost
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
+from kernelrl_core.costs import Spent, spent_on_row, spent_on_step
 from kernelrl_core.credit import Credit
 from kernelrl_core.journal import Journal
 from kernelrl_core.metrics import SeenKernels
@@ -37,11 +40,20 @@ class Ledger:
         self.checkpoints = run.rows("checkpoints")
         """Rows of the checkpoints, oldest first."""
         self._credited = {row["sample"] for row in run.rows("credits")}
-        self._metric_steps = {row["step"] for row in run.rows("metrics")}
+        metrics = run.rows("metrics")
+        self._metric_steps = {row["step"] for row in metrics}
         self.seen = SeenKernels()
         """Kernels of the finished steps."""
+        self.booked = sum((spent_on_step(row) for row in metrics if row["step"] < self.next_step), Spent())
+        """What the finished steps spent."""
+        trained = sum(int(row.get("cost/train_tokens", 0)) for row in metrics)
+        self.spent = Spent(train_tokens=trained)
+        """What the run spent so far, as far as it was journalled."""
+        self.lost = sum(1 for _ in run.each_row("begun"))
+        """Replies that were begun and whose turns were not journalled: what interruptions cost."""
         self._open_samples = self._read_samples(run)
         self._open_evals = self._read_evals(run)
+        self.lost = max(self.lost, 0)
 
     @property
     def last_checkpoint(self) -> Mapping[str, Any] | None:
@@ -61,6 +73,12 @@ class Ledger:
         """Turns of an interrupted evaluation after `update` steps."""
         rows = self._open_evals.get(update, [])
         return {sample_id(row): turn_from_row(row, tasks[row["task_index"]]) for row in rows}
+
+    async def begin(self, purpose: str, where: SampleId) -> None:
+        """Write that a reply is begun, for `train` or `eval`."""
+        journal = self._journals["begun"]
+        row = {"purpose": purpose, "sample": str(where)}
+        await asyncio.get_running_loop().run_in_executor(self._thread, partial(journal.append, [row], wait=False))
 
     async def record_sample(self, turn: Turn) -> Mapping[str, Any]:
         """Write a turn of training; the answer is its row."""
@@ -105,24 +123,33 @@ class Ledger:
 
     def _read_samples(self, run: RunDir) -> dict[int, list[dict[str, Any]]]:
         # Of a turn that was tried again after an infrastructure error, the last row counts.
-        rows = {sample_id(row): row for row in run.rows("samples")}
-        judged: list[tuple[str, str]] = []
-        waiting: dict[int, list[dict[str, Any]]] = defaultdict(list)
-        for where in sorted(rows):
-            row = rows[where]
+        judged: dict[SampleId, tuple[str, str] | None] = {}
+        open_rows: dict[SampleId, dict[str, Any]] = {}
+        for row in run.each_row("samples"):
+            where = sample_id(row)
+            self._account(row)
             if where.step >= self.next_step:
-                # What the infrastructure spoilt is tried again, unless the batch was already fixed with it.
-                if row["outcome"] != Outcome.INFRA_ERROR or row["sample"] in self._credited:
-                    waiting[where.step].append(row)
-            elif row["evaluation"] is not None and row["kernel_sha256"]:
-                judged.append((row["task_sha256"], row["kernel_sha256"]))
-        self.seen.share_of(judged)
+                open_rows[where] = row
+            else:
+                was_judged = row["evaluation"] is not None and row["kernel_sha256"]
+                judged[where] = (row["task_sha256"], row["kernel_sha256"]) if was_judged else None
+        self.seen.share_of([kernel for _, kernel in sorted(judged.items()) if kernel is not None])
+        waiting: dict[int, list[dict[str, Any]]] = defaultdict(list)
+        for where, row in sorted(open_rows.items()):
+            # What the infrastructure spoilt is tried again, unless the batch was already fixed with it.
+            if row["outcome"] != Outcome.INFRA_ERROR or row["sample"] in self._credited:
+                waiting[where.step].append(row)
         return waiting
 
     def _read_evals(self, run: RunDir) -> dict[int, list[dict[str, Any]]]:
         waiting: dict[int, list[dict[str, Any]]] = defaultdict(list)
-        for row in run.rows("eval_samples"):
+        for row in run.each_row("eval_samples"):
+            self._account(row)
             committed = 0 < self.next_step >= row["step"]
             if not committed and row["outcome"] != Outcome.INFRA_ERROR:
                 waiting[row["step"]].append(row)
         return waiting
+
+    def _account(self, row: Mapping[str, Any]) -> None:
+        self.spent += spent_on_row(row)
+        self.lost -= 1

@@ -80,6 +80,9 @@ def credit_metrics(batch: Sequence[Credit]) -> dict[str, float]:
         index = credit.turn.id.task_index
         groups[index] = groups.get(index, True) and credit.advantage == 0
     row |= _mean("uniform_group_frac", list(groups.values()))
+    if any(credit.turn.behind for credit in batch):
+        row |= _mean("train/staleness_mean", [credit.turn.behind for credit in trained])
+        row["train/staleness_max"] = max((credit.turn.behind for credit in trained), default=0)
     row["batch/trained_samples"] = len(trained)
     row["batch/filtered_samples"] = len(valid) - len(trained)
     row["batch/masked_samples"] = len(batch) - len(valid)

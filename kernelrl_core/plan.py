@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from kernelrl_core.audits import training_tasks
+from kernelrl_core.costs import prices_of
 from kernelrl_core.curricula import Course
 from kernelrl_core.environment import missing_prerequisites, require_prerequisites
 from kernelrl_core.errors import KernelRLError
+from kernelrl_core.estimates import judges_on_gpu, spent_at_most
 from kernelrl_core.heldout import eval_tasks
 from kernelrl_core.prompting import Composer
 from kernelrl_core.recipe.schema import Recipe
@@ -18,6 +20,10 @@ __all__ = ["plan", "plan_lines", "preflight"]
 
 CHARACTERS_PER_TOKEN = 3.5
 """Rough figure for code; the policy's tokenizer is not loaded for a plan."""
+
+
+ASSUMED_PROMPT_TOKENS = 2000
+"""Of a first turn, where the tasks cannot be read."""
 
 
 def preflight(recipe: Recipe, registry: Registry) -> None:
@@ -48,9 +54,10 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
         missing.append(f"{recipe.tasks.use}: {error}".replace("\n", "; "))
     steps = Course(tasks, recipe).n_steps if tasks is not None else None
     per_step = recipe.train.tasks_per_step * recipe.train.group_size * recipe.episode.turns
-    prompt = _prompt_tokens(recipe, registry, tasks or [])
+    known = _prompt_tokens(recipe, registry, tasks or [])
+    prompt = ASSUMED_PROMPT_TOKENS if known is None else known
     samples = per_step * steps if steps is not None else None
-    return {
+    facts: dict[str, Any] = {
         "recipe": name,
         "tasks": len(tasks) if tasks is not None else None,
         "steps": steps,
@@ -59,17 +66,52 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
         "turns": recipe.episode.turns,
         "samples_per_step": per_step,
         "samples": samples,
-        "prompt_tokens": round(prompt * samples) if prompt is not None and samples is not None else None,
-        "reply_tokens_at_most": recipe.sampling.max_tokens * samples if samples is not None else None,
-        "missing": missing,
+        "prompt_tokens": None,
+        "reply_tokens_at_most": None,
+        "train_tokens_at_most": None,
+        "gpu_seconds": None,
+        "usd_per_step_at_most": None,
+        "usd_at_most": None,
+        "budget_usd": recipe.cost.budget_usd,
     }
+    on_gpu, prices = judges_on_gpu(recipe, registry), prices_of(recipe)
+    attempts = recipe.train.tasks_per_step * recipe.train.group_size
+    one = spent_at_most(recipe, prompt, attempts=attempts, steps=range(1), on_gpu=on_gpu, trains=True)
+    facts["usd_per_step_at_most"] = one.usd(prices)
+    if steps is not None:
+        whole = spent_at_most(recipe, prompt, attempts=attempts, steps=range(steps), on_gpu=on_gpu, trains=True)
+        held_out = _held_out_attempts(recipe, registry, steps)
+        whole += spent_at_most(recipe, prompt, attempts=held_out, steps=range(1), on_gpu=on_gpu, trains=False)
+        facts |= {
+            "prompt_tokens": whole.prompt_tokens,
+            "reply_tokens_at_most": whole.reply_tokens,
+            "train_tokens_at_most": whole.train_tokens,
+            "gpu_seconds": round(whole.gpu_seconds),
+            "usd_at_most": whole.usd(prices),
+        }
+    return facts | {"missing": missing}
 
 
 def plan_lines(facts: dict[str, Any]) -> list[str]:
     """A plan for people."""
     lines = [f"{key.replace('_', ' '):<22}{_shown(value)}" for key, value in facts.items() if key != "missing"]
-    lines.append("token counts are estimates; prompts of later turns grow with their history")
+    lines.append("amounts are estimates: every reply as long as it may be, every sample trained on")
+    if facts["usd_per_step_at_most"] is None:
+        lines.append("prices are unknown: set cost.prices to know the cost")
     return lines + [f"missing: {item}" for item in facts["missing"]]
+
+
+def _held_out_attempts(recipe: Recipe, registry: Registry, steps: int) -> int:
+    """Attempts of all evaluations of the run."""
+    settings = recipe.eval
+    times = int(settings.at_start) + (steps // settings.every if settings.every else 0)
+    times += settings.at_end and not (settings.every and steps % settings.every == 0)
+    if not times:
+        return 0
+    try:
+        return times * settings.samples * len(eval_tasks(registry.make("tasks", recipe.tasks), settings))
+    except KernelRLError:
+        return 0
 
 
 def _prompt_tokens(recipe: Recipe, registry: Registry, tasks: list[Task]) -> float | None:
@@ -87,4 +129,6 @@ def _prompt_tokens(recipe: Recipe, registry: Registry, tasks: list[Task]) -> flo
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.2f}"
     return "unknown" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

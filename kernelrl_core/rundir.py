@@ -2,7 +2,7 @@
 
 runs/NAME/
   recipe.yaml  provenance.json  secret.key  state.json  lock
-  samples.jsonl  credits.jsonl  metrics.jsonl  checkpoints.jsonl  eval_samples.jsonl
+  samples.jsonl  credits.jsonl  metrics.jsonl  checkpoints.jsonl  eval_samples.jsonl  begun.jsonl
   logs.log  checkpoints/NNNNNN/
 """
 
@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -29,7 +29,7 @@ __all__ = ["JOURNALS", "RunDir", "State", "default_name", "find_run", "list_runs
 
 State = Literal["running", "finished", "stopped", "failed", "killed"]
 
-JOURNALS = ("samples", "credits", "metrics", "checkpoints", "eval_samples")
+JOURNALS = ("samples", "credits", "metrics", "checkpoints", "eval_samples", "begun")
 """Files of rows, created at the start."""
 
 
@@ -46,6 +46,10 @@ class RunDir:
 
     def journal_path(self, name: str) -> Path:
         return self.path / f"{name}.jsonl"
+
+    def each_row(self, name: str) -> Iterator[dict[str, Any]]:
+        """Rows of a journal so far, one by one; see `rows`."""
+        return read_rows(self.journal_path(name))
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """Rows of a journal so far.

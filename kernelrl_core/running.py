@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from kernelrl_core.console import Console
+from kernelrl_core.costs import BudgetReached
 from kernelrl_core.errors import ExitCode, KernelRLError
 from kernelrl_core.kinds import Logger
 from kernelrl_core.ledger import Ledger
@@ -122,6 +123,14 @@ def _record_failure(run: RunDir, error: BaseException) -> BaseException:
         error = KernelRLError(
             f"run {run.path} failed: {type(error).__name__}: {error}", fix=f"see {run.path / 'logs.log'}"
         )
+    elif isinstance(error, BudgetReached):
+        stopped = True
+        error = KernelRLError(
+            f"stopped: {error.message}; what was sampled is kept",
+            fix=f"raise cost.budget_usd in {run.path / 'recipe.yaml'}, "
+            f"then kernelrl resume {run.path} --accept-changes",
+        )
+        _log.warning("%s", error.message)
     elif not stopped:
         _log.error("the run failed: %s", error)
     # On a full disk the state cannot be written either; the run then counts as killed, and resumes as well.

@@ -16,8 +16,10 @@ from kernelrl_core.errors import UsageError
 from kernelrl_core.kinds import Policy, PolicyContext
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.registry import Registry
+from kernelrl_core.sampling_slots import SamplingSlots
 from kernelrl_core.seeds import derived_seed
 from kernelrl_core.stages import stage
+from kernelrl_core.timeline import Timeline
 
 __all__ = ["Session", "cache_directory", "open_session", "require_learning"]
 
@@ -31,6 +33,16 @@ class Session:
     recipe: Recipe
     environment: Environment
     policy: Policy
+    timeline: Timeline = attrs.field(factory=Timeline)
+    """What goes on when."""
+    slots: SamplingSlots = attrs.field(
+        init=False,
+        default=attrs.Factory(
+            lambda self: SamplingSlots(self.recipe.sampling.concurrency, self.recipe.episode.turns, self.timeline),
+            takes_self=True,
+        ),
+    )
+    """Places for replies that are drawn at once."""
 
     @property
     def policy_label(self) -> str:

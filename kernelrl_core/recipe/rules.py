@@ -209,6 +209,32 @@ def _optimizer(given: Parts, registry: Registry) -> Iterator[Contradiction]:
         yield Contradiction(("train", "clip_low"), "must be below 1, or the ratio is never clipped from below")
 
 
+def _pipeline(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    train = given.train
+    loose = (("order", train.order != "canonical"), ("staleness", train.staleness > 0))
+    for key, set_so in loose:
+        if set_so and train.exact_resume:
+            message = (
+                f"{getattr(train, key)} lets timing decide what is learnt, so a resumed run would not repeat itself"
+            )
+            yield Contradiction(("train", key), message, "set train.exact_resume: false to accept that, or remove it")
+    if train.staleness and given.curriculum is not None:
+        message = "a curriculum chooses the tasks of a step by what the one before measured"
+        yield Contradiction(("train", "staleness"), message, "set it to 0, or remove curriculum")
+
+
+def _budget(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    from kernelrl_core.costs import prices_of
+
+    if given.cost.budget_usd is None:
+        return
+    prices = prices_of(given)
+    unknown = [f"cost.prices.{key}" for key in ("prompt", "reply", "train") if getattr(prices, key) is None]
+    if unknown:
+        message = f"policy {given.policy.use!r} does not know its prices, so a budget could not be kept"
+        yield Contradiction(("cost", "budget_usd"), message, f"set {', '.join(unknown)}, in USD per million tokens")
+
+
 def _sampling(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     sampling = given.sampling
     if sampling.extend is not None and sampling.extend.max_tokens <= sampling.max_tokens:
@@ -292,6 +318,8 @@ _RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("train",), _groups),
     (("train", "advantage"), _estimator),
     (("train",), _optimizer),
+    (("train", "curriculum"), _pipeline),
+    (("cost", "policy", "evaluator"), _budget),
     (("sampling",), _sampling),
     (("prompt",), _template),
     (("checkers", "forbid"), _forbid),

@@ -17,10 +17,11 @@ from kernelrl_core.values import EvaluationSettings
 __all__ = [
     "Advance",
     "BestHistory",
+    "CostSettings",
     "CoverageRejection",
     "CurriculumSettings",
-    "Difficulty",
     "DemonstrationSettings",
+    "Difficulty",
     "EpisodeSettings",
     "EvalSettings",
     "Extension",
@@ -33,6 +34,7 @@ __all__ = [
     "NonNegativeInt",
     "PositiveFloat",
     "PositiveInt",
+    "PriceSettings",
     "PromptSettings",
     "Recipe",
     "RetrieverUse",
@@ -138,6 +140,8 @@ class SamplingOptions:
     """Strings that end a reply."""
     extend: Extension | None = None
     """Raise `max_tokens` at a step."""
+    concurrency: PositiveInt | None = None
+    """Most replies that are drawn at once; of those that wait, attempts with much before them go first. Null: all."""
 
 
 @attrs.frozen
@@ -302,6 +306,15 @@ class TrainSettings:
     skipped."""
     min_group_size: PositiveInt = PositiveInt(2)
     """Fewest attempts of a task that must be free of infrastructure errors; smaller groups are masked."""
+    stream: bool = True
+    """Compute gradients of a group as soon as it and all before it are complete, where policy and settings allow it
+    (docs/pipelining.md). Changes nothing but time."""
+    order: Literal["canonical", "completion"] = "canonical"
+    """Order in which groups are learnt from: that of the batch, or that in which they were completed."""
+    staleness: NonNegativeInt = NonNegativeInt(0)
+    """Steps that may be sampled ahead while earlier ones are trained; their samples lack so many updates at most."""
+    exact_resume: bool = True
+    """Refuse settings under which a resumed run would not repeat the undisturbed one."""
     checkpoint_every: PositiveInt = PositiveInt(1)
     """Steps between checkpoints; the last step always has one."""
     keep_checkpoints: PositiveInt | None = PositiveInt(3)
@@ -400,6 +413,31 @@ class EvalSettings:
 
 
 @attrs.frozen
+class PriceSettings:
+    """Prices in US dollars; null takes what policy and evaluator know, or nothing."""
+
+    prompt: NonNegativeFloat | None = None
+    """A million tokens of prompts."""
+    reply: NonNegativeFloat | None = None
+    """A million tokens of replies."""
+    train: NonNegativeFloat | None = None
+    """A million tokens, prompts included, that are trained on."""
+    gpu_hour: NonNegativeFloat | None = None
+    """An hour of a GPU that judges."""
+
+
+@attrs.frozen
+class CostSettings:
+    """What the run may cost."""
+
+    budget_usd: PositiveFloat | None = None
+    """Stop when so much is spent; the run can be resumed with more. Null: no limit."""
+    prices: PriceSettings = PriceSettings()
+    gpu_seconds_per_evaluation: NonNegativeFloat = NonNegativeFloat(3.0)
+    """Assumed by `--dry-run`, where kernels run on a GPU."""
+
+
+@attrs.frozen
 class Recipe:
     """One training run."""
 
@@ -439,6 +477,7 @@ class Recipe:
     curriculum: CurriculumSettings | None = None
     """Stages, and draws by difficulty; null: all tasks in turn."""
     eval: EvalSettings = EvalSettings()
+    cost: CostSettings = CostSettings()
     loggers: dict[str, Use] = attrs.field(factory=dict)
     """Observers by a name of their own; JSONL files and the console are always there."""
     requires: tuple[str, ...] = ()
