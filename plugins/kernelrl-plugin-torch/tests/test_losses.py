@@ -14,7 +14,7 @@ from kernelrl_plugin_torch.losses import token_loss
 def _one(name: str, ratio: float, advantage: float) -> tuple[float, float, bool]:
     """Loss, derivative by the log-probability, and whether the ratio was clipped; bounds 0.8 and 1.28."""
     logprobs = torch.tensor([math.log(ratio)], requires_grad=True)
-    tokens = token_loss(name, logprobs, torch.zeros(1), torch.tensor([advantage]), 0.2, 0.28)
+    tokens = token_loss(name, logprobs, torch.zeros(1), torch.tensor([advantage]), (0.8, 1.28))
     tokens.loss.sum().backward()
     return tokens.loss.item(), logprobs.grad.item(), bool(tokens.clipped)
 
@@ -62,4 +62,4 @@ def test_zero_advantage_gives_no_gradient() -> None:
 
 def test_unknown_loss_names_the_known_ones() -> None:
     with pytest.raises(UsageError, match="cispo, importance_sampling, ppo"):
-        token_loss("dpo", torch.zeros(1), torch.zeros(1), torch.zeros(1), 0.2, 0.2)
+        token_loss("dpo", torch.zeros(1), torch.zeros(1), torch.zeros(1), (0.8, 1.2))

@@ -40,9 +40,12 @@ class Learner:
         self._optimizer = torch.optim.AdamW(self._parameters, lr=0.0, weight_decay=0.0)
 
     def backward(
-        self, lessons: Sequence[Lesson], loss: str, *, clip_low: float = 0.0, clip_high: float = 0.0, totals: Totals
+        self, lessons: Sequence[Lesson], loss: str, bounds: tuple[float, float], totals: Totals
     ) -> list[Tensor]:
-        """Add the gradient of a batch; returns [lesson] log-probabilities [len(reply)] under the present weights."""
+        """Add the gradient of a batch; returns [lesson] log-probabilities [len(reply)] under the present weights.
+
+        `loss` and the `bounds` of the ratio are those of `token_loss`.
+        """
         # Dropout would make other probabilities than sampling saw, and draw on a generator that no checkpoint holds.
         self._model.module.eval()
         seen: list[Tensor] = []
@@ -51,7 +54,7 @@ class Learner:
             device = scores.logprobs.device
             sampled = torch.tensor([x for lesson in batch for x in lesson.sampled], device=device)
             advantages = torch.tensor([x for lesson in batch for x in lesson.advantages], device=device)
-            tokens = token_loss(loss, scores.logprobs, sampled, advantages, clip_low, clip_high)
+            tokens = token_loss(loss, scores.logprobs, sampled, advantages, bounds)
             total = tokens.loss.sum()
             if total.requires_grad:
                 total.backward()

@@ -32,7 +32,7 @@ class TokenLoss(NamedTuple):
 
 
 def token_loss(
-    name: str, logprobs: Tensor, sampled: Tensor, advantages: Tensor, clip_low: float, clip_high: float
+    name: str, logprobs: Tensor, sampled: Tensor, advantages: Tensor, bounds: tuple[float, float]
 ) -> TokenLoss:
     """Loss of each token.
 
@@ -41,8 +41,7 @@ def token_loss(
         logprobs: [n_tokens] under the present weights, with gradient.
         sampled: [n_tokens] under the weights that sampled.
         advantages: [n_tokens].
-        clip_low: distance of the lower bound of the ratio from 1.
-        clip_high: distance of the upper bound.
+        bounds: of the ratio, for `ppo` and `cispo`.
 
     Raises:
         UsageError: unknown loss.
@@ -51,7 +50,7 @@ def token_loss(
         ones = torch.ones_like(advantages)
         return TokenLoss(-advantages * logprobs, ones, torch.zeros_like(ones, dtype=torch.bool))
     ratio = (logprobs - sampled).exp()
-    bounded = ratio.clamp(1 - clip_low, 1 + clip_high)
+    bounded = ratio.clamp(*bounds)
     plain = ratio * advantages
     if name == "importance_sampling":
         return TokenLoss(-plain, ratio.detach(), torch.zeros_like(ratio, dtype=torch.bool))

@@ -29,6 +29,7 @@ from kernelrl_plugin_torch.files import read_tensors, write_tensors
 from kernelrl_plugin_torch.language_model import LanguageModel, Spoken
 from kernelrl_plugin_torch.learner import Learner, Lesson, Totals
 from kernelrl_plugin_torch.losses import LOSSES
+from kernelrl_plugin_torch.model_directory import write_model
 from kernelrl_plugin_torch.sampler import Request, Sampler, rows_agree
 from kernelrl_plugin_torch.scratch_model import TOKENIZER_FILE, ScratchModel
 from kernelrl_plugin_torch.scratch_tokenizer import ScratchTokenizer
@@ -225,10 +226,11 @@ class TorchPolicy:
             present=learner.logprobs(spoken) if loss.mismatch is not None else None,
             reference=self._reference_logprobs(spoken) if loss.kl else None,
         )
+        bounds = (1 - loss.clip_low, 1 + loss.clip_high)
         totals, norms, gap = Totals(), [], 0.0
         for part in parts(list(zip(shaped.samples, shaped.advantages, strict=True)), step.substeps):
             lessons = [Lesson(s.prompt_tokens, s.tokens, s.logprobs, advantages) for s, advantages in part]
-            seen = learner.backward(lessons, loss.name, clip_low=loss.clip_low, clip_high=loss.clip_high, totals=totals)
+            seen = learner.backward(lessons, loss.name, bounds, totals)
             if not norms:
                 gap = mean_gap([lesson.sampled for lesson in lessons], [row.tolist() for row in seen])
             norms.append(learner.update(step.optimizer))
@@ -255,6 +257,13 @@ class TorchPolicy:
             return {"file": _STATE_FILE, "steps": self._steps, "weights_sha256": weights_hash(model.state())}
 
         return await self._do(work)
+
+    async def export(self, directory: Path) -> None:
+        """Write a model from scratch into an existing directory, for a server that shall serve it."""
+        model = _present(self._model)
+        if not isinstance(model, ScratchModel):
+            raise UsageError("only a model from scratch is exported; one of Hugging Face is served as it is")
+        await self._do(lambda: write_model(model, directory))
 
     async def load(self, state: Mapping[str, Any], directory: Path) -> None:
         def work() -> None:

@@ -51,6 +51,16 @@ class Sampler:
     def submit(self, request: Request) -> None:
         self._queue.append(request)
 
+    @property
+    def waiting(self) -> int:
+        """Requests that no row has taken yet."""
+        return len(self._queue)
+
+    def abandon(self, error: BaseException) -> None:
+        """Answer everything that waits with an error."""
+        while self._queue:
+            self._queue.popleft().fail(error)
+
     def weights_changed(self) -> None:
         """Forget what was computed with earlier weights."""
         self._prefixes.clear()

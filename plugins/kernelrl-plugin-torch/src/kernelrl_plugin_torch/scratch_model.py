@@ -175,6 +175,7 @@ class ScratchModel:
         """
         self.device = usable_device(device)
         self.tokenizer = tokenizer
+        self.sizes = {"width": width, "layers": layers, "heads": heads}
         self.context_tokens = context_tokens
         self.stop_tokens = frozenset({tokenizer.end})
         # Made on the CPU, so that a seed means the same weights everywhere.

@@ -1,0 +1,67 @@
+"""A model from scratch as a directory, in the form other programs expect: weights, and a tokenizer that Hugging Face's
+`AutoTokenizer` loads, chat template included."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer
+
+from kernelrl_core.errors import UsageError
+from kernelrl_plugin_torch.files import read_tensors, write_tensors, write_text
+from kernelrl_plugin_torch.scratch_model import ScratchModel
+from kernelrl_plugin_torch.scratch_tokenizer import ScratchTokenizer
+
+__all__ = ["is_scratch_directory", "read_model", "write_model"]
+
+_DESCRIPTION = "kernelrl_model.json"
+_WEIGHTS = "weights.pt"
+_TEXT_TOKENIZER = "text_tokenizer.json"
+_SPECIAL = ("<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
+"""In the order of their ids behind those of the text (`ScratchTokenizer`)."""
+_TEMPLATE = (
+    "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+def write_model(model: ScratchModel, directory: Path) -> None:
+    """Write a model into an existing directory."""
+    text = model.tokenizer.to_json()
+    whole = Tokenizer.from_str(text)
+    whole.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in _SPECIAL])
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": _SPECIAL[-1],
+        "chat_template": _TEMPLATE,
+        "model_max_length": model.context_tokens,
+        "clean_up_tokenization_spaces": False,
+    }
+    described = {**model.sizes, "context_tokens": model.context_tokens}
+    write_tensors(directory / _WEIGHTS, {"weights": model.state()})
+    write_text(directory / _TEXT_TOKENIZER, text)
+    write_text(directory / "tokenizer.json", whole.to_str())
+    write_text(directory / "tokenizer_config.json", json.dumps(settings, indent=1))
+    write_text(directory / _DESCRIPTION, json.dumps(described, indent=1))
+
+
+def is_scratch_directory(directory: Path) -> bool:
+    return (directory / _DESCRIPTION).is_file()
+
+
+def read_model(directory: Path, *, device: str = "cpu") -> ScratchModel:
+    """The model that `write_model` wrote.
+
+    Raises:
+        UsageError: something is missing or damaged.
+    """
+    try:
+        sizes: dict[str, Any] = json.loads((directory / _DESCRIPTION).read_text(encoding="utf-8"))
+        tokenizer = ScratchTokenizer.from_json((directory / _TEXT_TOKENIZER).read_text(encoding="utf-8"))
+        model = ScratchModel(tokenizer, **sizes, seed=0, device=device)
+        model.load_state(read_tensors(directory / _WEIGHTS)["weights"])
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise UsageError(f"{directory} holds no usable model: {error}") from error
+    return model

@@ -1,0 +1,483 @@
+"""The HTTP side: Tinker's API as its SDK (0.38) calls it.
+
+Requests that take long are answered at once with an id; the result is fetched by `retrieve_future`. A request that is
+sent twice, because its answer was lost on the way, is done once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
+from concurrent.futures import CancelledError, Future
+from typing import Any
+
+import attrs
+from aiohttp import web
+
+from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError
+from kernelrl_core.kinds import OptimizerSettings
+from kernelrl_core.values import Reply
+from kernelrl_plugin_torch.language_model import Spoken
+from kernelrl_tinker_server.engine import Engine
+from kernelrl_tinker_server.models import ServedModel
+from kernelrl_tinker_server.sampling import SamplerBook, read_sampling
+from kernelrl_tinker_server.store import CheckpointPath, Store
+from kernelrl_tinker_server.wire import read_training_request, sampled_body, trained_body
+from kernelrl_tinker_server.worker import Worker
+
+__all__ = ["make_app"]
+
+_log = logging.getLogger(__name__)
+
+_POLL_S = 30.0
+"""The SDK gives up a poll after 45 s."""
+_KEPT_S = 120.0
+"""How long a result is kept after it was fetched: its answer may be lost on the way."""
+_FORGOTTEN_S = 3600.0
+"""… and one that nobody fetches."""
+_SILENT_S = 900.0
+"""Runs of a session that has not been heard of for so long leave the memory."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@attrs.define(eq=False)
+class _Pending:
+    """A request under way, or its result."""
+
+    result: Future[Any]
+    body: Callable[[Any], bytes | dict[str, Any]]
+    """Makes the answer from the result."""
+    since: float
+    fetched: bool = False
+
+
+class _Pendings:
+    """Results by request id."""
+
+    def __init__(self) -> None:
+        self._pending: OrderedDict[str, _Pending] = OrderedDict()
+        self._ids: dict[Hashable, str] = {}
+
+    def add(
+        self, key: Hashable, start: Callable[[], Future[Any]], body: Callable[[Any], bytes | dict[str, Any]]
+    ) -> str:
+        """Start a request, unless one with this key is known; returns its id."""
+        self._sweep()
+        if key in self._ids:
+            return self._ids[key]
+        name = uuid.uuid4().hex
+        self._pending[name] = _Pending(start(), body, time.monotonic())
+        self._ids[key] = name
+        return name
+
+    def get(self, name: str) -> _Pending | None:
+        return self._pending.get(name)
+
+    def _sweep(self) -> None:
+        now = time.monotonic()
+        old = [
+            name
+            for name, pending in self._pending.items()
+            if pending.result.done() and now - pending.since > (_KEPT_S if pending.fetched else _FORGOTTEN_S)
+        ]
+        if old:
+            for name in old:
+                del self._pending[name]
+            self._ids = {key: name for key, name in self._ids.items() if name in self._pending}
+
+
+class _Server:
+    """Handlers and what they share."""
+
+    def __init__(self, worker: Worker, store: Store, served: ServedModel, api_key: str | None) -> None:
+        self._worker, self._store, self._served, self._api_key = worker, store, served, api_key
+        self._engine: Engine = worker.ready.result()
+        self._pendings = _Pendings()
+        self._samplers = SamplerBook(store, self._engine, served)
+        self._heard: dict[str, float] = {}
+        """Session -> when it was last heard of."""
+        self._loaded: set[str] = set()
+        """Training runs in the engine."""
+
+    def routes(self) -> list[web.RouteDef]:
+        post, get = web.post, web.get
+        one = "/api/v1/training_runs/{run}/checkpoints/{kind}/{name}"
+        return [
+            get("/api/v1/healthz", self.health),
+            post("/api/v1/client/config", self.client_config),
+            post("/api/v1/client/dynamic_config", self.client_dynamic_config),
+            post("/api/v1/telemetry", self.telemetry),
+            get("/api/v1/get_server_capabilities", self.capabilities),
+            post("/api/v1/create_session", self.create_session),
+            post("/api/v1/session_heartbeat", self.heartbeat),
+            post("/api/v1/sessions/{session}/finish", self.finish_session),
+            post("/api/v1/create_model", self.create_model),
+            post("/api/v1/get_info", self.get_info),
+            post("/api/v1/load_weights", self.load_weights),
+            post("/api/v1/forward_backward", self.forward_backward),
+            post("/api/v1/optim_step", self.optim_step),
+            post("/api/v1/save_weights", self.save_weights),
+            post("/api/v1/save_weights_for_sampler", self.save_weights_for_sampler),
+            post("/api/v1/weights_info", self.weights_info),
+            post("/api/v1/create_sampling_session", self.create_sampling_session),
+            get("/api/v1/samplers/{sampler}", self.sampler),
+            post("/api/v1/asample", self.sample),
+            post("/api/v1/cancel_future", self.cancel),
+            post("/api/v1/retrieve_future", self.retrieve),
+            get("/api/v1/training_runs", self.training_runs),
+            get("/api/v1/training_runs/{run}", self.training_run),
+            get("/api/v1/training_runs/{run}/checkpoints", self.checkpoints),
+            get("/api/v1/checkpoints", self.checkpoints),
+            web.delete(one, self.delete_checkpoint),
+            web.put(f"{one}/ttl", self.set_ttl),
+        ]
+
+    @web.middleware
+    async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Check the key, and turn errors into answers."""
+        if request.path != "/api/v1/healthz" and not self._knows_key(request.headers.get("X-API-Key", "")):
+            return web.json_response({"detail": "the API key is not the server's"}, status=401)
+        try:
+            return await handler(request)
+        except LookupFailed as error:
+            return web.json_response({"detail": str(error)}, status=404)
+        except UsageError as error:
+            return web.json_response({"detail": str(error)}, status=400)
+        except (KeyError, TypeError, ValueError) as error:
+            detail = f"the request is not of the expected form: {type(error).__name__}: {error}"
+            return web.json_response({"detail": detail}, status=422)
+
+    def _knows_key(self, given: str) -> bool:
+        return self._api_key is None or hmac.compare_digest(given.encode(), self._api_key.encode())
+
+    # --- service and sessions -------------------------------------------------------------------------------------
+
+    async def health(self, request: web.Request) -> web.Response:
+        return web.json_response({"status": "ok"})
+
+    async def client_config(self, request: web.Request) -> web.Response:
+        # Chunks of one batch in their order, and few enough that a batch is one chunk: equal sums in every run.
+        return web.json_response(
+            {
+                "parallel_fwdbwd_chunks": False,
+                "fwdbwd_max_chunk_len": 100_000,
+                "fwdbwd_max_chunk_bytes_count": 1 << 29,
+                "sample_max_concurrent_requests": 1000,
+            }
+        )
+
+    async def client_dynamic_config(self, request: web.Request) -> web.Response:
+        return web.json_response({"sample_cancel_enabled": True})
+
+    async def telemetry(self, request: web.Request) -> web.Response:
+        return web.json_response({"status": "accepted"})
+
+    async def capabilities(self, request: web.Request) -> web.Response:
+        models = [
+            {
+                "model_name": name,
+                "max_context_length": self._engine.model.context_tokens,
+                "trainable": True,
+                "sampleable": True,
+            }
+            for name in self._served.names
+        ]
+        return web.json_response({"supported_models": models})
+
+    async def create_session(self, request: web.Request) -> web.Response:
+        session = f"s{uuid.uuid4().hex[:12]}"
+        self._heard[session] = time.monotonic()
+        return web.json_response({"session_id": session, "type": "create_session"})
+
+    async def heartbeat(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        self._heard[str(body["session_id"])] = time.monotonic()
+        self._drop_silent()
+        return web.json_response({"type": "session_heartbeat"})
+
+    async def finish_session(self, request: web.Request) -> web.Response:
+        self._heard[request.match_info["session"]] = float("-inf")
+        self._drop_silent()
+        return web.json_response({})
+
+    def _drop_silent(self) -> None:
+        limit = time.monotonic() - _SILENT_S
+        silent = {session for session, heard in self._heard.items() if heard < limit}
+        for run in [run for run in self._loaded if run.partition(":")[0] in silent]:
+            self._loaded.discard(run)
+            self._worker.do(lambda engine, run=run: engine.forget(run))  # type: ignore[misc]
+        for session in silent:
+            del self._heard[session]
+
+    # --- training runs --------------------------------------------------------------------------------------------
+
+    async def create_model(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        run = f"{body['session_id']}:train:{body['model_seq_id']}"
+        model, rank = str(body["base_model"]), int((body.get("lora_config") or {}).get("rank", 32))
+        self._served.check(model, rank)
+
+        def work(engine: Engine) -> str:
+            engine.create(run)
+            return run
+
+        self._register(run, model, rank, body.get("user_metadata"))
+        return self._later(("create", run), work, lambda run: {"model_id": run, "type": "create_model"}, model_id=run)
+
+    async def load_weights(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        run = body.get("model_id") or f"{body['session_id']}:train:{body['model_seq_id']}"
+        path = CheckpointPath.parse(str(body["path"]))
+        about = self._store.about(path)
+        model = str(body.get("base_model") or about["model"])
+        self._served.check(model, about["rank"])
+
+        def work(engine: Engine) -> None:
+            engine.create(run, *self._store.load(path, optimizer=bool(body["optimizer"])))
+
+        self._register(run, model, about["rank"], body.get("user_metadata"))
+        answer = {"path": str(path), "model_id": run, "type": "load_weights"}
+        return self._later(("load", run, body.get("seq_id")), work, lambda _: answer, model_id=run)
+
+    def _register(self, run: str, model: str, rank: int, metadata: Any) -> None:
+        about = {"model": model, "rank": rank, "user_metadata": metadata, "time": time.time()}
+        self._store.put("runs", run, about)
+        self._loaded.add(run)
+
+    async def get_info(self, request: web.Request) -> web.Response:
+        run = str((await request.json())["model_id"])
+        about = self._run(run)
+        return web.json_response(
+            {
+                "type": "get_info",
+                "model_id": run,
+                "model_name": about["model"],
+                "is_lora": True,
+                "lora_rank": about["rank"],
+                "model_data": {
+                    "arch": self._served.kind,
+                    "model_name": about["model"],
+                    "tokenizer_id": self._served.tokenizer,
+                },
+            }
+        )
+
+    async def training_run(self, request: web.Request) -> web.Response:
+        run = request.match_info["run"]
+        return web.json_response(self._run_row(run, self._run(run)))
+
+    async def training_runs(self, request: web.Request) -> web.Response:
+        names = self._store.names("runs")
+        offset, limit = int(request.query.get("offset", 0)), int(request.query.get("limit", 20))
+        shown = names[offset : offset + limit]
+        cursor = {"offset": offset, "limit": limit, "total_count": len(names)}
+        return web.json_response(
+            {"training_runs": [self._run_row(name, self._run(name)) for name in shown], "cursor": cursor}
+        )
+
+    def _run(self, run: str) -> dict[str, Any]:
+        about = self._store.get("runs", run)
+        if about is None:
+            raise LookupFailed(f"there is no training run {run!r}")
+        return about
+
+    def _run_row(self, run: str, about: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "training_run_id": run,
+            "base_model": about["model"],
+            "model_owner": "local",
+            "is_lora": True,
+            "lora_rank": about["rank"],
+            "corrupted": False,
+            "last_request_time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(about["time"])),
+            "user_metadata": about["user_metadata"],
+        }
+
+    async def forward_backward(self, request: web.Request) -> web.Response:
+        asked = read_training_request(await request.read(), request.headers.get("Content-Encoding", ""))
+        longest = max((len(lesson.prompt) + len(lesson.reply) for lesson in asked.lessons), default=0)
+        if longest > self._engine.model.context_tokens:
+            raise UsageError(
+                f"a datum has {longest} tokens; the model's context holds {self._engine.model.context_tokens}"
+            )
+
+        def work(engine: Engine) -> bytes:
+            if asked.forward_only:
+                spoken = [Spoken(lesson.prompt, lesson.reply) for lesson in asked.lessons]
+                return trained_body(engine.forward(asked.run, spoken), asked.skipped, {"loss:sum": 0.0})
+            rows, totals = engine.backward(asked.run, asked.lessons, asked.loss, asked.bounds)
+            metrics = {"loss:sum": totals.sums["loss"], "entropy:sum": totals.sums["entropy"]}
+            return trained_body(rows, asked.skipped, metrics | {"tokens:sum": float(totals.tokens)})
+
+        return self._later(("train", asked.run, asked.number), work, bytes, model_id=asked.run)
+
+    async def optim_step(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        run, given = str(body["model_id"]), body.get("adam_params")
+        if given is None:
+            raise UsageError("only Adam is served here")
+        settings = OptimizerSettings(
+            learning_rate=given["learning_rate"],
+            beta1=given["beta1"],
+            beta2=given["beta2"],
+            eps=given["eps"],
+            weight_decay=given.get("weight_decay", 0.0),
+            max_grad_norm=given.get("grad_clip_norm") or None,
+        )
+
+        def answer(norm: float) -> dict[str, Any]:
+            return {"metrics": {"grad_norm:mean": norm}}
+
+        key = ("train", run, body.get("seq_id"))
+        return self._later(key, lambda engine: engine.update(run, settings), answer, model_id=run)
+
+    # --- checkpoints ----------------------------------------------------------------------------------------------
+
+    async def save_weights(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        run = str(body["model_id"])
+        path = CheckpointPath.parse(f"tinker://{run}/weights/{body.get('path') or uuid.uuid4().hex[:8]}")
+        about = self._about(run, body)
+
+        def work(engine: Engine) -> dict[str, Any]:
+            overwrite = bool(body.get("overwrite"))
+            self._store.save(path, engine.weights(run), engine.optimizer(run), about, overwrite=overwrite)
+            return {"path": str(path), "type": "save_weights"}
+
+        return self._later(("train", run, body.get("seq_id")), work, dict, model_id=run)
+
+    async def save_weights_for_sampler(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        run, number = str(body["model_id"]), body.get("sampling_session_seq_id")
+        named = body.get("path") or f"unnamed-{number}"
+        path = CheckpointPath.parse(f"tinker://{run}/sampler_weights/{named}")
+        about = self._about(run, body)
+
+        def work(engine: Engine) -> dict[str, Any]:
+            self._store.save(path, engine.weights(run), None, about)
+            if body.get("path"):
+                return {"path": str(path), "type": "save_weights_for_sampler"}
+            sampler = f"{run.partition(':')[0]}:sample:{number}"
+            self._samplers.open(sampler, about["model"], path, unnamed=True)
+            return {"sampling_session_id": sampler, "type": "save_weights_for_sampler"}
+
+        return self._later(("train", run, body.get("seq_id")), work, dict, model_id=run)
+
+    def _about(self, run: str, body: dict[str, Any]) -> dict[str, Any]:
+        known, ttl = self._run(run), body.get("ttl_seconds")
+        return {
+            "model": known["model"],
+            "rank": known["rank"],
+            "time": time.time(),
+            "expires": None if ttl is None else time.time() + float(ttl),
+            "user_metadata": body.get("user_metadata"),
+        }
+
+    async def weights_info(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        about = self._store.about(CheckpointPath.parse(str(body["tinker_path"])))
+        return web.json_response({"base_model": about["model"], "is_lora": True, "lora_rank": about["rank"]})
+
+    async def checkpoints(self, request: web.Request) -> web.Response:
+        rows = [found.row() for found in self._store.checkpoints(request.match_info.get("run"))]
+        return web.json_response({"checkpoints": rows, "cursor": None})
+
+    async def delete_checkpoint(self, request: web.Request) -> web.Response:
+        if not self._store.delete(self._path(request)):
+            raise LookupFailed(f"there is no checkpoint {self._path(request)}")
+        return web.Response(status=204)
+
+    async def set_ttl(self, request: web.Request) -> web.Response:
+        ttl = (await request.json())["ttl_seconds"]
+        self._store.set_expiry(self._path(request), None if ttl is None else time.time() + float(ttl))
+        return web.Response(status=204)
+
+    def _path(self, request: web.Request) -> CheckpointPath:
+        found = request.match_info
+        return CheckpointPath.parse(f"tinker://{found['run']}/{found['kind']}/{found['name']}")
+
+    # --- sampling -------------------------------------------------------------------------------------------------
+
+    async def create_sampling_session(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        sampler = f"{body['session_id']}:sample:{body['sampling_session_seq_id']}"
+        path = CheckpointPath.parse(str(body["model_path"])) if body.get("model_path") else None
+        model = str(self._store.about(path)["model"] if path else body.get("base_model"))
+        self._served.check(model, None)
+        await asyncio.to_thread(self._samplers.open, sampler, model, path)
+        return web.json_response({"sampling_session_id": sampler, "type": "create_sampling_session"})
+
+    async def sampler(self, request: web.Request) -> web.Response:
+        name = request.match_info["sampler"]
+        about = self._samplers.about(name)
+        return web.json_response({"sampler_id": name, "base_model": about["model"], "model_path": about["path"]})
+
+    async def sample(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        sampler = str(body["sampling_session_id"])
+        asked = read_sampling(body, self._samplers.weights(sampler), self._engine.model, self._served)
+
+        def answer(result: tuple[list[Reply], list[float] | None]) -> bytes:
+            return sampled_body(*result)
+
+        key = ("sample", sampler, body.get("seq_id"))
+        name = self._pendings.add(key, lambda: self._worker.sample(asked), answer)
+        ids = [f"{name}-{index}" for index in range(len(asked.settings))]
+        return web.json_response({"request_id": name, "sample_sequence_ids": ids})
+
+    async def cancel(self, request: web.Request) -> web.Response:
+        pending = self._pendings.get(str((await request.json())["request_id"]))
+        if pending is not None:
+            pending.result.cancel()
+        return web.Response(status=204)
+
+    # --- results --------------------------------------------------------------------------------------------------
+
+    def _later(
+        self,
+        key: Hashable,
+        work: Callable[[Engine], Any],
+        body: Callable[[Any], bytes | dict[str, Any]],
+        **named: str,
+    ) -> web.Response:
+        return web.json_response({"request_id": self._pendings.add(key, lambda: self._worker.do(work), body), **named})
+
+    async def retrieve(self, request: web.Request) -> web.Response:
+        name = str((await request.json())["request_id"])
+        pending = self._pendings.get(name)
+        if pending is None:
+            return web.json_response({"detail": "no such request; was the server restarted?"}, status=410)
+        try:
+            result = await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(pending.result)), _POLL_S)
+        except TimeoutError:
+            return web.json_response({"type": "try_again", "request_id": name, "queue_state": "active"})
+        except (CancelledError, asyncio.CancelledError):
+            if not pending.result.done():
+                raise  # the client went away while it waited
+            return web.json_response({"error": "the request was cancelled", "category": "user"})
+        except UsageError as error:
+            return web.json_response({"error": str(error), "category": "user"})
+        except Exception as error:
+            _log.exception("a request failed")
+            shown = str(error) if isinstance(error, KernelRLError) else f"{type(error).__name__}: {error}"
+            return web.json_response({"error": shown, "category": "server"})
+        if not pending.fetched:
+            pending.fetched, pending.since = True, time.monotonic()
+        made = pending.body(result)
+        if isinstance(made, bytes):
+            return web.Response(body=made, content_type="application/x-protobuf")
+        return web.json_response(made)
+
+
+def make_app(worker: Worker, store: Store, served: ServedModel, *, api_key: str | None = None) -> web.Application:
+    """The application; `worker` has loaded its model."""
+    server = _Server(worker, store, served, api_key)
+    app = web.Application(client_max_size=1 << 30, middlewares=[server.guard])
+    app.add_routes(server.routes())
+    return app

@@ -1,0 +1,153 @@
+"""Several training runs on one loaded model.
+
+The model's weights are those of one run or sampler at a time; the others wait as copies. Gradients that were gathered
+and not yet used wait with their run, so runs may take turns between any two requests. Used by one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import torch
+from torch import Tensor
+
+from kernelrl_core.errors import UsageError
+from kernelrl_core.kinds import OptimizerSettings
+from kernelrl_plugin_torch.language_model import LanguageModel, Spoken
+from kernelrl_plugin_torch.learner import Learner, Lesson, Totals
+from kernelrl_plugin_torch.sampler import Request, Sampler, rows_agree
+
+__all__ = ["Engine", "Weights"]
+
+Weights = Mapping[str, Tensor]
+
+
+@attrs.define(eq=False)
+class _Run:
+    """A training run."""
+
+    learner: Learner
+    weights: Weights
+    """Its weights while another has the model."""
+    gradients: Sequence[Tensor | None] | None = None
+    """Its gradients while another has the model."""
+
+
+class Engine:
+    """A loaded model, its training runs, and a sampler."""
+
+    def __init__(self, model: LanguageModel, *, rows: int, train_tokens: int) -> None:
+        """
+        Args:
+            model: at its initial weights, which are those of every new run.
+            rows: of a sampling batch.
+            train_tokens: most tokens in one forward and backward pass.
+        """
+        self.model = model
+        self._train_tokens = train_tokens
+        self.base: Weights = _copy(model.state())
+        self._runs: dict[str, _Run] = {}
+        self._owner: _Run | Weights = self.base
+        """Whose weights the model has."""
+        alike = rows == 1 or rows_agree(model, rows)
+        self.sampler = Sampler(model, rows if alike or model.device.type != "cpu" else 1)
+
+    # --- training -------------------------------------------------------------------------------------------------
+
+    def create(self, run: str, weights: Weights | None = None, optimizer: Mapping[str, Any] | None = None) -> None:
+        """Begin a run at the initial weights, or at those of a checkpoint.
+
+        Raises:
+            UsageError: the weights are of another model.
+        """
+        weights = self.base if weights is None else weights
+        if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in self.base.items()}:
+            raise UsageError("the checkpoint is of another model than the one served here")
+        made = _Run(Learner(self.model, self._train_tokens), weights)
+        if optimizer is not None:
+            made.learner.load_state(optimizer)
+        self._runs[run] = made
+
+    def forget(self, run: str) -> None:
+        """End a run and free its memory."""
+        gone = self._runs.pop(run, None)
+        if gone is not None and self._owner is gone:
+            gone.learner.take_gradients()
+            self._owner = {}
+
+    def backward(
+        self, run: str, lessons: Sequence[Lesson], loss: str, bounds: tuple[float, float]
+    ) -> tuple[list[list[float]], Totals]:
+        """Gather gradients; returns [lesson][token] log-probabilities before any update."""
+        learner, totals = self._take(run), Totals()
+        rows = learner.backward(lessons, loss, bounds, totals)
+        return [row.tolist() for row in rows], totals
+
+    def forward(self, run: str, spoken: Sequence[Spoken]) -> list[list[float]]:
+        return self._take(run).logprobs(spoken)
+
+    def update(self, run: str, settings: OptimizerSettings) -> float:
+        """One optimizer step with the gathered gradients; returns their norm before clipping."""
+        return self._take(run).update(settings)
+
+    def weights(self, run: str) -> Weights:
+        """A copy of a run's present weights."""
+        self._take(run)
+        return _copy(self.model.state())
+
+    def optimizer(self, run: str) -> dict[str, Any]:
+        return self._take(run).state()
+
+    def _take(self, name: str) -> Learner:
+        """Give the model to a run."""
+        run = self._runs.get(name)
+        if run is None:
+            raise UsageError(
+                f"training run {name!r} is not loaded (was the server restarted?)",
+                fix="create a training client from its last checkpoint",
+            )
+        if self._owner is not run:
+            self._give(run.weights)
+            self._owner = run
+            run.weights = {}
+            if run.gradients is not None:
+                run.learner.put_gradients(run.gradients)
+                run.gradients = None
+        return run.learner
+
+    def _give(self, weights: Weights) -> None:
+        """Load weights, after putting those of the present owner aside."""
+        if isinstance(self._owner, _Run):
+            self._owner.weights = _copy(self.model.state())
+            self._owner.gradients = self._owner.learner.take_gradients()
+        self.model.load_state(weights)
+        self.sampler.weights_changed()
+
+    # --- sampling -------------------------------------------------------------------------------------------------
+
+    def sample(self, weights: Weights, requests: Sequence[Request]) -> None:
+        """Answer requests, and those that are given to `sampler` meanwhile."""
+        if self._owner is not weights:
+            self._give(weights)
+            self._owner = weights
+        for request in requests:
+            self.sampler.submit(request)
+        self.sampler.run()
+
+    @torch.no_grad()
+    def prompt_logprobs(self, weights: Weights, prompt: Sequence[int]) -> list[float]:
+        """[len(prompt) - 1] log-probabilities of all tokens but the first."""
+        if len(prompt) < 2:
+            return []
+        if self._owner is not weights:
+            self._give(weights)
+            self._owner = weights
+        self.model.module.eval()
+        logprobs: list[float] = self.model.score([Spoken(tuple(prompt[:1]), tuple(prompt[1:]))]).logprobs.tolist()
+        return logprobs
+
+
+def _copy(weights: Weights) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in weights.items()}

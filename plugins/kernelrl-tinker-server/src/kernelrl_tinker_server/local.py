@@ -1,0 +1,160 @@
+"""A server as a child process: started, found ready, and ended with its parent.
+
+    with LocalServer(state=tmp_path) as server:
+        client = tinker.ServiceClient(base_url=server.base_url, api_key=server.api_key)
+
+Imports neither torch nor the SDK.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections import deque
+from pathlib import Path
+from queue import Empty, Queue
+from types import TracebackType
+
+from kernelrl_core.errors import InfrastructureError
+
+__all__ = ["DUMMY_KEY", "LocalServer"]
+
+DUMMY_KEY = "tml-local-dummy-key"
+"""A key that the SDK accepts and the server does not look at."""
+
+
+class LocalServer:
+    """A Tinker-compatible server on 127.0.0.1, in a process of its own.
+
+    `start`, `stop` and `kill` may follow one another: what was saved is there again. It ends when this process does,
+    however that ends.
+    """
+
+    api_key = DUMMY_KEY
+
+    def __init__(
+        self,
+        *,
+        state: Path,
+        model: str = "tiny",
+        arguments: tuple[str, ...] = (),
+        port: int = 0,
+        timeout_s: float = 300,
+    ) -> None:
+        """
+        Args:
+            state: directory of checkpoints and sessions.
+            model: `tiny`, a directory, or a hub id of Hugging Face.
+            arguments: further options of `kernelrl tinker-server`.
+            port: 0 takes a free one; a restarted server keeps it, so clients find it again.
+            timeout_s: longest time until it is ready; loading torch takes 5 to 15 s.
+        """
+        self.state, self._model, self._arguments, self._timeout_s = state, model, arguments, timeout_s
+        self._port = port
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors: deque[str] = deque(maxlen=40)
+        self.base_url = ""
+        self.models: tuple[str, ...] = ()
+        """Names of the model, the preferred one first."""
+
+    def start(self) -> None:
+        """Start the process and wait until it serves.
+
+        Raises:
+            InfrastructureError: it ended, or was not ready in time.
+        """
+        command = [sys.executable, "-m", "kernelrl_tinker_server", "--model", self._model, "--state", str(self.state)]
+        command += ["--port", str(self._port), "--watch-stdin", *self._arguments]
+        # A session of its own: an interrupt at the terminal ends the parent, which still needs the server to save.
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            env={key: value for key, value in os.environ.items() if key != "KERNELRL_TINKER_SERVER_KEY"},
+        )
+        first: Queue[bytes] = Queue()
+        self._errors.clear()
+        for read in (self._read_output, self._read_errors):
+            threading.Thread(target=read, args=(self._process, first), daemon=True).start()
+        try:
+            line = first.get(timeout=self._timeout_s)
+        except Empty:
+            self.kill()
+            raise InfrastructureError(f"the local server was not ready within {self._timeout_s:.0f} s") from None
+        if not line:
+            self._process.wait()
+            told = "\n".join(self._errors) or f"exit status {self._process.returncode}"
+            raise InfrastructureError(f"the local server could not be started: {told}")
+        ready = json.loads(line)
+        self.base_url, self.models = ready["base_url"], tuple(ready["models"])
+        self._port = int(self.base_url.rpartition(":")[2])
+
+    def stop(self) -> None:
+        """End the process as soon as its present work is done. Safe to call twice."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self._clean()
+
+    def kill(self) -> None:
+        """End the process at once, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._clean()
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def export(self, path: str, directory: Path) -> None:
+        """Copy a checkpoint, by its `tinker://` path, into a directory."""
+        shutil.copytree(self._folder(path), directory, dirs_exist_ok=True)
+
+    def adopt(self, path: str, directory: Path) -> None:
+        """Put a checkpoint that was exported in its place again, unless it is there."""
+        folder = self._folder(path)
+        if not folder.exists():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            growing = folder.with_name(f".{folder.name}.{os.getpid()}")
+            shutil.copytree(directory, growing, dirs_exist_ok=True)
+            os.replace(growing, folder)
+
+    def _folder(self, path: str) -> Path:
+        return self.state / "checkpoints" / path.removeprefix("tinker://")
+
+    def _read_output(self, process: subprocess.Popen[bytes], first: Queue[bytes]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            first.put(line)
+        first.put(b"")
+
+    def _read_errors(self, process: subprocess.Popen[bytes], first: Queue[bytes]) -> None:
+        assert process.stderr is not None
+        for line in process.stderr:
+            self._errors.append(line.decode(errors="replace").rstrip())
+
+    def _clean(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
+
+    def __enter__(self) -> LocalServer:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

@@ -1,0 +1,158 @@
+"""Which model is served: the bundled tiny one, one from scratch with a warm start, or one of Hugging Face."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from kernelrl_core.errors import LookupFailed, UsageError
+from kernelrl_core.kinds import PolicyContext
+from kernelrl_core.naming import nearest
+from kernelrl_plugin_torch.config import TorchConfig, WarmStart
+from kernelrl_plugin_torch.language_model import LanguageModel
+from kernelrl_plugin_torch.model_directory import is_scratch_directory, read_model, write_model
+from kernelrl_plugin_torch.policy import TorchPolicy
+from kernelrl_plugin_torch.scratch_model import ScratchModel
+from kernelrl_plugin_torch.scratch_tokenizer import ScratchTokenizer
+from kernelrl_plugin_torch.warm_start import warm_start_key
+
+__all__ = ["TINY", "ServedModel", "load_served_model", "warm_started_model"]
+
+TINY = "tiny"
+"""Name of the bundled model: 90,000 random weights, one token for each byte."""
+
+
+@attrs.frozen
+class ServedModel:
+    """What clients are told of the model."""
+
+    names: tuple[str, ...]
+    """Names it is asked for by, the first one preferred."""
+    kind: str
+    """`kernelrl-scratch` or `huggingface`."""
+    tokenizer: str
+    """Directory or hub id that `AutoTokenizer` loads."""
+    special_tokens: Mapping[str, int]
+    """Ids of special tokens by their text."""
+    rank: int | None
+    """Rank of its adapters; None: all weights are trained, and any rank that a client names is accepted."""
+
+    def check(self, name: str, rank: int | None) -> None:
+        """Refuse a request for another model.
+
+        Raises:
+            LookupFailed: unknown model.
+            UsageError: adapters of another rank.
+        """
+        if name not in self.names:
+            close = nearest(name, self.names)
+            meant = f"; did you mean {close!r}?" if close else ""
+            raise LookupFailed(f"model {name!r} is not served here, but {', '.join(map(repr, self.names))}{meant}")
+        if rank is not None and self.rank is not None and rank != self.rank:
+            raise UsageError(f"adapters of rank {rank} are asked for; this server was started with rank {self.rank}")
+
+
+def load_served_model(name: str, options: TorchConfig, state: Path) -> tuple[LanguageModel, ServedModel]:
+    """Load a model by name.
+
+    Args:
+        name: `tiny`, a directory that `warm_started_model` made, or a directory or hub id of Hugging Face.
+        options: device, threads and, with a model of Hugging Face, adapters and type of the weights.
+        state: directory of the server; the bundled model is written there, so that clients find its tokenizer.
+    Raises:
+        UsageError, MissingPrerequisite: it cannot be had.
+    """
+    directory = state.absolute() / "models" / TINY if name == TINY else Path(name)
+    if name == TINY and not is_scratch_directory(directory):
+        _make_tiny(directory)
+    if is_scratch_directory(directory):
+        model = read_model(directory, device=options.device)
+        where = str(directory.absolute())
+        served = ServedModel(
+            names=(where, name) if name != where else (where,),
+            kind="kernelrl-scratch",
+            tokenizer=where,
+            special_tokens={"<|end|>": model.tokenizer.end},
+            rank=None,
+        )
+        return model, served
+    from kernelrl_plugin_torch.huggingface import HuggingFaceModel
+
+    loaded = HuggingFaceModel(attrs.evolve(options, model=name), seed=0)
+    return loaded, ServedModel((name,), "huggingface", name, _special_tokens(name), options.lora_rank)
+
+
+def _make_tiny(directory: Path) -> None:
+    tokenizer = ScratchTokenizer.train((), vocabulary=256, min_tasks=1)
+    model = ScratchModel(tokenizer, width=64, layers=2, heads=2, context_tokens=2048, seed=0)
+    with _Growing(directory) as growing:
+        write_model(model, growing)
+
+
+def _special_tokens(name: str) -> dict[str, int]:
+    from transformers import AutoTokenizer
+
+    added = AutoTokenizer.from_pretrained(name).added_tokens_decoder
+    return {token.content: int(index) for index, token in added.items()}
+
+
+async def warm_started_model(
+    context: PolicyContext,
+    *,
+    width: int,
+    layers: int,
+    heads: int,
+    context_tokens: int,
+    vocabulary: int,
+    warm_start_steps: int,
+) -> Path:
+    """Directory of a model from scratch, warm-started on the answers bundled with the tasks of a run.
+
+    Its weights are those of policy `torch` with the same options and seed. It is made once and kept in the cache.
+    """
+    config = TorchConfig(
+        width=width,
+        layers=layers,
+        heads=heads,
+        context_tokens=context_tokens,
+        vocabulary=vocabulary,
+        warm_start=WarmStart(steps=warm_start_steps),
+    )
+    key = warm_start_key(config, context.demonstrations_key, context.seed)
+    directory = context.cache_dir / "tinker-models" / key
+    if is_scratch_directory(directory):
+        return directory
+    policy = TorchPolicy(config)
+    try:
+        await policy.start(context)
+        with _Growing(directory) as growing:
+            await policy.export(growing)
+    finally:
+        await policy.aclose()
+    return directory
+
+
+class _Growing:
+    """A directory beside its place, put there when it is whole; another's that was first is as good."""
+
+    def __init__(self, final: Path) -> None:
+        self._final = final
+
+    def __enter__(self) -> Path:
+        self._final.parent.mkdir(parents=True, exist_ok=True)
+        self._path = Path(tempfile.mkdtemp(prefix=f".{self._final.name}.", dir=self._final.parent))
+        return self._path
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None:
+            try:
+                os.rename(self._path, self._final)
+            except OSError:
+                if not self._final.is_dir():
+                    raise
+        shutil.rmtree(self._path, ignore_errors=True)

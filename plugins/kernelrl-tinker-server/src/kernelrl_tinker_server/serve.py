@@ -1,0 +1,117 @@
+"""A server's process, from loading the model to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import ipaddress
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+from aiohttp import web
+
+from kernelrl_core.errors import UsageError
+from kernelrl_plugin_torch.config import TorchConfig
+from kernelrl_tinker_server.app import make_app
+from kernelrl_tinker_server.engine import Engine
+from kernelrl_tinker_server.models import ServedModel, load_served_model
+from kernelrl_tinker_server.store import Store
+from kernelrl_tinker_server.worker import Worker
+
+__all__ = ["ServeOptions", "serve"]
+
+
+@attrs.frozen
+class ServeOptions:
+    """How a server is run."""
+
+    model: str
+    state: Path
+    """Directory of everything that survives a restart."""
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0 takes a free one."""
+    torch: TorchConfig = TorchConfig(warm_start=None)
+    api_key: str | None = None
+    """Key that clients must send; None: none."""
+    watch_stdin: bool = False
+    """End when standard input ends: with the process that holds its other side."""
+
+
+def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
+    """Serve until the process is told to end. Prints one line of JSON with `base_url` and `models` when it is ready.
+
+    Raises:
+        UsageError: the model, the state directory or the address cannot be used.
+    """
+    if options.api_key is None and not _is_loopback(options.host):
+        raise UsageError(
+            f"a server that others can reach at {options.host} needs a key",
+            fix="set KERNELRL_TINKER_SERVER_KEY to one that begins with tml-, or serve at 127.0.0.1",
+        )
+    options.state.mkdir(parents=True, exist_ok=True)
+    with _locked(options.state):
+        asyncio.run(_serve(options, say))
+
+
+async def _serve(options: ServeOptions, say: Callable[[str], None]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    if options.watch_stdin:
+        loop.add_reader(sys.stdin.fileno(), lambda: None if sys.stdin.buffer.read1(4096) else stop.set())
+    store = Store(options.state)
+    store.sweep()
+    say(f"loading {options.model}")
+    served: list[ServedModel] = []
+
+    def make() -> Engine:
+        model, described = load_served_model(options.model, options.torch, options.state)
+        served.append(described)
+        rows = options.torch.sample_rows or (64 if described.kind == "kernelrl-scratch" else 16)
+        return Engine(model, rows=rows, train_tokens=options.torch.train_tokens)
+
+    worker = Worker(make, threads=options.torch.threads, device=options.torch.device)
+    runner: web.AppRunner | None = None
+    try:
+        await asyncio.wrap_future(worker.ready)
+        runner = web.AppRunner(
+            make_app(worker, store, served[0], api_key=options.api_key), access_log=None, shutdown_timeout=1.0
+        )
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, options.host, options.port).start()
+        except OSError as error:
+            raise UsageError(f"cannot serve at {options.host}:{options.port}: {error.strerror}") from error
+        host, port = runner.addresses[0][:2]
+        print(json.dumps({"base_url": f"http://{host}:{port}", "models": served[0].names}), flush=True)
+        say(f"serving {served[0].names[-1]} at http://{host}:{port}")
+        await stop.wait()
+    finally:
+        worker.close()
+        if runner is not None:
+            await runner.cleanup()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@contextlib.contextmanager
+def _locked(state: Path) -> Iterator[None]:
+    """Two servers on one state would overwrite each other's checkpoints."""
+    with (state / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UsageError(f"another server works on {state}", fix="choose another --state") from error
+        yield

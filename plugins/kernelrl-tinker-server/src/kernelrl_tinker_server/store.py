@@ -1,0 +1,220 @@
+"""What survives a restart: checkpoints, training runs and sampling sessions, as files below one directory.
+
+    checkpoints/RUN/KIND/NAME/   weights.pt, optimizer.pt (kind `weights` only), about.json
+    runs/RUN.json  samplers/ID.json
+
+Everything is written beside its place and renamed into it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import attrs
+
+from kernelrl_core.errors import UsageError
+from kernelrl_plugin_torch.files import read_tensors, sync, write_tensors, write_text
+
+__all__ = ["KINDS", "Checkpoint", "CheckpointPath", "Store"]
+
+Kind = Literal["weights", "sampler_weights"]
+KINDS: tuple[Kind, ...] = ("weights", "sampler_weights")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}")
+_WEIGHTS, _OPTIMIZER, _ABOUT = "weights.pt", "optimizer.pt", "about.json"
+
+
+@attrs.frozen
+class CheckpointPath:
+    """`tinker://RUN/KIND/NAME`."""
+
+    run: str
+    kind: Kind
+    name: str
+
+    @classmethod
+    def parse(cls, uri: str) -> CheckpointPath:
+        """
+        Raises:
+            UsageError: not of this form.
+        """
+        parts = uri.removeprefix("tinker://").split("/")
+        if not uri.startswith("tinker://") or len(parts) != 3 or parts[1] not in KINDS:
+            raise UsageError(f"{uri!r} is not the path of a checkpoint, such as tinker://RUN/weights/NAME")
+        return cls(_checked(parts[0]), "weights" if parts[1] == "weights" else "sampler_weights", _checked(parts[2]))
+
+    def __str__(self) -> str:
+        return f"tinker://{self.run}/{self.kind}/{self.name}"
+
+
+@attrs.frozen
+class Checkpoint:
+    """A saved state."""
+
+    path: CheckpointPath
+    about: Mapping[str, Any]
+    """`model`, `rank`, `time` (seconds of the epoch), `expires` (the same, or null), `user_metadata`."""
+    size_bytes: int
+
+    def row(self) -> dict[str, Any]:
+        """As Tinker's API lists it."""
+        expires = self.about["expires"]
+        return {
+            "checkpoint_id": f"{self.path.kind}/{self.path.name}",
+            "checkpoint_type": "training" if self.path.kind == "weights" else "sampler",
+            "time": _iso(self.about["time"]),
+            "tinker_path": str(self.path),
+            "size_bytes": self.size_bytes,
+            "public": False,
+            "user_metadata": self.about["user_metadata"],
+            "expires_at": None if expires is None else _iso(expires),
+        }
+
+
+class Store:
+    """Files of a server."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        for name in ("checkpoints", "runs", "samplers"):
+            (directory / name).mkdir(parents=True, exist_ok=True)
+
+    # --- checkpoints ----------------------------------------------------------------------------------------------
+
+    def folder(self, path: CheckpointPath) -> Path:
+        return self.directory / "checkpoints" / path.run / path.kind / path.name
+
+    def save(
+        self,
+        path: CheckpointPath,
+        weights: Mapping[str, Any],
+        optimizer: Mapping[str, Any] | None,
+        about: Mapping[str, Any],
+        *,
+        overwrite: bool = True,
+    ) -> None:
+        """Write a checkpoint; it is whole under its name, or not there.
+
+        Raises:
+            UsageError: it exists and must not be replaced.
+        """
+        final = self.folder(path)
+        if final.exists() and not overwrite:
+            raise UsageError(f"{path} exists already", fix="choose another name, or save with overwrite=True")
+        growing = final.with_name(f".{final.name}")
+        shutil.rmtree(growing, ignore_errors=True)
+        growing.mkdir(parents=True)
+        write_tensors(growing / _WEIGHTS, weights)
+        if optimizer is not None:
+            write_tensors(growing / _OPTIMIZER, optimizer)
+        write_text(growing / _ABOUT, json.dumps(dict(about)))
+        sync(growing)
+        shutil.rmtree(final, ignore_errors=True)
+        os.replace(growing, final)
+        sync(final.parent)
+
+    def about(self, path: CheckpointPath) -> Mapping[str, Any]:
+        """
+        Raises:
+            UsageError: there is no such checkpoint, or it has expired.
+        """
+        try:
+            found: dict[str, Any] = json.loads((self.folder(path) / _ABOUT).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UsageError(f"there is no checkpoint {path}") from error
+        if found["expires"] is not None and found["expires"] < time.time():
+            raise UsageError(f"the checkpoint {path} has expired")
+        return found
+
+    def load(self, path: CheckpointPath, *, optimizer: bool) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """Weights, and the optimizer's state when asked for.
+
+        Raises:
+            UsageError: there is no such checkpoint, it has expired, it is damaged, or it has no optimizer.
+        """
+        self.about(path)
+        folder = self.folder(path)
+        if optimizer and not (folder / _OPTIMIZER).exists():
+            raise UsageError(f"{path} holds no optimizer: only paths with /weights/ do")
+        try:
+            weights = read_tensors(folder / _WEIGHTS)
+            return weights, read_tensors(folder / _OPTIMIZER) if optimizer else None
+        except Exception as error:
+            raise UsageError(f"the checkpoint {path} is damaged: {error}") from error
+
+    def delete(self, path: CheckpointPath) -> bool:
+        """Remove a checkpoint; the answer is whether it was there."""
+        folder = self.folder(path)
+        doomed = folder.with_name(f".{folder.name}")
+        try:
+            os.replace(folder, doomed)
+        except FileNotFoundError:
+            return False
+        shutil.rmtree(doomed, ignore_errors=True)
+        return True
+
+    def set_expiry(self, path: CheckpointPath, expires: float | None) -> None:
+        about = dict(self.about(path)) | {"expires": expires}
+        _replace(self.folder(path) / _ABOUT, json.dumps(about))
+
+    def checkpoints(self, run: str | None = None) -> Iterator[Checkpoint]:
+        """Those that have not expired, by run, kind and name."""
+        for folder in sorted((self.directory / "checkpoints").glob(f"{run or '*'}/*/*")):
+            if folder.name.startswith(".") or folder.parent.name not in KINDS:
+                continue
+            path = CheckpointPath.parse(f"tinker://{folder.parts[-3]}/{folder.parts[-2]}/{folder.name}")
+            try:
+                about = self.about(path)
+            except UsageError:
+                continue
+            yield Checkpoint(path, about, sum(file.stat().st_size for file in folder.iterdir()))
+
+    def sweep(self) -> None:
+        """Remove what has expired, and what a crash left half-made."""
+        for folder in (self.directory / "checkpoints").glob("*/*/*"):
+            try:
+                self.about(CheckpointPath.parse(f"tinker://{folder.parts[-3]}/{folder.parts[-2]}/{folder.name}"))
+            except UsageError:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    # --- runs and sampling sessions -------------------------------------------------------------------------------
+
+    def put(self, kind: Literal["runs", "samplers"], name: str, about: Mapping[str, Any]) -> None:
+        _replace(self.directory / kind / f"{_checked(name)}.json", json.dumps(dict(about)))
+
+    def get(self, kind: Literal["runs", "samplers"], name: str) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = json.loads(
+                (self.directory / kind / f"{_checked(name)}.json").read_text(encoding="utf-8")
+            )
+        except FileNotFoundError:
+            return None
+        return found
+
+    def names(self, kind: Literal["runs", "samplers"]) -> list[str]:
+        return sorted(path.stem for path in (self.directory / kind).glob("*.json"))
+
+
+def _checked(name: str) -> str:
+    """A name that is no path."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is no usable name: letters, digits and any of . _ : - are")
+    return name
+
+
+def _replace(path: Path, text: str) -> None:
+    growing = path.with_name(f".{path.name}")
+    write_text(growing, text)
+    os.replace(growing, path)
+    sync(path.parent)
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

@@ -1,0 +1,151 @@
+"""Bodies in Tinker's protocol buffers: training requests in, results out. Everything else on the wire is JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import zstandard
+from google.protobuf.message import DecodeError
+from tinker.proto import tinker_public_pb2 as pb
+
+from kernelrl_core.errors import UsageError
+from kernelrl_core.values import Reply
+from kernelrl_plugin_torch.learner import Lesson
+
+__all__ = ["LOSSES", "TrainingRequest", "read_training_request", "sampled_body", "trained_body"]
+
+LOSSES = frozenset({"cross_entropy", "importance_sampling", "ppo", "cispo"})
+_NUMBERS: dict[int, Any] = {pb.DTYPE_FLOAT32: np.float32, pb.DTYPE_INT64: np.int64, pb.DTYPE_INT32: np.int32}
+_MAX_BODY_BYTES = 1 << 30
+
+
+@attrs.frozen
+class TrainingRequest:
+    """A forward pass, with or without gradients."""
+
+    run: str
+    number: int
+    """Position in the run's sequence of requests."""
+    loss: str
+    bounds: tuple[float, float]
+    """Of the ratio, for clipped losses."""
+    forward_only: bool
+    lessons: tuple[Lesson, ...]
+    skipped: tuple[int, ...]
+    """[lesson] tokens before the first that counts; the log-probabilities reported for them are 0."""
+
+
+def read_training_request(body: bytes, encoding: str) -> TrainingRequest:
+    """Read a request as the SDK sends it.
+
+    Raises:
+        UsageError: it is damaged, or asks for what the server does not do.
+    """
+    message = pb.ForwardBackwardRequest()
+    try:
+        if encoding == "zstd":
+            body = zstandard.ZstdDecompressor().decompress(body, max_output_size=_MAX_BODY_BYTES)
+        message.ParseFromString(body)
+    except (DecodeError, zstandard.ZstdError) as error:
+        raise UsageError(f"the training request cannot be read: {error}") from error
+    if message.loss_fn not in LOSSES:
+        raise UsageError(f"loss {message.loss_fn!r} is unknown here; there are {', '.join(sorted(LOSSES))}")
+    options = dict(message.loss_fn_config) | {k: v.number for k, v in message.loss_fn_config_v2.items()}
+    bounds = (options.get("clip_low_threshold", 0.8), options.get("clip_high_threshold", 1.2))
+    read = [_read_datum(datum, message.loss_fn, message.forward_only) for datum in message.data]
+    return TrainingRequest(
+        run=message.model_id,
+        number=message.seq_id,
+        loss=message.loss_fn,
+        bounds=bounds,
+        forward_only=message.forward_only,
+        lessons=tuple(lesson for lesson, _ in read),
+        skipped=tuple(skipped for _, skipped in read),
+    )
+
+
+def _read_datum(datum: Any, loss: str, forward_only: bool) -> tuple[Lesson, int]:
+    """A datum as prompt and reply: the reply begins at the first token that counts for the loss."""
+    for chunk in datum.model_input:
+        if not chunk.HasField("encoded_text"):
+            raise UsageError("only text can be trained on here; the request holds an image or sound")
+    given = [np.frombuffer(chunk.encoded_text.tokens, np.int32) for chunk in datum.model_input]
+    tokens = np.concatenate(given) if given else np.zeros(0, np.int32)
+    inputs = {name: _read_tensor(name, tensor) for name, tensor in datum.loss_fn_inputs.items()}
+    targets = inputs.get("target_tokens")
+    if targets is None or targets.ndim != 1 or len(targets) != len(tokens) or not len(tokens):
+        raise UsageError("target_tokens must be as many as the tokens of model_input, at least 1, in one dimension")
+    sampled, advantages = _per_token(inputs, loss, len(tokens))
+    counts = np.flatnonzero((sampled != 0) | (advantages != 0))
+    # What stands before the first counting token is context; a pure forward pass reports every token.
+    first = 0 if forward_only else int(counts[0]) if len(counts) else len(tokens) - 1
+    if not np.array_equal(tokens[first + 1 :], targets[first:-1]):
+        raise UsageError("target_tokens must be model_input shifted by one; other targets are not served here")
+    lesson = Lesson(
+        tuple(tokens[: first + 1].tolist()),
+        tuple(targets[first:].tolist()),
+        sampled[first:].tolist(),
+        advantages[first:].tolist(),
+    )
+    return lesson, first
+
+
+def _per_token(inputs: Mapping[str, np.ndarray], loss: str, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sampled log-probabilities and advantages, [n] each; weights stand for advantages in supervised learning."""
+    if loss == "cross_entropy":
+        wanted = {"weights": inputs.get("weights", np.ones(n, np.float32))}
+    else:
+        wanted = {name: inputs.get(name) for name in ("logprobs", "advantages")}
+    for name, values in wanted.items():
+        if values is None or values.shape != (n,):
+            raise UsageError(f"loss {loss} needs {name}, one number for each of the {n} tokens")
+    rows = [np.asarray(values, np.float32) for values in wanted.values()]
+    return (np.zeros(n, np.float32), rows[0]) if loss == "cross_entropy" else (rows[0], rows[1])
+
+
+def _read_tensor(name: str, tensor: Any) -> np.ndarray:
+    if tensor.HasField("sparse_csr") or tensor.dtype not in _NUMBERS:
+        raise UsageError(f"{name}: only dense float32 and int64 tensors are served here")
+    values = np.frombuffer(tensor.dense, _NUMBERS[tensor.dtype])
+    return values.reshape(tuple(tensor.shape)) if len(tensor.shape) > 1 else values
+
+
+def trained_body(logprobs: Sequence[Sequence[float]], skipped: Sequence[int], metrics: Mapping[str, float]) -> bytes:
+    """The result of a training request.
+
+    Args:
+        logprobs: [lesson][token that counts].
+        skipped: [lesson] tokens before those.
+        metrics: by name with reduction, such as `loss:sum`.
+    """
+    message = pb.ForwardBackwardOutput(loss_fn_output_type="ArrayRecord")
+    record = message.loss_fn_outputs.add()
+    record.num_datums = len(logprobs)
+    arrays = [np.asarray([0.0] * n + list(row), np.float32) for n, row in zip(skipped, logprobs, strict=True)]
+    tensor = record.fields["logprobs"]
+    tensor.dtype = pb.DTYPE_FLOAT32
+    tensor.data = b"".join(array.tobytes() for array in arrays)
+    # In bytes, not in elements.
+    tensor.offsets = np.cumsum([0] + [array.nbytes for array in arrays]).astype(np.int64).tobytes()
+    for name, value in metrics.items():
+        message.metrics[name] = value
+    return message.SerializeToString()
+
+
+def sampled_body(replies: Sequence[Reply], prompt_logprobs: Sequence[float] | None) -> bytes:
+    """The result of a sampling request; the prompt's first token has no probability, which is sent as NaN."""
+    message = pb.SampleResponse()
+    for reply in replies:
+        message.sequences.append(
+            pb.SampledSequence(
+                stop_reason=pb.STOP_REASON_STOP if reply.stop_reason == "stop" else pb.STOP_REASON_LENGTH,
+                tokens=np.asarray(reply.tokens, np.int32).tobytes(),
+                logprobs=np.asarray(reply.logprobs, np.float32).tobytes(),
+            )
+        )
+    if prompt_logprobs is not None:
+        message.prompt_logprobs = np.asarray([float("nan"), *prompt_logprobs], np.float32).tobytes()
+    return message.SerializeToString()

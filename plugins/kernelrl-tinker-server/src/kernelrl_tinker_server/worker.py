@@ -1,0 +1,175 @@
+"""The one thread that touches the model. Requests are done in the order in which they came, except that samplings from
+the same weights run side by side, and join one that is under way while nothing else waits."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import attrs
+import torch
+
+from kernelrl_core.errors import KernelRLError
+from kernelrl_core.kinds import SamplingSettings
+from kernelrl_core.values import Reply
+from kernelrl_plugin_torch.devices import DeviceShare
+from kernelrl_plugin_torch.sampler import Request
+from kernelrl_tinker_server.engine import Engine, Weights
+
+__all__ = ["Sampling", "Worker"]
+
+
+@attrs.define(eq=False)
+class Sampling:
+    """A prompt and the replies that are wanted."""
+
+    weights: Weights
+    prompt: tuple[int, ...]
+    settings: Sequence[SamplingSettings]
+    """One for each reply; `max_tokens` fits into the context."""
+    stop_tokens: frozenset[int] | None
+    """None: the model's own."""
+    prompt_logprobs: bool
+    done: Future[tuple[list[Reply], list[float] | None]] = attrs.field(factory=Future)
+    _replies: dict[int, Reply] = attrs.field(factory=dict)
+
+    def requests(self, engine: Engine) -> list[Request]:
+        """What the sampler shall do; the last reply settles `done`."""
+        scores = engine.prompt_logprobs(self.weights, self.prompt) if self.prompt_logprobs else None
+
+        def deliver(number: int) -> Callable[[Reply], None]:
+            def settle(reply: Reply) -> None:
+                self._replies[number] = reply
+                if len(self._replies) == len(self.settings) and not self.done.done():
+                    self.done.set_result(([self._replies[i] for i in range(len(self.settings))], scores))
+
+            return settle
+
+        return [
+            Request(self.prompt, settings, deliver(number), self.fail, lambda: not self.done.done(), self.stop_tokens)
+            for number, settings in enumerate(self.settings)
+        ]
+
+    def fail(self, error: BaseException) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+class Worker:
+    """Runs jobs on a thread of its own."""
+
+    def __init__(self, make: Callable[[], Engine], *, threads: int, device: str) -> None:
+        """
+        Args:
+            make: loads the model; called on the thread.
+            threads: of PyTorch.
+            device: shared with judges that time kernels there.
+        """
+        self._make, self._threads = make, threads
+        self._share = DeviceShare(device, self._check_open)
+        self._news = threading.Condition()
+        self._jobs: deque[Sampling | tuple[Callable[[Engine], Any], Future[Any]]] = deque()
+        self._sampled: Weights | None = None
+        """Weights that are sampled from at this moment."""
+        self._closed = False
+        self.ready: Future[Engine] = Future()
+        self._thread = threading.Thread(target=self._work, name="tinker-engine", daemon=True)
+        self._thread.start()
+
+    def do(self, work: Callable[[Engine], Any]) -> Future[Any]:
+        """Have something done with the engine."""
+        done: Future[Any] = Future()
+        self._put((work, done))
+        return done
+
+    def sample(self, sampling: Sampling) -> Future[tuple[list[Reply], list[float] | None]]:
+        with self._news:
+            joins = self._sampled is sampling.weights and not self._jobs and not sampling.prompt_logprobs
+            if joins:
+                for request in sampling.requests(self.ready.result()):
+                    self.ready.result().sampler.submit(request)
+        if not joins:
+            self._put(sampling)
+        return sampling.done
+
+    def close(self) -> None:
+        with self._news:
+            self._closed = True
+            for job in self._jobs:
+                (job.done if isinstance(job, Sampling) else job[1]).cancel()
+            self._jobs.clear()
+            self._news.notify()
+        self._thread.join(timeout=30)
+
+    def _put(self, job: Sampling | tuple[Callable[[Engine], Any], Future[Any]]) -> None:
+        with self._news:
+            self._check_open()
+            self._jobs.append(job)
+            self._news.notify()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise KernelRLError("the server is closing")
+
+    def _work(self) -> None:
+        torch.set_num_threads(self._threads)
+        try:
+            engine = self._make()
+        except BaseException as error:
+            self.ready.set_exception(error)
+            return
+        self.ready.set_result(engine)
+        while True:
+            with self._news:
+                while not self._jobs and not self._closed:
+                    self._news.wait()
+                if self._closed:
+                    return
+                job = self._jobs.popleft()
+                batch = self._companions(job) if isinstance(job, Sampling) else []
+            if isinstance(job, Sampling):
+                self._sample(engine, batch)
+            else:
+                self._run(engine, *job)
+
+    def _companions(self, first: Sampling) -> list[Sampling]:
+        """The samplings next in line that use the same weights."""
+        batch = [first]
+        while self._jobs and isinstance(self._jobs[0], Sampling) and self._jobs[0].weights is first.weights:
+            following = self._jobs.popleft()
+            assert isinstance(following, Sampling)
+            batch.append(following)
+        self._sampled = first.weights
+        return batch
+
+    def _sample(self, engine: Engine, batch: Sequence[Sampling]) -> None:
+        requests = []
+        for sampling in batch:
+            try:
+                requests += sampling.requests(engine)
+            except Exception as error:
+                sampling.fail(error)
+        while True:
+            try:
+                self._share.do(lambda: engine.sample(batch[0].weights, requests))  # noqa: B023
+            except Exception as error:
+                engine.sampler.abandon(error)
+                for sampling in batch:
+                    sampling.fail(error)
+            requests = []
+            with self._news:
+                # Another may have joined in the moment after the sampler's last look at its queue.
+                if not engine.sampler.waiting:
+                    self._sampled = None
+                    return
+
+    def _run(self, engine: Engine, work: Callable[[Engine], Any], done: Future[Any]) -> None:
+        if not done.set_running_or_notify_cancel():
+            return
+        try:
+            done.set_result(self._share.do(lambda: work(engine)))
+        except Exception as error:
+            done.set_exception(error)

@@ -1,0 +1,231 @@
+"""Tinker's own SDK against the server, over HTTP."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import tinker
+import torch
+from tinker import types
+
+from kernelrl_core.errors import InfrastructureError
+from kernelrl_tinker_server.local import LocalServer
+from kernelrl_tinker_server.store import CheckpointPath, Store
+
+PROMPT = list(b"write a kernel")
+REPLY = list(b"def relu(x)")
+BOUNDS = {"clip_low_threshold": 0.8, "clip_high_threshold": 1.28}
+
+
+def datum(advantage: float = 1.0, logprobs: list[float] | None = None) -> types.Datum:
+    tokens = PROMPT + REPLY
+    context = [0.0] * (len(PROMPT) - 1)
+    given = logprobs or [-5.0] * len(REPLY)
+    return types.Datum(
+        model_input=types.ModelInput.from_ints(tokens[:-1]),
+        loss_fn_inputs={
+            "target_tokens": types.TensorData.from_torch(torch.tensor(tokens[1:])),
+            "logprobs": types.TensorData.from_torch(torch.tensor(context + given)),
+            "advantages": types.TensorData.from_torch(torch.tensor(context + [advantage] * len(REPLY))),
+        },
+    )
+
+
+def supervised(tokens: list[int], weights: list[float]) -> types.Datum:
+    return types.Datum(
+        model_input=types.ModelInput.from_ints(tokens[:-1]),
+        loss_fn_inputs={
+            "target_tokens": types.TensorData.from_torch(torch.tensor(tokens[1:])),
+            "weights": types.TensorData.from_torch(torch.tensor(weights)),
+        },
+    )
+
+
+def logprobs(result, index: int = 0) -> np.ndarray:
+    return result.loss_fn_outputs[index]["logprobs"].to_torch().numpy()
+
+
+def sampled(client, seed: int = 7, n: int = 1, **changes):
+    params = types.SamplingParams(**({"max_tokens": 12, "seed": seed, "temperature": 1.0} | changes))
+    return client.sample(types.ModelInput.from_ints(PROMPT), n, params).result()
+
+
+def test_the_sdk_finds_the_model_and_its_tokenizer(server, service) -> None:
+    rest = tinker.RestClient(base_url=server.base_url, api_key=server.api_key)
+    told = rest.get_server_capabilities().result().supported_models
+    assert [model.model_name for model in told] == list(server.models)
+    assert told[0].max_context_length == 2048
+    training = service.create_lora_training_client(base_model="tiny", rank=8).result()
+    tokenizer = training.get_tokenizer()
+    assert tokenizer.decode(tokenizer.encode("x = 1\n")) == "x = 1\n"
+    shown = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "hi"}], tokenize=False, add_generation_prompt=True
+    )
+    assert shown == "<|user|>hi<|end|><|assistant|>"
+
+
+def test_training_raises_what_was_rewarded(service) -> None:
+    training = service.create_lora_training_client(base_model="tiny", rank=8).result()
+    first = training.forward_backward([datum()], "importance_sampling").result()
+    step = training.optim_step(types.AdamParams(learning_rate=1e-2, eps=1e-8)).result()
+    second = training.forward_backward([datum()], "importance_sampling").result()
+    before, after = logprobs(first)[len(PROMPT) - 1 :], logprobs(second)[len(PROMPT) - 1 :]
+    assert after.sum() > before.sum() + 1
+    assert step.metrics["grad_norm:mean"] > 0
+    # The loss is -sum exp(now - sampled) * A.
+    assert first.metrics["loss:sum"] == pytest.approx(-np.exp(before + 5.0).sum(), rel=1e-5)
+
+
+def test_a_forward_pass_reports_every_token_and_leaves_no_gradient(service) -> None:
+    training = service.create_lora_training_client(base_model="tiny").result()
+    tokens = PROMPT + REPLY
+    shown = logprobs(training.forward([supervised(tokens, [1.0] * (len(tokens) - 1))], "cross_entropy").result())
+    client = training.save_weights_and_get_sampling_client().result()
+    scored = client.compute_logprobs(types.ModelInput.from_ints(tokens)).result()
+    assert scored[0] is None
+    assert shown == pytest.approx(np.array(scored[1:]), abs=1e-5)
+    assert training.optim_step(types.AdamParams(learning_rate=1e-3)).result().metrics["grad_norm:mean"] == 0
+
+
+def test_a_loss_of_ones_own_equals_the_servers(service) -> None:
+    tokens = PROMPT + REPLY
+    weights = [0.0] * (len(PROMPT) - 1) + [1.0] * len(REPLY)
+    data = [supervised(tokens, weights)]
+
+    def own(given, rows):
+        return -(rows[0] * torch.tensor(weights)).sum(), {}
+
+    norms = []
+    for way in ("own", "server"):
+        training = service.create_lora_training_client(base_model="tiny").result()
+        if way == "own":
+            training.forward_backward_custom(data, own).result()
+        else:
+            training.forward_backward(data, "cross_entropy").result()
+        norms.append(training.optim_step(types.AdamParams(learning_rate=1e-3)).result().metrics["grad_norm:mean"])
+    assert norms[0] == pytest.approx(norms[1], rel=1e-4)
+
+
+def test_two_runs_do_not_disturb_each_other(service) -> None:
+    """Gradients gathered by one wait while the other learns."""
+    adam = types.AdamParams(learning_rate=1e-2, eps=1e-8)
+
+    def alone():
+        run = service.create_lora_training_client(base_model="tiny").result()
+        run.forward_backward([datum()], "importance_sampling").result()
+        run.optim_step(adam).result()
+        return logprobs(run.forward_backward([datum()], "importance_sampling").result())
+
+    expected = alone()
+    a, b = (service.create_lora_training_client(base_model="tiny").result() for _ in range(2))
+    a.forward_backward([datum()], "importance_sampling").result()
+    b.forward_backward([datum(-1.0)], "importance_sampling").result()
+    b.optim_step(adam).result()
+    a.optim_step(adam).result()
+    assert np.array_equal(logprobs(a.forward_backward([datum()], "importance_sampling").result()), expected)
+
+
+def test_a_reply_is_a_function_of_prompt_and_seed(service) -> None:
+    client = service.create_sampling_client(base_model="tiny").result()
+    alone = sampled(client).sequences[0]
+    among = [
+        client.sample(types.ModelInput.from_ints(PROMPT), 1, types.SamplingParams(max_tokens=12, seed=seed))
+        for seed in range(20)
+    ]
+    assert list(among[7].result().sequences[0].tokens) == list(alone.tokens)
+    assert len({tuple(future.result().sequences[0].tokens) for future in among}) > 15
+    both = sampled(client, n=2).sequences
+    assert list(both[0].tokens) == list(alone.tokens) != list(both[1].tokens)
+    greedy = [list(sampled(client, seed=seed, temperature=0.0).sequences[0].tokens) for seed in (1, 2)]
+    assert greedy[0] == greedy[1]
+
+
+def test_a_reply_ends_at_tokens_and_strings_that_were_asked_for(service) -> None:
+    client = service.create_sampling_client(base_model="tiny").result()
+    free = list(sampled(client, stop=[]).sequences[0].tokens)
+    assert len(free) == 12
+    cut = sampled(client, stop=[free[4]]).sequences[0]
+    assert list(cut.tokens) == free[: free.index(free[4]) + 1]
+    assert cut.stop_reason == "stop"
+    assert sampled(client, stop=[]).sequences[0].stop_reason == "length"
+
+
+def test_what_was_saved_survives_a_crash_of_the_server(tmp_path) -> None:
+    adam = types.AdamParams(learning_rate=1e-2, eps=1e-8)
+    server = LocalServer(state=tmp_path / "state")
+    server.start()
+    with tinker.ServiceClient(base_url=server.base_url, api_key=server.api_key) as service:
+        training = service.create_lora_training_client(base_model="tiny").result()
+        for _ in range(2):
+            training.forward_backward([datum()], "ppo", BOUNDS).result()
+            training.optim_step(adam).result()
+        state = training.save_state("two", ttl_seconds=3600).result().path
+        weights = training.save_weights_for_sampler("two").result().path
+        before = sampled(service.create_sampling_client(model_path=weights).result()).sequences[0]
+        training.forward_backward([datum()], "ppo").result()
+        training.optim_step(adam).result()
+        expected = logprobs(training.forward_backward([datum()], "ppo").result())
+        server.kill()
+        server.start()
+    with tinker.ServiceClient(base_url=server.base_url, api_key=server.api_key) as service:
+        again = service.create_training_client_from_state_with_optimizer(state).result()
+        again.forward_backward([datum()], "ppo").result()
+        again.optim_step(adam).result()
+        assert np.array_equal(logprobs(again.forward_backward([datum()], "ppo").result()), expected)
+        after = sampled(service.create_sampling_client(model_path=weights).result()).sequences[0]
+        assert list(after.tokens) == list(before.tokens)
+        rest = tinker.RestClient(base_url=server.base_url, api_key=server.api_key)
+        rows = {row.tinker_path: row for row in rest.list_user_checkpoints().result().checkpoints}
+        assert rows[state].expires_at is not None
+        assert rows[weights].expires_at is None
+        rest.delete_checkpoint_from_tinker_path(state).result()
+        with pytest.raises(tinker.NotFoundError):
+            rest.delete_checkpoint_from_tinker_path(state).result()
+        with pytest.raises(Exception, match="there is no checkpoint"):
+            service.create_training_client_from_state_with_optimizer(state).result()
+    server.stop()
+
+
+def test_an_unknown_model_is_refused_with_the_known_ones(service) -> None:
+    with pytest.raises(tinker.NotFoundError, match="did you mean 'tiny'"):
+        service.create_lora_training_client(base_model="tinny").result()
+
+
+def test_a_prompt_longer_than_the_context_is_the_users_mistake(service) -> None:
+    client = service.create_sampling_client(base_model="tiny").result()
+    with pytest.raises(tinker.BadRequestError, match="context of 2048"):
+        client.sample(types.ModelInput.from_ints([1] * 3000), 1, types.SamplingParams(max_tokens=4)).result()
+
+
+def test_targets_that_are_not_the_shifted_input_are_refused(service) -> None:
+    training = service.create_lora_training_client(base_model="tiny").result()
+    wrong = supervised(PROMPT, [1.0] * (len(PROMPT) - 1))
+    wrong.loss_fn_inputs["target_tokens"] = types.TensorData.from_torch(torch.tensor(PROMPT[:-1]))
+    with pytest.raises(tinker.BadRequestError, match="shifted by one"):
+        training.forward_backward([wrong], "cross_entropy").result()
+
+
+def test_an_expired_checkpoint_is_gone_after_a_restart(tmp_path) -> None:
+    store, path = Store(tmp_path), CheckpointPath("s1:train:0", "weights", "a")
+    about = {"model": "tiny", "rank": 8, "time": 0.0, "expires": 1.0, "user_metadata": None}
+    store.save(path, {"w": torch.zeros(2)}, {}, about)
+    assert list(store.checkpoints()) == []
+    store.sweep()
+    assert not store.folder(path).exists()
+
+
+def test_a_server_that_others_can_reach_needs_a_key(tmp_path) -> None:
+    with pytest.raises(InfrastructureError, match="needs a key"):
+        LocalServer(state=tmp_path, arguments=("--host", "0.0.0.0")).start()
+
+
+def test_losses_agree_with_their_formula(service) -> None:
+    training = service.create_lora_training_client(base_model="tiny").result()
+    now = logprobs(training.forward_backward([datum()], "importance_sampling").result())[len(PROMPT) - 1 :]
+    given = [float(x) - math.log(1.5) for x in now]  # every ratio is 1.5
+    ppo = training.forward_backward([datum(1.0, given)], "ppo", BOUNDS).result().metrics["loss:sum"]
+    cispo = training.forward_backward([datum(1.0, given)], "cispo", BOUNDS).result().metrics["loss:sum"]
+    assert ppo == pytest.approx(-1.28 * len(REPLY), rel=1e-4)
+    assert cispo == pytest.approx(-1.28 * float(now.sum()), rel=1e-4)
