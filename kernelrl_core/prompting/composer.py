@@ -2,7 +2,8 @@
 
 The conversation of turn t is the base prompt, then for each earlier attempt that is shown, in the order of the turns,
 the attempt as the model's message and its feedback as the user's. A message stays word for word the same in later
-turns (only examples may leave after the first), so servers can reuse their caches.
+turns (only examples may leave after the first), so servers can reuse their caches. With `history.form: prompt` the
+attempts and their feedback stand at the end of the base prompt instead.
 """
 
 from __future__ import annotations
@@ -152,13 +153,16 @@ class Composer:
             "precision": self._precision(task),
             "tests": self._evaluation.of_stage(task),
         }
-        messages = [Message("user", self._template.render("user", values))]
+        asked = self._template.render("user", values)
+        if shown and self._history.form == "prompt":
+            attempts = [{**_told(turn), "reply": self._attempt(turn)} for turn in shown]
+            asked += "\n\n" + self._template.render("history", values | {"attempts": attempts})
+        messages = [Message("user", asked)]
         if system := self._template.render("system", values):
             messages.insert(0, Message("system", system))
-        for turn in shown:
-            told = {"feedback": turn.feedback.strip(), "turn": turn.id.turn + 1, "outcome": turn.outcome.value}
+        for turn in shown if self._history.form == "chat" else ():
             messages.append(Message("assistant", self._attempt(turn)))
-            messages.append(Message("user", self._template.render("feedback", values | told)))
+            messages.append(Message("user", self._template.render("feedback", values | _told(turn))))
         if self._settings.think_prefix:
             messages.append(Message("assistant", THINK_PREFIX))
         return tuple(messages)
@@ -196,3 +200,8 @@ class Composer:
                 f"prompt.template: the `reply` block of {self._template.name} words an answer that is not read back",
                 fix="put {{ source }} into a fenced block: {{ fence }}python, a line break, {{ source }}{{ fence }}",
             )
+
+
+def _told(turn: Turn) -> dict[str, Any]:
+    """What templates are told of a turn."""
+    return {"feedback": turn.feedback.strip(), "turn": turn.id.turn + 1, "outcome": turn.outcome.value}

@@ -1,8 +1,8 @@
 """Finds, checks and renders prompt templates.
 
-A template has four parts, each a jinja2 block: `system`, `user` (the first message of the user), `feedback` (the user's
-message after an attempt) and `reply` (the words of an answer). `base.jinja` defines all four, so a template states only
-what it changes. One that extends nothing is the user's first message as a whole.
+A template has five parts, each a jinja2 block: `system`, `user` (the first message of the user), `feedback` (the user's
+message after an attempt), `history` (in place of those messages, all attempts at the end of the first) and `reply` (the
+words of an answer). `base.jinja` defines them all, so a template states only what it changes. One that extends nothing is the user's first message as a whole.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BUILTIN", "Template", "fence_for"]
 
-Part = Literal["system", "user", "feedback", "reply"]
+Part = Literal["system", "user", "feedback", "history", "reply"]
 
-BUILTIN = ("kernelrl", "kernelbench", "brief")
+BUILTIN = ("kernelrl", "kernelbench", "kevin", "brief")
 """Names of the bundled templates."""
 
 _FOLDER = Path(__file__).parent / "templates"

@@ -19,7 +19,7 @@ from kernelrl_core.registry import Registry
 
 __all__ = ["Contradiction", "contradictions", "own_problems"]
 
-PROMPT_TEMPLATES = ("kernelrl", "kernelbench", "brief")
+PROMPT_TEMPLATES = ("kernelrl", "kernelbench", "kevin", "brief")
 """Templates of the core; any other value of `prompt.template` is a path."""
 
 

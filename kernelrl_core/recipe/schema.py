@@ -99,7 +99,7 @@ class PromptSettings:
     """How the core words the prompt."""
 
     template: str = "kernelrl"
-    """`kernelrl`, `kernelbench`, `brief`, or the path of a jinja2 template."""
+    """`kernelrl`, `kernelbench`, `kevin`, `brief`, or the path of a jinja2 template."""
     shots: Literal["zero", "one", "few"] = "one"
     """Examples of the backend shown: none, one, or all it has."""
     example_turns: Literal["first", "all"] = "first"
@@ -183,6 +183,9 @@ class HistorySettings:
     """What becomes of the thinking of earlier replies."""
     keep: Literal["all"] | LastHistory | BestHistory = "all"
     """Which earlier turns are shown; a token budget drops the oldest of them first."""
+    form: Literal["chat", "prompt"] = "chat"
+    """`chat`: each attempt as the model's message and its feedback as the user's; `prompt`: all at the end of the user's
+    one message."""
 
 
 @attrs.frozen

@@ -31,7 +31,7 @@ from kernelrl_core.values import (
 )
 
 DATA = Path(__file__).parent.parent / "data" / "prompts"
-TEMPLATES = ("kernelrl", "kernelbench", "brief")
+TEMPLATES = ("kernelrl", "kernelbench", "kevin", "brief")
 BACKEND = BackendFacts(
     title="Triton",
     fences=("triton",),
@@ -180,6 +180,29 @@ SCORED = [turn(index, reply(index), score=score) for index, score in enumerate([
 )
 def test_kept_attempts_stand_in_the_order_of_turns_with_the_newest(keep, expected):
     assert "".join(shown(HistorySettings(keep=keep), SCORED)) == expected
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_attempts_may_stand_in_the_one_message_of_the_user(name):
+    """As in Kevin: base prompt, then kernel, summary and feedback of every attempt, without its thinking."""
+    made = composer(PromptSettings(template=name), HistorySettings(thinking="summarised", form="prompt"))
+    messages = made.messages(TASK, turns=[turn(0, reply(0, "zounds")), turn(1, reply(1, "zounds"))])
+    assert [message.role for message in messages if message.role != "system"] == ["user"]
+    words = messages[-1].content
+    told = ["version = 0", "change 0", "feedback 0", "version = 1", "change 1", "feedback 1", "complete"]
+    places = [words.index(one) for one in told[:-1]] + [words.rindex("complete")]
+    assert places == sorted(places)
+    assert "zounds" not in words
+    assert "# add" not in words
+    assert made.messages(TASK)[-1].content.count("# add") == 2
+
+
+def test_the_oldest_attempts_of_the_one_message_go_first():
+    made = composer(PromptSettings(template="kevin"), HistorySettings(form="prompt"))
+    turns = [turn(index, reply(index)) for index in range(4)]
+    whole = size(made.messages(TASK, turns=turns))
+    prompt, _ = made.fit(TASK, render=render, context_tokens=whole + 99, max_tokens=100, turns=turns)
+    assert [f"version = {index}" in prompt.messages[-1].content for index in range(4)] == [False, True, True, True]
 
 
 def test_infrastructure_errors_are_never_shown():
