@@ -25,7 +25,8 @@ _COMPONENTS = {
     },
     "retrievers": {"bm25": "raicl", "faiss": "raicl", "hybrid": "raicl"},
     "rewards": dict.fromkeys(
-        ("format", "compile", "correctness", "speedup", "milestone", "coverage", "cuda_l1", "thinking", "length"), "rewards"
+        ("format", "compile", "correctness", "speedup", "milestone", "coverage", "cuda_l1", "thinking", "length"),
+        "rewards",
     ),
     "checkers": {"source_rules": "checkers", "evaluation_rules": "checkers", "kernelguard": "checkers"},
     "feedback": dict.fromkeys(("structured", "raw", "minimal", "profile"), "feedback"),

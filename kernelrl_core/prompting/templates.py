@@ -2,7 +2,8 @@
 
 A template has five parts, each a jinja2 block: `system`, `user` (the first message of the user), `feedback` (the user's
 message after an attempt), `history` (in place of those messages, all attempts at the end of the first) and `reply` (the
-words of an answer). `base.jinja` defines them all, so a template states only what it changes. One that extends nothing is the user's first message as a whole.
+words of an answer). `base.jinja` defines them all, so a template states only what it changes. One that extends nothing
+is the user's first message as a whole.
 """
 
 from __future__ import annotations

@@ -184,8 +184,8 @@ class HistorySettings:
     keep: Literal["all"] | LastHistory | BestHistory = "all"
     """Which earlier turns are shown; a token budget drops the oldest of them first."""
     form: Literal["chat", "prompt"] = "chat"
-    """`chat`: each attempt as the model's message and its feedback as the user's; `prompt`: all at the end of the user's
-    one message."""
+    """`chat`: each attempt as the model's message and its feedback as the user's; `prompt`: all at the end of the one
+    message of the user."""
 
 
 @attrs.frozen
@@ -253,7 +253,8 @@ class DemonstrationSettings:
     """What a policy that warm-starts learns from before reinforcement learning begins."""
 
     file: Path | None = None
-    """Conversations as `kernelrl distill` writes them: JSONL with `messages`, the last of which is learnt. Null: none."""
+    """Conversations as `kernelrl distill` writes them: JSONL with `messages`, the last of which is learnt; null: none.
+    """
     bundled: bool = True
     """Learn from the answers that the task source bundles as well."""
 
