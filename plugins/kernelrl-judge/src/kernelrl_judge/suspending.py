@@ -12,6 +12,7 @@ __all__ = ["Standing", "descendants", "suspended"]
 
 _MOST_LOOKS = 4
 _SETTLED_S = 0.5
+_THREADS_SETTLED_S = 2e-3
 _LOOK_S = 5e-5
 _MOVED_NS = 200_000
 
@@ -22,14 +23,18 @@ class Standing:
     def __init__(self, pids: set[int]) -> None:
         until = time.monotonic() + _SETTLED_S
         # Whoever waits for a processor stops when it gets one.
-        while any(map(_runs, pids)) and time.monotonic() < until:
+        while any(_runs(f"/proc/{pid}") for pid in pids) and time.monotonic() < until:
             time.sleep(_LOOK_S)
-        self._pids = pids
-        self._ran_ns = {pid: _ran_ns(pid) for pid in pids}
+        threads = [thread for pid in pids for thread in _threads(pid)]
+        until = time.monotonic() + _THREADS_SETTLED_S
+        while (running := {thread for thread in threads if _runs(thread)}) and time.monotonic() < until:
+            time.sleep(_LOOK_S)
+        # A thread that is in a driver stops when it leaves it, whenever that is.
+        self._ran_ns = {thread: _ran_ns(thread) for thread in threads if thread not in running}
 
     def moved(self) -> bool:
-        """Whether one of them ran all the same, because something woke it that could not be stopped."""
-        return any(_ran_ns(pid) > ran_ns + _MOVED_NS for pid, ran_ns in self._ran_ns.items())
+        """Whether a thread ran all the same, because something woke it that could not be stopped."""
+        return any(_ran_ns(thread) > ran_ns + _MOVED_NS for thread, ran_ns in self._ran_ns.items())
 
 
 @contextlib.contextmanager
@@ -69,25 +74,24 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-def _runs(pid: int) -> bool:
-    """Whether any thread does: one that is in a driver stops when it leaves it, after the others."""
+def _threads(pid: int) -> list[str]:
     with contextlib.suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with contextlib.suppress(OSError, IndexError), open(f"/proc/{pid}/task/{thread}/stat") as file:
-                if file.read().rpartition(")")[2].split()[0] not in "TtZX":
-                    return True
+        return [f"/proc/{pid}/task/{thread}" for thread in os.listdir(f"/proc/{pid}/task")]
+    return []
+
+
+def _runs(place: str) -> bool:
+    """Whether a process, by its first thread, or a thread does."""
+    with contextlib.suppress(OSError), open(f"{place}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0] not in "TtZX"
     return False
 
 
-def _ran_ns(pid: int) -> int:
-    """Processor time of all threads of a process; 0 where nobody tells."""
-    total = 0
-    with contextlib.suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            path = f"/proc/{pid}/task/{thread}/schedstat"
-            with contextlib.suppress(OSError, ValueError, IndexError), open(path) as file:
-                total += int(file.read().split()[0])
-    return total
+def _ran_ns(thread: str) -> int:
+    """Processor time of a thread; 0 where nobody tells."""
+    with contextlib.suppress(OSError, ValueError, IndexError), open(f"{thread}/schedstat") as file:
+        return int(file.read().split()[0])
+    return 0
 
 
 def _signal(pids: list[int] | set[int], number: int) -> None:
