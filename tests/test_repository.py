@@ -19,6 +19,7 @@ HEAVY = {
     "faiss",
     "modal",
     "numpy",
+    "openai",
     "peft",
     "ray",
     "sentence_transformers",
@@ -28,6 +29,7 @@ HEAVY = {
     "torch",
     "transformers",
     "triton",
+    "verifiers",
 }
 
 

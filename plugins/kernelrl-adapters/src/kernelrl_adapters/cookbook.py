@@ -1,0 +1,246 @@
+"""The environment for the training loop of tinker-cookbook: give `KernelDatasetBuilder` to `rl.train.Config`.
+
+A group is the attempts at one task, a batch the tasks of one step as the recipe schedules them, and a step's reward the
+turn's score. Advantages, losses and the optimizer are the cookbook's own: it sums the rewards of an attempt and takes
+their distance from the group's mean, so the recipe says nothing about learning here: `returns`,
+`advantage` and most of `train` are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import chz
+import tinker
+from tinker_cookbook import model_info, renderers, tokenizer_utils
+from tinker_cookbook.rl.types import (
+    Action,
+    ActionExtra,
+    Env,
+    EnvGroupBuilder,
+    InitialObservationOverflow,
+    RLDataset,
+    RLDatasetBuilder,
+    StepResult,
+)
+
+from kernelrl_adapters.shared import read_recipe, recipe_of, shared_environment
+from kernelrl_adapters.stepping import Question, SteppedEpisode
+from kernelrl_core.audits import training_tasks
+from kernelrl_core.batches import schedule
+from kernelrl_core.episodes import reply_limit
+from kernelrl_core.errors import InfrastructureError, UsageError
+from kernelrl_core.heldout import eval_tasks
+from kernelrl_core.registry import registry
+from kernelrl_core.values import Message, Prompt, Reply, Task, Turn
+
+__all__ = ["KernelDataset", "KernelDatasetBuilder", "KernelEnv", "KernelGroupBuilder"]
+
+
+@dataclass(frozen=True)
+class Speech:
+    """How messages become tokens. Plain text, so that it can be sent to other processes."""
+
+    tokenizer: str
+    """Model whose tokenizer is used."""
+    renderer: str
+    """Name of the cookbook's renderer."""
+    context_tokens: int
+    """Longest prompt and reply together."""
+
+    def render(self, messages: Sequence[Message]) -> Prompt:
+        renderer, shown, prefill = _renderer(self), list(messages), None
+        if shown and shown[-1].role == "assistant":
+            prefill = shown.pop().content
+        asked = [renderers.Message(role=message.role, content=message.content) for message in shown]
+        built = renderer.build_generation_prompt(asked, prefill=prefill)
+        return Prompt(tuple(messages), tuple(built.to_ints()))
+
+    def reply(self, action: Action, extra: ActionExtra | None) -> Reply:
+        """What was sampled, as the core reads it. Log-probabilities stay with the cookbook."""
+        message, termination = _renderer(self).parse_response(list(action))
+        cut = (extra or {}).get("stop_reason") == "length" or not termination.is_clean
+        text, thinking = _text(message["content"])
+        return Reply(text, tuple(action), (), "length" if cut else "stop", thinking)
+
+
+class KernelEnv(Env):
+    """One attempt at a task."""
+
+    def __init__(self, episode: SteppedEpisode, speech: Speech, max_tokens: int) -> None:
+        self._episode, self._speech, self._max_tokens = episode, speech, max_tokens
+
+    async def initial_observation(self) -> tuple[tinker.ModelInput, Any] | InitialObservationOverflow:
+        question = await self._episode.begin()
+        if self._leaves_room(question):
+            return self._observation(question)
+        await self._episode.aclose()
+        told = f"{len(question.prompt.tokens)} tokens of prompt leave no room for {self._max_tokens} tokens of reply"
+        return InitialObservationOverflow(0.0, {"stop/max_tokens": 1.0}, {"overflow": told})
+
+    async def step(self, action: Action, *, extra: ActionExtra | None = None) -> StepResult:
+        turn, question = await self._episode.answer(self._speech.reply(action, extra))
+        if turn.masked:
+            raise InfrastructureError(turn.message)
+        metrics = _metrics(turn)
+        if question is not None and not self._leaves_room(question):
+            await self._episode.aclose()
+            question, metrics = None, {**metrics, "stop/max_tokens": 1.0}
+        observation, stop = self._observation(question) if question else (tinker.ModelInput.empty(), [])
+        return StepResult(
+            reward=turn.score.total,
+            episode_done=question is None,
+            next_observation=observation,
+            next_stop_condition=stop,
+            metrics=metrics,
+            logs=_logs(turn),
+        )
+
+    async def aclose(self) -> None:
+        """Leave the attempt where it stands."""
+        await self._episode.aclose()
+
+    def _observation(self, question: Question) -> tuple[tinker.ModelInput, Any]:
+        return tinker.ModelInput.from_ints(list(question.prompt.tokens)), _renderer(self._speech).get_stop_sequences()
+
+    def _leaves_room(self, question: Question) -> bool:
+        # The cookbook samples with one limit, so a reply's limit cannot be lowered for a long prompt.
+        return question.settings.max_tokens >= self._max_tokens
+
+
+@dataclass
+class KernelGroupBuilder(EnvGroupBuilder):
+    """The attempts at one task."""
+
+    recipe: str
+    """The recipe as text, see `shared.read_recipe`."""
+    task: Task
+    speech: Speech
+    attempts: int
+    purpose: str
+    """`train` or `eval`."""
+    step: int
+    index: int
+    """Place of the task within the step."""
+    _envs: list[KernelEnv] = field(default_factory=list, repr=False)
+
+    async def make_envs(self) -> Sequence[Env]:
+        environment = await shared_environment(self.recipe)
+        limit = reply_limit(environment.recipe, self.step)
+        for attempt in range(self.attempts):
+            episode = SteppedEpisode(
+                environment,
+                self.task,
+                render=self.speech.render,
+                context_tokens=self.speech.context_tokens,
+                purpose=self.purpose,
+                place=(self.step, self.index, attempt),
+            )
+            self._envs.append(KernelEnv(episode, self.speech, limit))
+        return list(self._envs)
+
+    async def cleanup(self) -> None:
+        for env in self._envs:
+            await env.aclose()
+        self._envs.clear()
+
+    def logging_tags(self) -> list[str]:
+        level = [] if self.task.level is None else [f"level_{self.task.level}"]
+        return ["kernelrl", *level]
+
+
+@dataclass(frozen=True)
+class KernelDataset(RLDataset):
+    """The steps of a recipe."""
+
+    recipe: str
+    batches: tuple[tuple[Task, ...], ...]
+    """Tasks of each step."""
+    speech: Speech
+    attempts: int
+    purpose: str
+
+    def get_batch(self, index: int) -> Sequence[EnvGroupBuilder]:
+        return [
+            KernelGroupBuilder(self.recipe, task, self.speech, self.attempts, self.purpose, index, place)
+            for place, task in enumerate(self.batches[index])
+        ]
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+
+@chz.chz
+class KernelDatasetBuilder(RLDatasetBuilder):
+    """Training and test set of a recipe. `await` it for `(train, test)`."""
+
+    recipe: str
+    """Path, or name of a bundled recipe."""
+    model_name: str
+    """Model whose tokenizer is used, as in `train.Config`."""
+    overrides: Sequence[str] = ()
+    """Changes to the recipe, as on the command line: `train.group_size=4`."""
+    renderer_name: str | None = None
+    """Renderer of the cookbook; what it recommends for the model when left out."""
+    context_tokens: int = 32768
+    """Longest prompt and reply together. `train.Config.max_tokens` must be the recipe's `sampling.max_tokens`."""
+    test: bool = True
+    """Whether the recipe's `eval.split` is the test set."""
+
+    async def __call__(self) -> tuple[KernelDataset, KernelDataset | None]:
+        """Raises UsageError: the recipe has mistakes, or the model needs a `renderer_name`."""
+        text = read_recipe(self.recipe, self.overrides)
+        recipe = recipe_of(text)
+        source = registry().make("tasks", recipe.tasks)
+        tasks, _ = training_tasks(source, recipe.train)
+        order = schedule([task.id for task in tasks], recipe.train, recipe.seed)
+        batches = tuple(tuple(tasks[index] for index in step) for step in order)
+        speech = Speech(self.model_name, self.renderer_name or _recommended(self.model_name), self.context_tokens)
+        training = KernelDataset(text, batches, speech, recipe.train.group_size, "train")
+        if not self.test:
+            return training, None
+        held_out = (tuple(eval_tasks(source, recipe.eval)),)
+        return training, KernelDataset(text, held_out, speech, recipe.eval.samples, "eval")
+
+
+@cache
+def _renderer(speech: Speech) -> renderers.Renderer:
+    return renderers.get_renderer(speech.renderer, tokenizer_utils.get_tokenizer(speech.tokenizer))
+
+
+def _recommended(model: str) -> str:
+    try:
+        return str(model_info.get_recommended_renderer_name(model))
+    except Exception as error:
+        raise UsageError(
+            f"tinker-cookbook recommends no renderer for model {model!r} ({type(error).__name__})",
+            fix="name one: renderer_name, such as qwen3 or role_colon",
+        ) from error
+
+
+def _text(content: Any) -> tuple[str, str | None]:
+    """Raw text of a parsed message, and its thinking."""
+    if isinstance(content, str):
+        return content, None
+    text = "".join(str(part["text"]) for part in content if part.get("type") == "text")
+    thinking = "\n\n".join(str(part["thinking"]) for part in content if part.get("type") == "thinking")
+    return (f"<think>\n{thinking}\n</think>\n\n{text}", thinking) if thinking.strip() else (text, None)
+
+
+def _metrics(turn: Turn) -> dict[str, float | int]:
+    found: dict[str, float | int] = {
+        "correct": float(turn.correct),
+        "compiled": float(turn.evaluation is not None and turn.evaluation.compiled),
+        "hacked": float(turn.outcome == "hacked"),
+        "suspect": float(turn.verdict == "suspect"),
+        **{f"reward/{name}": value for name, value in turn.score.parts.items()},
+    }
+    return found if turn.speedup is None else {**found, "speedup": turn.speedup}
+
+
+def _logs(turn: Turn) -> Mapping[str, Any]:
+    kernel = turn.candidate.sha256 if turn.candidate else ""
+    return {"task": turn.task.id, "outcome": turn.outcome.value, "kernel_sha256": kernel, "told": turn.message[:500]}

@@ -1,0 +1,58 @@
+"""Environments by recipe: made where they are first needed, closed with the event loop.
+
+What travels between processes is the recipe as text; an environment, which owns processes, never does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import os
+from collections.abc import AsyncGenerator, Sequence
+from weakref import WeakKeyDictionary
+
+from kernelrl_core.environment import Environment
+from kernelrl_core.recipe.load import load_recipe, recipe_from_mapping
+from kernelrl_core.recipe.schema import Recipe
+from kernelrl_core.registry import registry
+from kernelrl_core.session import cache_directory
+
+__all__ = ["make_environment", "read_recipe", "recipe_of", "shared_environment"]
+
+_open: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, AsyncGenerator[Environment]]] = WeakKeyDictionary()
+
+
+def read_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> str:
+    """A recipe as text that means the same in every directory and process; see `load_recipe` for names and errors."""
+    return json.dumps(load_recipe(name_or_path, overrides, registry=registry()).resolved, sort_keys=True)
+
+
+@functools.lru_cache
+def recipe_of(text: str) -> Recipe:
+    """The recipe that `read_recipe` wrote."""
+    return recipe_from_mapping(json.loads(text), registry=registry(), name="recipe").recipe
+
+
+def make_environment(recipe: Recipe) -> Environment:
+    """A new environment, whose hidden inputs nobody can predict; whoever makes it closes it."""
+    return Environment.from_recipe(recipe, registry=registry(), secret=os.urandom(32), cache_dir=cache_directory())
+
+
+async def shared_environment(text: str) -> Environment:
+    """The environment of this event loop for a recipe. It is closed when `asyncio.run` ends."""
+    loop = asyncio.get_running_loop()
+    known = _open.setdefault(loop, {})
+    if text not in known:
+        # An asynchronous generator that began is ended by its event loop, when that ends.
+        known[text] = _kept(make_environment(recipe_of(text)))
+        return await anext(known[text])
+    return await known[text].asend(None)
+
+
+async def _kept(environment: Environment) -> AsyncGenerator[Environment]:
+    try:
+        while True:
+            yield environment
+    finally:
+        await environment.aclose()

@@ -1,0 +1,236 @@
+"""The environment in tinker-cookbook: stepped by hand, by its rollouts, and in its unmodified training loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("tinker_cookbook")
+
+import tinker
+from tinker_cookbook.completers import TokenCompleter, TokensWithLogprobs
+from tinker_cookbook.rl import rollouts
+from tinker_cookbook.rl.types import InitialObservationOverflow
+from transformers import PreTrainedTokenizerFast
+
+from kernelrl_adapters.cookbook import KernelDatasetBuilder, Speech
+from kernelrl_core.errors import UsageError
+from kernelrl_core.values import Message
+
+RECIPE = """
+tasks:     {use: fake}
+backend:   {use: fake}
+policy:    {use: fake}
+evaluator: {use: fake}
+feedback:  {use: fake}
+forbid:    []
+prompt:    {template: brief, shots: zero}
+sampling:  {max_tokens: 200}
+rewards:   {correct: {use: fake, weight: 0.7}}
+train:     {tasks_per_step: 2, group_size: 3, steps: 3}
+eval:      {samples: 2}
+"""
+ANSWER = "```python\nclass ModelNew:\n    def forward(self, x):\n        return {!r}\n```"
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Directory of a tokenizer with a token for each byte."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    bytes_alone = Tokenizer(models.BPE({letter: index for index, letter in enumerate(alphabet)}, []))
+    bytes_alone.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bytes_alone.decoder = decoders.ByteLevel()
+    directory = tmp_path_factory.mktemp("tokenizer")
+    PreTrainedTokenizerFast(tokenizer_object=bytes_alone, eos_token="<|end|>").save_pretrained(directory)
+    return str(directory)
+
+
+@pytest.fixture
+def builder(tmp_path: Path, tokenizer: str) -> Callable[..., KernelDatasetBuilder]:
+    (tmp_path / "small.yaml").write_text(RECIPE)
+
+    def make(*overrides: str, **options: Any) -> KernelDatasetBuilder:
+        given = {"model_name": tokenizer, "renderer_name": "role_colon", "context_tokens": 4000, **options}
+        return KernelDatasetBuilder(recipe=str(tmp_path / "small.yaml"), overrides=overrides, **given)
+
+    return make
+
+
+class Scripted(TokenCompleter):
+    """Answers a prompt from a function of its text."""
+
+    def __init__(self, speech: Speech, answer: Callable[[str], str]) -> None:
+        from kernelrl_adapters.cookbook import _renderer
+
+        self._tokenizer, self._answer = _renderer(speech).tokenizer, answer
+
+    async def __call__(self, model_input: tinker.ModelInput, stop: Any) -> TokensWithLogprobs:
+        text = self._answer(self._tokenizer.decode(model_input.to_ints()))
+        tokens = self._tokenizer.encode(text + "\n\nUser:", add_special_tokens=False)
+        return TokensWithLogprobs(tokens=tokens, maybe_logprobs=[-0.5] * len(tokens))
+
+
+def rolled_out(builder: KernelDatasetBuilder, answer: Callable[[str], str], *, test: bool = False) -> Any:
+    """The cookbook's trajectories of the first group of the first batch."""
+
+    async def go() -> Any:
+        train, held_out = await builder()
+        dataset = held_out if test and held_out else train
+        group = pickle.loads(pickle.dumps(dataset.get_batch(0)[0]))
+        return await rollouts.do_group_rollout(group, Scripted(dataset.speech, answer))
+
+    return asyncio.run(go())
+
+
+def test_batches_and_groups_are_those_of_the_recipe(builder: Callable[..., KernelDatasetBuilder]) -> None:
+    train, held_out = asyncio.run(builder()())
+    assert len(train) == 3
+    assert [len(train.get_batch(step)) for step in range(3)] == [2, 2, 2]
+    assert {group.attempts for group in train.get_batch(0)} == {3}
+    # Two steps of two tasks go once through the four tasks of the split.
+    assert len({group.task.id for step in range(2) for group in train.get_batch(step)}) == 4
+    assert held_out is not None
+    assert [group.task.id for group in held_out.get_batch(0)] == [f"fake/held_out/{number}" for number in range(4)]
+    assert asyncio.run(builder(test=False)())[1] is None
+
+
+def test_a_step_is_paid_with_the_score_of_its_turn(builder: Callable[..., KernelDatasetBuilder]) -> None:
+    group = rolled_out(builder(), lambda prompt: ANSWER.format("right"))
+    assert len(group.trajectories_G) == 3
+    assert group.get_total_rewards() == [0.7, 0.7, 0.7]
+    step = group.trajectories_G[0].transitions[0]
+    assert (step.metrics["correct"], step.metrics["speedup"], step.episode_done) == (1.0, 1.5, True)
+    assert step.logs["outcome"] == "correct"
+
+
+def test_later_turns_see_the_feedback_and_the_episode_ends_as_the_recipe_says(
+    builder: Callable[..., KernelDatasetBuilder],
+) -> None:
+    prompts: list[str] = []
+
+    def answer(prompt: str) -> str:
+        prompts.append(prompt)
+        return ANSWER.format("right" if "the values differ" in prompt else "wrong")
+
+    group = rolled_out(builder("episode.turns=4", "episode.stop=correct"), answer)
+    for trajectory in group.trajectories_G:
+        assert [step.reward for step in trajectory.transitions] == [0.0, 0.7]
+        assert [step.episode_done for step in trajectory.transitions] == [False, True]
+    second = [prompt for prompt in prompts if "the values differ" in prompt]
+    assert (len(prompts), len(second)) == (6, 3)
+    assert all("return 'wrong'" in prompt for prompt in second)
+
+
+def test_the_test_set_plays_the_held_out_split(builder: Callable[..., KernelDatasetBuilder]) -> None:
+    group = rolled_out(builder(), lambda prompt: ANSWER.format("right"), test=True)
+    assert len(group.trajectories_G) == 2
+
+
+def test_a_reply_that_was_cut_is_a_format_error(builder: Callable[..., KernelDatasetBuilder]) -> None:
+    async def go() -> Any:
+        train, _ = await builder()()
+        group = train.get_batch(0)[0]
+        env = (await group.make_envs())[0]
+        await env.initial_observation()
+        tokens = Scripted(train.speech, str)._tokenizer.encode(ANSWER.format("right")[:-3])
+        result = await env.step(tokens, extra={"stop_reason": "length"})
+        await group.cleanup()
+        return result
+
+    result = asyncio.run(go())
+    assert result.reward == 0.0
+    assert result.logs["outcome"] == "format_error"
+
+
+def test_a_prompt_without_room_for_the_reply_overflows_instead_of_failing(
+    builder: Callable[..., KernelDatasetBuilder],
+) -> None:
+    async def go() -> Any:
+        train, _ = await builder("sampling.max_tokens=2000", context_tokens=2100)()
+        group = train.get_batch(0)[0]
+        found = await (await group.make_envs())[0].initial_observation()
+        await group.cleanup()
+        return found
+
+    assert isinstance(asyncio.run(go()), InitialObservationOverflow)
+
+
+def test_a_next_prompt_without_room_ends_the_episode_with_its_reward_kept(
+    builder: Callable[..., KernelDatasetBuilder],
+) -> None:
+    first = len(rolled_out(builder(), lambda prompt: "").trajectories_G[0].transitions[0].ob.to_ints())
+    long = "\n" + "# " * 100
+    small = builder("episode.turns=3", "sampling.max_tokens=1000", context_tokens=first + 1000 + 150)
+    group = rolled_out(small, lambda prompt: ANSWER.format("right").replace("\nclass", long + "\nclass", 1))
+    steps = group.trajectories_G[0].transitions
+    assert [step.reward for step in steps] == [0.7]
+    assert steps[-1].metrics["stop/max_tokens"] == 1.0
+
+
+def test_infrastructure_that_fails_fails_the_rollout_and_pays_nothing(
+    builder: Callable[..., KernelDatasetBuilder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import kernelrl_fake
+
+    from kernelrl_core.errors import InfrastructureError
+
+    async def broken(self: Any, request: Any) -> Any:
+        raise InfrastructureError("the judge is gone")
+
+    monkeypatch.setattr(kernelrl_fake.Evaluator, "evaluate", broken)
+    with pytest.raises(InfrastructureError, match="could not be carried out"):
+        rolled_out(builder(), lambda prompt: ANSWER.format("right"))
+
+
+def test_a_model_without_a_recommended_renderer_needs_one_named(builder: Callable[..., KernelDatasetBuilder]) -> None:
+    with pytest.raises(UsageError, match="recommends no renderer") as failure:
+        asyncio.run(builder(renderer_name=None)())
+    assert "renderer_name" in failure.value.fix
+
+
+def test_an_opened_thought_is_a_prefill_and_not_a_message(tokenizer: str) -> None:
+    speech = Speech(tokenizer, "role_colon", 1000)
+    asked = (Message("user", "Write."),)
+    plain = speech.render(asked).tokens
+    opened = speech.render((*asked, Message("assistant", "<think>\n"))).tokens
+    assert opened[: len(plain)] == plain
+    assert len(opened) - len(plain) == len("<think>\n")
+
+
+def test_the_unmodified_training_loop_runs_on_a_local_server(
+    builder: Callable[..., KernelDatasetBuilder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = pytest.importorskip("kernelrl_tinker_server.local")
+    from tinker_cookbook.rl import train
+
+    monkeypatch.setenv("TINKER_TELEMETRY", "0")
+    with local.LocalServer(state=tmp_path / "server") as server:
+        monkeypatch.setenv("TINKER_API_KEY", server.api_key)
+        model = server.models[0]
+        config = train.Config(
+            learning_rate=1e-3,
+            dataset_builder=builder("episode.turns=2", "sampling.max_tokens=8", model_name=model, context_tokens=2000),
+            model_name=model,
+            recipe_name="kernelrl",
+            max_tokens=8,
+            log_path=str(tmp_path / "run"),
+            eval_every=2,
+            save_every=0,
+            base_url=server.base_url,
+            max_steps=2,
+        )
+        asyncio.run(train.main(config))
+    rows = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    trained = [row for row in rows if "env/all/reward/total" in row]
+    assert len(trained) == 2
+    assert {row["env/all/correct"] for row in trained} == {0.0}
+    assert any("test/env/all/reward/total" in row for row in rows)
+    assert (tmp_path / "run/checkpoints.jsonl").read_text()
