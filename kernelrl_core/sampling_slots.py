@@ -19,7 +19,7 @@ from kernelrl_core.values import SampleId
 
 __all__ = ["SamplingSlots"]
 
-_OWN, _TASK = 1.0, 4.0
+_OWN, _TASK = 2.0, 4.0
 """Turns that count as much as what is known of the task, and of the step: a mean of few turns says little."""
 
 
@@ -76,12 +76,10 @@ class SamplingSlots:
             self._took[whole].n += 1
 
     async def _take(self, sample: SampleId) -> None:
-        assert self._free is not None
-        if self._free > 0:
-            self._free -= 1
-            return
         place = asyncio.get_running_loop().create_future()
         self._waiting[sample] = place
+        # A moment later, when all that ask together have asked.
+        asyncio.get_running_loop().call_soon(self._serve)
         try:
             await place
         except asyncio.CancelledError:
@@ -93,14 +91,18 @@ class SamplingSlots:
 
     def _give(self) -> None:
         assert self._free is not None
-        waiting = [sample for sample, place in self._waiting.items() if not place.done()]
-        if not waiting:
-            self._free += 1
-            return
-        self._waiting[min(waiting, key=self._urgency)].set_result(None)
+        self._free += 1
+        self._serve()
 
-    def _urgency(self, sample: SampleId) -> tuple[int, float, SampleId]:
+    def _serve(self) -> None:
+        assert self._free is not None
+        while self._free and (waiting := [sample for sample, place in self._waiting.items() if not place.done()]):
+            self._waiting[min(waiting, key=self._urgency)].set_result(None)
+            self._free -= 1
+
+    def _urgency(self, sample: SampleId) -> tuple[int, float, int, int]:
         everything = self._took.get((), _Mean()).drawn_to(1.0, 1e-9)
         of_task = self._took.get((sample.step, sample.task_index), _Mean()).drawn_to(everything, _TASK)
         own = self._took.get((sample.step, sample.task_index, sample.attempt), _Mean()).drawn_to(of_task, _OWN)
-        return sample.step, -own * (self._turns - sample.turn), sample
+        # Of equal ones, one of each task: what tells the tasks apart is known early.
+        return sample.step, -own * (self._turns - sample.turn), sample.attempt, sample.task_index

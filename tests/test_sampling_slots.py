@@ -34,7 +34,7 @@ def test_attempts_with_more_turns_before_them_go_first() -> None:
 
 
 def test_attempts_that_were_slow_so_far_go_first() -> None:
-    """Mean of the step 40 s; each attempt has one turn of its own and one turn's weight of its task's mean."""
+    """Mean of the step 40 s; what is known of an attempt is drawn to its task, and that to the step."""
     slots = SamplingSlots(1, 2, Timeline())
     slots.took(SampleId(0, 0, 0, 0), 10.0)
     slots.took(SampleId(0, 1, 0, 0), 70.0)

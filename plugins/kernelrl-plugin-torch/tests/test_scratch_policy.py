@@ -288,3 +288,34 @@ def test_contradicting_options_are_listed() -> None:
     assert not list(SMALL.problems())
     assert len(list(TorchConfig(width=100, heads=3, vocabulary=10, lora_rank=4).problems())) == 3
     assert len(list(TorchConfig(model="x", lora_alpha=2.0).problems())) == 1
+
+
+@pytest.mark.parametrize(("substeps", "train_tokens"), [(1, 300), (2, 300), (3, 8192)])
+def test_gradients_of_a_step_in_parts_are_those_of_the_whole(
+    make_context, bundled, sampling, loss, optimizer, substeps: int, train_tokens: int
+) -> None:
+    """Bit for bit, wherever the parts begin and whatever is sampled in between."""
+
+    async def work() -> None:
+        whole, parted = [await started(make_context(), attrs.evolve(SMALL, train_tokens=train_tokens)) for _ in "ab"]
+        prompts = [whole.render(example.messages) for example in bundled[:40:20]]
+        replies = [[await whole.sample(prompt, sampling(seed)) for seed in range(5)] for prompt in prompts]
+        samples = tuple(
+            attrs.evolve(sample, id=f"{index}.{sample.id}")
+            for index, (prompt, drawn) in enumerate(zip(prompts, replies, strict=True))
+            for sample in learnt(prompt, drawn, (1.0, -0.5, 0.25, -1.0, 0.25))
+        )
+        for number in range(2):
+            step = TrainingStep(number, samples, substeps, loss("ppo", 400.0), optimizer(max_grad_norm=0.5))
+            sure = -(-len(samples) // substeps)
+            for begin, end in ((0, 1), (1, 3), (3, sure)):
+                await parted.accumulate(attrs.evolve(step, samples=samples[begin:end]))
+                assert await parted.sample(prompts[0], sampling(1)) == await whole.sample(prompts[0], sampling(1))
+            assert await parted.train(step) == await whole.train(step)
+        drawn = [await policy.sample(prompts[1], sampling(9)) for policy in (whole, parted)]
+        assert drawn[0] == drawn[1]
+        assert drawn[0].logprobs != replies[1][0].logprobs
+        await whole.aclose()
+        await parted.aclose()
+
+    run(work())

@@ -35,7 +35,7 @@ class Learner:
     def __init__(self, model: LanguageModel, max_tokens: int) -> None:
         """`max_tokens`: most tokens of prompts and replies in one forward and backward pass."""
         self._model = model
-        self._max_tokens = max_tokens
+        self.max_tokens = max_tokens
         self._parameters = [p for p in model.module.parameters() if p.requires_grad]
         self._optimizer = torch.optim.AdamW(self._parameters, lr=0.0, weight_decay=0.0)
 
@@ -49,7 +49,7 @@ class Learner:
         # Dropout would make other probabilities than sampling saw, and draw on a generator that no checkpoint holds.
         self._model.module.eval()
         seen: list[Tensor] = []
-        for batch in micro_batches(lessons, self._max_tokens):
+        for batch in micro_batches(lessons, self.max_tokens):
             scores = self._model.score([Spoken(lesson.prompt, lesson.reply) for lesson in batch])
             device = scores.logprobs.device
             sampled = torch.tensor([x for lesson in batch for x in lesson.sampled], device=device)
@@ -68,7 +68,7 @@ class Learner:
         """[reply][token] log-probabilities under the present weights."""
         self._model.module.eval()
         seen: list[list[float]] = []
-        for batch in micro_batches(spoken, self._max_tokens):
+        for batch in micro_batches(spoken, self.max_tokens):
             rows = self._model.score(batch).logprobs.split([len(one.reply) for one in batch])
             seen += [row.tolist() for row in rows]
         return seen

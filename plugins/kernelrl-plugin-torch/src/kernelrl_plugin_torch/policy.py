@@ -21,13 +21,13 @@ from torch import Tensor
 
 from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.kinds import PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
-from kernelrl_core.shaping import mean_gap, parts, shape_step
+from kernelrl_core.shaping import ShapedStep, mean_gap, parts, shape_step
 from kernelrl_core.values import Message, Prompt, Reply, WarmStartExample
 from kernelrl_plugin_torch.config import TorchConfig
 from kernelrl_plugin_torch.devices import DeviceShare
 from kernelrl_plugin_torch.files import read_tensors, write_tensors
 from kernelrl_plugin_torch.language_model import LanguageModel, Spoken
-from kernelrl_plugin_torch.learner import Learner, Lesson, Totals
+from kernelrl_plugin_torch.learner import Learner, Lesson, Totals, micro_batches
 from kernelrl_plugin_torch.losses import LOSSES
 from kernelrl_plugin_torch.model_directory import write_model
 from kernelrl_plugin_torch.sampler import Request, Sampler, rows_agree
@@ -53,6 +53,7 @@ class TorchPolicy:
             warm_start=options.warm_start_settings is not None,
             # On a GPU gradients are summed in an order that changes from run to run.
             deterministic=options.device == "cpu",
+            streams=True,
         )
         self.context_tokens = options.context_tokens or _SCRATCH_CONTEXT
         self._worker = ThreadPoolExecutor(
@@ -67,6 +68,8 @@ class TorchPolicy:
         self._model: LanguageModel | None = None
         self._sampler: Sampler | None = None
         self._learner: Learner | None = None
+        self._begun: _Begun | None = None
+        """A step of which gradients are there already."""
         self._reference: dict[str, Tensor] | None = None
         """Weights before the first training step; kept only for a KL penalty."""
 
@@ -150,6 +153,8 @@ class TorchPolicy:
         self._model, self.context_tokens = model, model.context_tokens
         self._sampler = Sampler(model, rows)
         self._learner = Learner(model, self._options.train_tokens)
+        self._begun = None
+        model.module.zero_grad(set_to_none=True)
 
     async def aclose(self) -> None:
         self._stopping.set()
@@ -227,15 +232,36 @@ class TorchPolicy:
             reference=self._reference_logprobs(spoken) if loss.kl else None,
         )
         bounds = (1 - loss.clip_low, 1 + loss.clip_high)
-        totals, norms, gap = Totals(), [], 0.0
-        for part in parts(list(zip(shaped.samples, shaped.advantages, strict=True)), step.substeps):
-            lessons = [Lesson(s.prompt_tokens, s.tokens, s.logprobs, advantages) for s, advantages in part]
-            seen = learner.backward(lessons, loss.name, bounds, totals)
+        begun, self._begun = self._begun_of(step), None
+        totals, norms, gap = begun.totals, [], 0.0
+        for part in parts(_lessons(shaped), step.substeps):
+            lessons = list(part)
+            seen = begun.seen if not norms else []
+            seen += learner.backward(lessons[len(seen) :], loss.name, bounds, totals)
             if not norms:
                 gap = mean_gap([lesson.sampled for lesson in lessons], [row.tolist() for row in seen])
             norms.append(learner.update(step.optimizer))
         norm = sum(norms) / len(norms) if norms else 0.0
         return totals.metrics() | {"grad_norm": norm, "mismatch": gap} | shaped.metrics
+
+    async def accumulate(self, step: TrainingStep) -> None:
+        def work() -> None:
+            # What may belong to a batch with samples that follow waits for them: batches are those of a whole step.
+            self._begun = begun = self._begun_of(step)
+            *whole, begun.waiting = micro_batches([*begun.waiting, *_lessons(shape_step(step))], learner.max_tokens)
+            bounds = (1 - step.loss.clip_low, 1 + step.loss.clip_high)
+            for batch in whole:
+                begun.seen += learner.backward(batch, step.loss.name, bounds, begun.totals)
+
+        learner = _present(self._learner)
+        await self._do(work)
+
+    def _begun_of(self, step: TrainingStep) -> _Begun:
+        if self._begun is not None and self._begun.step == step.step:
+            return self._begun
+        if self._begun is not None:
+            _present(self._learner).take_gradients()  # of a step that was given up
+        return _Begun(step.step)
 
     def _reference_logprobs(self, spoken: Sequence[Spoken]) -> list[list[float]]:
         if self._reference is None:
@@ -298,6 +324,25 @@ class TorchPolicy:
     def _check_open(self) -> None:
         if self._stopping.is_set():
             raise KernelRLError("the policy is closed")
+
+
+@attrs.define(eq=False)
+class _Begun:
+    """The first part of a step whose gradients are being gathered."""
+
+    step: int
+    totals: Totals = attrs.field(factory=Totals)
+    seen: list[Tensor] = attrs.field(factory=list)
+    """[lesson] what `Learner.backward` returned for those that are done."""
+    waiting: Sequence[Lesson] = ()
+    """Those that follow them."""
+
+
+def _lessons(shaped: ShapedStep) -> list[Lesson]:
+    return [
+        Lesson(sample.prompt_tokens, sample.tokens, sample.logprobs, advantages)
+        for sample, advantages in zip(shaped.samples, shaped.advantages, strict=True)
+    ]
 
 
 def weights_hash(state: Mapping[str, Tensor]) -> str:
