@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,16 @@ def test_kevin_triton_and_hip_differ_from_kevin_in_what_they_name_alone() -> Non
     assert triton.backend.use == "triton"
     assert (hip.backend.use, hip.backend.options.gpu_arch, hip.backend.options.mode) == ("hip", "gfx950", "gpu")
     assert (hip.evaluator.use, hip.tasks.options.levels, hip.tasks.options.source) == ("local", (1, 2, 3), "local")
+
+
+def test_the_documented_curriculum_is_accepted() -> None:
+    page = (RECIPES.parent / "docs" / "algorithms.md").read_text()
+    written = parse_value(page.split("```yaml\n", 1)[1].split("```", 1)[0])["curriculum"]
+    overrides = ["policy.use=scripted", "policy.replies=[{reply: none}]", f"curriculum={json.dumps(written)}"]
+    recipe = load_recipe(str(RECIPES / "single_turn.yaml"), overrides, registry=registry()).recipe
+    assert recipe.curriculum is not None
+    assert [stage.levels for stage in recipe.curriculum.stages] == [(1,), (1, 2), (1, 2, 3)]
+    assert recipe.curriculum.difficulty is not None
 
 
 def test_single_turn_is_the_default_of_the_earlier_systems() -> None:
