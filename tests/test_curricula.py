@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import statistics
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -173,6 +175,31 @@ def test_draws_avoid_what_is_all_wrong_or_all_right() -> None:
 
 def _kind(number: int, tasks: Sequence[Task]) -> int:
     return [task.id for task in tasks].index(f"t{number // 10}.{number % 10}") % 3
+
+
+def test_fewer_groups_lack_a_signal_than_in_turn() -> None:
+    """36 tasks of which two thirds are always wrong or always right, 60 steps of 6 tasks: in turn two of three groups
+    teach nothing."""
+    tasks = [Task(f"t{i}", f"reference {i}") for i in range(36)]
+    rates = {task.id: (0.0, 1.0, 0.5)[index % 3] for index, task in enumerate(tasks)}
+
+    def uniform_share(curriculum: CurriculumSettings | None) -> float:
+        told, chance, uniform = (
+            course(curriculum, tasks, tasks_per_step=6, group_size=8, steps=60),
+            random.Random(0),
+            [],
+        )
+        for step in range(60):
+            groups = [
+                group(task, *(RIGHT if chance.random() < rates[task.id] else WRONG for _ in range(8)))
+                for task in told.batch(step)
+            ]
+            told.learn(step, groups, {})
+            uniform += [len({episode.turns[0].outcome for episode in one.episodes}) == 1 for one in groups]
+        return statistics.fmean(uniform)
+
+    assert uniform_share(None) > 0.6
+    assert uniform_share(CurriculumSettings(difficulty=Difficulty())) < 0.4
 
 
 def test_lost_attempts_and_old_groups_are_not_remembered() -> None:

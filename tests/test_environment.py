@@ -12,6 +12,7 @@ import pytest
 
 from kernelrl_core.environment import Environment, request_seed
 from kernelrl_core.evaluating import EvaluationService
+from kernelrl_core.judging import WeightedReward
 from kernelrl_core.recipe.load import recipe_from_mapping
 from kernelrl_core.registry import registry
 from kernelrl_core.values import (
@@ -26,6 +27,7 @@ from kernelrl_core.values import (
     SampleId,
     Severity,
     Task,
+    TaskSettings,
     Turn,
 )
 
@@ -77,13 +79,24 @@ class SaysNonsense(Finds):
         return ["no finding"]
 
 
+class Pays:
+    def score(self, turn: Turn) -> float:
+        return float(turn.correct)
+
+
 class Says:
     def format(self, turn: Turn) -> str:
         return f"it was {turn.outcome}"
 
 
 def judged(
-    text: str, *, checker: Any = None, secret: bytes = b"s", second: Outcome | None = None, **prompt: Any
+    text: str,
+    *,
+    checker: Any = None,
+    secret: bytes = b"s",
+    second: Outcome | None = None,
+    task: Task = TASK,
+    **prompt: Any,
 ) -> tuple[Turn, Evaluator]:
     recipe = recipe_from_mapping(
         {
@@ -104,13 +117,13 @@ def judged(
             tasks=registry().make("tasks", recipe.tasks),
             backend=registry().make("backends", recipe.backend),
             checkers={"mine": checker} if checker is not None else {},
-            rewards=[],
+            rewards=[WeightedReward("correct", 1.0, Pays(), None, "reward 'correct'")],
             feedback=Says(),
             retriever=None,
             service=EvaluationService(evaluator, cache_dir=None),
             secret=secret,
         )
-        turn = await environment.judge_reply(HERE, TASK, Prompt((), ()), Reply(text, (), (), "stop"), seconds={})
+        turn = await environment.judge_reply(HERE, task, Prompt((), ()), Reply(text, (), (), "stop"), seconds={})
         if second is not None:
             evaluator.answer = second
             turn = await environment.verify(turn)
@@ -188,6 +201,17 @@ class Suspects(Finds):
     def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> Sequence[Finding]:
         noted = Finding("kept_state", Severity.NOTE, "line 1")
         return [Finding("dynamic_code", Severity.SUSPECT, "line 2"), noted] if evaluation is None else []
+
+
+def test_a_stage_of_a_curriculum_changes_tolerance_trials_and_pay_and_not_the_second_judgement() -> None:
+    easy = attrs.evolve(TASK, settings=TaskSettings(atol=0.1, trials=1, weights={"correct": 3.0}))
+    turn, evaluator = judged(CODE, task=easy, second=Outcome.CORRECT)
+    first, second = (request.settings for request in evaluator.requests)
+    assert (first.atol, first.rtol, first.trials) == (0.1, None, 1)
+    assert (second.atol, second.trials) == (None, 10)
+    assert turn.score.total == 3.0
+    plain, _ = judged(CODE)
+    assert plain.score.total == 1.0
 
 
 def test_the_evaluator_is_told_the_kernels_of_the_source_and_what_is_suspect_about_it() -> None:

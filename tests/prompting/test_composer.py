@@ -26,6 +26,7 @@ from kernelrl_core.values import (
     Score,
     Severity,
     Task,
+    TaskSettings,
     Turn,
     Verdict,
 )
@@ -135,6 +136,12 @@ def test_precision_of_the_task_goes_before_the_recipe():
     assert "bfloat16" in words
     assert "0.01" in words
     assert "float32" not in words
+
+
+def test_tolerance_and_trials_of_a_stage_are_the_ones_that_are_stated():
+    easy = attrs.evolve(TASK, settings=TaskSettings(atol=0.125, trials=2))
+    words = text(composer(PromptSettings(template="kernelbench")).messages(easy))
+    assert "absolute tolerance of 0.125 and a relative tolerance of 0.0001, in 2 trials" in words
 
 
 def test_precision_can_be_left_out_and_tolerances_given():
