@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -31,6 +32,10 @@ class OpenAIServer:
         self.fail: Callable[[dict[str, Any]], str] = lambda body: ""
         """What befalls a request: nothing (empty), `429`, `500`, `long` (400), `drop` (no answer), `broken` (the
         connection ends within the answer), `half` (a whole answer with half its JSON), `no_choices`, `not_json`."""
+        self.complete: Callable[[dict[str, Any]], tuple[list[int], list[float], str]] | None = None
+        """Like vLLM: continues the token ids of a prompt, with an adapter; tokens, log-probabilities and text."""
+        self.adapters: dict[str, str] = {}
+        """Like vLLM: loaded adapters, and where their files lie."""
         self.logprobs = True
         self.reasoning = ""
         server = self
@@ -42,7 +47,11 @@ class OpenAIServer:
                 server._models(self)
 
             def do_POST(self) -> None:
-                server._completion(self)
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                if self.path.endswith("_lora_adapter"):
+                    server._adapter(self, body)
+                else:
+                    server._completion(self, body)
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002
                 pass
@@ -67,13 +76,24 @@ class OpenAIServer:
             model["max_model_len"] = self.max_model_len
         _send(http, 200, {"object": "list", "data": [model]})
 
-    def _completion(self, http: BaseHTTPRequestHandler) -> None:
-        body = json.loads(http.rfile.read(int(http.headers["content-length"])))
+    def _adapter(self, http: BaseHTTPRequestHandler, body: dict[str, Any]) -> None:
+        if self.complete is None:
+            return _send(http, 404, {"detail": "Not Found"})
+        name = body["lora_name"]
+        if http.path.endswith("/unload_lora_adapter"):
+            self.adapters.pop(name)
+        elif name in self.adapters or not Path(body["lora_path"], "adapter_config.json").is_file():
+            return _send(http, 400, {"error": {"message": f"cannot load {name}"}})
+        else:
+            self.adapters[name] = body["lora_path"]
+        return _send(http, 200, f"Success: {name}".encode(), kind="text/plain")
+
+    def _completion(self, http: BaseHTTPRequestHandler, body: dict[str, Any]) -> None:
         self.requests.append(body)
         sent = http.headers.get("authorization", "")
         if self.key and sent != f"Bearer {self.key}":
             return _send(http, 401, {"error": {"message": f"Incorrect key provided: {sent}"}})
-        if body["model"] != "tiny":
+        if body["model"] not in ("tiny", *self.adapters):
             return _send(http, 404, {"error": {"message": f"The model {body['model']} does not exist."}})
         failure = self.fail(body)
         if failure == "429":
@@ -93,6 +113,12 @@ class OpenAIServer:
         return _send(http, 200, reply[: len(reply) // 2] if failure == "half" else reply, broken=failure == "broken")
 
     def _reply(self, body: dict[str, Any]) -> dict[str, Any]:
+        if "prompt" in body:
+            assert self.complete is not None
+            tokens, logprobs, text = self.complete(body)
+            reason = "length" if len(tokens) == body["max_tokens"] else "stop"
+            told = {"text": text, "token_ids": tokens, "logprobs": {"token_logprobs": logprobs}}
+            return {"id": "cmpl-1", "object": "text_completion", "choices": [{**told, "finish_reason": reason}]}
         words = re.findall(r"\s*\S+\s*", self.answer(body["messages"]))
         limit = body.get("max_tokens", body.get("max_completion_tokens"))
         shown = words if limit is None else words[:limit]
@@ -124,10 +150,11 @@ def _send(
     content: Any,
     headers: dict[str, str] | None = None,
     broken: bool = False,
+    kind: str = "application/json",
 ) -> None:
     data = content if isinstance(content, bytes) else json.dumps(content).encode()
     http.send_response(status)
-    http.send_header("content-type", "application/json")
+    http.send_header("content-type", kind)
     http.send_header("content-length", str(len(data)))
     for name, value in (headers or {}).items():
         http.send_header(name, value)

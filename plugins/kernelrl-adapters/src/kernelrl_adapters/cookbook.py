@@ -8,7 +8,7 @@ their distance from the group's mean, so the recipe says nothing about learning 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -241,6 +241,6 @@ def _metrics(turn: Turn) -> dict[str, float | int]:
     return found if turn.speedup is None else {**found, "speedup": turn.speedup}
 
 
-def _logs(turn: Turn) -> Mapping[str, Any]:
+def _logs(turn: Turn) -> dict[str, str | int | float]:
     kernel = turn.candidate.sha256 if turn.candidate else ""
     return {"task": turn.task.id, "outcome": turn.outcome.value, "kernel_sha256": kernel, "told": turn.message[:500]}

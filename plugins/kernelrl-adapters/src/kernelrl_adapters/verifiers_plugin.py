@@ -15,7 +15,7 @@ import verifiers.v1 as vf
 from pydantic import Field
 
 from kernelrl_adapters.shared import make_environment, read_recipe, recipe_of
-from kernelrl_adapters.stepping import SteppedEpisode, estimated_prompt
+from kernelrl_adapters.stepping import Question, SteppedEpisode, estimated_prompt
 from kernelrl_core.environment import Environment
 from kernelrl_core.errors import InfrastructureError, UsageError
 from kernelrl_core.kinds import SamplingSettings
@@ -142,7 +142,7 @@ class KernelEnv(vf.Env[KernelEnvConfig]):
             place=(0, task.data.idx or 0, 0),
         )
         try:
-            question = await episode.begin()
+            question: Question | None = await episode.begin()
             while question is not None:
                 asked = task.with_data(prompt=_messages(question.prompt.messages), sampling=_body(question.settings))
                 trace = await agents.agent.run(asked)

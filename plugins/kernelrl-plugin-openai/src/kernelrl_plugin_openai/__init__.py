@@ -10,8 +10,8 @@ def kernelrl_policies() -> list[Component]:
     return [
         Component(
             "openai",
-            "kernelrl_plugin_openai.policy:OpenAIPolicy",
+            "kernelrl_plugin_openai.policy:make_policy",
             config="kernelrl_plugin_openai.config:OpenAIConfig",
-            summary="A model behind an OpenAI-compatible endpoint, for evaluation",
+            summary="A model behind an OpenAI-compatible endpoint, for evaluation; on vLLM also for training",
         )
     ]

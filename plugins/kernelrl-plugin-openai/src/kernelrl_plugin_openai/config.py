@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import attrs
 
 from kernelrl_core.component import Requires
-from kernelrl_core.recipe.schema import PositiveFloat, PositiveInt
+from kernelrl_core.recipe.merge import Merged
+from kernelrl_core.recipe.problems import RecipeError
+from kernelrl_core.recipe.schema import PositiveFloat, PositiveInt, Use
+from kernelrl_core.recipe.structure import structure_block
+from kernelrl_core.registry import registry
 
 __all__ = ["OpenAIConfig"]
 
@@ -41,12 +46,35 @@ class OpenAIConfig:
     """How long a request is repeated while the endpoint is overloaded or away."""
     extra_body: Mapping[str, Any] = attrs.field(factory=dict)
     """Further fields of every request, as the endpoint documents them, such as `reasoning_effort`."""
+    learner: Mapping[str, Any] | None = None
+    """Policy that trains adapters of the same model, as a block of its own, such as `{use: torch, model: …, lora_rank:
+    16}`. Null: this policy cannot learn."""
+    adapters: Path | None = None
+    """With `learner`: directory that the endpoint sees under the same path; adapters are written there."""
+
+    @property
+    def learner_use(self) -> Use | None:
+        """The learner with its options.
+
+        Raises:
+            RecipeError: mistakes in its block.
+        """
+        if self.learner is None:
+            return None
+        return structure_block("policy", Merged({"policy": dict(self.learner)}, {}), registry())
 
     def requires(self) -> Requires:
-        if self.api_key_env is None:
-            return Requires(modules=("openai",))
-        fix = f"export {self.api_key_env}=…, or write it into .env; policy.api_key_env=null where no key is asked for"
-        return Requires(modules=("openai",), environment=(self.api_key_env,), fix=fix)
+        needs = Requires(modules=("openai",))
+        if self.api_key_env is not None:
+            fix = f"export {self.api_key_env}=…, or write it into .env; policy.api_key_env=null where none is asked for"
+            needs = attrs.evolve(needs, environment=(self.api_key_env,), fix=fix)
+        learner = self.learner_use
+        if learner is not None and hasattr(learner.options, "requires"):
+            theirs: Requires = learner.options.requires()
+            fix = "; ".join(filter(None, (needs.fix, theirs.fix)))
+            modules = (*needs.modules, *theirs.modules)
+            needs = attrs.evolve(needs, modules=modules, gpu=theirs.gpu, fix=fix)
+        return needs
 
     def problems(self) -> Iterable[str]:
         parts = urlsplit(self.base_url)
@@ -57,3 +85,24 @@ class OpenAIConfig:
             yield "base_url must hold no user, password or query; a key belongs into the variable of api_key_env"
         for key in sorted(_RESERVED & set(self.extra_body)):
             yield f"extra_body must not set {key!r}, which comes from the recipe"
+        yield from self._problems_of_learning()
+
+    def _problems_of_learning(self) -> Iterable[str]:
+        if self.learner is None:
+            if self.adapters is not None:
+                yield "adapters needs learner"
+            return
+        if self.server != "vllm":
+            yield "learner needs an endpoint that takes adapters: server: vllm"
+        if self.adapters is None:
+            yield "learner needs adapters, a directory that the endpoint sees as well"
+        if not self.logprobs:
+            yield "learner needs logprobs"
+        try:
+            found = self.learner_use
+        except RecipeError as error:
+            for problem in error.problems:
+                yield f"learner{problem.path.removeprefix('policy')}: {problem.message}; {problem.hint}".rstrip("; ")
+        else:
+            if found is not None and not getattr(found.options, "lora_rank", None):
+                yield "learner must train adapters, which alone can be given to the endpoint: set its lora_rank"

@@ -26,9 +26,11 @@ from kernelrl_core.errors import InfrastructureError, KernelRLError, MissingPrer
 from kernelrl_core.naming import suggestion
 from kernelrl_plugin_openai.config import OpenAIConfig
 
-__all__ = ["Endpoint", "HalfAnswer"]
+__all__ = ["CHAT", "Endpoint", "HalfAnswer"]
 
 T = TypeVar("T")
+
+CHAT = "/chat/completions"
 
 _MAX_HALF_ANSWERS = 3
 _START_PATIENCE_S = 5.0
@@ -81,7 +83,7 @@ class Endpoint:
         except (openai.OpenAIError, ValueError, TypeError, AttributeError):
             return {}
 
-    async def probe(self, body: Mapping[str, Any], read: Callable[[Any], T]) -> T:
+    async def probe(self, body: Mapping[str, Any], read: Callable[[Any], T], *, path: str = CHAT) -> T:
         """Ask as `ask` does, to find out before anything is spent whether the endpoint does what is needed.
 
         Raises:
@@ -89,7 +91,7 @@ class Endpoint:
             UsageError: the model or a parameter is unknown there, or the answer lacks what `read` looks for.
         """
         try:
-            return await self.ask(body, read, patience_s=min(_START_PATIENCE_S, self._options.patience_s))
+            return await self.ask(body, read, path=path, patience_s=min(_START_PATIENCE_S, self._options.patience_s))
         except InfrastructureError as error:
             raise UsageError(error.message, fix=error.fix) from None
         except (UsageError, MissingPrerequisite):
@@ -101,12 +103,16 @@ class Endpoint:
         """The reply's limit, as this sort of server calls it."""
         return {"max_completion_tokens" if self._options.server == "openai" else "max_tokens": max_tokens}
 
-    async def ask(self, body: Mapping[str, Any], read: Callable[[Any], T], *, patience_s: float | None = None) -> T:
-        """One chat completion.
+    async def ask(
+        self, body: Mapping[str, Any], read: Callable[[Any], T], *, path: str = CHAT, patience_s: float | None = None
+    ) -> T:
+        """One answer.
 
         Args:
-            body: fields of the request; the model and `extra_body` are added.
-            read: takes what is needed out of the answer; raises `HalfAnswer` where it is not there.
+            body: fields of the request; the model, where it names none, and `extra_body` are added.
+            read: takes what is needed out of the answer, plain data, or text where it is not JSON; raises `HalfAnswer`
+                where it is not there.
+            path: what is asked, below the address.
             patience_s: in place of the option.
 
         Raises:
@@ -128,7 +134,7 @@ class Endpoint:
         try:
             async with self._slots:
                 began = time.monotonic()
-                answer = await retrying(self._once, body, read)
+                answer: T = await retrying(self._once, path, body, read)
         except HalfAnswer as error:
             raise InfrastructureError(f"{self._where}: half an answer, {halves} times: {error}") from None
         except _Away as error:
@@ -151,10 +157,10 @@ class Endpoint:
     def _where(self) -> str:
         return f"policy openai: {self._options.base_url}"
 
-    async def _once(self, body: Mapping[str, Any], read: Callable[[Any], T]) -> T:
+    async def _once(self, path: str, body: Mapping[str, Any], read: Callable[[Any], T]) -> T:
         try:
             answer = await self._client.post(
-                "/chat/completions",
+                path,
                 body={**self._options.extra_body, "model": self._options.model, **body},
                 cast_to=object,
             )
@@ -167,7 +173,8 @@ class Endpoint:
         except (openai.OpenAIError, ValueError) as error:
             raise HalfAnswer(self._clean(f"{type(error).__name__}: {error}")) from None
         try:
-            return read(answer)
+            found: T = read(answer)
+            return found
         except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
             raise HalfAnswer(self._clean(f"it cannot be read ({type(error).__name__}: {error})")) from None
 

@@ -1,4 +1,4 @@
-"""The policy `openai`: samples from a model behind an OpenAI-compatible endpoint. It cannot learn."""
+"""The policy `openai`: samples from a model behind an OpenAI-compatible endpoint; with a learner see `learning`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from kernelrl_core.errors import KernelRLError, UsageError
-from kernelrl_core.kinds import PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
+from kernelrl_core.kinds import Policy, PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
 from kernelrl_core.values import Message, Prompt, Reply
 from kernelrl_plugin_openai.config import OpenAIConfig
 from kernelrl_plugin_openai.endpoint import Endpoint, HalfAnswer
 
-__all__ = ["UNKNOWN_TOKEN", "OpenAIPolicy"]
+__all__ = ["UNKNOWN_TOKEN", "OpenAIPolicy", "make_policy"]
 
 UNKNOWN_TOKEN = -1
 """Stands for every token of which only the text is known."""
@@ -23,6 +23,15 @@ _BYTES_PER_TOKEN = 3
 
 _LOWEST_LOGPROB = -9999.0
 """What endpoints say for a probability of 0, which JSON cannot hold as a logarithm."""
+
+
+def make_policy(options: OpenAIConfig) -> Policy:
+    """The policy that the options describe: one that only samples, or one that learns as well."""
+    if options.learner is None:
+        return OpenAIPolicy(options)
+    from kernelrl_plugin_openai.learning import LearningPolicy
+
+    return LearningPolicy(options)
 
 
 class OpenAIPolicy:
@@ -36,6 +45,8 @@ class OpenAIPolicy:
         self.context_tokens = options.context_tokens or 0
 
     async def start(self, context: PolicyContext) -> None:
+        if context.loss:
+            self._cannot_learn()
         endpoint = self._endpoint = Endpoint(self._options)
         hello = {"messages": [{"role": "user", "content": "Say yes."}], **endpoint.limit(16), **self._asked_tokens()}
         await endpoint.probe(hello, self._reply)
@@ -74,8 +85,8 @@ class OpenAIPolicy:
 
     def _cannot_learn(self) -> NoReturn:
         raise UsageError(
-            "policy openai cannot learn: weights behind an endpoint are out of reach",
-            fix="kernelrl eval RECIPE, or a policy that trains, such as torch or tinker",
+            "policy openai cannot learn by itself: weights behind an endpoint are out of reach",
+            fix="kernelrl eval RECIPE, a policy that trains, such as torch or tinker, or policy.learner with vLLM",
         )
 
     def _body(self, messages: Sequence[Message], settings: SamplingSettings) -> dict[str, Any]:

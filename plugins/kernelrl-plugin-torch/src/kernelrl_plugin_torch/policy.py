@@ -285,11 +285,23 @@ class TorchPolicy:
         return await self._do(work)
 
     async def export(self, directory: Path) -> None:
-        """Write a model from scratch into an existing directory, for a server that shall serve it."""
+        """Write into an existing directory what a server needs: a model from scratch whole, or the adapters of one of
+        Hugging Face in the form of PEFT.
+
+        Raises:
+            UsageError: a model of Hugging Face that is trained whole.
+        """
         model = _present(self._model)
-        if not isinstance(model, ScratchModel):
-            raise UsageError("only a model from scratch is exported; one of Hugging Face is served as it is")
-        await self._do(lambda: write_model(model, directory))
+        if isinstance(model, ScratchModel):
+            scratch = model
+            await self._do(lambda: write_model(scratch, directory))
+        elif self._options.lora_rank is not None:
+            adapted: Any = model.module
+            await self._do(lambda: adapted.save_pretrained(directory))
+        else:
+            raise UsageError(
+                "a model of Hugging Face that is trained whole is not exported", fix="train adapters: policy.lora_rank"
+            )
 
     async def load(self, state: Mapping[str, Any], directory: Path) -> None:
         def work() -> None:

@@ -1,0 +1,217 @@
+"""The policy `openai` with a learner: a server on 127.0.0.1 samples with the adapters that were trained here."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[3] / "tests/fakes"))
+
+pytest.importorskip("transformers")
+pytest.importorskip("peft")
+
+import peft
+import torch
+import transformers
+from kernelrl_openai_server import OpenAIServer
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from kernelrl_core.errors import KernelRLError
+from kernelrl_core.kinds import (
+    LossSettings,
+    OptimizerSettings,
+    PolicyContext,
+    SamplingSettings,
+    TrainingSample,
+    TrainingStep,
+)
+from kernelrl_core.values import Message, Reply
+from kernelrl_plugin_openai.config import OpenAIConfig
+from kernelrl_plugin_openai.learning import LearningPolicy
+from kernelrl_plugin_openai.policy import make_policy
+
+ASK = (Message("user", "Say abc."),)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny random Llama with a token for each byte."""
+    directory = tmp_path_factory.mktemp("model")
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    text = Tokenizer(models.BPE({symbol: index for index, symbol in enumerate(alphabet)}, []))
+    text.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    text.decoder = decoders.ByteLevel()
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=text, eos_token="<|end|>")
+    tokenizer.chat_template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}assistant: "
+    tokenizer.save_pretrained(directory)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = transformers.LlamaConfig(
+        vocab_size=len(tokenizer),
+        max_position_embeddings=256,
+        num_key_value_heads=2,
+        initializer_range=0.3,
+        eos_token_id=tokenizer.eos_token_id,
+        bos_token_id=None,
+        **sizes,
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(directory)
+    return directory
+
+
+class Sampler:
+    """What vLLM does: loads an adapter from its files and draws from the adapted model."""
+
+    def __init__(self, model: Path) -> None:
+        self._model, self.tokenizer = model, transformers.AutoTokenizer.from_pretrained(model)
+        self.server: OpenAIServer | None = None
+
+    def __call__(self, body: dict[str, Any]) -> tuple[list[int], list[float], str]:
+        assert self.server is not None
+        net = transformers.AutoModelForCausalLM.from_pretrained(self._model)
+        adapted = peft.PeftModel.from_pretrained(net, self.server.adapters[body["model"]]).eval()
+        generator = torch.Generator().manual_seed(body["seed"])
+        tokens, logprobs = [], []
+        with torch.no_grad():
+            while len(tokens) < body["max_tokens"] and (not tokens or tokens[-1] != self.tokenizer.eos_token_id):
+                logits = adapted(torch.tensor([body["prompt"] + tokens])).logits[0, -1]
+                distribution = torch.log_softmax(logits, -1)
+                token = int(torch.multinomial(distribution.exp(), 1, generator=generator))
+                tokens.append(token)
+                logprobs.append(float(distribution[token]))
+        return tokens, logprobs, self.tokenizer.decode(tokens)
+
+
+@pytest.fixture
+def server(model: Path) -> Iterator[OpenAIServer]:
+    sampler = Sampler(model)
+    with OpenAIServer(lambda messages: "") as server:
+        server.complete, sampler.server = sampler, server
+        yield server
+
+
+def options(server: OpenAIServer, model: Path, directory: Path) -> OpenAIConfig:
+    learner = {"use": "torch", "model": str(model), "lora_rank": 4}
+    more: dict[str, Any] = {"server": "vllm", "api_key_env": None, "patience_s": 0.5}
+    return OpenAIConfig("tiny", base_url=server.url, learner=learner, adapters=directory / "adapters", **more)
+
+
+def played(config: OpenAIConfig, play: Callable[[LearningPolicy], Any], tmp_path: Path) -> Any:
+    async def go() -> Any:
+        policy = make_policy(config)
+        assert isinstance(policy, LearningPolicy)
+        context = PolicyContext(0, tmp_path, None, demonstrations=None, demonstrations_key="", say=print)  # type: ignore[arg-type]
+        try:
+            await policy.start(context)
+            return await play(policy)
+        finally:
+            await policy.aclose()
+
+    return asyncio.run(go())
+
+
+async def one_reply(policy: LearningPolicy, seed: int = 3) -> Reply:
+    settings = SamplingSettings(max_tokens=12, temperature=1.0, top_p=1.0, top_k=-1, stop=(), seed=seed)
+    return await policy.sample(policy.render(ASK), settings)
+
+
+def lesson(policy: LearningPolicy, replies: list[Reply]) -> TrainingStep:
+    """Learn the first reply and unlearn the others."""
+    prompt = policy.render(ASK).tokens
+    samples = tuple(
+        TrainingSample(str(index), prompt, reply.tokens, reply.logprobs, -1.0 if index else 1.0)
+        for index, reply in enumerate(replies)
+    )
+    loss = LossSettings("importance_sampling", 0.2, 0.2, float(sum(len(reply.tokens) for reply in replies)))
+    return TrainingStep(0, samples, 1, loss, OptimizerSettings(3e-2, 0.9, 0.95, 1e-8, 0.0, None))
+
+
+def test_sampler_and_learner_agree_before_and_after_a_step(server: OpenAIServer, model: Path, tmp_path: Path) -> None:
+    async def play(policy: LearningPolicy) -> list[dict[str, float]]:
+        told = []
+        for _ in range(2):
+            replies = [await one_reply(policy, seed) for seed in range(2)]
+            told.append(dict(await policy.train(lesson(policy, replies))))
+        return told
+
+    first, second = played(options(server, model, tmp_path), play, tmp_path)
+    # Both compute in float32, so the ratios of learner and sampler are 1 as far as that is exact.
+    assert first["ratio_mean"] == pytest.approx(1.0, abs=1e-4)
+    assert second["ratio_mean"] == pytest.approx(1.0, abs=1e-4)
+    assert abs(second["kl"]) < 1e-4
+
+
+def test_each_step_gives_the_server_new_adapters_and_takes_the_old_ones_away(
+    server: OpenAIServer, model: Path, tmp_path: Path
+) -> None:
+    async def play(policy: LearningPolicy) -> list[str]:
+        names = []
+        for _ in range(3):
+            reply = await one_reply(policy)
+            names.append(server.requests[-1]["model"])
+            await policy.train(lesson(policy, [reply]))
+        assert len(server.adapters) == 2
+        return names
+
+    names = played(options(server, model, tmp_path), play, tmp_path)
+    assert len(set(names)) == 3
+    assert server.adapters == {}
+    assert list((tmp_path / "adapters").iterdir()) == []
+
+
+def test_a_checkpoint_is_sampled_from_again(server: OpenAIServer, model: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "checkpoint"
+    saved.mkdir()
+
+    async def learn(policy: LearningPolicy) -> tuple[Reply, Any, Reply]:
+        before = await one_reply(policy)
+        for _ in range(3):
+            await policy.train(lesson(policy, [await one_reply(policy, seed=8)]))
+        return before, await policy.save(saved), await one_reply(policy)
+
+    async def again(policy: LearningPolicy) -> Reply:
+        await policy.load(state, saved)
+        return await one_reply(policy)
+
+    before, state, after = played(options(server, model, tmp_path), learn, tmp_path)
+    assert before.logprobs != after.logprobs
+    assert played(options(server, model, tmp_path), again, tmp_path) == after
+
+
+def test_a_prompt_is_sent_as_the_learner_s_tokens(server: OpenAIServer, model: Path, tmp_path: Path) -> None:
+    played(options(server, model, tmp_path), one_reply, tmp_path)
+    assert bytes(server.requests[-1]["prompt"]).decode("latin-1")  # a token for each byte, in the alphabet's order
+    assert len(server.requests[-1]["prompt"]) == len("user: Say abc.\nassistant: ")
+
+
+def test_a_server_that_takes_no_adapters_is_told_with_the_mend(
+    server: OpenAIServer, model: Path, tmp_path: Path
+) -> None:
+    server.complete = None
+    with pytest.raises(KernelRLError, match="does not take the adapters") as failure:
+        played(options(server, model, tmp_path), one_reply, tmp_path)
+    assert "VLLM_ALLOW_RUNTIME_LORA_UPDATING" in failure.value.fix
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"server": "compatible"}, "server: vllm"),
+        ({"adapters": None}, "learner needs adapters"),
+        ({"logprobs": False}, "learner needs logprobs"),
+        ({"learner": {"use": "torch", "model": "m"}}, "set its lora_rank"),
+        ({"learner": {"use": "torch", "lora_rnk": 3}}, "learner.lora_rnk: unknown key"),
+        ({"learner": {"use": "tortch"}}, "tortch"),
+        ({"learner": None}, "adapters needs learner"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(changes: dict[str, Any], told: str) -> None:
+    given = {"server": "vllm", "learner": {"use": "torch", "model": "m", "lora_rank": 4}, "adapters": Path("a")}
+    problems = list(OpenAIConfig("tiny", **{**given, **changes}).problems())
+    assert len(problems) == 1
+    assert told in problems[0]
