@@ -1,0 +1,442 @@
+"""How close a step comes to the best schedule that knows all latencies beforehand.
+
+    python benchmarks/pipelining.py --output benchmarks/results/pipelining.json
+
+A step of 8 tasks, 16 attempts and 4 turns is played by the core's own loop: players, places at the sampler, evaluation
+service, journals. Sampler and evaluator are stand-ins that take as long as was drawn; each has 64 places. An event loop
+with a virtual clock plays it for 20 seeds, the ordinary loop for three of them at 1/60 of the time.
+
+Latencies are log-normal, cut to 30–180 s (sampling) and 2–60 s (evaluation). In `persistent` a task and an attempt are
+slow or fast throughout, as with tasks that need long answers; in `independent` nothing tells of anything else, so that
+no schedule without foreknowledge can put the long ones first.
+
+Compared with: the clairvoyant list schedule, which always serves the attempt whose remaining latencies add up to most;
+the list schedule in the order of asking; and the batcher of the seeds: up to 32 evaluations, collected for 0.15 s, one
+batch in flight, which takes as long as its slowest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime
+import heapq
+import json
+import math
+import os
+import platform
+import random
+import re
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from kernelrl_core.advantages import dr_grpo
+from kernelrl_core.evaluating import EvaluationService
+from kernelrl_core.kinds import PolicyCapabilities, SamplingSettings, TrainingStep
+from kernelrl_core.ledger import Ledger
+from kernelrl_core.observers import Observers
+from kernelrl_core.recipe.schema import EpisodeSettings, Recipe, RewardUse, SamplingOptions, TrainSettings, Use
+from kernelrl_core.rundir import RunDir
+from kernelrl_core.seeds import sample_seed
+from kernelrl_core.session import Session
+from kernelrl_core.training import Training
+from kernelrl_core.values import (
+    Candidate,
+    Evaluation,
+    EvaluationRequest,
+    EvaluationSettings,
+    Extraction,
+    Message,
+    Outcome,
+    Prompt,
+    Reply,
+    SampleId,
+    Score,
+    Task,
+    Turn,
+    Verdict,
+)
+
+TASKS, ATTEMPTS, TURNS, PLACES = 8, 16, 4, 64
+SEEDS = 20
+TARGET = 1.1
+GRADIENT_S, OPTIMIZER_S = 15.0, 5.0
+"""Forward and backward of a group, and the rest of a training step, where training is played as well."""
+
+Latencies = dict[SampleId, tuple[float, float]]
+"""Seconds of sampling and of evaluation."""
+
+
+def draw(seed: int, step: int, *, persistent: bool) -> Latencies:
+    """Latencies of a step. Of the variance of log seconds a third each is of task, attempt and turn, or all of turn."""
+    numbers = random.Random(f"{seed} {step}")
+    of_task, of_attempt, of_turn = (0.3, 0.3, 0.3) if persistent else (0.0, 0.0, 0.52)
+    drawn: Latencies = {}
+    for task in range(TASKS):
+        task_s, task_e = numbers.gauss(0, of_task), numbers.gauss(0, 2 * of_task)
+        for attempt in range(ATTEMPTS):
+            attempt_s = numbers.gauss(0, of_attempt)
+            for turn in range(TURNS):
+                sampling = 70 * math.exp(task_s + attempt_s + numbers.gauss(0, of_turn))
+                evaluation = 8 * math.exp(task_e + numbers.gauss(0, 0.9))
+                where = SampleId(step, task, attempt, turn)
+                drawn[where] = (min(max(sampling, 30.0), 180.0), min(max(evaluation, 2.0), 60.0))
+    return drawn
+
+
+def list_schedule(drawn: Latencies, *, clairvoyant: bool) -> float:
+    """Seconds until everything is done when free places go to the longest remaining attempt, or to who asked first."""
+    paths = {(w.task_index, w.attempt): [drawn[attrs.evolve(w, turn=t)] for t in range(TURNS)] for w in drawn}
+    free = [PLACES, PLACES]
+    queues: list[list[tuple[float, int, tuple[int, int], int]]] = [[], []]
+    events: list[tuple[float, int, int, tuple[int, int], int]] = []
+    now, order = 0.0, 0
+
+    def ask(stage: int, path: tuple[int, int], turn: int) -> None:
+        nonlocal order
+        order += 1
+        rest = sum(map(sum, paths[path][turn:])) - (paths[path][turn][0] if stage else 0.0)
+        heapq.heappush(queues[stage], (-rest if clairvoyant else 0.0, order, path, turn))
+
+    def serve() -> None:
+        for stage in (0, 1):
+            while free[stage] and queues[stage]:
+                _, number, path, turn = heapq.heappop(queues[stage])
+                free[stage] -= 1
+                heapq.heappush(events, (now + paths[path][turn][stage], number, stage, path, turn))
+
+    for path in paths:
+        ask(0, path, 0)
+    serve()
+    while events:
+        now, _, stage, path, turn = heapq.heappop(events)
+        free[stage] += 1
+        if stage == 0:
+            ask(1, path, turn)
+        elif turn + 1 < TURNS:
+            ask(0, path, turn + 1)
+        serve()
+    return now
+
+
+# --- the stand-ins ----------------------------------------------------------------------------------------------------
+
+
+class Sampler:
+    """A policy whose replies take as long as was drawn, at most `PLACES` at once in the order of asking."""
+
+    context_tokens = 100_000
+    capabilities = PolicyCapabilities(frozenset({"ppo"}), deterministic=True, streams=True)
+
+    def __init__(self, seconds: Mapping[int, float], scale: float, training: bool) -> None:
+        self._seconds, self._scale, self._training = seconds, scale, training
+        self._places, self._learner = asyncio.Semaphore(PLACES), asyncio.Lock()
+        self._done = 0
+
+    def render(self, messages: Sequence[Message]) -> Prompt:
+        return Prompt(tuple(messages), (1,))
+
+    async def sample(self, prompt: Prompt, settings: SamplingSettings) -> Reply:
+        async with self._places:
+            await asyncio.sleep(self._seconds[settings.seed] * self._scale)
+        return Reply("reply", (1,), (0.0,), "stop")
+
+    async def accumulate(self, step: TrainingStep) -> None:
+        self._done += len(step.samples)
+        await self._learn(GRADIENT_S * len(step.samples) / (ATTEMPTS * TURNS))
+
+    async def train(self, step: TrainingStep) -> Mapping[str, float]:
+        rest, self._done = len(step.samples) - self._done, 0
+        await self._learn(GRADIENT_S * rest / (ATTEMPTS * TURNS) + OPTIMIZER_S)
+        return {}
+
+    async def _learn(self, seconds: float) -> None:
+        if self._training:
+            async with self._learner:
+                await asyncio.sleep(seconds * self._scale)
+
+    async def save(self, directory: Path) -> Mapping[str, Any]:
+        return {}
+
+    async def load(self, state: Mapping[str, Any], directory: Path) -> None: ...
+
+
+class Evaluator:
+    """Takes as long as was drawn for the sample that the candidate names."""
+
+    capacity = PLACES
+
+    def __init__(self, drawn: Latencies, scale: float) -> None:
+        self._drawn, self._scale = drawn, scale
+
+    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        seconds = self._drawn[SampleId(*map(int, request.source.split(".")))][1]
+        await asyncio.sleep(seconds * self._scale)
+        return Evaluation(Outcome.CORRECT, seconds={"run": seconds * self._scale})
+
+    async def aclose(self) -> None: ...
+
+
+class Batcher:
+    """The seeds' way: what was collected runs as one batch, and the next batch waits until the last one has ended."""
+
+    def __init__(self, evaluator: Evaluator, scale: float) -> None:
+        self._evaluator, self._scale = evaluator, scale
+        self._waiting: list[tuple[EvaluationRequest, asyncio.Future[Evaluation]]] = []
+        self._in_flight = asyncio.Lock()
+        self._flushes: set[asyncio.Task[None]] = set()
+
+    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        future: asyncio.Future[Evaluation] = asyncio.get_running_loop().create_future()
+        self._waiting.append((request, future))
+        flush = asyncio.create_task(self._flush())
+        self._flushes.add(flush)
+        flush.add_done_callback(self._flushes.discard)
+        return await future
+
+    async def _flush(self) -> None:
+        await asyncio.sleep(0.15 * self._scale)
+        async with self._in_flight:
+            batch, self._waiting = self._waiting[:32], self._waiting[32:]
+            verdicts = await asyncio.gather(*(self._evaluator.evaluate(request) for request, _ in batch))
+            for (_, future), verdict in zip(batch, verdicts, strict=True):
+                future.set_result(verdict)
+
+
+class Composer:
+    def fit(self, task: Task, *, render: Any, max_tokens: int, **_: Any) -> tuple[Prompt, int]:
+        return render([Message("user", task.reference)]), max_tokens
+
+
+class Tasks:
+    def tasks(self, split: str) -> list[Task]:
+        return [Task(f"task/{index}", f"reference {index}", split) for index in range(TASKS)]
+
+
+class Environment:
+    """What stands between player and evaluation service."""
+
+    def __init__(self, service: Any) -> None:
+        self.composer, self.tasks, self._service = Composer(), Tasks(), service
+
+    async def examples(self, task: Task) -> tuple[()]:
+        return ()
+
+    async def judge_reply(
+        self, where: SampleId, task: Task, prompt: Prompt, reply: Reply, *, seconds: Mapping[str, float]
+    ) -> Turn:
+        settings = EvaluationSettings()
+        evaluation = await self._service.evaluate(
+            EvaluationRequest(task.id, "", "", str(where), str(where), "none", {}, settings, "00", "0")
+        )
+        return Turn(
+            where, task, prompt, reply, Extraction(Candidate(str(where), "none")), evaluation, (), Outcome.CORRECT,
+            Verdict.CLEAN, "", Score(float(where.attempt)), "", seconds,
+        )  # fmt: skip
+
+    async def verify(self, turn: Turn) -> Turn:
+        return turn
+
+
+class Silent:
+    def say(self, text: str) -> None: ...
+    def expect(self, what: str, samples: int) -> None: ...
+    def sample(self, turn: Turn) -> None: ...
+    def step(self, row: Mapping[str, Any], n_steps: int) -> None: ...
+
+
+# --- playing ----------------------------------------------------------------------------------------------------------
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock jumps to the next timer when nothing else is to be done."""
+
+    def __init__(self) -> None:
+        self._now, self._threads = 0.0, 0
+        super().__init__()
+
+    def time(self) -> float:
+        return self._now
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+        self._threads += 1
+        future = super().run_in_executor(executor, func, *args)
+        future.add_done_callback(self._ended)
+        return future
+
+    def _ended(self, future: Any) -> None:
+        self._threads -= 1
+
+    def _run_once(self) -> None:
+        if not self._ready and self._scheduled and not self._threads:  # type: ignore[attr-defined]
+            self._now = max(self._now, self._scheduled[0]._when)  # type: ignore[attr-defined]
+        super()._run_once()  # type: ignore[misc]
+
+
+@attrs.frozen
+class Way:
+    """How steps are played."""
+
+    places: int | None = PLACES
+    batcher: bool = False
+    training: bool = False
+    stream: bool = True
+    staleness: int = 0
+    steps: int = 1
+
+
+async def play(drawn: Latencies, way: Way, directory: Path, scale: float = 1.0) -> list[dict[str, Any]]:
+    """Rows of metrics."""
+    recipe = Recipe(
+        tasks=Use("none"),
+        backend=Use("none"),
+        policy=Use("none"),
+        rewards={"correct": RewardUse("none")},
+        episode=EpisodeSettings(turns=TURNS),
+        sampling=SamplingOptions(concurrency=way.places),
+        train=TrainSettings(
+            tasks_per_step=TASKS, group_size=ATTEMPTS, steps=way.steps, shuffle=False, loss="ppo",
+            length_norm="max_tokens", stream=way.stream, staleness=way.staleness, exact_resume=not way.staleness,
+            checkpoint_every=way.steps,
+        ),
+    )  # fmt: skip
+    tasks = Tasks().tasks("train")
+    seconds = {
+        sample_seed(recipe.seed, "train", where, tasks[where.task_index].id): latency[0]
+        for where, latency in drawn.items()
+    }
+    evaluator = Evaluator(drawn, scale)
+    service = Batcher(evaluator, scale) if way.batcher else EvaluationService(evaluator, cache_dir=None)
+    session = Session(recipe, Environment(service), Sampler(seconds, scale, way.training))  # type: ignore[arg-type]
+    run = RunDir.create(directory, {}, {})
+    ledger = Ledger(run)
+    try:
+        await Training(run, {}, session, dr_grpo, ledger, Observers({}), Silent(), lambda: False).go_on()
+    finally:
+        ledger.close()
+        run.unlock()
+    return run.rows("metrics")
+
+
+def virtually(drawn: Latencies, way: Way) -> list[dict[str, Any]]:
+    real = time.monotonic
+    with tempfile.TemporaryDirectory() as folder, asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        time.monotonic = runner.get_loop().time
+        try:
+            return runner.run(play(drawn, way, Path(folder) / "run"))
+        finally:
+            time.monotonic = real
+
+
+def measure_virtual(*, persistent: bool, seeds: int) -> dict[str, Any]:
+    ratios: dict[str, list[float]] = {"kernelrl": [], "kernelrl_without_limit": [], "batcher_of_the_seeds": []}
+    over_order: list[float] = []
+    best_s: list[float] = []
+    ways = (Way(), Way(places=None), Way(places=None, batcher=True))
+    for seed in range(seeds):
+        drawn = draw(seed, 0, persistent=persistent)
+        best = list_schedule(drawn, clairvoyant=True)
+        best_s.append(best)
+        for name, way in zip(ratios, ways, strict=True):
+            took = virtually(drawn, way)[0]["time/total"]
+            ratios[name].append(took / best)
+            if name == "kernelrl":
+                over_order.append(took / list_schedule(drawn, clairvoyant=False))
+    return {
+        "clairvoyant_s_mean": round(statistics.fmean(best_s), 1),
+        "over_clairvoyant": {name: spread(values) for name, values in ratios.items()},
+        "kernelrl_over_list_schedule_in_order_of_asking": spread(over_order),
+        "seeds_within_target": sum(ratio <= TARGET for ratio in ratios["kernelrl"]),
+    }
+
+
+def measure_training(seeds: int) -> dict[str, Any]:
+    """Seconds per step with training, in the mean: gradients at the end, streamed, and with the next step under way."""
+    ways = {
+        "gradients_at_the_end": Way(training=True, stream=False, steps=4),
+        "gradients_streamed": Way(training=True, steps=4),
+        "next_step_sampled_ahead": Way(training=True, staleness=1, steps=4),
+    }
+    found: dict[str, Any] = {"gradient_s_per_group": GRADIENT_S, "optimizer_s": OPTIMIZER_S}
+    best: list[float] = []
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for seed in range(seeds):
+        steps = [draw(seed, step, persistent=True) for step in range(4)]
+        best.append(statistics.fmean(list_schedule(drawn, clairvoyant=True) for drawn in steps))
+        together = {where: latency for drawn in steps for where, latency in drawn.items()}
+        for name, way in ways.items():
+            seconds[name].append(statistics.fmean(row["time/total"] for row in virtually(together, way)))
+    found["clairvoyant_sampling_and_judging_s"] = round(statistics.fmean(best), 1)
+    return found | {f"{name}_s": round(statistics.fmean(values), 1) for name, values in seconds.items()}
+
+
+def measure_real(scale: float) -> dict[str, Any]:
+    """Three draws on the ordinary event loop; `virtually` is the same draw under the virtual clock."""
+    found: dict[str, Any] = {"scale": f"1/{round(1 / scale)}"}
+    ways = {"kernelrl": Way(), "batcher_of_the_seeds": Way(places=None, batcher=True)}
+    for seed in range(3):
+        drawn = draw(seed, 0, persistent=True)
+        best = list_schedule(drawn, clairvoyant=True)
+        found[f"seed_{seed}"] = {"clairvoyant_s": round(best * scale, 2)}
+        for name, way in ways.items():
+            with tempfile.TemporaryDirectory() as folder:
+                row = asyncio.run(play(drawn, way, Path(folder) / "run", scale))[0]
+            found[f"seed_{seed}"][name] = {
+                "seconds": round(row["time/total"], 2),
+                "over_clairvoyant": round(row["time/total"] / (best * scale), 3),
+                "virtually": round(virtually(drawn, way)[0]["time/total"] / best, 3),
+                "spent_on": {key.removeprefix("time/in_"): round(row[key], 2) for key in row if "time/in_" in key},
+            }
+    return found
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    return {"mean": round(statistics.fmean(values), 3), "min": round(min(values), 3), "max": round(max(values), 3)}
+
+
+def provenance() -> dict[str, Any]:
+    models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
+        "cpu": models[0] if models else "",
+        "cores": len(os.sched_getaffinity(0)),
+        "load_at_start": round(os.getloadavg()[0], 2),
+        "python": platform.python_version(),
+        "kernelrl": version("kernelrl"),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--scale", type=float, default=1 / 60)
+    parser.add_argument("--output", type=Path)
+    arguments = parser.parse_args()
+    result = {
+        "provenance": provenance(),
+        "tasks": TASKS,
+        "attempts": ATTEMPTS,
+        "turns": TURNS,
+        "places": PLACES,
+        "seeds": arguments.seeds,
+        "target_over_clairvoyant": TARGET,
+        "persistent": measure_virtual(persistent=True, seeds=arguments.seeds),
+        "independent": measure_virtual(persistent=False, seeds=arguments.seeds),
+        "with_training": measure_training(min(arguments.seeds, 5)),
+        "real_time": measure_real(arguments.scale),
+    }
+    text = json.dumps(result, indent=1)
+    print(text)
+    if arguments.output:
+        arguments.output.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
