@@ -269,6 +269,8 @@ class PolicyContext:
     start."""
     say: Callable[[str], None]
     """Shows a line of progress to the user."""
+    loss: str = ""
+    """Loss of the training that follows; empty: nothing will be trained."""
     reference: bool = False
     """The initial weights will be asked for again, by a KL penalty."""
 

@@ -77,7 +77,9 @@ async def open_session(
             demonstrations=environment.warm_start_examples,
             demonstrations_key=environment.warm_start_key(),
             say=say,
-            reference=recipe.train.kl > 0,
+            # Only a run is trained; an evaluation has no directory.
+            loss=recipe.train.loss if run_dir is not None else "",
+            reference=recipe.train.kl > 0 and run_dir is not None,
         )
         with stage(session.policy_label, "start"):
             await policy.start(context)
