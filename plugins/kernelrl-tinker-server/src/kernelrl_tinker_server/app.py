@@ -424,7 +424,7 @@ class _Server:
         asked = read_sampling(body, self._samplers.weights(sampler), self._engine.model, self._served)
 
         def answer(result: tuple[list[Reply], list[float] | None]) -> bytes:
-            return sampled_body(*result)
+            return sampled_body(*result, len(asked.prompt))
 
         key = ("sample", sampler, body.get("seq_id"))
         name = self._pendings.add(key, lambda: self._worker.sample(asked), answer)

@@ -137,15 +137,15 @@ class Engine:
         self.sampler.run()
 
     @torch.no_grad()
-    def prompt_logprobs(self, weights: Weights, prompt: Sequence[int]) -> list[float]:
-        """[len(prompt) - 1] log-probabilities of all tokens but the first."""
-        if len(prompt) < 2:
+    def prompt_logprobs(self, weights: Weights, prompt: Sequence[int], n: int) -> list[float]:
+        """[n] log-probabilities of the last tokens of a prompt, which has more than these."""
+        if n == 0:
             return []
         if self._owner is not weights:
             self._give(weights)
             self._owner = weights
         self.model.module.eval()
-        logprobs: list[float] = self.model.score([Spoken(tuple(prompt[:1]), tuple(prompt[1:]))]).logprobs.tolist()
+        logprobs: list[float] = self.model.score([Spoken(tuple(prompt[:-n]), tuple(prompt[-n:]))]).logprobs.tolist()
         return logprobs
 
 

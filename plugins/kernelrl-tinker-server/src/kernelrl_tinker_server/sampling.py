@@ -108,7 +108,10 @@ def read_sampling(body: Mapping[str, Any], weights: Weights, model: LanguageMode
         )
         for index in range(int(body.get("num_samples", 1)))
     ]
-    return Sampling(weights, prompt, settings, stop_tokens, bool(body.get("prompt_logprobs")))
+    scored = None
+    if body.get("prompt_logprobs"):
+        scored = min(int(body.get("prompt_logprobs_last_n") or len(prompt)), len(prompt) - 1)
+    return Sampling(weights, prompt, settings, stop_tokens, scored)
 
 
 def _stops(stop: Any, served: ServedModel) -> tuple[frozenset[int] | None, tuple[str, ...]]:

@@ -135,8 +135,13 @@ def trained_body(logprobs: Sequence[Sequence[float]], skipped: Sequence[int], me
     return message.SerializeToString()
 
 
-def sampled_body(replies: Sequence[Reply], prompt_logprobs: Sequence[float] | None) -> bytes:
-    """The result of a sampling request; the prompt's first token has no probability, which is sent as NaN."""
+def sampled_body(replies: Sequence[Reply], prompt_logprobs: Sequence[float] | None, prompt_tokens: int) -> bytes:
+    """The result of a sampling request.
+
+    Args:
+        prompt_logprobs: of the last tokens of the prompt; those of the others are sent as NaN.
+        prompt_tokens: tokens of the prompt.
+    """
     message = pb.SampleResponse()
     for reply in replies:
         message.sequences.append(
@@ -147,5 +152,6 @@ def sampled_body(replies: Sequence[Reply], prompt_logprobs: Sequence[float] | No
             )
         )
     if prompt_logprobs is not None:
-        message.prompt_logprobs = np.asarray([float("nan"), *prompt_logprobs], np.float32).tobytes()
+        unknown = [float("nan")] * (prompt_tokens - len(prompt_logprobs))
+        message.prompt_logprobs = np.asarray([*unknown, *prompt_logprobs], np.float32).tobytes()
     return message.SerializeToString()

@@ -32,13 +32,14 @@ class Sampling:
     """One for each reply; `max_tokens` fits into the context."""
     stop_tokens: frozenset[int] | None
     """None: the model's own."""
-    prompt_logprobs: bool
+    scored: int | None
+    """Last tokens of the prompt whose log-probabilities are wanted; None: not wanted."""
     done: Future[tuple[list[Reply], list[float] | None]] = attrs.field(factory=Future)
     _replies: dict[int, Reply] = attrs.field(factory=dict)
 
     def requests(self, engine: Engine) -> list[Request]:
         """What the sampler shall do; the last reply settles `done`."""
-        scores = engine.prompt_logprobs(self.weights, self.prompt) if self.prompt_logprobs else None
+        scores = None if self.scored is None else engine.prompt_logprobs(self.weights, self.prompt, self.scored)
 
         def deliver(number: int) -> Callable[[Reply], None]:
             def settle(reply: Reply) -> None:
@@ -87,7 +88,7 @@ class Worker:
 
     def sample(self, sampling: Sampling) -> Future[tuple[list[Reply], list[float] | None]]:
         with self._news:
-            joins = self._sampled is sampling.weights and not self._jobs and not sampling.prompt_logprobs
+            joins = self._sampled is sampling.weights and not self._jobs and sampling.scored is None
             if joins:
                 for request in sampling.requests(self.ready.result()):
                     self.ready.result().sampler.submit(request)

@@ -1,0 +1,17 @@
+"""Policy trained on Tinker."""
+
+from __future__ import annotations
+
+from kernelrl_core import Component, hookimpl
+
+
+@hookimpl
+def kernelrl_policies() -> list[Component]:
+    return [
+        Component(
+            "tinker",
+            "kernelrl_plugin_tinker.policy:TinkerPolicy",
+            config="kernelrl_plugin_tinker.config:TinkerConfig",
+            summary="A large model trained with adapters on Tinker, or on a local server that speaks its API",
+        )
+    ]

@@ -1,0 +1,195 @@
+"""Messages into tokens and replies into text, by the renderer that tinker-cookbook recommends for a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+from kernelrl_core.errors import MissingPrerequisite, UsageError
+from kernelrl_core.values import Message, Reply
+
+__all__ = ["CHAT_TEMPLATE", "Chat", "ChatTemplate", "CookbookChat", "load_tokenizer", "make_chat"]
+
+CHAT_TEMPLATE = "chat_template"
+_PREFIX_TOKENS = 8
+"""Tokens at the end of a prompt in which a renderer's own opening tag is looked for."""
+
+
+class Chat(Protocol):
+    """How a model is spoken to."""
+
+    def render(self, messages: Sequence[Message]) -> list[int]:
+        """Tokens up to where the reply begins; a last message of the assistant is continued."""
+        ...
+
+    def stops(self, strings: Sequence[str]) -> list[str] | list[int] | None:
+        """What ends a reply, in the SDK's terms; `strings` are ended at beside the model's end of turn."""
+        ...
+
+    def read(
+        self,
+        prompt: Sequence[Message],
+        tokens: Sequence[int],
+        logprobs: Sequence[float],
+        reason: Literal["stop", "length"],
+        strings: Sequence[str],
+    ) -> Reply:
+        """A reply from its tokens."""
+        ...
+
+
+class ChatTemplate:
+    """The chat template that comes with a tokenizer."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        special = tokenizer.added_tokens_decoder.items()
+        # Markers around thinking may be special tokens of the vocabulary; they belong to the text.
+        self._unspoken = {int(i) for i, token in special if token.special and "think" not in token.content}
+
+    def render(self, messages: Sequence[Message]) -> list[int]:
+        continued = bool(messages) and messages[-1].role == "assistant"
+        text = self._tokenizer.apply_chat_template(
+            [{"role": message.role, "content": message.content} for message in messages],
+            tokenize=False,
+            add_generation_prompt=not continued,
+            continue_final_message=continued,
+        )
+        tokens: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
+        return tokens
+
+    def stops(self, strings: Sequence[str]) -> list[str] | list[int] | None:
+        return [self._tokenizer.eos_token, *strings] if strings else None
+
+    def read(
+        self,
+        prompt: Sequence[Message],
+        tokens: Sequence[int],
+        logprobs: Sequence[float],
+        reason: Literal["stop", "length"],
+        strings: Sequence[str],
+    ) -> Reply:
+        text = self._tokenizer.decode(
+            [token for token in tokens if token not in self._unspoken],
+            skip_special_tokens=False,
+            clean_up_tokenization_spaces=False,
+        )
+        return Reply(_cut(text, strings), tuple(tokens), tuple(logprobs), reason)
+
+
+class CookbookChat:
+    """A renderer of tinker-cookbook."""
+
+    def __init__(self, renderer: Any, tokenizer: Any) -> None:
+        self._renderer, self._tokenizer = renderer, tokenizer
+
+    def render(self, messages: Sequence[Message]) -> list[int]:
+        shown, prefill = _split_prefill(messages)
+        plain = [{"role": message.role, "content": message.content} for message in shown]
+        tokens: list[int] = self._renderer.build_generation_prompt(plain).to_ints()
+        if prefill and not self._opened(tokens):
+            tokens = self._renderer.build_generation_prompt(plain, prefill=prefill).to_ints()
+        return tokens
+
+    def _opened(self, tokens: Sequence[int]) -> bool:
+        """Whether the renderer has begun the thinking by itself."""
+        end: str = self._tokenizer.decode(list(tokens[-_PREFIX_TOKENS:]))
+        return end.rstrip().endswith("<think>")
+
+    def stops(self, strings: Sequence[str]) -> list[str] | list[int] | None:
+        own = list(self._renderer.get_stop_sequences())
+        if not strings:
+            return own
+        return [stop if isinstance(stop, str) else self._tokenizer.decode([stop]) for stop in own] + list(strings)
+
+    def read(
+        self,
+        prompt: Sequence[Message],
+        tokens: Sequence[int],
+        logprobs: Sequence[float],
+        reason: Literal["stop", "length"],
+        strings: Sequence[str],
+    ) -> Reply:
+        _, prefill = _split_prefill(prompt)
+        begun = self._tokenizer.encode(prefill, add_special_tokens=False) if prefill else []
+        message, _ = self._renderer.parse_response([*begun, *tokens])
+        text, thinking = _join(message["content"])
+        return Reply(_cut(text, strings), tuple(tokens), tuple(logprobs), reason, thinking)
+
+
+def make_chat(model: str, name: str | None, tokenizer: Any, *, own: bool) -> Chat:
+    """How to speak to a model.
+
+    Args:
+        name: the renderer asked for, or None for the recommended one.
+        own: the model is served by ourselves, so where the cookbook does not know it its chat template is right.
+    Raises:
+        UsageError: no renderer is known for the model, or none of that name.
+    """
+    from tinker_cookbook import model_info, renderers
+
+    if name is None:
+        try:
+            name = model_info.get_recommended_renderer_name(model)
+        except Exception:  # unknown names raise KeyError, ValueError or the cookbook's own error
+            if not own:
+                raise UsageError(
+                    f"policy.model: tinker-cookbook recommends no renderer for {model!r}",
+                    fix=f"correct the name, or set policy.renderer ({CHAT_TEMPLATE} takes the tokenizer's own)",
+                ) from None
+            name = CHAT_TEMPLATE
+    if name == CHAT_TEMPLATE:
+        if not getattr(tokenizer, "chat_template", None):
+            raise UsageError(f"policy.renderer: the tokenizer of {model!r} has no chat template")
+        return ChatTemplate(tokenizer)
+    try:
+        return CookbookChat(renderers.get_renderer(name, tokenizer, model_name=model), tokenizer)
+    except Exception as error:
+        raise UsageError(
+            f"policy.renderer: {name!r} cannot be had for {model!r}: {error}",
+            fix="see tinker_cookbook.renderers.get_renderer for the names",
+        ) from error
+
+
+def load_tokenizer(model: str) -> Any:
+    """The tokenizer of a model, by hub id or directory.
+
+    Raises:
+        MissingPrerequisite: it cannot be had.
+    """
+    from tinker_cookbook import tokenizer_utils
+
+    try:
+        return tokenizer_utils.get_tokenizer(model)
+    except Exception as error:
+        raise MissingPrerequisite(
+            f"policy.model: the tokenizer of {model!r} cannot be loaded: {str(error).splitlines()[0]}",
+            fix="check the name, the network, and HF_TOKEN for gated models",
+        ) from error
+
+
+def _split_prefill(messages: Sequence[Message]) -> tuple[Sequence[Message], str]:
+    """The messages that are over, and the beginning of the reply."""
+    if messages and messages[-1].role == "assistant":
+        return messages[:-1], messages[-1].content
+    return messages, ""
+
+
+def _join(content: str | Sequence[Mapping[str, Any]]) -> tuple[str, str | None]:
+    """Text with its thinking in tags, and the thinking; a string is as the model wrote it."""
+    if isinstance(content, str):
+        return content, None
+    text, thoughts = "", []
+    for part in content:
+        if part["type"] == "thinking":
+            thoughts.append(part["thinking"])
+            text += f"<think>{part['thinking']}</think>"
+        elif part["type"] == "text":
+            text += part["text"]
+    return text, "\n\n".join(thoughts) if thoughts else None
+
+
+def _cut(text: str, strings: Sequence[str]) -> str:
+    """The text up to the first of these strings, with it."""
+    ends = [text.find(stop) + len(stop) for stop in strings if stop in text]
+    return text[: min(ends)] if ends else text

@@ -1,0 +1,100 @@
+"""Options of the policy `tinker`."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+import attrs
+
+from kernelrl_core.component import Requires
+from kernelrl_core.recipe.schema import NonNegativeInt, PositiveFloat, PositiveInt
+
+__all__ = ["LocalModel", "TinkerConfig"]
+
+
+@attrs.frozen
+class LocalModel:
+    """The model that a local server trains when `model` is null: that of policy `torch` from scratch, warm-started on
+    the answers bundled with the tasks."""
+
+    width: PositiveInt = PositiveInt(128)
+    """Size of the residual stream."""
+    layers: PositiveInt = PositiveInt(4)
+    """Number of blocks."""
+    heads: PositiveInt = PositiveInt(4)
+    """Query heads of a block."""
+    context_tokens: PositiveInt = PositiveInt(1024)
+    """Longest prompt and reply together."""
+    vocabulary: PositiveInt = PositiveInt(2048)
+    """Most tokens of the tokenizer."""
+    warm_start_steps: PositiveInt = PositiveInt(200)
+    """Optimizer steps of the warm start."""
+
+
+@attrs.frozen
+class TinkerConfig:
+    """Which model is trained, and where."""
+
+    model: str | None = None
+    """Name of the base model as the server lists it. With `server: local` a directory or hub id of Hugging Face, or
+    null for a model from scratch (`local`)."""
+    server: Literal["local"] | None = None
+    """`local` starts a Tinker-compatible server on this machine and ends it with the run; null uses `base_url`."""
+    base_url: str | None = None
+    """Address of the server; null: `TINKER_BASE_URL`, else the hosted service."""
+    lora_rank: PositiveInt = PositiveInt(32)
+    """Rank of the adapters."""
+    renderer: str | None = None
+    """Renderer of tinker-cookbook; `chat_template`: the tokenizer's own; null: the one the cookbook recommends for the
+    model."""
+    start_from: str | None = None
+    """`tinker://` path of saved state to begin with, without its optimizer."""
+    context_tokens: PositiveInt | None = None
+    """Longest prompt and reply together; null: what the server says."""
+    sample_timeout_s: PositiveFloat = PositiveFloat(1800.0)
+    """A reply that takes longer is given up and asked for again."""
+    retries: NonNegativeInt = NonNegativeInt(4)
+    """Further attempts at a reply, or at an update after its training client was rebuilt."""
+    give_up_after_s: PositiveFloat = PositiveFloat(600.0)
+    """The run stops, ready to be resumed, when the server has not answered for so long."""
+    checkpoint_days: PositiveFloat | None = PositiveFloat(30.0)
+    """Days after which the server may delete what this run saved there; null: never."""
+    local: LocalModel = LocalModel()
+    """The model of a local server when `model` is null."""
+
+    def requires(self) -> Requires:
+        modules = ("tinker", "tinker_cookbook", "transformers")
+        if self.server == "local":
+            modules += ("kernelrl_tinker_server",)
+            return Requires(modules=modules, fix="pip install 'kernelrl-plugin-tinker[local]'")
+        return Requires(modules=modules, environment=() if self.has_key() else ("TINKER_API_KEY",))
+
+    def has_key(self) -> bool:
+        """Whether the SDK will find a key, or none is needed since the server is on this machine."""
+        if any(os.environ.get(name) for name in ("TINKER_API_KEY", "TINKER_CREDENTIAL_CMD")):
+            return True
+        return self.on_this_machine() or Path("~/.tinker/credentials.json").expanduser().is_file()
+
+    def on_this_machine(self) -> bool:
+        host = urlsplit(self.base_url or os.environ.get("TINKER_BASE_URL") or "").hostname or ""
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost"
+
+    def problems(self) -> Iterable[str]:
+        if self.server == "local" and self.base_url is not None:
+            yield "`server: local` starts its own server; leave out base_url, or server"
+        if self.server is None and self.model is None:
+            yield "`model` is missing: the base model's name, such as Qwen/Qwen3-8B; or set server: local"
+        if self.start_from is not None and not self.start_from.startswith("tinker://"):
+            yield f"start_from must be a tinker:// path, not {self.start_from!r}"
+        if self.base_url is not None and urlsplit(self.base_url).scheme not in ("http", "https"):
+            yield f"base_url must begin with http:// or https://, not {self.base_url!r}"
+        if self.server == "local" and self.model is None and self.local.width % (2 * self.local.heads):
+            yield f"local.width ({self.local.width}) must be a multiple of twice local.heads ({self.local.heads})"

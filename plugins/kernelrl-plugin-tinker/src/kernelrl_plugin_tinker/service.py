@@ -1,0 +1,224 @@
+"""The connection to a server: clients, errors in the words of kernelrl, and a watch over whether it still answers.
+
+The SDK retries many failures by itself, some of them without an end. What is awaited through `Service.call` ends: with
+a result, with an error, after its time, or when the server has not answered anybody for too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import tinker
+from tinker.lib.retry_handler import RetryConfig
+
+from kernelrl_core.errors import InfrastructureError, KernelRLError, MissingPrerequisite, UsageError
+from kernelrl_core.naming import nearest
+
+__all__ = ["RETRIES", "ServerGone", "Service", "explained"]
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+RETRIES = RetryConfig(enable_retry_logic=False)
+"""For sampling clients: whoever calls decides how often a reply is asked for."""
+_KEY = re.compile(r"\b(tml-[A-Za-z0-9_-]{4,}|eyJ[A-Za-z0-9_.-]{20,})")
+_KEY_FIX = "export TINKER_API_KEY=… with a key of your account, or write it into .env"
+
+
+class ServerGone(KernelRLError):
+    """The server does not answer any more."""
+
+
+class Service:
+    """One session with a server."""
+
+    def __init__(
+        self,
+        *,
+        base_url: str | None,
+        api_key: str | None,
+        give_up_after_s: float,
+        revive: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """
+        Args:
+            base_url: None takes the SDK's default.
+            api_key: None lets the SDK find it.
+            give_up_after_s: longest silence of the server.
+            revive: starts a server of our own again when it has ended.
+        """
+        self._address, self._api_key = base_url, api_key
+        self._give_up_after_s, self._revive = give_up_after_s, revive
+        self._client: tinker.ServiceClient | None = None
+        self._rest: tinker.RestClient | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._gone: asyncio.Event = asyncio.Event()
+
+    @property
+    def name(self) -> str:
+        return self._address or os.environ.get("TINKER_BASE_URL") or "the Tinker service"
+
+    @property
+    def client(self) -> tinker.ServiceClient:
+        assert self._client is not None, "connect() comes first"
+        return self._client
+
+    @property
+    def rest(self) -> tinker.RestClient:
+        assert self._rest is not None, "connect() comes first"
+        return self._rest
+
+    async def connect(self) -> list[Any]:
+        """Open a session; the answer is the models that are served.
+
+        Raises:
+            MissingPrerequisite: the key is missing, malformed or refused.
+            ServerGone: nobody answers.
+        """
+        os.environ.setdefault("TINKER_TELEMETRY", "0")
+        for name in ("httpx", "tinker"):
+            # Every request would be a line of the run's log.
+            logging.getLogger(name).setLevel(logging.WARNING)
+
+        def open_rest() -> tinker.RestClient:
+            return tinker.RestClient(base_url=self._address, api_key=self._api_key)
+
+        def open_session() -> tinker.ServiceClient:
+            client = tinker.ServiceClient(base_url=self._address, api_key=self._api_key)
+            client.holder  # noqa: B018  # the session is opened by the first look, which blocks
+            return client
+
+        try:
+            async with asyncio.timeout(self._give_up_after_s):
+                self._rest = await asyncio.to_thread(open_rest)
+                served = (await self._rest.get_server_capabilities()).supported_models
+                self._client = await asyncio.to_thread(open_session)
+        except Exception as error:
+            raise self._unreachable(error) from error
+        self._watching = asyncio.create_task(self._watch())
+        return list(served)
+
+    def _unreachable(self, error: Exception) -> KernelRLError:
+        if isinstance(error, tinker.APIConnectionError | TimeoutError):
+            return ServerGone(
+                f"no Tinker server answers at {self.name}",
+                fix="check policy.base_url and the network, or set policy.server=local",
+            )
+        return explained(error, f"connecting to {self.name}")
+
+    async def call(self, doing: str, awaitable: Awaitable[T], *, timeout_s: float | None = None) -> T:
+        """The result of one call of the SDK.
+
+        Args:
+            doing: what is going on, for messages.
+            timeout_s: longest time; None waits as long as the server answers at all.
+
+        Raises:
+            InfrastructureError: it failed, took too long, or may be tried again.
+            ServerGone: the server has been silent for too long.
+            UsageError, MissingPrerequisite: the user has to mend something.
+        """
+        task = asyncio.ensure_future(awaitable)
+        silence = asyncio.create_task(self._gone.wait())
+        try:
+            done, _ = await asyncio.wait({task, silence}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            if task in done:
+                return task.result()
+            if silence in done:
+                raise ServerGone(
+                    f"{self.name} has not answered for {self._give_up_after_s:.0f} s ({doing})",
+                    fix="when it is back: kernelrl resume RUN",
+                )
+            raise InfrastructureError(f"{doing} took more than {timeout_s:.0f} s")
+        except KernelRLError:
+            raise
+        except Exception as error:
+            raise explained(error, doing) from error
+        finally:
+            silence.cancel()
+            task.cancel()
+
+    async def _watch(self) -> None:
+        """Ask the server for a sign of life now and then."""
+        clock = asyncio.get_running_loop().time
+        pause = min(30.0, self._give_up_after_s / 4)
+        heard = clock()
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                async with asyncio.timeout(pause):
+                    await self.rest.get_server_capabilities()
+                heard = clock()
+            except Exception as error:
+                _log.info("no sign of life from %s: %s", self.name, type(error).__name__)
+                if self._revive is not None:
+                    try:
+                        await self._revive()
+                    except KernelRLError as failed:
+                        _log.warning("%s", failed.message)
+            if clock() - heard > self._give_up_after_s:
+                self._gone.set()
+                return
+
+    async def aclose(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+        if self._client is not None:
+            try:
+                async with asyncio.timeout(5):
+                    await self._client.close("success")
+            except Exception as error:
+                _log.info("the session was not closed: %s", type(error).__name__)
+
+
+def explained(error: BaseException, doing: str) -> KernelRLError:
+    """An error of the SDK in the words of kernelrl: what went wrong, and whose business it is."""
+    told = _KEY.sub("tml-…", _message(error))
+    if isinstance(error, tinker.AuthenticationError | tinker.PermissionDeniedError):
+        return MissingPrerequisite(f"the server refuses the API key ({doing})", fix=_KEY_FIX)
+    if getattr(error, "status_code", None) == 402:
+        return MissingPrerequisite(f"the account cannot be charged ({doing}): {told}", fix="set up billing for it")
+    if isinstance(error, tinker.BadRequestError | tinker.NotFoundError | tinker.UnprocessableEntityError):
+        return UsageError(f"the server refuses {doing}: {told}")
+    if isinstance(error, tinker.RequestFailedError) and str(error.category).lower() == "user":
+        return UsageError(f"the server refuses {doing}: {told}")
+    if isinstance(error, tinker.TinkerError) and "api_key" in told:
+        # The SDK looks for a key, and at its form, before anything is sent.
+        what = "is malformed: it must begin with tml-" if "prefix" in told else "is missing"
+        return MissingPrerequisite(f"the Tinker API key {what}", fix=_KEY_FIX)
+    return InfrastructureError(f"{doing} failed: {told}")
+
+
+def _message(error: BaseException) -> str:
+    body = getattr(error, "body", None)
+    if isinstance(body, dict) and isinstance(body.get("detail"), str):
+        return str(body["detail"])
+    text = str(error)
+    return text if isinstance(error, tinker.TinkerError) and text else f"{type(error).__name__}: {text}"
+
+
+def choose_model(wanted: str, served: list[Any], *, training: bool, server: str) -> Any:
+    """The entry of the model in what the server lists.
+
+    Raises:
+        UsageError: it is not served, or not for what is wanted.
+    """
+    by_name = {model.model_name: model for model in served if model.model_name}
+    found = by_name.get(wanted)
+    if found is None:
+        close = nearest(wanted, by_name)
+        listed = ", ".join(sorted(by_name)) or "none"
+        raise UsageError(
+            f"policy.model: {server} does not serve {wanted!r}; it serves {listed}",
+            fix=f"did you mean {close!r}?" if close else "choose one of these",
+        )
+    if training and found.trainable is False:
+        raise UsageError(f"policy.model: {wanted!r} can be sampled at {server}, but not trained")
+    if found.sampleable is False:
+        raise UsageError(f"policy.model: {wanted!r} cannot be sampled at {server}")
+    return found

@@ -1,0 +1,92 @@
+"""Through the SDK and a local server a run computes what policy `torch` computes in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kernelrl_core.kinds import Policy, PolicyContext, TrainingSample, TrainingStep
+from kernelrl_core.recipe.schema import MismatchSettings
+from kernelrl_core.values import Message
+from kernelrl_plugin_tinker.config import LocalModel, TinkerConfig
+from kernelrl_plugin_tinker.policy import TinkerPolicy
+from kernelrl_plugin_torch.config import TorchConfig, WarmStart
+from kernelrl_plugin_torch.policy import TorchPolicy
+
+SIZES: dict[str, Any] = {"width": 64, "layers": 2, "heads": 2, "context_tokens": 256}
+PROMPTS = [
+    (Message("user", f"Write a kernel for {name}.\nAnswer with one line.\n"),) for name in ("relu", "exp", "tan")
+]
+
+
+def tinker_policy() -> TinkerPolicy:
+    return TinkerPolicy(TinkerConfig(server="local", local=LocalModel(**SIZES, warm_start_steps=30)))
+
+
+def torch_policy() -> TorchPolicy:
+    return TorchPolicy(TorchConfig(**SIZES, warm_start=WarmStart(steps=30)))
+
+
+async def play(policy: Policy, context: PolicyContext, sampling, steps) -> list[dict[str, Any]]:
+    """Sample and learn for some steps; everything that was seen on the way."""
+    seen: list[dict[str, Any]] = []
+    await policy.start(context)
+    try:
+        for number, (loss, substeps, settings) in enumerate(steps):
+            prompts = [policy.render(messages) for messages in PROMPTS]
+            asked = [(prompt, sampling(100 * number + i, stop=("!",))) for prompt in prompts for i in range(4)]
+            replies = await asyncio.gather(*(policy.sample(*one) for one in asked))
+            samples = tuple(
+                TrainingSample(str(i), prompt.tokens, reply.tokens, reply.logprobs, 1.5 - i % 4)
+                for i, ((prompt, _), reply) in enumerate(zip(asked, replies, strict=True))
+            )
+            metrics = await policy.train(TrainingStep(number, samples, substeps, loss, settings))
+            seen.append({"replies": replies, "prompts": [p.tokens for p in prompts], "metrics": dict(metrics)})
+    finally:
+        await policy.aclose()
+    return seen
+
+
+def both(make_context, sampling, steps, **context) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    there = asyncio.run(play(tinker_policy(), make_context(run="there", **context), sampling, steps))
+    here = asyncio.run(play(torch_policy(), make_context(run="here", **context), sampling, steps))
+    return list(zip(there, here, strict=True))
+
+
+def test_replies_log_probabilities_and_losses_are_equal(make_context, sampling, loss, optimizer) -> None:
+    """Bit for bit where the wire carries all bits; the replies of a step depend on every weight of the steps before."""
+    steps = [
+        (loss("importance_sampling"), 1, optimizer()),
+        (loss("ppo"), 3, optimizer()),
+        (loss("cispo"), 2, optimizer(max_grad_norm=None)),
+    ]
+    for there, here in both(make_context, sampling, steps):
+        assert there["prompts"] == here["prompts"]
+        for mine, other in zip(there["replies"], here["replies"], strict=True):
+            assert (mine.text, mine.tokens, mine.stop_reason) == (other.text, other.tokens, other.stop_reason)
+            assert mine.logprobs == tuple(np.float32(other.logprobs).tolist())  # sent as single precision
+        numbers = there["metrics"]
+        assert numbers.pop("retried") == 0
+        assert numbers == pytest.approx(here["metrics"], rel=1e-5, abs=1e-7)
+        assert numbers["loss"] == here["metrics"]["loss"]
+        assert numbers["grad_norm"] == here["metrics"]["grad_norm"]
+
+
+def test_the_reference_and_rejection_are_equal(make_context, sampling, loss, optimizer) -> None:
+    """The reference scores replies one by one here and in batches there, so its numbers agree to rounding."""
+    strict = MismatchSettings(sequence_low=0.9999999, sequence_high=1.0000001)
+    steps = [
+        (loss("ppo", kl=0.1), 1, optimizer()),
+        (loss("ppo", kl=0.1), 1, optimizer()),
+        (loss("ppo", mismatch=strict), 1, optimizer()),
+    ]
+    pairs = both(make_context, sampling, steps, reference=True)
+    for there, here in pairs[:2]:
+        assert there["metrics"]["kl_reference"] == pytest.approx(here["metrics"]["kl_reference"], abs=1e-5)
+        assert there["metrics"]["loss"] == pytest.approx(here["metrics"]["loss"], rel=1e-3, abs=1e-5)
+    assert pairs[0][0]["metrics"]["kl_reference"] == pytest.approx(0, abs=1e-6)
+    assert pairs[1][0]["metrics"]["kl_reference"] != pytest.approx(0, abs=1e-4)
+    assert 0 <= pairs[2][0]["metrics"]["rejected"] <= 1
