@@ -63,3 +63,32 @@ def test_zero_advantage_gives_no_gradient() -> None:
 def test_unknown_loss_names_the_known_ones() -> None:
     with pytest.raises(UsageError, match="cispo, importance_sampling, ppo"):
         token_loss("dpo", torch.zeros(1), torch.zeros(1), torch.zeros(1), (0.8, 1.2))
+
+
+def test_a_ratio_of_the_reply_is_the_geometric_mean_of_its_tokens() -> None:
+    """Ratios 2 and 0.5 have the mean exp((log 2 - log 2) / 2) = 1, and 1.5 and 1.5 have 1.5: with A = 1 and bounds 0.8
+    to 1.28 ppo clips both tokens of the second reply and none of the first, and one of the first by tokens."""
+    logprobs = torch.tensor([math.log(x) for x in (2.0, 0.5, 1.5, 1.5)], requires_grad=True)
+    ones, zeros = torch.ones(4), torch.zeros(4)
+    by_reply = token_loss("ppo", logprobs, zeros, ones, (0.8, 1.28), [2, 2])
+    assert by_reply.ratio.tolist() == pytest.approx([1.0, 1.0, 1.5, 1.5])
+    assert by_reply.loss.tolist() == pytest.approx([-1.0, -1.0, -1.28, -1.28])
+    assert by_reply.clipped.tolist() == [False, False, True, True]
+    by_token = token_loss("ppo", logprobs, zeros, ones, (0.8, 1.28))
+    assert by_token.clipped.tolist() == [True, False, True, True]
+    # Each of n tokens has 1 / n of the reply's derivative, n times: -ratio * A for every token, and 0 where clipped.
+    by_reply.loss.sum().backward()
+    assert logprobs.grad.tolist() == pytest.approx([-1.0, -1.0, 0.0, 0.0])
+
+
+def test_on_policy_both_ratios_give_equal_gradients() -> None:
+    sampled = torch.tensor([-0.5, -1.0, -2.0])
+    slopes = []
+    for lengths in (None, [1, 2]):
+        logprobs = sampled.clone().requires_grad_()
+        token_loss(
+            "ppo", logprobs, sampled, torch.tensor([1.0, -2.0, -2.0]), (0.8, 1.28), lengths
+        ).loss.sum().backward()
+        slopes.append(logprobs.grad.tolist())
+    assert slopes[0] == pytest.approx([-1.0, 2.0, 2.0])
+    assert slopes[1] == pytest.approx(slopes[0])

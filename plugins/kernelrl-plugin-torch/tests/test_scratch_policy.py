@@ -154,6 +154,27 @@ def test_training_metrics_at_unchanged_weights(make_context, bundled, sampling, 
     run(work())
 
 
+def test_the_ratio_of_a_reply_is_what_its_tokens_share(make_context, bundled, sampling, loss, optimizer) -> None:
+    """Sampled probabilities that are e^0.5 too large and too small in turn: ratios of tokens have the mean
+    cosh(0.5) = 1.1276, and the ratio of a reply with as many of one as of the other is 1."""
+
+    async def work() -> None:
+        policy = await started(make_context())
+        assert policy.capabilities.ratios == {"token", "sequence"}
+        reply = await policy.sample(prompt := policy.render(bundled[0].messages), sampling(1))
+        even = len(reply.tokens) // 2 * 2
+        shifted = tuple(value + (0.5 if i % 2 else -0.5) for i, value in enumerate(reply.logprobs[:even]))
+        samples = (TrainingSample("0", prompt.tokens, reply.tokens[:even], shifted, 1.0),)
+        said = {}
+        for ratio in ("token", "sequence"):
+            step = TrainingStep(0, samples, 1, attrs.evolve(loss("ppo"), ratio=ratio), optimizer(0.0))
+            said[ratio] = (await policy.train(step))["ratio_mean"]
+        assert said == {"token": pytest.approx(1.1276, abs=1e-3), "sequence": pytest.approx(1.0, abs=1e-3)}
+        await policy.aclose()
+
+    run(work())
+
+
 def test_a_rewarded_reply_becomes_more_probable(make_context, bundled, sampling, loss, optimizer) -> None:
     async def work() -> None:
         policy = await started(make_context())

@@ -40,11 +40,11 @@ class Learner:
         self._optimizer = torch.optim.AdamW(self._parameters, lr=0.0, weight_decay=0.0)
 
     def backward(
-        self, lessons: Sequence[Lesson], loss: str, bounds: tuple[float, float], totals: Totals
+        self, lessons: Sequence[Lesson], loss: str, bounds: tuple[float, float], totals: Totals, ratio: str = "token"
     ) -> list[Tensor]:
         """Add the gradient of a batch; returns [lesson] log-probabilities [len(reply)] under the present weights.
 
-        `loss` and the `bounds` of the ratio are those of `token_loss`.
+        `loss` and the `bounds` of the ratio are those of `token_loss`; `ratio` says whose it is, `token` or `sequence`.
         """
         # Dropout would make other probabilities than sampling saw, and draw on a generator that no checkpoint holds.
         self._model.module.eval()
@@ -54,7 +54,8 @@ class Learner:
             device = scores.logprobs.device
             sampled = torch.tensor([x for lesson in batch for x in lesson.sampled], device=device)
             advantages = torch.tensor([x for lesson in batch for x in lesson.advantages], device=device)
-            tokens = token_loss(loss, scores.logprobs, sampled, advantages, bounds)
+            lengths = [len(lesson.reply) for lesson in batch] if ratio == "sequence" else None
+            tokens = token_loss(loss, scores.logprobs, sampled, advantages, bounds, lengths)
             total = tokens.loss.sum()
             if total.requires_grad:
                 total.backward()

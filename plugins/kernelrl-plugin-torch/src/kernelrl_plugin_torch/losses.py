@@ -3,11 +3,14 @@
 `importance_sampling` is -ratio * A. `ppo` is the clipped surrogate of Schulman et al. 2017 with separate bounds below
 and above (Yu et al. 2025, clip-higher), -min(ratio * A, clip(ratio, 1 - low, 1 + high) * A). `cispo` (MiniMax 2025)
 clips the ratio as a weight and keeps every token's gradient, -sg(clip(ratio, 1 - low, 1 + high)) * A * log p. All are
-sums over tokens. `cross_entropy`, -A * log p, is supervised learning with A as the token's weight.
+sums over tokens. All can take the ratio of the whole reply in place of each token's, exp of the mean of its tokens'
+log-ratios (Zheng et al. 2025, GSPO, arXiv 2507.18071). `cross_entropy`, -A * log p, is supervised learning with A as
+the token's weight.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -32,7 +35,12 @@ class TokenLoss(NamedTuple):
 
 
 def token_loss(
-    name: str, logprobs: Tensor, sampled: Tensor, advantages: Tensor, bounds: tuple[float, float]
+    name: str,
+    logprobs: Tensor,
+    sampled: Tensor,
+    advantages: Tensor,
+    bounds: tuple[float, float],
+    lengths: Sequence[int] | None = None,
 ) -> TokenLoss:
     """Loss of each token.
 
@@ -42,6 +50,7 @@ def token_loss(
         sampled: [n_tokens] under the weights that sampled.
         advantages: [n_tokens].
         bounds: of the ratio, for `ppo` and `cispo`.
+        lengths: of the replies, whose sum is n_tokens: each token takes the ratio of its reply. None: its own.
 
     Raises:
         UsageError: unknown loss.
@@ -49,7 +58,10 @@ def token_loss(
     if name == "cross_entropy":
         ones = torch.ones_like(advantages)
         return TokenLoss(-advantages * logprobs, ones, torch.zeros_like(ones, dtype=torch.bool))
-    ratio = (logprobs - sampled).exp()
+    gaps = logprobs - sampled
+    if lengths is not None:
+        gaps = torch.cat([gap.mean().expand(len(gap)) for gap in gaps.split(list(lengths)) if len(gap)])
+    ratio = gaps.exp()
     bounded = ratio.clamp(*bounds)
     plain = ratio * advantages
     if name == "importance_sampling":

@@ -50,6 +50,7 @@ class TorchPolicy:
         self._options = options
         self.capabilities = PolicyCapabilities(
             losses=LOSSES,
+            ratios=frozenset({"token", "sequence"}),
             warm_start=options.warm_start_settings is not None,
             # On a GPU gradients are summed in an order that changes from run to run.
             deterministic=options.device == "cpu",
@@ -237,7 +238,7 @@ class TorchPolicy:
         for part in parts(_lessons(shaped), step.substeps):
             lessons = list(part)
             seen = begun.seen if not norms else []
-            seen += learner.backward(lessons[len(seen) :], loss.name, bounds, totals)
+            seen += learner.backward(lessons[len(seen) :], loss.name, bounds, totals, loss.ratio)
             if not norms:
                 gap = mean_gap([lesson.sampled for lesson in lessons], [row.tolist() for row in seen])
             norms.append(learner.update(step.optimizer))
@@ -251,7 +252,7 @@ class TorchPolicy:
             *whole, begun.waiting = micro_batches([*begun.waiting, *_lessons(shape_step(step))], learner.max_tokens)
             bounds = (1 - step.loss.clip_low, 1 + step.loss.clip_high)
             for batch in whole:
-                begun.seen += learner.backward(batch, step.loss.name, bounds, begun.totals)
+                begun.seen += learner.backward(batch, step.loss.name, bounds, begun.totals, step.loss.ratio)
 
         learner = _present(self._learner)
         await self._do(work)
