@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kernelrl_core.judging import WeightedReward, score
+from kernelrl_core.plan import plan
 from kernelrl_core.recipe.load import load_recipe
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.recipe.yaml import parse_value
@@ -31,15 +31,8 @@ RECIPES = Path(__file__).parents[1] / "recipes"
 NAMES = ("kevin", "kevin_triton", "single_turn", "dr_kernel", "hip_multi_turn")
 
 
-def load(name: str) -> Recipe:
-    """The recipe with a policy that needs no other plugin."""
-    anyone = ["policy.use=scripted", "policy.replies=[{reply: none}]"]
-    return load_recipe(str(RECIPES / f"{name}.yaml"), anyone, registry=registry()).recipe
-
-
-def policy(name: str) -> dict[str, Any]:
-    written: dict[str, Any] = parse_value((RECIPES / f"{name}.yaml").read_text())["policy"]
-    return written
+def load(name: str, *overrides: str) -> Recipe:
+    return load_recipe(str(RECIPES / f"{name}.yaml"), overrides, registry=registry()).recipe
 
 
 def total(recipe: Recipe, outcome: Outcome, speedup: float | None = None, share: float | None = None) -> float:
@@ -74,10 +67,36 @@ def test_a_published_recipe_loads_and_says_source_needs_and_cost(name: str) -> N
     assert f"kernelrl run {name} --dry-run" in header
 
 
+@pytest.mark.parametrize(
+    ("name", "samples", "gpu"),
+    [
+        ("kevin", 512, "an NVIDIA GPU"),
+        ("kevin_triton", 512, "a GPU"),
+        ("single_turn", 128, "a GPU"),
+        ("dr_kernel", 768, "a GPU"),
+        ("hip_multi_turn", 512, "an AMD GPU"),
+    ],
+)
+def test_a_dry_run_needs_nothing_and_names_what_a_run_would_miss(
+    name: str, samples: int, gpu: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("TINKER_API_KEY", "TINKER_CREDENTIAL_CMD", "TINKER_BASE_URL", "KERNELBENCH_ROOT"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("kernelrl_core.requirements.gpu_vendors", frozenset)
+    facts = plan(name, load(name), registry())
+    assert facts["samples_per_step"] == samples
+    missing = "\n".join(facts["missing"])
+    assert f"{gpu};" in missing
+    assert "TINKER_API_KEY" in missing
+    assert "git clone https://github.com/ScalingIntelligence/KernelBench" in missing
+
+
 def test_kevin_is_the_published_algorithm() -> None:
     """Each value stands in arXiv 2507.11948 or, where it says so, in the blog of 2025-05-06."""
     recipe = load("kevin")
-    assert policy("kevin")["model"] == "Qwen/QwQ-32B"
+    assert (recipe.policy.use, recipe.policy.options.model) == ("tinker", "Qwen/QwQ-32B")
     # Tasks: 90 of level 1, 90 of level 2; 20 of KernelBench held out.
     assert (recipe.tasks.use, recipe.tasks.options.levels, recipe.tasks.options.holdout) == (
         "kernelbench",
@@ -147,8 +166,7 @@ def test_kevin_triton_and_hip_differ_from_kevin_in_what_they_name_alone() -> Non
 def test_the_documented_curriculum_is_accepted() -> None:
     page = (RECIPES.parent / "docs" / "algorithms.md").read_text()
     written = parse_value(page.split("```yaml\n", 1)[1].split("```", 1)[0])["curriculum"]
-    overrides = ["policy.use=scripted", "policy.replies=[{reply: none}]", f"curriculum={json.dumps(written)}"]
-    recipe = load_recipe(str(RECIPES / "single_turn.yaml"), overrides, registry=registry()).recipe
+    recipe = load("single_turn", f"curriculum={json.dumps(written)}")
     assert recipe.curriculum is not None
     assert [stage.levels for stage in recipe.curriculum.stages] == [(1,), (1, 2), (1, 2, 3)]
     assert recipe.curriculum.difficulty is not None
@@ -156,7 +174,8 @@ def test_the_documented_curriculum_is_accepted() -> None:
 
 def test_single_turn_is_the_default_of_the_earlier_systems() -> None:
     recipe = load("single_turn")
-    assert policy("single_turn") == {"use": "tinker", "model": "Qwen/Qwen3-30B-A3B", "lora_rank": 64}
+    assert (recipe.policy.use, recipe.policy.options.model) == ("tinker", "Qwen/Qwen3-30B-A3B")
+    assert recipe.policy.options.lora_rank == 64
     assert (recipe.tasks.options.levels, recipe.backend.use, recipe.episode.turns) == ((1,), "triton", 1)
     assert (recipe.train.tasks_per_step, recipe.train.group_size, recipe.train.epochs) == (8, 16, 22)
     assert (recipe.sampling.max_tokens, recipe.sampling.temperature) == (16384, 0.9)
