@@ -43,7 +43,7 @@ from kernelrl_judge.windows import window
 
 __all__ = ["Timing", "WrongWindow", "measure", "message_cost", "wake_cost"]
 
-_WINDOW_S = {"cuda": 4e-3, "cpu": 6e-3}
+_WINDOW_S = 6e-3
 """Aimed at: waking a process costs tens of microseconds more or less, and on the processor its caches with it."""
 _MAX_CALLS = 160
 _MIN_ROUNDS = 12
@@ -58,12 +58,12 @@ _COPY_SHARE = 0.8
 _WORTH_A_LOOK = 1.5
 _BEYOND_CACHES_BYTES = 512 << 20
 _LONGEST_S = 15.0
-_BUDGET_S = {"cuda": 0.2, "cpu": 0.8}
+_BUDGET_S = {"cuda": 0.5, "cpu": 0.8}
 _MAX_SHARED_BYTES = 16 << 30
 _FEWEST_CALIBRATIONS = 3
 _WAKES = 30
-_WAKE_SLACK = 1.5
-_LONGEST_WAKE_S = 5e-4
+_WAKE_SLACK = 2.0
+_LONGEST_WAKE_S = 6e-4
 """However long it took without a candidate: more than an eighth of a window must not be free."""
 _LOOKS_FOR_WORK = 0.25
 """Share of the windows before which the GPU is watched, for four milliseconds."""
@@ -255,7 +255,7 @@ class _Measurement:
             fastest = [
                 min(known, spent_s / count) for known, spent_s, count in zip(fastest, times, counts, strict=True)
             ]
-            wanted = [max(1, min(room, math.ceil(_WINDOW_S[self._device] / max(each_s, 1e-7)))) for each_s in fastest]
+            wanted = [max(1, min(room, math.ceil(_WINDOW_S / max(each_s, 1e-7)))) for each_s in fastest]
             if all(abs(want - count) <= _LENGTH_SLACK * count for want, count in zip(wanted, counts, strict=True)):
                 alike += 1
                 if alike == 2:
