@@ -19,7 +19,8 @@ from tinker_cookbook.rl import rollouts
 from tinker_cookbook.rl.types import InitialObservationOverflow
 from transformers import PreTrainedTokenizerFast
 
-from kernelrl_adapters.cookbook import KernelDatasetBuilder, Speech
+from kernelrl_adapters.cookbook import KernelDatasetBuilder
+from kernelrl_adapters.speech import CHAT_TEMPLATE, Speech
 from kernelrl_core.errors import UsageError
 from kernelrl_core.values import Message
 
@@ -68,9 +69,7 @@ class Scripted(TokenCompleter):
     """Answers a prompt from a function of its text."""
 
     def __init__(self, speech: Speech, answer: Callable[[str], str]) -> None:
-        from kernelrl_adapters.cookbook import _renderer
-
-        self._tokenizer, self._answer = _renderer(speech).tokenizer, answer
+        self._tokenizer, self._answer = speech.load_tokenizer(), answer
 
     async def __call__(self, model_input: tinker.ModelInput, stop: Any) -> TokensWithLogprobs:
         text = self._answer(self._tokenizer.decode(model_input.to_ints()))
@@ -234,3 +233,70 @@ def test_the_unmodified_training_loop_runs_on_a_local_server(
     assert {row["env/all/correct"] for row in trained} == {0.0}
     assert any("test/env/all/reward/total" in row for row in rows)
     assert (tmp_path / "run/checkpoints.jsonl").read_text()
+
+
+# --- how a model is spoken to ---------------------------------------------------------------------------------------
+
+
+def spoken(
+    speech: Speech, text: str, *, end: str = "", asked: tuple[Message, ...] = (Message("user", "Write."),)
+) -> Any:
+    tokens = speech.load_tokenizer().encode(text + end, add_special_tokens=False)
+    return speech.reply(speech.render(asked), tokens, cut=False)
+
+
+def test_the_end_of_a_turn_is_no_part_of_the_reply(tokenizer: str) -> None:
+    reply = spoken(Speech(tokenizer, "role_colon", 1000), "Done.", end="\n\nUser:")
+    assert (reply.text, reply.stop_reason) == ("Done.", "stop")
+    assert spoken(Speech(tokenizer, "role_colon", 1000), "Done.").stop_reason == "length"
+
+
+def test_the_tokenizer_s_own_template_serves_models_the_cookbook_does_not_know(tokenizer: str) -> None:
+    speech = Speech(tokenizer, CHAT_TEMPLATE, 1000)
+    loaded = speech.load_tokenizer()
+    loaded.chat_template = "{% for m in messages %}{{ m['role'] }}={{ m['content'] }};{% endfor %}assistant="
+    asked = (Message("system", "s"), Message("user", "u"))
+    assert loaded.decode(speech.render(asked).tokens) == "system=s;user=u;assistant="
+    opened = speech.render((*asked, Message("assistant", "<think>\n")))
+    assert loaded.decode(opened.tokens) == "system=s;user=u;assistant=<think>\n"
+    assert speech.stops() == [loaded.eos_token_id]
+    ended = speech.reply(opened, [*loaded.encode("Done."), loaded.eos_token_id], cut=False)
+    assert (ended.text, ended.stop_reason) == ("Done.", "stop")
+    assert speech.reply(opened, loaded.encode("Do"), cut=True).stop_reason == "length"
+
+
+def test_thinking_in_parts_is_joined_and_told_apart(tokenizer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tinker_cookbook.renderers import ParseTermination
+
+    from kernelrl_adapters import speech as module
+
+    parts = [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Done."}]
+
+    class Thinking:
+        def build_generation_prompt(self, messages: Any) -> tinker.ModelInput:
+            return tinker.ModelInput.from_ints([1])
+
+        def parse_response(self, tokens: list[int]) -> Any:
+            return {"role": "assistant", "content": parts}, ParseTermination.STOP_SEQUENCE
+
+    monkeypatch.setattr(module, "_renderer", lambda speech: Thinking())
+    reply = spoken(Speech(tokenizer, "thinks", 1000), "anything")
+    assert (reply.text, reply.thinking) == ("<think>\nHm.\n</think>\n\nDone.", "Hm.")
+
+
+def test_a_renderer_that_opens_the_thinking_itself_is_not_given_a_second_tag(
+    tokenizer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kernelrl_adapters import speech as module
+
+    speech = Speech(tokenizer, "thinks", 1000)
+    begun = speech.load_tokenizer().encode("user: u assistant: <think>\n", add_special_tokens=False)
+
+    class Opens:
+        def build_generation_prompt(self, messages: Any, prefill: str = "") -> tinker.ModelInput:
+            assert not prefill
+            return tinker.ModelInput.from_ints(begun)
+
+    monkeypatch.setattr(module, "_renderer", lambda speech: Opens())
+    prompt = speech.render((Message("user", "u"), Message("assistant", "<think>\n")))
+    assert prompt.tokens == tuple(begun)

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import chz
 import tinker
-from tinker_cookbook import model_info, renderers, tokenizer_utils
 from tinker_cookbook.rl.types import (
     Action,
     ActionExtra,
@@ -28,43 +26,17 @@ from tinker_cookbook.rl.types import (
 )
 
 from kernelrl_adapters.shared import read_recipe, recipe_of, shared_environment
+from kernelrl_adapters.speech import Speech, recommended_renderer
 from kernelrl_adapters.stepping import Question, SteppedEpisode
 from kernelrl_core.audits import training_tasks
 from kernelrl_core.batches import schedule
 from kernelrl_core.episodes import reply_limit
-from kernelrl_core.errors import InfrastructureError, UsageError
+from kernelrl_core.errors import InfrastructureError
 from kernelrl_core.heldout import eval_tasks
 from kernelrl_core.registry import registry
-from kernelrl_core.values import Message, Prompt, Reply, Task, Turn
+from kernelrl_core.values import Task, Turn
 
 __all__ = ["KernelDataset", "KernelDatasetBuilder", "KernelEnv", "KernelGroupBuilder"]
-
-
-@dataclass(frozen=True)
-class Speech:
-    """How messages become tokens. Plain text, so that it can be sent to other processes."""
-
-    tokenizer: str
-    """Model whose tokenizer is used."""
-    renderer: str
-    """Name of the cookbook's renderer."""
-    context_tokens: int
-    """Longest prompt and reply together."""
-
-    def render(self, messages: Sequence[Message]) -> Prompt:
-        renderer, shown, prefill = _renderer(self), list(messages), None
-        if shown and shown[-1].role == "assistant":
-            prefill = shown.pop().content
-        asked = [renderers.Message(role=message.role, content=message.content) for message in shown]
-        built = renderer.build_generation_prompt(asked, prefill=prefill)
-        return Prompt(tuple(messages), tuple(built.to_ints()))
-
-    def reply(self, action: Action, extra: ActionExtra | None) -> Reply:
-        """What was sampled, as the core reads it. Log-probabilities stay with the cookbook."""
-        message, termination = _renderer(self).parse_response(list(action))
-        cut = (extra or {}).get("stop_reason") == "length" or not termination.is_clean
-        text, thinking = _text(message["content"])
-        return Reply(text, tuple(action), (), "length" if cut else "stop", thinking)
 
 
 class KernelEnv(Env):
@@ -72,9 +44,10 @@ class KernelEnv(Env):
 
     def __init__(self, episode: SteppedEpisode, speech: Speech, max_tokens: int) -> None:
         self._episode, self._speech, self._max_tokens = episode, speech, max_tokens
+        self._question: Question | None = None
 
     async def initial_observation(self) -> tuple[tinker.ModelInput, Any] | InitialObservationOverflow:
-        question = await self._episode.begin()
+        self._question = question = await self._episode.begin()
         if self._leaves_room(question):
             return self._observation(question)
         await self._episode.aclose()
@@ -82,13 +55,16 @@ class KernelEnv(Env):
         return InitialObservationOverflow(0.0, {"stop/max_tokens": 1.0}, {"overflow": told})
 
     async def step(self, action: Action, *, extra: ActionExtra | None = None) -> StepResult:
-        turn, question = await self._episode.answer(self._speech.reply(action, extra))
+        assert self._question is not None, "the first observation comes before a step"
+        cut = (extra or {}).get("stop_reason") == "length"
+        turn, question = await self._episode.answer(self._speech.reply(self._question.prompt, action, cut=cut))
         if turn.masked:
             raise InfrastructureError(turn.message)
         metrics = _metrics(turn)
         if question is not None and not self._leaves_room(question):
             await self._episode.aclose()
             question, metrics = None, {**metrics, "stop/max_tokens": 1.0}
+        self._question = question
         observation, stop = self._observation(question) if question else (tinker.ModelInput.empty(), [])
         return StepResult(
             reward=turn.score.total,
@@ -104,7 +80,7 @@ class KernelEnv(Env):
         await self._episode.aclose()
 
     def _observation(self, question: Question) -> tuple[tinker.ModelInput, Any]:
-        return tinker.ModelInput.from_ints(list(question.prompt.tokens)), _renderer(self._speech).get_stop_sequences()
+        return tinker.ModelInput.from_ints(list(question.prompt.tokens)), self._speech.stops()
 
     def _leaves_room(self, question: Question) -> bool:
         # The cookbook samples with one limit, so a reply's limit cannot be lowered for a long prompt.
@@ -184,7 +160,8 @@ class KernelDatasetBuilder(RLDatasetBuilder):
     overrides: Sequence[str] = ()
     """Changes to the recipe, as on the command line: `train.group_size=4`."""
     renderer_name: str | None = None
-    """Renderer of the cookbook; what it recommends for the model when left out."""
+    """Renderer of the cookbook, or `chat_template` for the tokenizer's own template; what the cookbook recommends for
+    the model when left out."""
     context_tokens: int = 32768
     """Longest prompt and reply together. `train.Config.max_tokens` must be the recipe's `sampling.max_tokens`."""
     test: bool = True
@@ -198,36 +175,14 @@ class KernelDatasetBuilder(RLDatasetBuilder):
         tasks, _ = training_tasks(source, recipe.train)
         order = schedule([task.id for task in tasks], recipe.train, recipe.seed)
         batches = tuple(tuple(tasks[index] for index in step) for step in order)
-        speech = Speech(self.model_name, self.renderer_name or _recommended(self.model_name), self.context_tokens)
+        speech = Speech(
+            self.model_name, self.renderer_name or recommended_renderer(self.model_name), self.context_tokens
+        )
         training = KernelDataset(text, batches, speech, recipe.train.group_size, "train")
         if not self.test:
             return training, None
         held_out = (tuple(eval_tasks(source, recipe.eval)),)
         return training, KernelDataset(text, held_out, speech, recipe.eval.samples, "eval")
-
-
-@cache
-def _renderer(speech: Speech) -> renderers.Renderer:
-    return renderers.get_renderer(speech.renderer, tokenizer_utils.get_tokenizer(speech.tokenizer))
-
-
-def _recommended(model: str) -> str:
-    try:
-        return str(model_info.get_recommended_renderer_name(model))
-    except Exception as error:
-        raise UsageError(
-            f"tinker-cookbook recommends no renderer for model {model!r} ({type(error).__name__})",
-            fix="name one: renderer_name, such as qwen3 or role_colon",
-        ) from error
-
-
-def _text(content: Any) -> tuple[str, str | None]:
-    """Raw text of a parsed message, and its thinking."""
-    if isinstance(content, str):
-        return content, None
-    text = "".join(str(part["text"]) for part in content if part.get("type") == "text")
-    thinking = "\n\n".join(str(part["thinking"]) for part in content if part.get("type") == "thinking")
-    return (f"<think>\n{thinking}\n</think>\n\n{text}", thinking) if thinking.strip() else (text, None)
 
 
 def _metrics(turn: Turn) -> dict[str, float | int]:
