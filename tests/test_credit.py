@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
+from typing import Any
 
 import attrs
 import pytest
 
 from kernelrl_core.advantages import grpo, trloo
-from kernelrl_core.credit import assign_credit, coverage_keep_probability, training_samples
-from kernelrl_core.recipe.schema import CoverageRejection, Fraction, NonNegativeFloat, ReturnSettings, TrainSettings
+from kernelrl_core.credit import Credit, assign_credit, coverage_keep_probability, loss_normaliser, training_samples
+from kernelrl_core.recipe.schema import (
+    CoverageRejection,
+    Fraction,
+    NonNegativeFloat,
+    PositiveInt,
+    ReturnSettings,
+    TrainSettings,
+)
 from kernelrl_core.values import (
     Candidate,
     Episode,
@@ -59,6 +67,25 @@ def test_kevin_from_scores_to_advantages() -> None:
     undiscounted = assign_credit([group], trloo, ReturnSettings(), TrainSettings(), 0)
     expected = [-0.1, 0.55, -2.05, -1.4, 2.15, 0.85]
     assert [credit.advantage for credit in undiscounted] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("length_norm", "divisor"),
+    [("tokens", 12), ("none", 4), ("max_tokens", 4 * 22528), (16384, 4 * 16384)],
+)
+def test_what_the_summed_loss_is_divided_by(length_norm: Any, divisor: float) -> None:
+    """Four samples of 3 tokens, 22,528 tokens allowed: 4 * 3, 4, 4 L with L following, 4 L with L constant."""
+    group = Group(TASK, tuple(Episode((turn(i, 0, float(i)),)) for i in range(4)))
+    train = TrainSettings(length_norm=length_norm)
+    batch = assign_credit([group], grpo, ReturnSettings(), train, 0)
+    assert loss_normaliser(batch, train, 22528, None) == divisor
+
+
+def test_a_constant_length_makes_an_advantage_small() -> None:
+    """A = 1.03 and L = 16384 for a single sample: 1.03 / 16384 = 6.29e-5 per token (Kevin)."""
+    batch = [Credit(turn(0, 0, 1.0), value=1.0, advantage=1.03)]
+    train = TrainSettings(length_norm=PositiveInt(16384))
+    assert 1.03 / loss_normaliser(batch, train, 22528, None) == pytest.approx(6.29e-5, rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from kernelrl_core.judging import WeightedReward, score
 from kernelrl_core.plan import plan
-from kernelrl_core.recipe.load import load_recipe
+from kernelrl_core.recipe.load import load_recipe, recipe_from_mapping
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.recipe.yaml import parse_value
 from kernelrl_core.registry import registry
@@ -65,6 +65,27 @@ def test_a_published_recipe_loads_and_says_source_needs_and_cost(name: str) -> N
         part for part in ("# Source ", "# What it does", "# Needs ", "# Costs ", "# Expect ") if part not in header
     ] == []
     assert f"kernelrl run {name} --dry-run" in header
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_right_earns_more_than_wrong_and_fast_more_than_slow(name: str) -> None:
+    recipe = load(name)
+    wrong = [o for o in Outcome if o not in (Outcome.CORRECT, Outcome.INFRA_ERROR)]
+    totals = [total(recipe, Outcome.CORRECT, speedup, 0.0) for speedup in (None, 0.01, 0.5, 1.0, 2.0, 1e3)]
+    assert max(total(recipe, outcome, 9.0, 1.0) for outcome in wrong) == 0.0
+    assert totals == sorted(totals)
+    assert totals[0] > 0.0
+    assert totals[1] < totals[4]
+
+
+def test_the_documented_rewards_are_accepted() -> None:
+    page = (RECIPES.parent / "plugins" / "kernelrl-plugin-rewards" / "README.md").read_text()
+    base = {"tasks": {"use": "starter"}, "backend": {"use": "triton"}, "policy": {"use": "torch"}}
+    blocks = [parse_value(block.split("```", 1)[0]) for block in page.split("```yaml\n")[1:]]
+    names = [
+        sorted(recipe_from_mapping({**base, **block}, registry=registry(), name="r").recipe.rewards) for block in blocks
+    ]
+    assert names == [["correct", "speed"], ["correct", "coverage", "speed"], ["milestone"]]
 
 
 @pytest.mark.parametrize(
