@@ -238,15 +238,13 @@ def test_the_unmodified_training_loop_runs_on_a_local_server(
 # --- how a model is spoken to ---------------------------------------------------------------------------------------
 
 
-def spoken(
-    speech: Speech, text: str, *, end: str = "", asked: tuple[Message, ...] = (Message("user", "Write."),)
-) -> Any:
-    tokens = speech.load_tokenizer().encode(text + end, add_special_tokens=False)
-    return speech.reply(speech.render(asked), tokens, cut=False)
+def spoken(speech: Speech, text: str) -> Any:
+    tokens = speech.load_tokenizer().encode(text, add_special_tokens=False)
+    return speech.reply(speech.render((Message("user", "Write."),)), tokens, cut=False)
 
 
 def test_the_end_of_a_turn_is_no_part_of_the_reply(tokenizer: str) -> None:
-    reply = spoken(Speech(tokenizer, "role_colon", 1000), "Done.", end="\n\nUser:")
+    reply = spoken(Speech(tokenizer, "role_colon", 1000), "Done.\n\nUser:")
     assert (reply.text, reply.stop_reason) == ("Done.", "stop")
     assert spoken(Speech(tokenizer, "role_colon", 1000), "Done.").stop_reason == "length"
 

@@ -175,9 +175,8 @@ class KernelDatasetBuilder(RLDatasetBuilder):
         tasks, _ = training_tasks(source, recipe.train)
         order = schedule([task.id for task in tasks], recipe.train, recipe.seed)
         batches = tuple(tuple(tasks[index] for index in step) for step in order)
-        speech = Speech(
-            self.model_name, self.renderer_name or recommended_renderer(self.model_name), self.context_tokens
-        )
+        renderer = self.renderer_name or recommended_renderer(self.model_name)
+        speech = Speech(self.model_name, renderer, self.context_tokens)
         training = KernelDataset(text, batches, speech, recipe.train.group_size, "train")
         if not self.test:
             return training, None
