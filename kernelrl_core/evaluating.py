@@ -79,13 +79,14 @@ class EvaluationService:
         """The verdict on a candidate: cached, shared with equal requests under way, or new.
 
         An evaluation that keeps failing through our fault ends as `infra_error`. A verdict from the disk has
-        `provenance["cached"]` set.
+        `provenance["cached"]` set, one that another caller asked for first `provenance["joined"]`.
 
         Raises:
             UsageError, MissingPrerequisite: the evaluator cannot work as it is configured.
         """
         key = request_key(request, self._identity)
         flight = self._flights.get(key)
+        joined = flight is not None
         if flight is None:
             flight = _Flight(asyncio.create_task(self._judge(key, request)))
             self._flights[key] = flight
@@ -93,7 +94,8 @@ class EvaluationService:
         flight.waiters += 1
         try:
             # A caller that is cancelled must not take the evaluation away from the others.
-            return await asyncio.shield(flight.task)
+            found = await asyncio.shield(flight.task)
+            return attrs.evolve(found, provenance={**found.provenance, "joined": True}) if joined else found
         finally:
             flight.waiters -= 1
             if flight.waiters == 0 and not flight.task.done():

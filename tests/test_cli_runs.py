@@ -65,7 +65,9 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
-    return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in rows(run / "metrics.jsonl")]
+    return [
+        {k: v for k, v in row.items() if not k.startswith(("time/", "cost/"))} for row in rows(run / "metrics.jsonl")
+    ]
 
 
 def test_a_run_and_what_the_commands_say_of_it(kernelrl: Run, tmp_path: Path) -> None:
@@ -205,6 +207,45 @@ def test_damage_in_the_middle_of_a_journal_is_an_error(kernelrl: Run, tmp_path: 
     failed = kernelrl("resume", "a")
     assert failed.returncode == 1
     assert "samples.jsonl:3" in failed.stderr
+
+
+def test_a_run_stops_at_its_budget_in_one_message_and_resumes_with_more(kernelrl: Run, tmp_path: Path) -> None:
+    """A sample reads 50 tokens and draws 2: 52 USD at a dollar a token; a step has 16."""
+    prices = "cost.prices={prompt: 1.0e+6, reply: 1.0e+6, train: 0.0}"
+    alone = ("eval.at_start=false", "eval.at_end=false")
+    stopped = kernelrl("run", "small.yaml", "--name", "a", *alone, prices, "cost.budget_usd=900")
+    assert stopped.returncode == 1
+    assert "the budget is spent" in stopped.stderr
+    assert "--accept-changes" in stopped.stderr
+    assert json.loads(kernelrl("status", "a", "--json").stdout)["state"] == "stopped"
+    kept = len(rows(tmp_path / "runs/a/samples.jsonl"))
+    assert kept >= 18
+
+    assert kernelrl("resume", "a").returncode == 1
+    recipe = tmp_path / "runs/a/recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("budget_usd: 900", "budget_usd: 90000"))
+    assert kernelrl("resume", "a").returncode == 2
+    assert kernelrl("resume", "a", "--accept-changes").returncode == 0
+    assert len(rows(tmp_path / "runs/a/samples.jsonl")) == 48
+    assert metrics(tmp_path / "runs/a")
+    assert rows(tmp_path / "runs/a/metrics.jsonl")[-1]["cost/total_usd"] == 48 * 52
+
+
+def test_a_budget_of_nothing_or_without_prices_is_refused_at_once(kernelrl: Run, tmp_path: Path) -> None:
+    for override in ("cost.budget_usd=0", "cost.budget_usd=5"):
+        refused = kernelrl("run", "small.yaml", "--name", "a", override)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert "cost.budget_usd" in refused.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_dry_run_says_what_a_run_costs_at_most(kernelrl: Run) -> None:
+    """3 steps of 16 samples and 2 evaluations of 16; a reply has at most 4096 tokens."""
+    prices = "cost.prices={prompt: 0.0, reply: 1.0e+6, train: 0.0}"
+    plan = json.loads(kernelrl("run", "small.yaml", "--dry-run", "--json", prices).stdout)
+    assert plan["reply_tokens_at_most"] == plan["usd_at_most"] == (3 + 2) * 16 * 4096
+    assert plan["usd_per_step_at_most"] == 16 * 4096
+    assert "prices are unknown" in kernelrl("run", "small.yaml", "--dry-run").stdout
 
 
 def test_a_dry_run_touches_nothing(kernelrl: Run, tmp_path: Path) -> None:

@@ -62,6 +62,8 @@ def test_equal_requests_run_once() -> None:
         verdicts = await asyncio.gather(*(made.evaluate(request()) for _ in range(10)))
         assert fake.started == 1
         assert {verdict.message for verdict in verdicts} == {"a"}
+        # Nine of them cost nothing.
+        assert sum("joined" in verdict.provenance for verdict in verdicts) == 9
         await made.aclose()
 
     asyncio.run(scene())
