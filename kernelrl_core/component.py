@@ -47,9 +47,9 @@ class Component:
     Its fields are the keys a recipe may write beside `use`; the docstring under each field is its help. It may define
     `requires(self) -> Requires` for what depends on the options, and `problems(self) -> Iterable[str]` for
     contradictions; that of an evaluator or a backend also `requires_for(self, settings: EvaluationSettings) ->
-    Requires`, and that of a policy or an evaluator `prices(self) -> Mapping[str, float]`, what it charges under the names
-    of `recipe.schema.PriceSettings`. With `found_here(self) -> Mapping[str, str]`, a class whose options all have defaults tells
-    `kernelrl doctor` what this machine has for it, such as compilers and their versions.
+    Requires`, and that of a policy or an evaluator `prices(self) -> Mapping[str, float]`, what it charges, under the
+    names of `recipe.schema.PriceSettings`. With `found_here(self) -> Mapping[str, str]`, a class whose options all have
+    defaults tells `kernelrl doctor` what this machine has for it, such as compilers and their versions.
     """
     summary: str = ""
     """One line for tables."""
