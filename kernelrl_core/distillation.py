@@ -47,6 +47,14 @@ class Distilled:
     """Samples by the reason why they were not chosen."""
 
 
+@attrs.frozen
+class _Sample:
+    """What is kept of a row; tokens and evaluations of a long run would fill the memory."""
+
+    rank: tuple[Any, ...]
+    conversation: dict[str, Any]
+
+
 def distill(run: RunDir, choice: Choice) -> Distilled:
     """The best samples of a run's training. Evaluations, whose tasks are held out, are not looked at.
 
@@ -57,31 +65,32 @@ def distill(run: RunDir, choice: Choice) -> Distilled:
     Raises:
         KernelRLError: nothing is left; the message says why.
     """
-    # Of a turn that was tried again, the last row counts. The whole rows of a long run would fill the memory.
     why: dict[str, str] = {}
-    good: dict[str, dict[str, Any]] = {}
+    good: dict[str, _Sample] = {}
     for row in read_rows(run.journal_path("samples")):
+        # Of a turn that was tried again, the last row counts.
         why[row["sample"]] = reason = _unfit(row, choice)
         good.pop(row["sample"], None)
         if not reason:
-            good[row["sample"]] = row
-    by_task: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in good.values():
-        by_task[row["task_id"]].append(row)
+            good[row["sample"]] = _Sample(_rank(row), _conversation(row, run.name))
+    by_task: dict[str, list[_Sample]] = defaultdict(list)
+    for sample in good.values():
+        by_task[sample.conversation["task_id"]].append(sample)
     chosen: list[dict[str, Any]] = []
-    for rows in by_task.values():
+    for samples in by_task.values():
         kernels: dict[str, dict[str, Any]] = {}
-        for row in sorted(rows, key=_rank):
-            if kernels.setdefault(row["kernel_sha256"], row) is not row:
-                why[row["sample"]] = "duplicate"
+        for entry in (sample.conversation for sample in sorted(samples, key=lambda sample: sample.rank)):
+            if kernels.setdefault(entry["kernel_sha256"], entry) is not entry:
+                why[entry["sample"]] = "duplicate"
         best = list(kernels.values())
-        chosen += best[: choice.per_task]
-        why.update((row["sample"], "not among the best") for row in best[len(best[: choice.per_task]) :])
+        kept = best[: choice.per_task]
+        chosen += kept
+        why.update((entry["sample"], "not among the best") for entry in best[len(kept) :])
     left_out = Counter(reason for reason in why.values() if reason)
     if not chosen:
         told = ", ".join(f"{count} {reason}" for reason, count in left_out.most_common()) or "it has no samples"
         raise KernelRLError(f"run {run.path} has no sample to learn from: {told}")
-    return Distilled(tuple(_conversation(row, run.name) for row in chosen), left_out)
+    return Distilled(tuple(chosen), left_out)
 
 
 def write_conversations(path: Path, conversations: tuple[dict[str, Any], ...]) -> None:

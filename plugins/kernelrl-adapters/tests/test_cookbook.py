@@ -174,6 +174,29 @@ def test_a_next_prompt_without_room_ends_the_episode_with_its_reward_kept(
     assert steps[-1].metrics["stop/max_tokens"] == 1.0
 
 
+def test_the_environment_is_shared_by_all_groups_and_closed_with_the_loop(
+    builder: Callable[..., KernelDatasetBuilder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import kernelrl_fake
+
+    closed: list[Any] = []
+
+    async def close(self: Any) -> None:
+        closed.append(self)
+
+    async def go() -> None:
+        train, _ = await builder()()
+        for step in range(2):
+            for group in train.get_batch(step):
+                answers = Scripted(train.speech, lambda prompt: ANSWER.format("right"))
+                await rollouts.do_group_rollout(group, answers)
+        assert closed == []
+
+    monkeypatch.setattr(kernelrl_fake.Evaluator, "aclose", close)
+    asyncio.run(go())
+    assert len(closed) == 1
+
+
 def test_infrastructure_that_fails_fails_the_rollout_and_pays_nothing(
     builder: Callable[..., KernelDatasetBuilder], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -162,6 +162,28 @@ def test_a_refused_request_is_an_error_of_its_episode_and_not_a_reward() -> None
     assert "maximum context length" in str(failed[0].traces[0].errors)
 
 
+def test_a_selection_of_tasks_shares_one_environment_which_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    import kernelrl_fake
+
+    made, closed = [], []
+    first = kernelrl_fake.Evaluator.__init__
+
+    def counted(self: Any, options: Any) -> None:
+        made.append(self)
+        first(self, options)
+
+    async def close(self: Any) -> None:
+        closed.append(self)
+
+    monkeypatch.setattr(kernelrl_fake.Evaluator, "__init__", counted)
+    monkeypatch.setattr(kernelrl_fake.Evaluator, "aclose", close)
+    with OpenAIServer(fake_answer) as server:
+        episodes = evaluated_by_verifiers(server, "fake.yaml", select={"limit": 2})
+    assert len(episodes) == 2
+    assert len(made) == 1
+    assert closed == made
+
+
 def test_load_environment_gives_the_tasks_of_a_split() -> None:
     environment = load_environment("fake.yaml", split="train")
     assert [task.data.id for task in environment.taskset] == [f"fake/train/{number}" for number in range(4)]

@@ -53,30 +53,51 @@ class KernelTask(vf.Task[KernelTaskData]):
         return self.data.id or self.hash
 
 
-class KernelTaskset(vf.Taskset[KernelTask, KernelTasksetConfig]):
-    """The tasks of a recipe."""
+class Court:
+    """The environment of a taskset and its tasks, made when they are first needed."""
 
-    @cached_property
+    def __init__(self, config: KernelTasksetConfig) -> None:
+        self._config = config
+        self._environment: Environment | None = None
+
+    @property
     def environment(self) -> Environment:
-        """Judges the tasks. Whoever uses it closes it.
+        """Judges the tasks.
 
         Raises:
             UsageError: no recipe is named, or it has mistakes.
         """
-        if not self.config.recipe:
-            raise UsageError("no recipe is named", fix="--env.taskset.recipe NAME; kernelrl recipes list")
-        return make_environment(recipe_of(read_recipe(self.config.recipe, self.config.overrides)))
+        if self._environment is None:
+            if not self._config.recipe:
+                raise UsageError("no recipe is named", fix="--env.taskset.recipe NAME; kernelrl recipes list")
+            self._environment = make_environment(recipe_of(read_recipe(self._config.recipe, self._config.overrides)))
+        return self._environment
 
     @cached_property
     def tasks(self) -> dict[str, Task]:
         """The tasks by their ids, in the order of their source."""
         settings = self.environment.recipe.eval
-        found = self.environment.tasks.tasks(self.config.split or settings.split)
+        found = self.environment.tasks.tasks(self._config.split or settings.split)
         return {task.id: task for task in list(found)[: settings.max_tasks]}
 
+    async def aclose(self) -> None:
+        """End the environment; the next use makes another."""
+        environment, self._environment = self._environment, None
+        if environment is not None:
+            await environment.aclose()
+
+
+class KernelTaskset(vf.Taskset[KernelTask, KernelTasksetConfig]):
+    """The tasks of a recipe."""
+
+    def __init__(self, config: KernelTasksetConfig) -> None:
+        super().__init__(config)
+        # Selections of a taskset are shallow copies; they share it.
+        self.court = Court(config)
+
     def load(self) -> Iterable[KernelTask]:
-        for task in self.tasks.values():
-            prompt = _messages(self.environment.composer.messages(task))
+        for task in self.court.tasks.values():
+            prompt = _messages(self.court.environment.composer.messages(task))
             data = KernelTaskData(id=task.id, name=task.name or task.id, prompt=prompt)
             yield KernelTask(data, self.config.task)
 
@@ -125,17 +146,21 @@ class KernelEnv(vf.Env[KernelEnvConfig]):
     """Plays the recipe's episodes: its turns, prompts, judge, rewards and feedback."""
 
     @property
-    def environment(self) -> Environment:
-        """The environment of the core."""
-        assert isinstance(self.taskset, KernelTaskset), "this environment plays the tasks of its own taskset"
-        return self.taskset.environment
+    def court(self) -> Court:
+        """Where episodes are judged.
+
+        Raises:
+            UsageError: the taskset is another one's.
+        """
+        if not isinstance(self.taskset, KernelTaskset):
+            raise UsageError(f"{PLUGIN} plays the tasks of its own taskset alone")
+        return self.taskset.court
 
     async def run(self, task: vf.Task, agents: vf.Agents) -> None:
-        assert isinstance(self.taskset, KernelTaskset)
-        found = self.taskset.tasks[task.data.id or ""]
+        court = self.court
         episode = SteppedEpisode(
-            self.environment,
-            found,
+            court.environment,
+            court.tasks[task.data.id or ""],
             render=estimated_prompt,
             context_tokens=self.config.context_tokens,
             purpose="eval",
@@ -156,7 +181,7 @@ class KernelEnv(vf.Env[KernelEnvConfig]):
             await episode.aclose()
 
     async def stop(self) -> None:
-        await self.environment.aclose()
+        await self.court.aclose()
 
 
 def load_environment(

@@ -21,6 +21,9 @@ UNKNOWN_TOKEN = -1
 _BYTES_PER_TOKEN = 3
 """Of code and English, on the safe side: tokenizers of today need one token for 3 to 4 bytes."""
 
+_SEED_BITS = 2**31 - 1
+"""Many servers keep a seed in 32 bits, and refuse larger ones."""
+
 _LOWEST_LOGPROB = -9999.0
 """What endpoints say for a probability of 0, which JSON cannot hold as a logarithm."""
 
@@ -94,7 +97,7 @@ class OpenAIPolicy:
             "messages": [{"role": message.role, "content": message.content} for message in messages],
             "temperature": settings.temperature,
             "top_p": settings.top_p,
-            "seed": settings.seed,
+            "seed": settings.seed & _SEED_BITS,
             **(self._endpoint.limit(settings.max_tokens) if self._endpoint else {}),
         }
         if settings.stop:
