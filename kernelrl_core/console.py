@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from kernelrl_core.timeline import KINDS
+from kernelrl_core.timeline import KINDS, shares_text
 from kernelrl_core.values import Turn
 
 __all__ = ["Console", "step_line"]
@@ -86,11 +86,5 @@ def step_line(row: Mapping[str, Any], n_steps: int) -> str:
         parts.append(f"lost {row['infra_rate']:.0%}")
     if "cost/total_usd" in row:
         parts.append(f"{row['cost/total_usd']:.2f} USD")
-    return "  ".join([*parts, f"{row['time/total']:.1f} s{_spent_on(row)}"])
-
-
-def _spent_on(row: Mapping[str, Any]) -> str:
-    """The larger parts of a step's time."""
-    shares = {kind: row.get(f"time/in_{kind}", 0.0) / max(row["time/total"], 1e-9) for kind in KINDS}
-    large = sorted((kind for kind in KINDS if shares[kind] >= 0.05), key=lambda kind: -shares[kind])
-    return f" ({', '.join(f'{kind} {shares[kind]:.0%}' for kind in large)})" if large else ""
+    spent = shares_text({kind: row.get(f"time/in_{kind}", 0.0) for kind in KINDS}, row["time/total"])
+    return "  ".join([*parts, f"{row['time/total']:.1f} s{spent}"])

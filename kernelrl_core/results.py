@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernelrl_core.rundir import RunDir
+from kernelrl_core.timeline import KINDS, shares_text
 
 __all__ = ["result_lines", "summary"]
 
@@ -36,6 +37,8 @@ def summary(run: RunDir) -> dict[str, Any]:
         "skipped_steps": sum(row.get("train/skipped", 0) > 0 for row in rows),
         "seconds": sum(row["time/total"] for row in rows),
         "seconds_per_step": _mean(rows[-10:], "time/total"),
+        "seconds_spent_on": {kind: sum(row.get(f"time/in_{kind}", 0.0) for row in rows) for kind in KINDS},
+        "usd": next((row["cost/total_usd"] for row in reversed(rows) if "cost/total_usd" in row), None),
     }
 
 
@@ -53,7 +56,10 @@ def result_lines(facts: Mapping[str, Any]) -> list[str]:
     if facts["best_speedup"] is not None:
         lines.append(f"speedup   {facts['best_speedup']:.2f}x at best")
     if facts["steps"]:
-        lines.append(f"time      {facts['seconds']:.0f} s, {facts['seconds_per_step']:.1f} s per step")
+        spent = shares_text(facts["seconds_spent_on"], facts["seconds"])
+        lines.append(f"time      {facts['seconds']:.0f} s, {facts['seconds_per_step']:.1f} s per step{spent}")
+    if facts["usd"] is not None:
+        lines.append(f"cost      {facts['usd']:.2f} USD")
     return lines
 
 

@@ -18,7 +18,7 @@ import attrs
 
 from kernelrl_core.values import Turn
 
-__all__ = ["KINDS", "Span", "Timeline", "split_judgement"]
+__all__ = ["KINDS", "Span", "Timeline", "shares_text", "split_judgement"]
 
 KINDS = ("sampling", "building", "evaluating", "waiting", "training", "saving", "core")
 """What a second can be spent on. `waiting`: for a place at the sampler or the evaluator, or for a device."""
@@ -79,6 +79,13 @@ class Timeline:
             for kind, n in active.items():
                 seconds[kind] += (then - now) * n / total if n else 0.0
         return seconds
+
+
+def shares_text(seconds: Mapping[str, float], total: float) -> str:
+    """The larger parts of a time, such as ` (sampling 61%, evaluating 20%)`; empty where nothing is known."""
+    parts = sorted(((own / max(total, 1e-9), kind) for kind, own in seconds.items()), reverse=True)
+    large = [f"{kind} {share:.0%}" for share, kind in parts if share >= 0.05]
+    return f" ({', '.join(large)})" if large else ""
 
 
 def split_judgement(span: Span, turn: Turn) -> None:

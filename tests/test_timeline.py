@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from kernelrl_core.timeline import Span, Timeline
+from kernelrl_core.timeline import Span, Timeline, shares_text
 
 
 def timeline(*spans: Span) -> Timeline:
@@ -47,3 +47,8 @@ def test_what_is_still_under_way_counts_in_both_steps() -> None:
     made._spans[0] = attrs.evolve(made._spans[0], end=4.0)
     assert made.shares(3.0, 5.0)["sampling"] == 1.0
     assert not made._spans
+
+
+def test_the_larger_parts_come_first() -> None:
+    assert shares_text({"sampling": 2.0, "core": 0.1, "evaluating": 7.9}, 10.0) == " (evaluating 79%, sampling 20%)"
+    assert shares_text({}, 0.0) == ""
