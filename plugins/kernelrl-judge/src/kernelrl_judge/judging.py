@@ -211,9 +211,14 @@ class Case:
         with self._turn(alone=True):
             started = time.monotonic()
             try:
-                return self._timed(reference, exchange)
+                found = self._timed(reference, exchange)
             finally:
                 self._timing_s = time.monotonic() - started
+        if self._settings.profile_kernels or (self._device == "cuda" and self._suspect(found.findings)):
+            assert found.runtime is not None
+            with self._stage("profile"):
+                self._attribute(reference, exchange, found.runtime.median_us)
+        return attrs.evolve(found, profile=self._profile)
 
     @contextlib.contextmanager
     def _stage(self, name: str) -> Iterator[None]:
@@ -351,13 +356,6 @@ class Case:
             line["memory_floor_us"] = memory_floor_us(
                 reference, calls, ceilings.bandwidth_gb_s, device_facts.cache_bytes()
             )
-        if self._settings.profile_kernels or (self._device == "cuda" and self._suspect(findings)):
-            with self._stage("profile"):
-                kernels = self._facts(exchange, self._other_inputs(reference))
-            compiled = (str(kernel.get("name", "")) for kernel in self._profile.get("kernels", ()))
-            self._profile |= attributed(kernels, (*self._request.kernels, *compiled))
-            if self._device == "cuda":
-                self._profile["launch_overhead_us"] = _launch_overhead_us(found.runtime.median_us, kernels)
         return attrs.evolve(
             self._end(Outcome.CORRECT, "", findings=tuple(findings)),
             runtime=found.runtime,
@@ -388,19 +386,26 @@ class Case:
             found.severity is Severity.SUSPECT for found in findings
         )
 
-    @staticmethod
-    def _other_inputs(reference: Reference) -> list[Any]:
-        return reference.inputs(reference.first_timed_input - 1)
-
-    def _facts(self, exchange: Exchange, inputs: list[Any]) -> list[Any]:
-        """The device's kernels in a call, as the runner sees them; nothing where that fails, which is no fault."""
-        order = {"arguments": exchange.share(inputs)}
+    def _attribute(self, reference: Reference, exchange: Exchange, runtime_us: float) -> None:
+        """Add to the profile whose kernels a call spends its time in, as the runner sees them; where that fails, which
+        is no fault, nobody's."""
+        self._runner.deadline = time.monotonic() + self._settings.timeout_s
+        kernels: Any = []
         try:
-            self._runner.send(FrameKind.PROFILE, protocol.encode_tree(order))
-            facts = protocol.decode_tree(self._expect(FrameKind.FACTS).body)
+            # To start the profiler takes seconds, and nothing of the device.
+            self._runner.send(FrameKind.PROFILE, protocol.encode_tree({"arguments": None}))
+            self._expect(FrameKind.FACTS)
+            with self._turn(alone=False):
+                order = {"arguments": exchange.share(reference.inputs(reference.first_timed_input - 1))}
+                self._runner.send(FrameKind.PROFILE, protocol.encode_tree(order))
+                kernels = protocol.decode_tree(self._expect(FrameKind.FACTS).body)
         except (_CandidateFailed, DeadlinePassed, RunnerEnded):
-            return []
-        return facts if isinstance(facts, list) else []
+            pass
+        kernels = kernels if isinstance(kernels, list) else []
+        compiled = (str(kernel.get("name", "")) for kernel in self._profile.get("kernels", ()))
+        self._profile |= attributed(kernels, (*self._request.kernels, *compiled))
+        if self._device == "cuda":
+            self._profile["launch_overhead_us"] = _launch_overhead_us(runtime_us, kernels)
 
     # --- speaking with the runner -----------------------------------------------------------------------------------
 

@@ -347,6 +347,10 @@ class _Candidate:
         order = decode_tree(frame.body)
         from kernelrl_judge.profiling import device_kernels
 
+        if order["arguments"] is None:
+            device_kernels(lambda: None)
+            self._answer(FrameKind.FACTS, [])
+            return
         self._inputs.refresh()
         arguments = self._inputs.values(order["arguments"], self._device)
         facts = self._attempt(Stage.FORWARD, lambda: device_kernels(lambda: self._forward(arguments)))
