@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
+from aiohttp import web
 
 from kernelrl_core.kinds import LossSettings, OptimizerSettings, PolicyContext, SamplingSettings
 from kernelrl_core.values import Message, Outcome, WarmStartExample
@@ -72,3 +77,98 @@ def optimizer():
         return OptimizerSettings(learning_rate, 0.9, 0.95, 1e-8, 0.01, max_grad_norm)
 
     return make
+
+
+@pytest.fixture
+def make_proxy():
+    """Servers between client and server that break what they are told to break."""
+    made: list[FaultyProxy] = []
+
+    def make(target: str) -> FaultyProxy:
+        made.append(FaultyProxy(target))
+        return made[-1]
+
+    yield make
+    for proxy in made:
+        proxy.close()
+
+
+class FaultyProxy:
+    """Passes requests on, except while a fault is due.
+
+    A fault is one of `refused` (401), `storm` (429), `broken` (500), `half` (the connection ends in the middle of the
+    answer), `hang` (no answer), `failed` (the answer says that the request failed at the server).
+    """
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._faults: list[tuple[str, str, int]] = []
+        self.seen: list[str] = []
+        """Paths of all requests."""
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+        self._thread.start()
+        self._ready.wait(30)
+
+    def fault(self, what: str, path: str, times: int = 1, *, after: int = 0) -> None:
+        """The requests to a path that follow the next `after` ones fail."""
+        if after:
+            self._faults.append(("", path, after))
+        self._faults.append((what, path, times))
+
+    def leave(self) -> None:
+        """Stop answering, as a server that is gone."""
+        self._call(self._runner.cleanup)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join(10)
+
+    def _call(self, work: Callable[[], Any]) -> None:
+        asyncio.run_coroutine_threadsafe(work(), self._loop).result(10)
+
+    async def _serve(self) -> None:
+        self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
+        app = web.Application(client_max_size=1 << 30)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.base_url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        async with aiohttp.ClientSession() as self._session:
+            self._ready.set()
+            await self._ended.wait()
+            await self._runner.cleanup()
+
+    def _due(self, path: str) -> str:
+        for index, (what, wanted, times) in enumerate(self._faults):
+            if path.endswith(wanted):
+                self._faults[index : index + 1] = [(what, wanted, times - 1)] if times > 1 else []
+                return what
+        return ""
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        self.seen.append(request.path)
+        what = self._due(request.path)
+        if what in ("refused", "storm", "broken"):
+            status = {"refused": 401, "storm": 429, "broken": 500}[what]
+            return web.json_response({"detail": what}, status=status)
+        if what == "failed":
+            return web.json_response({"error": "a worker died", "category": "server"})
+        if what == "hang":
+            await asyncio.sleep(3600)
+        headers = {k: v for k, v in request.headers.items() if k.lower() not in ("host", "content-length")}
+        async with self._session.request(
+            request.method, self._target + request.path_qs, data=body, headers=headers
+        ) as answer:
+            content = await answer.read()
+            response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
+        if what != "half":
+            return web.Response(body=content, status=response.status, headers=response.headers)
+        response.content_length = len(content) + 100
+        await response.prepare(request)
+        await response.write(content[: len(content) // 2])
+        assert request.transport is not None
+        request.transport.close()
+        return response

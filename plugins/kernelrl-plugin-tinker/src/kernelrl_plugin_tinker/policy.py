@@ -36,7 +36,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 LOSSES = frozenset({"importance_sampling", "ppo", "cispo"})
-_LOCAL_STATE = "tinker-server"
+_LOCAL_STATE = "tinker-server-"
 _NOT_SECRET = "tml-for-a-server-on-this-machine"
 
 
@@ -135,10 +135,8 @@ class TinkerPolicy:
             arguments = ("--lora-rank", str(options.lora_rank))
             if options.context_tokens is not None:
                 arguments += ("--context-tokens", str(options.context_tokens))
-        if context.run_dir is None:
-            self._own_state = Path(tempfile.mkdtemp(prefix="kernelrl-tinker-"))
-        state = self._own_state or _present(context.run_dir) / _LOCAL_STATE
-        self._server = LocalServer(state=state, model=self._model, arguments=arguments)
+        self._own_state = await asyncio.to_thread(_fresh_directory, context.run_dir)
+        self._server = LocalServer(state=self._own_state, model=self._model, arguments=arguments)
         await asyncio.to_thread(self._server.start)
 
     async def _revive(self) -> None:
@@ -413,6 +411,16 @@ class TinkerPolicy:
 
     async def _call(self, doing: str, awaitable: Any, *, timeout_s: float | None = None) -> Any:
         return await _present(self._service).call(doing, awaitable, timeout_s=timeout_s)
+
+
+def _fresh_directory(run_dir: Path | None) -> Path:
+    """A directory for a server that ends with this process; what a killed one left in the run is removed.
+
+    Checkpoints hold their own files, so nothing in it outlives the process.
+    """
+    for left in run_dir.glob(f"{_LOCAL_STATE}*") if run_dir is not None else ():
+        shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=_LOCAL_STATE, dir=run_dir))
 
 
 def _present(value: T | None) -> T:

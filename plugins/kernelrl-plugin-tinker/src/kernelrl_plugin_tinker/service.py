@@ -7,12 +7,15 @@ a result, with an error, after its time, or when the server has not answered any
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import re
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+import httpx
 import tinker
 from tinker.lib.retry_handler import RetryConfig
 
@@ -95,13 +98,26 @@ class Service:
 
         try:
             async with asyncio.timeout(self._give_up_after_s):
-                self._rest = await asyncio.to_thread(open_rest)
+                await self._reachable()
+                self._rest = await _in_daemon(open_rest)
                 served = (await self._rest.get_server_capabilities()).supported_models
-                self._client = await asyncio.to_thread(open_session)
+                self._client = await _in_daemon(open_session)
         except Exception as error:
             raise self._unreachable(error) from error
         self._watching = asyncio.create_task(self._watch())
         return list(served)
+
+    async def _reachable(self) -> None:
+        """Wait until somebody answers at an address that was given. Asked of the SDK, nobody there takes minutes."""
+        address = self._address or os.environ.get("TINKER_BASE_URL")
+        if not address:
+            return
+        async with httpx.AsyncClient(timeout=10.0) as client:
+            while True:
+                with contextlib.suppress(httpx.TransportError):
+                    await client.get(f"{address.rstrip('/')}/api/v1/healthz")
+                    return
+                await asyncio.sleep(0.5)
 
     def _unreachable(self, error: Exception) -> KernelRLError:
         if isinstance(error, tinker.APIConnectionError | TimeoutError):
@@ -174,6 +190,32 @@ class Service:
                     await self._client.close("success")
             except Exception as error:
                 _log.info("the session was not closed: %s", type(error).__name__)
+
+
+async def _in_daemon(work: Callable[[], T]) -> T:
+    """Do something that blocks, for minutes where nobody answers, in a thread that the end of the process leaves."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if done.cancelled():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)  # type: ignore[arg-type]
+
+    def run() -> None:
+        result, failed = None, None
+        try:
+            result = work()
+        except BaseException as error:
+            failed = error
+        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(settle, result, failed)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await done
 
 
 def explained(error: BaseException, doing: str) -> KernelRLError:

@@ -202,8 +202,10 @@ class _Server:
         return web.json_response({"type": "session_heartbeat"})
 
     async def finish_session(self, request: web.Request) -> web.Response:
-        self._heard[request.match_info["session"]] = float("-inf")
+        session = request.match_info["session"]
+        self._heard[session] = float("-inf")
         self._drop_silent()
+        self._store.forget_samplers(session)
         return web.json_response({})
 
     def _drop_silent(self) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import ipaddress
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -65,7 +66,8 @@ async def _serve(options: ServeOptions, say: Callable[[str], None]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     if options.watch_stdin:
-        loop.add_reader(sys.stdin.fileno(), lambda: None if sys.stdin.buffer.read1(4096) else stop.set())
+        # At once: whoever held the other side is gone, and every file is whole.
+        loop.add_reader(sys.stdin.fileno(), lambda: None if sys.stdin.buffer.read1(4096) else os._exit(0))
     store = Store(options.state)
     store.sweep()
     say(f"loading {options.model}")

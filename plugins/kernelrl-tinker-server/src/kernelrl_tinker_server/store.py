@@ -198,6 +198,11 @@ class Store:
             return None
         return found
 
+    def forget_samplers(self, session: str) -> None:
+        """Remove the sampling sessions of a session that has ended."""
+        for path in (self.directory / "samplers").glob(f"{_checked(session)}:sample:*.json"):
+            path.unlink(missing_ok=True)
+
     def names(self, kind: Literal["runs", "samplers"]) -> list[str]:
         return sorted(path.stem for path in (self.directory / kind).glob("*.json"))
 

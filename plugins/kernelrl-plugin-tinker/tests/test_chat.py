@@ -1,0 +1,116 @@
+"""Prompts and replies of every model that tinker-cookbook knows."""
+
+from __future__ import annotations
+
+import pytest
+from tinker_cookbook import model_info
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from kernelrl_core.errors import UsageError
+from kernelrl_core.extraction import extract
+from kernelrl_core.values import Message
+from kernelrl_plugin_tinker.chat import ChatTemplate, CookbookChat, make_chat
+
+SPECIAL = [
+    *(f"<|{name}|>" for name in ("im_start", "im_end", "im_user", "im_middle", "im_assistant", "im_system")),
+    *(f"<|{name}|>" for name in ("begin_of_text", "endoftext", "start_header_id", "end_header_id", "eot_id")),
+    *(f"<|{name}|>" for name in ("start", "end", "channel", "message", "return", "call")),
+    *(f"<|{name}|>" for name in ("system", "user", "assistant", "observation")),
+    *("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>"),
+    *("<think>", "</think>", "[gMASK]", "<sop>"),
+]
+TABLES = {
+    "meta-llama": model_info.get_llama_info,
+    "Qwen": model_info.get_qwen_info,
+    "deepseek-ai": model_info.get_deepseek_info,
+    "openai": model_info.get_gpt_oss_info,
+    "moonshotai": model_info.get_moonshot_info,
+    "zai-org": model_info.get_zai_info,
+    "nvidia": model_info.get_nvidia_info,
+}
+KNOWN = [f"{owner}/{name}" for owner, table in TABLES.items() for name in table()]
+CODE = "```python\nclass ModelNew:\n    pass\n```"
+ASKED = (Message("system", "You write kernels."), Message("user", "Write relu."))
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    """A token for each byte, and the special tokens of all families."""
+    alphabet = {byte: index for index, byte in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    made = Tokenizer(models.BPE(vocab=alphabet, merges=[]))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    made.decoder = decoders.ByteLevel()
+    made.add_special_tokens(SPECIAL)
+    template = "{% for m in messages %}<|user|>{{ m.content }}<|end|>{% endfor %}<|assistant|>"
+    return PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|end|>", chat_template=template)
+
+
+def said(chat, tokenizer, text: str, *, prompt=ASKED, reason: str = "stop", end: str = ""):
+    tokens = tokenizer.encode(text + end, add_special_tokens=False)
+    return chat.read(prompt, tokens, [-1.0] * len(tokens), reason, ())
+
+
+def end_of(chat: CookbookChat, tokenizer) -> str:
+    stop = chat.stops(())[0]
+    return stop if isinstance(stop, str) else tokenizer.decode([stop])
+
+
+@pytest.mark.parametrize("model", KNOWN)
+def test_a_draft_in_the_thinking_is_never_the_answer(model, tokenizer) -> None:
+    chat = make_chat(model, None, tokenizer, own=False)
+    prompt = tokenizer.decode(chat.render(ASKED))
+    assert "Write relu." in prompt
+    draft = "A draft: ```python\nclass ModelNew:\n    draft = 1\n```"
+    if model.startswith("openai/"):
+        text = f"<|channel|>analysis<|message|>{draft}<|end|><|start|>assistant<|channel|>final<|message|>{CODE}"
+    elif prompt.rstrip().endswith("<think>"):
+        text = f"{draft}\n</think>\n\n{CODE}"
+    else:
+        text = f"<think>\n{draft}\n</think>\n\n{CODE}"
+    reply = said(chat, tokenizer, text, end=end_of(chat, tokenizer))
+    found = extract(reply.text, backend="triton", thinking=reply.thinking, stop_reason=reply.stop_reason)
+    assert found.candidate is not None
+    assert "draft" not in found.candidate.source
+    assert "A draft" in found.candidate.thinking
+    assert end_of(chat, tokenizer) not in reply.text
+
+
+def test_thinking_that_was_cut_off_is_no_answer(tokenizer) -> None:
+    for model in ("Qwen/Qwen3-8B", "Qwen/Qwen3.5-4B"):
+        chat = make_chat(model, None, tokenizer, own=False)
+        opened = tokenizer.decode(chat.render(ASKED)).rstrip().endswith("<think>")
+        reply = said(chat, tokenizer, ("" if opened else "<think>\n") + f"First {CODE} and then", reason="length")
+        assert extract(reply.text, backend="triton", thinking=reply.thinking, stop_reason="length").candidate is None
+
+
+def test_a_think_tag_is_put_in_front_once(tokenizer) -> None:
+    asked = (*ASKED, Message("assistant", "<think>\n"))
+    for model in ("Qwen/Qwen3-8B", "Qwen/Qwen3.5-4B"):
+        chat = make_chat(model, None, tokenizer, own=False)
+        assert tokenizer.decode(chat.render(asked)).endswith("<|im_start|>assistant\n<think>\n")
+        reply = said(chat, tokenizer, f"hm\n</think>\n{CODE}", prompt=asked, end="<|im_end|>")
+        assert reply.thinking.strip() == "hm"
+        assert extract(reply.text, backend="triton", thinking=reply.thinking).candidate is not None
+
+
+def test_stop_strings_stand_beside_the_models_own(tokenizer) -> None:
+    chat = make_chat("Qwen/Qwen3-8B", None, tokenizer, own=False)
+    assert chat.stops(("</KERNEL>",)) == ["<|im_end|>", "</KERNEL>"]
+    tokens = tokenizer.encode("a</KERNEL>b", add_special_tokens=False)
+    assert chat.read(ASKED, tokens, [0.0] * len(tokens), "stop", ("</KERNEL>",)).text == "a</KERNEL>"
+
+
+def test_an_unknown_model_needs_a_renderer_by_name(tokenizer) -> None:
+    with pytest.raises(UsageError, match="recommends no renderer for 'Qwen/Qwen9-8B'"):
+        make_chat("Qwen/Qwen9-8B", None, tokenizer, own=False)
+    with pytest.raises(UsageError, match="'qwen33' cannot be had"):
+        make_chat("Qwen/Qwen3-8B", "qwen33", tokenizer, own=False)
+    assert isinstance(make_chat("Qwen/Qwen9-8B", "chat_template", tokenizer, own=False), ChatTemplate)
+    assert isinstance(make_chat("Qwen/Qwen9-8B", "qwen3", tokenizer, own=False), CookbookChat)
+
+
+def test_a_chat_template_leaves_out_ends_of_turn_and_keeps_think_tags(tokenizer) -> None:
+    chat = make_chat("anything", None, tokenizer, own=True)
+    assert tokenizer.decode(chat.render(ASKED[1:])) == "<|user|>Write relu.<|end|><|assistant|>"
+    assert said(chat, tokenizer, "<think>x</think>y", end="<|end|>").text == "<think>x</think>y"

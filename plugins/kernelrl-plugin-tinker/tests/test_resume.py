@@ -1,0 +1,123 @@
+"""A run through the SDK and a local server that is killed at random moments ends like the undisturbed one.
+
+`KERNELRL_TEST_KILLS` sets the number of kills (1 by default), `KERNELRL_TEST_SEED` the moments.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+KILLS = int(os.environ.get("KERNELRL_TEST_KILLS", "1"))
+
+RECIPE = """
+seed: 5
+tasks:     {use: starter}
+backend:   {use: triton}
+policy:
+  use: tinker
+  server: local
+  local: {width: 64, layers: 2, heads: 2, context_tokens: 2048, warm_start_steps: 300}
+evaluator: {use: local}
+evaluation: {trials: 1}
+prompt:    {template: brief}
+sampling:  {max_tokens: 100}
+episode:   {turns: 2}
+history:   {keep: {last: 1}}
+returns:   {gamma: 0.4}
+rewards:
+  correct: {use: correctness, weight: 1.0}
+  compile: {use: compile, weight: 0.2}
+  format:  {use: format, weight: 0.1}
+checkers:  {source: {use: source_rules}}
+train:
+  {tasks_per_step: 2, group_size: 6, steps: 3, substeps: 2, loss: ppo, learning_rate: 2.0e-4, checkpoint_every: 2}
+"""
+
+
+class Place:
+    """A working directory with a run."""
+
+    def __init__(self, path: Path, cache: Path) -> None:
+        self.path, self.cache = path, cache
+        path.mkdir(parents=True)
+        (path / "small.yaml").write_text(RECIPE)
+
+    def start(self) -> subprocess.Popen[bytes]:
+        begun = (self.path / "runs/small").exists()
+        arguments = ["resume", "small"] if begun else ["run", "small.yaml", "--name", "small"]
+        environment = {**os.environ, "KERNELRL_RUN_SECRET": "5a" * 32, "KERNELRL_CACHE_DIR": str(self.cache)}
+        environment["TINKER_API_KEY"] = "tml-secret-of-the-user"
+        command = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()", *arguments]
+        with (self.path / "output.txt").open("ab") as log:
+            return subprocess.Popen(command, cwd=self.path, env=environment, stdout=log, stderr=log)
+
+    def finish(self) -> None:
+        assert self.start().wait(timeout=300) == 0, (self.path / "output.txt").read_text()[-3000:]
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        path = self.path / "runs/small" / f"{name}.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def metrics(self) -> list[dict[str, Any]]:
+        return [{k: v for k, v in row.items() if not k.startswith(("time/", "cost/"))} for row in self.rows("metrics")]
+
+    def weights(self) -> dict[str, str]:
+        folder = self.path / "runs/small/checkpoints"
+        files = sorted(folder.rglob("*.pt"))
+        return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+    def finished(self) -> bool:
+        state = self.path / "runs/small/state.json"
+        return state.exists() and json.loads(state.read_text())["state"] == "finished"
+
+
+def test_killed_runs_end_like_the_undisturbed_one(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    whole = Place(tmp_path / "whole", cache)
+    whole.finish()
+    assert len(whole.weights()) == 6  # two checkpoints with weights and optimizer, and weights to sample from
+    assert not all(row["train/skipped"] for row in whole.metrics())
+    shutil.rmtree(cache / "verdicts", ignore_errors=True)
+    moments = random.Random(int(os.environ.get("KERNELRL_TEST_SEED", "0")))
+    place = Place(tmp_path / "killed", cache)
+    for _ in range(KILLS):
+        _kill_later(place, moments, len(whole.rows("samples")))
+    if not place.finished():
+        place.finish()
+    assert place.metrics() == whole.metrics()
+    assert place.weights() == whole.weights()
+    for name in ("samples", "credits"):
+        ids = [row["sample"] for row in place.rows(name)]
+        assert len(ids) == len(set(ids)), f"{name} holds a sample twice"
+        assert set(ids) == {row["sample"] for row in whole.rows(name)}
+    _holds_no_key(tmp_path)
+
+
+def _kill_later(place: Place, moments: random.Random, most: int) -> None:
+    """Start or resume the run, and kill it a little after some number of samples is written."""
+    rows = moments.randint(len(place.rows("samples")), most)
+    process = place.start()
+    while process.poll() is None and len(place.rows("samples")) < rows:
+        time.sleep(0.02)
+    time.sleep(moments.uniform(0.0, 1.0))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def _holds_no_key(folder: Path) -> None:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert [path for path in files if b"tml-secret-of-the-user" in path.read_bytes()] == []
