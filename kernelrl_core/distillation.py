@@ -112,7 +112,8 @@ def read_conversations(path: Path) -> list[WarmStartExample]:
         UsageError: the file cannot be read, or a line is not a conversation; names file and line.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Not `splitlines`: other programs write line separators of Unicode into texts as they are.
+        lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"demonstrations.file: cannot read {path}: {error}") from error
     found = [_example(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line.strip()]
@@ -161,7 +162,7 @@ def _conversation(row: Mapping[str, Any], run: str) -> dict[str, Any]:
 def _example(line: str, where: str) -> WarmStartExample:
     try:
         entry = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{where}: not JSON: {error}") from error
     messages = list(_messages(entry.get("messages") if isinstance(entry, dict) else None, where))
     if messages[-1].role != "assistant" or len(messages) < 2:

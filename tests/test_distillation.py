@@ -6,11 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kernelrl_core.distillation import Choice, distill, read_conversations, write_conversations
 from kernelrl_core.errors import KernelRLError, UsageError
@@ -178,6 +181,23 @@ def test_a_line_that_is_no_conversation_is_named(tmp_path: Path, line: str, told
     with pytest.raises(UsageError, match=r"data\.jsonl:2: ") as failure:
         read_conversations(tmp_path / "data.jsonl")
     assert told in str(failure.value)
+
+
+@given(st.text() | st.recursive(st.none() | st.text() | st.floats(), st.lists).map(json.dumps))
+def test_any_line_is_a_conversation_or_a_mistake_with_its_place(line: str) -> None:
+    with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
+        file.write(line.encode("utf-8", "surrogatepass"))
+        file.flush()
+        with pytest.raises(UsageError, match=r"jsonl"):
+            read_conversations(Path(file.name))
+
+
+def test_line_separators_of_unicode_stay_in_their_texts(tmp_path: Path) -> None:
+    said = "one\u2028two\x85three"
+    line = {"messages": [{"role": "user", "content": said}, {"role": "assistant", "content": said}]}
+    (tmp_path / "data.jsonl").write_text(json.dumps(line, ensure_ascii=False) + "\r\n", encoding="utf-8", newline="")
+    (example,) = read_conversations(tmp_path / "data.jsonl")
+    assert example.reply == example.messages[0].content == said
 
 
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 import attrs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 sys.path.append(str(Path(__file__).parents[3] / "tests/fakes"))
 
@@ -20,6 +22,7 @@ from kernelrl_core.errors import ExitCode, InfrastructureError, KernelRLError, M
 from kernelrl_core.kinds import PolicyContext, SamplingSettings
 from kernelrl_core.values import Message, Reply
 from kernelrl_plugin_openai.config import OpenAIConfig
+from kernelrl_plugin_openai.endpoint import UNREADABLE, HalfAnswer
 from kernelrl_plugin_openai.policy import UNKNOWN_TOKEN, OpenAIPolicy
 
 KEY = "sk-very-secret-0123456789"
@@ -140,6 +143,36 @@ def test_a_prompt_counts_a_token_for_three_bytes_and_four_for_each_message(serve
 
 def test_the_context_is_what_the_endpoint_says(server: OpenAIServer) -> None:
     assert started(options(server)).context_tokens == 100_000
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+LIKE_AN_ANSWER = st.fixed_dictionaries(
+    {
+        "choices": st.lists(
+            st.fixed_dictionaries(
+                {"message": JSON | st.fixed_dictionaries({"content": JSON}), "finish_reason": JSON},
+                optional={"token_ids": JSON, "logprobs": JSON | st.fixed_dictionaries({"content": JSON})},
+            ),
+            max_size=2,
+        )
+    }
+)
+
+
+@given(JSON | LIKE_AN_ANSWER, st.booleans())
+def test_an_answer_of_any_shape_is_a_reply_or_unreadable(answer: Any, logprobs: bool) -> None:
+    policy = OpenAIPolicy(OpenAIConfig("tiny", logprobs=logprobs))
+    try:
+        reply = policy._reply(answer)
+    except (HalfAnswer, *UNREADABLE):
+        return
+    assert isinstance(reply.text, str)
+    assert len(reply.tokens) == len(reply.logprobs)
+    assert all(number <= 0 for number in reply.logprobs)
 
 
 # --- what ends the command before anything is spent -----------------------------------------------------------------

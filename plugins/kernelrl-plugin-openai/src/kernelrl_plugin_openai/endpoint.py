@@ -26,11 +26,13 @@ from kernelrl_core.errors import InfrastructureError, KernelRLError, MissingPrer
 from kernelrl_core.naming import suggestion
 from kernelrl_plugin_openai.config import OpenAIConfig
 
-__all__ = ["CHAT", "Endpoint", "HalfAnswer"]
+__all__ = ["CHAT", "UNREADABLE", "Endpoint", "HalfAnswer"]
 
 T = TypeVar("T")
 
 CHAT = "/chat/completions"
+UNREADABLE = (KeyError, TypeError, IndexError, AttributeError, ValueError, OverflowError)
+"""What reading an answer of another shape raises."""
 
 _MAX_HALF_ANSWERS = 3
 _START_PATIENCE_S = 5.0
@@ -175,7 +177,7 @@ class Endpoint:
         try:
             found: T = read(answer)
             return found
-        except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+        except UNREADABLE as error:
             raise HalfAnswer(self._clean(f"it cannot be read ({type(error).__name__}: {error})")) from None
 
     async def _refused(self, error: openai.APIStatusError) -> Exception:

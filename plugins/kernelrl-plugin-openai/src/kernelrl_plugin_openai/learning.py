@@ -22,6 +22,7 @@ from kernelrl_core.registry import registry
 from kernelrl_core.values import Message, Prompt, Reply
 from kernelrl_plugin_openai.config import OpenAIConfig
 from kernelrl_plugin_openai.endpoint import Endpoint, HalfAnswer
+from kernelrl_plugin_openai.policy import readable_logprob
 
 __all__ = ["LearningPolicy"]
 
@@ -139,11 +140,12 @@ class LearningPolicy:
 
     def _reply(self, answer: Any) -> Reply:
         choice = answer["choices"][0]
-        tokens, logprobs = tuple(choice["token_ids"]), tuple(map(float, choice["logprobs"]["token_logprobs"]))
+        tokens = tuple(map(int, choice["token_ids"]))
+        logprobs = tuple(map(readable_logprob, choice["logprobs"]["token_logprobs"]))
         if len(tokens) != len(logprobs) or not tokens:
             raise HalfAnswer(f"it has {len(tokens)} token ids and {len(logprobs)} log-probabilities")
         reason: Literal["stop", "length"] = "length" if choice["finish_reason"] == "length" else "stop"
-        return Reply(choice["text"], tokens, logprobs, reason)
+        return Reply(str(choice["text"]), tokens, logprobs, reason)
 
 
 def _hello_settings() -> SamplingSettings:

@@ -13,7 +13,7 @@ from kernelrl_core.values import Message, Prompt, Reply
 from kernelrl_plugin_openai.config import OpenAIConfig
 from kernelrl_plugin_openai.endpoint import Endpoint, HalfAnswer
 
-__all__ = ["UNKNOWN_TOKEN", "OpenAIPolicy", "make_policy"]
+__all__ = ["UNKNOWN_TOKEN", "OpenAIPolicy", "make_policy", "readable_logprob"]
 
 UNKNOWN_TOKEN = -1
 """Stands for every token of which only the text is known."""
@@ -132,12 +132,14 @@ class OpenAIPolicy:
         message = choice["message"]
         content = message.get("content") or ""
         thinking = message.get("reasoning_content") or message.get("reasoning") or None
+        if not isinstance(content, str) or not isinstance(thinking, str | None):
+            raise HalfAnswer("its content is no text")
         text = f"<think>\n{thinking}\n</think>\n\n{content}" if thinking else content
         stop_reason: Literal["stop", "length"] = "length" if reason == "length" else "stop"
         if not self._options.logprobs:
             return Reply(text, (), (), stop_reason, thinking)
         logprobs = self._logprobs(choice)
-        tokens = tuple(choice.get("token_ids") or (UNKNOWN_TOKEN,) * len(logprobs))
+        tokens = tuple(int(token) for token in choice.get("token_ids") or (UNKNOWN_TOKEN,) * len(logprobs))
         if len(tokens) != len(logprobs):
             raise HalfAnswer(f"it has {len(tokens)} token ids and {len(logprobs)} log-probabilities")
         return Reply(text, tokens, logprobs, stop_reason, thinking)
@@ -148,4 +150,16 @@ class OpenAIPolicy:
             raise HalfAnswer(
                 "there are no log-probabilities of tokens in it; policy.logprobs=false evaluates without them"
             )
-        return tuple(max(float(entry["logprob"]), _LOWEST_LOGPROB) for entry in entries)
+        return tuple(readable_logprob(entry["logprob"]) for entry in entries)
+
+
+def readable_logprob(value: Any) -> float:
+    """A log-probability as it is used: some servers say minus infinity, or a rounded number above 0.
+
+    Raises:
+        TypeError, ValueError: it is no number.
+    """
+    number = float(value)
+    if math.isnan(number):
+        raise ValueError("a log-probability is not a number")
+    return min(max(number, _LOWEST_LOGPROB), 0.0)
