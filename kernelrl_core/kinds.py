@@ -405,7 +405,8 @@ class StreamingPolicy(Policy, Protocol):
 
         `step.samples` follow those of earlier calls and belong to the first substep; loss and optimizer are those of
         the step, its normaliser included. `train` then gets all samples of the step, these first, and must end as if
-        there had been no such call, bit for bit where the policy is deterministic.
+        there had been no such call. Calls are divided by groups, never by time, so every run of a recipe makes the
+        same ones: rounding that depends on the division repeats itself, too.
         """
         ...
 

@@ -41,7 +41,8 @@ rewards:
   compile: {use: compile, weight: 0.2}
   format:  {use: format, weight: 0.1}
 checkers:  {source: {use: source_rules}}
-train:     {tasks_per_step: 2, group_size: 4, steps: 3, learning_rate: 2.0e-4, checkpoint_every: 2}
+train:
+  {tasks_per_step: 2, group_size: 4, steps: 3, learning_rate: 2.0e-4, checkpoint_every: 2, length_norm: max_tokens}
 eval:      {every: 2, samples: 1, max_tasks: 2, at_start: true}
 """
 

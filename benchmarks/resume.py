@@ -1,0 +1,230 @@
+"""A run killed with `kill -9` at 20 random moments, against the same run undisturbed.
+
+    python benchmarks/resume.py --output benchmarks/results/resume_torch.json
+    python benchmarks/resume.py --policy tinker --output benchmarks/results/resume_tinker.json
+
+Both train a small model on the starter tasks, judged in Triton's interpreter. Each kill comes a random time after the
+process was started, anywhere from its first moment on; the run is then resumed, until it ends by itself. `tinker` is
+the policy of that name against the server on this machine, which the run starts itself and which dies with it.
+
+What must be equal: metrics but for time and cost, every reply with its tokens and log-probabilities, outcome, reward
+and advantage of every sample, and, with policy `torch`, every byte of the checkpoints. What must not happen: a reply
+that was journalled is begun again. Every evaluation follows a reply, so none of those is repeated either.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import hashlib
+import json
+import os
+import platform
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+RECIPE = """
+seed: 5
+tasks:     {{use: starter}}
+backend:   {{use: triton}}
+policy:    {policy}
+evaluator: {{use: local}}
+evaluation: {{timing: false, trials: 1}}
+prompt:    {{template: brief}}
+sampling:  {{max_tokens: 200}}
+episode:   {{turns: 2}}
+history:   {{keep: {{last: 1}}}}
+returns:   {{gamma: 0.4}}
+advantage: {{use: per_turn}}
+rewards:
+  correct: {{use: correctness, weight: 1.0}}
+  compile: {{use: compile, weight: 0.2}}
+  format:  {{use: format, weight: 0.1}}
+checkers:  {{source: {{use: source_rules}}}}
+train:
+  tasks_per_step: 6
+  group_size: 6
+  steps: 4
+  substeps: 2
+  length_norm: max_tokens
+  learning_rate: 2.0e-4
+  checkpoint_every: 2
+eval:      {{every: 2, samples: 1, max_tasks: 2, at_start: true}}
+"""
+
+POLICIES = {
+    "torch": "{use: torch, width: 96, layers: 2, heads: 2, context_tokens: 2048, warm_start: {steps: 500}}",
+    "tinker": "{use: tinker, server: local}",
+}
+OWN_OF_A_SAMPLE = ("prompt", "reply", "kernel_sha256", "outcome", "verdict", "score", "feedback", "behind")
+
+
+class Place:
+    """A working directory with one run and a cache of its own."""
+
+    def __init__(self, path: Path, policy: str) -> None:
+        self.path, self.run_dir = path, path / "runs" / "small"
+        path.mkdir(parents=True)
+        (path / "small.yaml").write_text(RECIPE.format(policy=POLICIES[policy]))
+
+    def start(self) -> subprocess.Popen[bytes]:
+        arguments = ["resume", "small"] if self.run_dir.exists() else ["run", "small.yaml", "--name", "small"]
+        environment = {
+            **os.environ,
+            "KERNELRL_RUN_SECRET": "5a" * 32,
+            "KERNELRL_CACHE_DIR": str(self.path / "cache"),
+        }
+        code = "from kernelrl_core.cli.main import main; main()"
+        with (self.path / "output.txt").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-c", code, *arguments], cwd=self.path, env=environment, stdout=log, stderr=log
+            )
+
+    def finished(self) -> bool:
+        state = self.run_dir / "state.json"
+        return state.exists() and json.loads(state.read_text())["state"] == "finished"
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """Rows of a journal, a last one that a kill cut off left out."""
+        path = self.run_dir / f"{name}.jsonl"
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        return [json.loads(line) for line in lines if line.endswith(b"\n")]
+
+    def results(self) -> dict[str, Any]:
+        """What must be equal."""
+        found: dict[str, Any] = {
+            "metrics": [
+                {key: value for key, value in row.items() if not key.startswith(("time/", "cost/"))}
+                for row in self.rows("metrics")
+            ]
+        }
+        for name in ("samples", "eval_samples"):
+            rows = self.rows(name)
+            found[name] = {row["sample"] + f"@{row['step']}": [row[key] for key in OWN_OF_A_SAMPLE] for row in rows}
+            found[f"{name}_count"] = len(rows)
+        found["credits"] = self.rows("credits")
+        return found
+
+    def weights(self) -> dict[str, str]:
+        folder = self.run_dir / "checkpoints"
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+    def journalled(self) -> set[tuple[str, str]]:
+        return {("train", row["sample"]) for row in self.rows("samples")} | {
+            ("eval", row["sample"]) for row in self.rows("eval_samples")
+        }
+
+    def begun(self) -> list[tuple[str, str]]:
+        return [(row["purpose"], row["sample"]) for row in self.rows("begun")]
+
+
+def measure(policy: str, kills: int, seed: int, folder: Path) -> dict[str, Any]:
+    whole = Place(folder / "whole", policy)
+    made = whole.start()  # with an empty cache: what is made once is made here
+    if made.wait(timeout=900):
+        sys.exit((whole.path / "output.txt").read_text()[-3000:])
+    again = fresh(whole, folder / "again", policy)
+    began = time.monotonic()
+    if again.start().wait(timeout=900):
+        sys.exit((again.path / "output.txt").read_text()[-3000:])
+    took = time.monotonic() - began
+    differing = [] if equal(again, whole, policy) else ["two undisturbed runs"]
+
+    moments = random.Random(seed)
+    done = runs = repeated = lost = before_any_row = 0
+    while done < kills:
+        place = fresh(whole, folder / f"killed{runs}", policy)
+        runs += 1
+        while not place.finished():
+            known, earlier = place.journalled(), len(place.begun())
+            process = place.start()
+            if done < kills:
+                try:
+                    process.wait(timeout=moments.uniform(0.0, took))
+                except subprocess.TimeoutExpired:
+                    process.send_signal(signal.SIGKILL)
+                    process.wait()
+                    done += 1
+                    before_any_row += not place.run_dir.exists()
+            else:
+                process.wait(timeout=900)
+            if process.returncode not in (0, -signal.SIGKILL):
+                sys.exit((place.path / "output.txt").read_text()[-3000:])
+            repeated += sum(where in known for where in place.begun()[earlier:])
+        lost += len(place.begun()) - len(place.rows("samples")) - len(place.rows("eval_samples"))
+        if not equal(place, whole, policy):
+            differing.append(place.path.name)
+        shutil.rmtree(place.path / "cache")
+    rows = whole.rows("samples")
+    return {
+        "policy": policy,
+        "kills": done,
+        "kills_before_the_run_directory_existed": before_any_row,
+        "runs": runs,
+        "undisturbed_seconds": round(took, 1),
+        "samples_of_a_run": len(rows) + len(whole.rows("eval_samples")),
+        "judged_samples": sum(row["evaluation"] is not None for row in rows),
+        "trained_steps": sum(not row["train/skipped"] for row in whole.rows("metrics")),
+        "differing_runs": differing,
+        "journalled_and_begun_again": repeated,
+        "replies_under_way_that_were_lost": lost,
+        "lost_per_kill": round(lost / max(done, 1), 2),
+    }
+
+
+def fresh(origin: Place, path: Path, policy: str) -> Place:
+    """A place with the warm start of another, and without its verdicts."""
+    place = Place(path, policy)
+    shutil.copytree(origin.path / "cache", path / "cache", dirs_exist_ok=True)
+    shutil.rmtree(path / "cache" / "verdicts", ignore_errors=True)
+    return place
+
+
+def equal(place: Place, whole: Place, policy: str) -> bool:
+    same_weights = policy != "torch" or place.weights() == whole.weights()
+    return place.results() == whole.results() and same_weights
+
+
+def provenance(policy: str) -> dict[str, Any]:
+    models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    packages = ("kernelrl", "torch", "triton", *(("tinker",) if policy == "tinker" else ()))
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
+        "cpu": models[0] if models else "",
+        "cores": len(os.sched_getaffinity(0)),
+        "load_at_start": round(os.getloadavg()[0], 2),
+        "python": platform.python_version(),
+        **{name: version(name) for name in packages},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--policy", choices=sorted(POLICIES), default="torch")
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path)
+    arguments = parser.parse_args()
+    head = {"provenance": provenance(arguments.policy)}
+    with tempfile.TemporaryDirectory() as folder:
+        result = head | measure(arguments.policy, arguments.kills, arguments.seed, Path(folder))
+    text = json.dumps(result, indent=1)
+    print(text)
+    if arguments.output:
+        arguments.output.write_text(text + "\n")
+    if result["differing_runs"] or result["journalled_and_begun_again"]:
+        sys.exit("a resumed run differs, or repeated what was journalled")
+
+
+if __name__ == "__main__":
+    main()
