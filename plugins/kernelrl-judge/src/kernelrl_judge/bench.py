@@ -19,7 +19,7 @@ from kernelrl_core.values import (
     EvaluationRequest,
     EvaluationSettings,
 )
-from kernelrl_judge import decoys, device_facts, protocol, timing, wording
+from kernelrl_judge import decoys, device_facts, overheads, protocol, wording
 from kernelrl_judge.building.lexing import Unreadable
 from kernelrl_judge.building.service import BuildService, BuildUnavailable
 from kernelrl_judge.device_memory import DeviceMemoryError
@@ -181,7 +181,7 @@ class Bench:
         return found, case.lacks_device_memory
 
     def _measured_wake_s(self, zygote: Zygote, turns: DeviceTurns) -> float:
-        """What `timing.wake_cost` gives for a runner without a candidate; once per machine."""
+        """What `overheads.wake_cost` gives for a runner without a candidate; once per machine."""
 
         def measure() -> float:
             with Runner(
@@ -196,7 +196,7 @@ class Bench:
             ) as runner:
                 runner.receive()
                 with turns.alone():
-                    return timing.wake_cost(runner, lambda kind, *, spin: runner.receive(spin=spin))
+                    return overheads.wake_cost(runner, lambda kind, *, spin: runner.receive(spin=spin))
 
         try:
             return device_facts.wake_s(cache_directory(), measure)

@@ -23,7 +23,7 @@ from kernelrl_core.values import (
     Outcome,
     Severity,
 )
-from kernelrl_judge import device_facts, protocol, stress, timing, trials, wording
+from kernelrl_judge import device_facts, overheads, protocol, stress, timing, trials, wording
 from kernelrl_judge.attribution import attributed
 from kernelrl_judge.building.hidden import hidden_facts
 from kernelrl_judge.building.service import target_archs
@@ -50,7 +50,7 @@ class Resources(Protocol):
     """What a case uses of its judge's: `kernelrl_judge.bench.Bench`."""
 
     wake_s: float
-    """From `timing.wake_cost`, on a GPU."""
+    """From `overheads.wake_cost`, on a GPU."""
 
     def reference(self, request: EvaluationRequest, device: str) -> Reference: ...
 
@@ -172,7 +172,7 @@ class Case:
             missing = [str(layer) for layer in protocol.decode_tree(self._expect(FrameKind.STARTED).body)]
         self._isolation = Isolation(isolation_level(missing), tuple(missing))
         if self._settings.timing:
-            self._message_s = timing.message_cost(self._runner, self._expect, spin=self._device == "cuda")
+            self._message_s = overheads.message_cost(self._runner, self._expect, spin=self._device == "cuda")
         with self._stage("load"):
             note = self._load()
         if self._mode == "compile":

@@ -29,19 +29,20 @@ import attrs
 import torch
 
 from kernelrl_core.values import Finding, Mismatch, RuntimeStatistics, Severity
-from kernelrl_judge import device_facts, protocol
+from kernelrl_judge import protocol
 from kernelrl_judge.comparing import Tolerance, compare_bytes, compare_values
 from kernelrl_judge.exchange import ArenaExchange, Exchange, leaves_bytes, places
+from kernelrl_judge.overheads import Flush, Overheads
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference
-from kernelrl_judge.runner_memory import Outputs
 from kernelrl_judge.running import Runner
 from kernelrl_judge.statistics import interval_of_ratio, settled, summarise
 from kernelrl_judge.suspending import Standing
 from kernelrl_judge.trials import is_replay, replay
+from kernelrl_judge.turning import Turning
 from kernelrl_judge.windows import window
 
-__all__ = ["Timing", "WrongWindow", "measure", "message_cost", "wake_cost"]
+__all__ = ["Timing", "WrongWindow", "measure"]
 
 _WINDOW_S = 6e-3
 """Aimed at: waking a process costs tens of microseconds more or less, and on the processor its caches with it."""
@@ -56,17 +57,9 @@ _LARGE_BYTES = 32 << 20
 _COPY_SHARE = 0.8
 """Of a copy's time: the best kernel may move its bytes a little faster."""
 _WORTH_A_LOOK = 1.5
-_BEYOND_CACHES_BYTES = 512 << 20
 _LONGEST_S = 15.0
 _BUDGET_S = {"cuda": 0.5, "cpu": 0.8}
 _MAX_SHARED_BYTES = 16 << 30
-_FEWEST_CALIBRATIONS = 3
-_WAKES = 30
-_WAKE_SLACK = 2.0
-_LONGEST_WAKE_S = 6e-4
-"""However long it took without a candidate: more than an eighth of a window must not be free."""
-_LOOKS_FOR_WORK = 0.25
-"""Share of the windows before which the GPU is watched, for four milliseconds."""
 _DISAGREEMENT = 0.05
 _DISAGREEMENT_S = {"cuda": 100e-6, "cpu": 500e-6}
 """On the processor both sides sleep while they wait, and waking up takes its time."""
@@ -93,39 +86,6 @@ class Timing:
     telemetry: dict[str, Any]
 
 
-def message_cost(runner: Runner, expect: Callable[..., Any], *, spin: bool) -> float:
-    """Time of an order and its answer without any work, in seconds. Only before a candidate is loaded.
-
-    The median where both sides wait busily. Where they sleep, others may delay them, and the least is taken: too much
-    must never be taken off.
-
-    Args:
-        spin: whether both sides wait busily, as they do where the device is a GPU and the processor has time to spare.
-    """
-    times = []
-    for _ in range(15):
-        started = time.perf_counter()
-        runner.send(FrameKind.PING)
-        expect(FrameKind.DONE, spin=spin)
-        times.append(time.perf_counter() - started)
-    return statistics.median(times) if spin else min(times)
-
-
-def wake_cost(runner: Runner, expect: Callable[..., Any]) -> float:
-    """Time until the GPU has turned from the judge to a runner, in seconds; most times it takes less.
-
-    Only before a candidate is loaded, and while nobody else uses the GPU.
-    """
-    flush, times = _Flush("cuda"), []
-    for _ in range(_WAKES):
-        flush()
-        started = time.perf_counter()
-        runner.send(FrameKind.WAKE)
-        expect(FrameKind.DONE, spin=True)
-        times.append(time.perf_counter() - started)
-    return sorted(times)[int(0.9 * _WAKES)]
-
-
 def measure(
     runner: Runner,
     reference: Reference,
@@ -142,8 +102,8 @@ def measure(
 
     Args:
         expect: receives the next frame, which has to be of a kind.
-        message_s: from `message_cost`.
-        wake_s: from `wake_cost`.
+        message_s: from `overheads.message_cost`.
+        wake_s: from `overheads.wake_cost`.
         max_rounds: most rounds of one window of each side.
         reads_again: whether outputs are read a second time, to see that nothing is written after a window.
 
@@ -180,21 +140,16 @@ class _Measurement:
         self._device = reference.device
         # Device memory that cannot be shared: the runner copies the inputs to the GPU before the clock runs.
         self._kept_back = self._device == "cpu" or isinstance(exchange, ArenaExchange)
-        self._free_wake_s = min(_WAKE_SLACK * wake_s, _LONGEST_WAKE_S)
-        self._wakes_s: list[float] = []
-        self._tick = torch.zeros(1, device=self._device)
-        self._looks: list[bool] = []
         # Not the seeds of the inputs: order and choice must not be known before they are made.
         self._random = random.SystemRandom()
         self._next_input = reference.first_timed_input
-        self._flush = _Flush(self._device)
-        self._export_s: dict[int, list[float]] = {}
-        self._scratches: dict[int, _Scratch] = {}
+        self._overheads = Overheads(reference)
+        self._flush = Flush(self._device)
+        self._turning = Turning(runner, expect, self._flush, wake_s) if self._device == "cuda" else None
         self._reads_again = reads_again
         self._earlier: Any = None
         self._places_of: dict[int, tuple[list[Any], int]] = {}
         self._ordered: tuple[Any, Any, bytes] | None = None
-        self._empty_s: list[tuple[float, float]] = []
         self._claims: list[tuple[float, float]] = []
         self._moving: list[tuple[float, float]] = []
         given, made = leaves_bytes(reference.inputs(reference.first_timed_input)), leaves_bytes(reference.like)
@@ -211,11 +166,11 @@ class _Measurement:
         baseline_us: list[float] = []
         started, budget_s = time.perf_counter(), _BUDGET_S[self._device]
         # What the search for their length left: its rounds were of other lengths, or the first of theirs.
-        self._export_s.clear()
-        self._empty_s.clear()
+        self._overheads.forget()
         self._claims.clear()
         self._moving.clear()
-        self._wakes_s.clear()
+        if self._turning is not None:
+            self._turning.forget()
         self._events.clear()
         while len(candidate_us) < max_rounds:
             candidate_s, baseline_s = self._round(staged, *calls)
@@ -237,7 +192,7 @@ class _Measurement:
             findings=(
                 *self._disagreements(),
                 *self._faster_than_copying(runtime, baseline),
-                *self._left_to_the_device(),
+                *(self._turning.findings() if self._turning is not None else ()),
             ),
             telemetry=self._telemetry(calls, runtime),
         )
@@ -309,7 +264,7 @@ class _Measurement:
                     with self._stage("baseline"):
                         times[False] = self._baseline_window(inputs[:baseline_calls])
                     with self._stage("calibration"):
-                        self._calibrate(candidate_calls)
+                        self._overheads.calibrate(candidate_calls)
                     _refuse_movement(standing)
         return times[True], times[False]
 
@@ -337,14 +292,13 @@ class _Measurement:
         chosen = self._random.sample(range(calls), min(calls, self._verified_calls))
         body = protocol.encode_tree({"count": calls})
         late_s = 0.0
-        if self._device == "cuda":
-            late_s = self._turn_to_runner(inputs[:calls])
+        if self._turning is not None:
+            late_s = self._turning.turn(lambda: self._share(inputs[:calls]))
             started = time.perf_counter()
             self._runner.send(FrameKind.WINDOW, body)
         else:
             with self._runner.suspended() as standing:
-                with self._stage("inputs"):
-                    self._exchange.share(inputs[:calls])
+                self._share(inputs[:calls])
                 _refuse_movement(standing)
                 started = time.perf_counter()
                 self._runner.send(FrameKind.WINDOW, body)
@@ -362,11 +316,16 @@ class _Measurement:
                     raise WrongWindow(wrong, self._replay(inputs, index, actual, wrong))
             self._read_again(outputs, chosen, copies)
         self._earlier = inputs[calls - 1]
-        export_s = self._export_cost(calls)
-        spent_s = total_s - self._message_s - export_s - self._empty_window()[0]
+        export_s = self._overheads.export_cost(calls)
+        spent_s = total_s - self._message_s - export_s - self._overheads.empty_window()[0]
         least_s = self._least_s(export_s)
         self._moving.append((spent_s, least_s))
         return max(spent_s, total_s * 0.01, least_s)
+
+    def _share(self, inputs: list[Any]) -> None:
+        if self._kept_back:
+            with self._stage("inputs"):
+                self._exchange.share(inputs)
 
     def _replay(self, inputs: list[Any], index: int, actual: Any, wrong: Mismatch) -> Finding | None:
         """Whether a wrong output is that of a call before it in this window, or of the last of the window before."""
@@ -394,11 +353,11 @@ class _Measurement:
         if self._device == "cuda":
             result = window(self._reference.model, inputs, self._device)
         else:
-            scratch = self._scratch(calls)
+            scratch = self._overheads.scratch(calls)
             result = window(self._reference.model, inputs, self._device, scratch.keep)
         self._reference.restore()
-        export_s = self._export_cost(calls) if self._device != "cuda" else 0.0
-        spent_s = result.calls_s - export_s - self._empty_window()[1]
+        export_s = self._overheads.export_cost(calls) if self._device != "cuda" else 0.0
+        spent_s = result.calls_s - export_s - self._overheads.empty_window()[1]
         return max(spent_s, result.calls_s * 0.01, self._least_s(export_s))
 
     def _least_s(self, export_s: float) -> float:
@@ -415,73 +374,6 @@ class _Measurement:
             return ()
         evidence = "calls took less than it takes to copy their outputs: these may have been written without that copy"
         return (Finding("faster_than_copying", Severity.SUSPECT, evidence, checker="judge"),)
-
-    def _turn_to_runner(self, inputs: list[Any]) -> float:
-        """Give the runner its inputs and the GPU; returns the time that this took longer than it may.
-
-        It is not stopped before: to be woken up would take it longer than what it could do in the time of a flush.
-        """
-        # It has just been stopped for the baseline, and waits busily again after an answer.
-        self._wake()
-        if not self._looks or self._random.random() < _LOOKS_FOR_WORK:
-            # Nothing is to be done by it now, not even to look for inputs.
-            self._looks.append(not device_facts.starts_at_once(self._tick))
-        if self._kept_back:
-            with self._stage("inputs"):
-                self._exchange.share(inputs)
-        self._flush()
-        started = time.perf_counter()
-        # The flush was this process's: the device has to turn to the other one, and that is no work of a kernel.
-        self._wake()
-        self._wakes_s.append(time.perf_counter() - started)
-        return max(0.0, self._wakes_s[-1] - self._free_wake_s)
-
-    def _wake(self) -> None:
-        self._runner.send(FrameKind.WAKE)
-        self._expect(FrameKind.DONE, spin=True)
-
-    def _left_to_the_device(self) -> tuple[Finding, ...]:
-        if sum(self._looks) <= len(self._looks) / 2:
-            return ()
-        evidence = "the GPU had work while the candidate had nothing to do: its own, or that of a stranger"
-        return (Finding("left_to_device", Severity.SUSPECT, evidence, checker="judge"),)
-
-    def _empty_window(self) -> tuple[float, float]:
-        """What a window without calls takes: as a whole, and between its own clock's readings."""
-        while len(self._empty_s) < _FEWEST_CALIBRATIONS:
-            self._measure_empty_window()
-        return (
-            self._typical([whole_s for whole_s, _ in self._empty_s]),
-            self._typical([calls_s for _, calls_s in self._empty_s]),
-        )
-
-    def _typical(self, times: list[float]) -> float:
-        """Of what is taken off: on a busy processor the least, because too much must never be taken off."""
-        return statistics.median(times) if self._device == "cuda" else min(times)
-
-    def _measure_empty_window(self) -> None:
-        started = time.perf_counter()
-        result = window(self._reference.model, [], self._device)
-        self._empty_s.append((time.perf_counter() - started, result.calls_s))
-
-    def _scratch(self, calls: int) -> _Scratch:
-        if calls not in self._scratches:
-            if self._device == "cuda":
-                self._scratches.clear()
-            self._scratches[calls] = _Scratch(self._reference.like, calls, self._device)
-        return self._scratches[calls]
-
-    def _export_cost(self, calls: int) -> float:
-        """What it takes to copy the outputs of so many calls, in seconds, by doing it here with the runner's code."""
-        known = self._export_s.setdefault(calls, [])
-        while len(known) < _FEWEST_CALIBRATIONS:
-            known.append(self._scratch(calls).export())
-        return self._typical(known)
-
-    def _calibrate(self, calls: int) -> None:
-        """Once per round and not many times in a row, which would make it faster than it is in a runner."""
-        self._export_s.setdefault(calls, []).append(self._scratch(calls).export())
-        self._measure_empty_window()
 
     def _hear(self, frame: protocol.Frame, whole_s: float) -> None:
         claim = protocol.decode_tree(frame.body)
@@ -502,21 +394,19 @@ class _Measurement:
         return (Finding("clock_disagreement", severity, evidence, checker="judge"),)
 
     def _telemetry(self, calls: tuple[int, int], runtime: RuntimeStatistics) -> dict[str, Any]:
-        export_us = statistics.median(self._export_s[calls[0]]) * 1e6 if self._export_s.get(calls[0]) else 0.0
         found: dict[str, Any] = {
             "calls_per_window": calls[0],
             "baseline_calls_per_window": calls[1],
             "rounds": runtime.n,
             "message_us": self._message_s * 1e6,
-            "export_us": export_us,
-            "empty_window_us": self._empty_window()[0] * 1e6,
+            "export_us": self._overheads.export_cost(calls[0]) * 1e6,
+            "empty_window_us": self._overheads.empty_window()[0] * 1e6,
             "runner_clock_us": statistics.median(pair[1] for pair in self._claims) / calls[0] * 1e6,
             "stages_s": {name: round(spent_s, 4) for name, spent_s in self._stages_s.items()},
             "judge_clock_us": statistics.median(pair[0] for pair in self._claims) / calls[0] * 1e6,
         }
-        if self._wakes_s:
-            found["wake_us"] = statistics.median(self._wakes_s) * 1e6
-            found["free_wake_us"] = self._free_wake_s * 1e6
+        if self._turning is not None:
+            found |= self._turning.telemetry()
         if self._events:
             found["events_us"] = statistics.median(self._events) / calls[0] * 1e6
         return found
@@ -525,74 +415,6 @@ class _Measurement:
 def _refuse_movement(standing: Standing) -> None:
     if standing.moved():
         raise protocol.ProtocolError("it ran on while the judge had stopped it")
-
-
-class _Flush:
-    """Empties the L2 cache of a GPU, so that a window does not begin with what staging left there."""
-
-    def __init__(self, device: str) -> None:
-        self._buffer = None
-        if device == "cuda":
-            size = 2 * torch.cuda.get_device_properties(0).L2_cache_size
-            self._buffer = torch.empty(max(size, 8 << 20), dtype=torch.uint8, device=device)
-
-    def __call__(self) -> None:
-        if self._buffer is not None:
-            device_facts.reset_persisting_l2()
-            self._buffer.zero_()
-            torch.cuda.synchronize()
-
-
-class _Room:
-    """Bytes in the place of a runner's arena."""
-
-    def __init__(self, content: torch.Tensor) -> None:
-        self._bytes = content
-
-    def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        count = math.prod(shape) * torch.empty((), dtype=dtype).element_size()
-        return self._bytes[offset : offset + count].view(dtype).view(shape)
-
-
-class _Scratch:
-    """Outputs of some calls and a place for each, in the judge's own memory."""
-
-    def __init__(self, like: Any, calls: int, device: str) -> None:
-        trees, room = places(like, calls, device)
-        self._device = device
-        self._outputs = Outputs(-1)
-        # An object of its own: in a cycle of references the memory would outlive the measurement.
-        self._outputs.arena = _Room(torch.zeros(max(room, 1), dtype=torch.uint8, device=device))
-        self._targets = self._outputs.places(trees)
-        # As many different ones as the caches of a device cannot hold; on the processor each is copied when it is made.
-        different = min(calls, 1 + _BEYOND_CACHES_BYTES // max(room // calls, 1)) if device == "cuda" else 1
-        values = [_emptied(like, device) for _ in range(different)]
-        self._values = [values[index % different] for index in range(calls if device == "cuda" else 1)]
-
-    def keep(self, index: int, value: Any) -> None:
-        """Take an output as a runner does."""
-        self._outputs.fill(self._targets[index], [value])
-
-    def export(self) -> float:
-        """Copy one output for each call to its place; returns what that took, in seconds."""
-        started = time.perf_counter()
-        if self._device == "cuda":
-            self._outputs.fill([place for targets in self._targets for place in targets], self._values)
-            torch.cuda.synchronize()
-        else:
-            for targets in self._targets:
-                self._outputs.fill(targets, self._values)
-        return time.perf_counter() - started
-
-
-def _emptied(value: Any, device: str) -> Any:
-    if isinstance(value, torch.Tensor):
-        return torch.zeros(value.shape, dtype=value.dtype, device=device)
-    if isinstance(value, list | tuple):
-        return [_emptied(item, device) for item in value]
-    if isinstance(value, dict):
-        return {key: _emptied(item, device) for key, item in value.items()}
-    return value
 
 
 def _only_tensors(tree: Any) -> bool:

@@ -1,0 +1,84 @@
+"""Turning a GPU from the judge to the runner just before a window, when its inputs are there."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from kernelrl_core.values import Finding, Severity
+from kernelrl_judge import device_facts
+from kernelrl_judge.overheads import Flush
+from kernelrl_judge.protocol import FrameKind
+from kernelrl_judge.running import Runner
+
+__all__ = ["Turning"]
+
+_SLACK = 2.0
+_LONGEST_S = 6e-4
+"""However long it took without a candidate: more than an eighth of a window must not be free."""
+_LOOKS = 0.25
+"""Share of the windows before which the GPU is watched, for four milliseconds."""
+
+
+class Turning:
+    """Turns the GPU to a runner, and remembers how that went.
+
+    Args:
+        expect: receives the next frame, which has to be of a kind.
+        flush: empties the caches.
+        wake_s: from `overheads.wake_cost`.
+    """
+
+    def __init__(self, runner: Runner, expect: Callable[..., Any], flush: Flush, wake_s: float) -> None:
+        self._runner = runner
+        self._expect = expect
+        self._flush = flush
+        self._free_s = min(_SLACK * wake_s, _LONGEST_S)
+        self._random = random.SystemRandom()
+        self._tick = torch.zeros(1, device="cuda")
+        self._looks: list[bool] = []
+        self._took_s: list[float] = []
+
+    def turn(self, share: Callable[[], None]) -> float:
+        """Give the runner its inputs, by `share`, and the GPU; returns the time that this took longer than it may.
+
+        It is not stopped before: to be woken up would take it longer than what it could do in the time of a flush.
+        """
+        # It has just been stopped for the baseline, and waits busily again after an answer.
+        self._wake()
+        if not self._looks or self._random.random() < _LOOKS:
+            # Nothing is to be done by it now, not even to look for inputs.
+            self._looks.append(not device_facts.starts_at_once(self._tick))
+        share()
+        self._flush()
+        started = time.perf_counter()
+        # The flush was this process's: the device has to turn to the other one, and that is no work of a kernel.
+        self._wake()
+        self._took_s.append(time.perf_counter() - started)
+        return max(0.0, self._took_s[-1] - self._free_s)
+
+    def forget(self) -> None:
+        """Begin anew with how long it took."""
+        self._took_s.clear()
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Whether there was work on the GPU that was not the judge's."""
+        if sum(self._looks) <= len(self._looks) / 2:
+            return ()
+        evidence = "the GPU had work while the candidate had nothing to do: its own, or that of a stranger"
+        return (Finding("left_to_device", Severity.SUSPECT, evidence, checker="judge"),)
+
+    def telemetry(self) -> dict[str, float]:
+        """How long it took, in microseconds."""
+        if not self._took_s:
+            return {}
+        return {"wake_us": statistics.median(self._took_s) * 1e6, "free_wake_us": self._free_s * 1e6}
+
+    def _wake(self) -> None:
+        self._runner.send(FrameKind.WAKE)
+        self._expect(FrameKind.DONE, spin=True)
