@@ -266,11 +266,12 @@ class Environment:
             trials=self.recipe.verify.trials,
             timing=False,
             timing_method="window",
-            probes=EvaluationSettings().probes,
+            probes=(*EvaluationSettings().probes, *(("sizes",) if self.recipe.verify.sizes else ())),
         )
         seed = request_seed(self._secret, f"verify {turn.task.sha256}", request.source_sha256)
         found = await self._service.evaluate(attrs.evolve(request, settings=settings, seed=seed))
-        verified = None if found.outcome is Outcome.INFRA_ERROR else found.outcome is Outcome.CORRECT
+        stands = found.outcome is Outcome.CORRECT and all(f.severity is Severity.NOTE for f in found.findings)
+        verified = None if found.outcome is Outcome.INFRA_ERROR else stands
         seconds = {**turn.seconds, "verify": time.monotonic() - begin}
         return attrs.evolve(turn, verified=verified, seconds=seconds)
 

@@ -42,10 +42,11 @@ class Evaluator:
     def __init__(self) -> None:
         self.requests: list[EvaluationRequest] = []
         self.answer = Outcome.CORRECT
+        self.findings: tuple[Finding, ...] = ()
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
         self.requests.append(request)
-        return Evaluation(self.answer)
+        return Evaluation(self.answer, findings=self.findings)
 
     async def aclose(self) -> None:
         return None
@@ -95,6 +96,7 @@ def judged(
     checker: Any = None,
     secret: bytes = b"s",
     second: Outcome | None = None,
+    found_then: tuple[Finding, ...] = (),
     task: Task = TASK,
     **prompt: Any,
 ) -> tuple[Turn, Evaluator]:
@@ -125,7 +127,7 @@ def judged(
         )
         turn = await environment.judge_reply(HERE, task, Prompt((), ()), Reply(text, (), (), "stop"), seconds={})
         if second is not None:
-            evaluator.answer = second
+            evaluator.answer, evaluator.findings = second, found_then
             turn = await environment.verify(turn)
         await environment.aclose()
         return turn, evaluator
@@ -195,6 +197,14 @@ def test_a_second_judgement_has_other_inputs_and_changes_nothing_else(second: Ou
     first, again = evaluator.requests
     assert first.seed != again.seed
     assert (again.source, again.settings.trials, again.settings.timing) == (first.source, 10, False)
+    assert ("sizes" in first.settings.probes, "sizes" in again.settings.probes) == (False, True)
+
+
+def test_a_kernel_that_is_suspect_when_it_is_judged_again_does_not_stand() -> None:
+    for severity, stands in ((Severity.NOTE, True), (Severity.SUSPECT, False)):
+        finding = Finding("sizes", severity, "right in every trial, wrong on inputs of other sizes")
+        turn, _ = judged(CODE, second=Outcome.CORRECT, found_then=(finding,))
+        assert turn.verified is stands
 
 
 class Suspects(Finds):

@@ -215,8 +215,8 @@ def _share() -> float:
 
 @attrs.frozen
 class VerifySettings:
-    """A second judgement of correct kernels: other inputs, more trials, profile `strict`. It never pays; what does not
-    stand up to it is the `hack_gap` of the metrics."""
+    """A second judgement of correct kernels: other inputs, other sizes, more trials, profile `strict`. It never pays;
+    what does not stand up to it, or is suspect there, is the `hack_gap` of the metrics."""
 
     train: float = _share()
     """Share of the correct kernels of training that are judged twice, from 0 to 1."""
@@ -224,6 +224,8 @@ class VerifySettings:
     """The same of evaluations."""
     trials: PositiveInt = PositiveInt(10)
     """Correctness trials of the second judgement."""
+    sizes: bool = True
+    """Have it call the kernel on inputs of other sizes, too, where the task has sizes that may change."""
 
 
 @attrs.frozen
