@@ -6,10 +6,11 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from kernelrl_core.errors import InfrastructureError, KernelRLError, MissingPrerequisite, UsageError
-from kernelrl_core.kinds import PolicyContext, TrainingSample, TrainingStep
+from kernelrl_core.kinds import PolicyContext, SamplingSettings, TrainingSample, TrainingStep
 from kernelrl_core.values import Message
 from kernelrl_plugin_tinker.config import TinkerConfig
 from kernelrl_plugin_tinker.policy import TinkerPolicy
@@ -218,6 +219,52 @@ def test_a_step_is_repeated_with_a_client_made_from_the_last_checkpoint(
     assert untroubled.pop("retried") == 0
     assert metrics.pop("retried") == 1
     assert metrics == untroubled
+
+
+@pytest.mark.parametrize("failed", ["first pass", "second pass", "the rest"])
+def test_passes_before_the_rest_of_a_step_end_alike_whatever_fails(
+    policy, proxy, context, loss, optimizer, tmp_path, failed: str
+) -> None:
+    """Gradients of 2 and 1 of 5 samples come first; the result is that of a run in which nothing failed."""
+
+    def learning(trouble: str):
+        async def work(started: TinkerPolicy):
+            prompt = started.render(ASKED).tokens
+            samples = tuple(TrainingSample(str(a), prompt, (65 + a, 66), (-5.0, -5.0), 2.0 - a) for a in range(5))
+            step = TrainingStep(0, samples, 1, loss("ppo"), optimizer())
+            for number, (begin, end) in enumerate(((0, 2), (2, 3))):
+                if trouble == ("first pass", "second pass")[number]:
+                    proxy.fault("failed", "retrieve_future")
+                await started.accumulate(attrs.evolve(step, samples=samples[begin:end]))
+            if trouble == "the rest":
+                proxy.fault("failed", "retrieve_future", after=1)
+            metrics = dict(await started.train(step))
+            metrics.pop("retried")
+            return metrics, await started.sample(started.render(ASKED), sampled)
+
+        return work
+
+    sampled = SamplingSettings(16, 1.0, 1.0, -1, (), 5)
+    untroubled = run(policy(), context, learning(""))
+    assert run(policy(), context, learning(failed)) == untroubled
+
+
+def test_a_step_in_passes_is_the_step_but_for_rounding(policy, context, loss, optimizer) -> None:
+    def learning(cuts):
+        async def work(started: TinkerPolicy):
+            prompt = started.render(ASKED).tokens
+            samples = tuple(TrainingSample(str(a), prompt, (65 + a, 66), (-5.0, -5.0), 2.0 - a) for a in range(5))
+            step = TrainingStep(0, samples, 2, loss("ppo"), optimizer())
+            for begin, end in cuts:
+                await started.accumulate(attrs.evolve(step, samples=samples[begin:end]))
+            return dict(await started.train(step))
+
+        return work
+
+    whole = run(policy(), context, learning(()))
+    parted = run(policy(), context, learning(((0, 1), (1, 3))))
+    for name in ("loss", "grad_norm", "ratio_mean", "tokens"):
+        assert parted[name] == pytest.approx(whole[name], rel=1e-5)
 
 
 def test_steps_after_the_last_checkpoint_are_never_lost_in_silence(policy, proxy, context, loss, optimizer) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import accumulate, pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 from tinker import types
 
 from kernelrl_core.kinds import LossSettings, OptimizerSettings, TrainingSample
 
-__all__ = ["UpdateMetrics", "adam", "datum", "loss_options", "scored_datum"]
+__all__ = ["Ahead", "UpdateMetrics", "adam", "datum", "loss_options", "scored_datum"]
+
+T = TypeVar("T")
 
 
 def datum(sample: TrainingSample, advantages: Sequence[float]) -> types.Datum:
@@ -65,8 +68,9 @@ class UpdateMetrics:
         self.gap: float | None = None
         """Mean over tokens of |log p_train - log p_sample| in the first part, before any update."""
 
-    def add_part(self, samples: Sequence[TrainingSample], advantages: Sequence[Sequence[float]], output: Any) -> None:
-        """What a forward and backward pass said of some samples."""
+    def add_part(self, pairs: Sequence[tuple[TrainingSample, Sequence[float]]], output: Any) -> None:
+        """What a forward and backward pass said of some samples, each with the advantages of its tokens."""
+        samples, advantages = [sample for sample, _ in pairs], [row for _, row in pairs]
         rows = present_logprobs(samples, output)
         now = np.concatenate([*rows, np.zeros(0, np.float32)])
         then = np.asarray([x for sample in samples for x in sample.logprobs], np.float32)
@@ -98,6 +102,28 @@ class UpdateMetrics:
         if self._norms:
             row["grad_norm"] = sum(self._norms) / len(self._norms)
         return {name: value for name, value in row.items() if value == value}
+
+
+class Ahead:
+    """Passes over the first substep that were asked for before the rest of a step was known."""
+
+    def __init__(self, step: int, loss: LossSettings) -> None:
+        self.step = step
+        self._loss = loss
+        self.sizes: list[int] = []
+        """Samples of each pass. A repeated step is divided in the same way, so that its sums are rounded alike."""
+        self.done = 0
+        """How many of the passes the training client has made."""
+        self.told = UpdateMetrics(loss)
+
+    def restart(self) -> None:
+        """Nothing is made yet: the training client is a new one."""
+        self.done, self.told = 0, UpdateMetrics(self._loss)
+
+    def left(self, part: Sequence[T]) -> list[Sequence[T]]:
+        """The first substep in the pieces that are still to be made."""
+        bounds = [0, *accumulate(self.sizes), len(part)]
+        return [part[begin:end] for begin, end in list(pairwise(bounds))[self.done :] if end > begin]
 
 
 def present_logprobs(samples: Sequence[TrainingSample], output: Any) -> list[np.ndarray]:

@@ -26,7 +26,7 @@ from kernelrl_core.shaping import ShapedStep, parts, shape_step
 from kernelrl_core.values import Message, Prompt, Reply
 from kernelrl_plugin_tinker.chat import Chat, load_tokenizer, make_chat
 from kernelrl_plugin_tinker.config import TinkerConfig
-from kernelrl_plugin_tinker.lessons import UpdateMetrics, adam, datum, loss_options, present_logprobs, scored_datum
+from kernelrl_plugin_tinker.lessons import Ahead, adam, datum, loss_options, present_logprobs, scored_datum
 from kernelrl_plugin_tinker.saved import STATE_FILE, SavedPaths, SavedState, seconds_to_live
 from kernelrl_plugin_tinker.service import RETRIES, Service, choose_model
 
@@ -47,7 +47,10 @@ class TinkerPolicy:
         self._options = options
         self._is_local = options.server == "local"
         self.capabilities = PolicyCapabilities(
-            losses=LOSSES, warm_start=self._is_local and options.model is None, deterministic=self._is_local
+            losses=LOSSES,
+            warm_start=self._is_local and options.model is None,
+            deterministic=self._is_local,
+            streams=True,
         )
         self.context_tokens = options.context_tokens or options.local.context_tokens
         self._context: PolicyContext | None = None
@@ -63,6 +66,8 @@ class TinkerPolicy:
         self._training: Any = None
         self._sampler: Any = None
         self._reference: Any = None
+        self._ahead: Ahead | None = None
+        """Passes of the step under way that came before `train`."""
         self._state = SavedState()
         """What the training client can be made from again."""
         self._steps = self._unsaved = self._retried = 0
@@ -239,6 +244,7 @@ class TinkerPolicy:
     async def train(self, step: TrainingStep) -> Mapping[str, float]:
         async with self._lock:
             metrics, sampler_path, sampler = await self._retrying(lambda: self._whole_step(step))
+            self._ahead = None
             self._state, self._sampler = self._state.trained(sampler_path), sampler
             self._steps += 1
             self._unsaved += 1
@@ -256,22 +262,58 @@ class TinkerPolicy:
             client = _present(self._service).client.create_sampling_client(model_path=path, retry_config=RETRIES)
             return metrics, path, await self._call("a sampling client", client)
         except BaseException:
-            self._training = None
+            self._give_up_client()
             raise
+
+    async def accumulate(self, step: TrainingStep) -> None:
+        """A pass over samples of the first substep. A failure costs no more than the pass, which `train` repeats."""
+        async with self._lock:
+            ahead = self._ahead_of(step)
+            ahead.sizes.append(len(step.samples))
+            if ahead.done < len(ahead.sizes) - 1:
+                return  # after a failure all of them are left to `train`
+            try:
+                if self._training is None:
+                    await self._rebuild()
+                shaped = shape_step(step)
+                pairs = list(zip(shaped.samples, shaped.advantages, strict=True))
+                ahead.told.add_part(pairs, await self._call("a training pass", self._pass(step, pairs)))
+                ahead.done += 1
+            except InfrastructureError as error:
+                _log.warning("a training pass failed, and is repeated with the rest of the step: %s", error.message)
+                self._give_up_client()
+            except BaseException:
+                self._give_up_client()
+                raise
+
+    def _ahead_of(self, step: TrainingStep) -> Ahead:
+        if self._ahead is None or self._ahead.step != step.step:
+            self._ahead = Ahead(step.step, step.loss)
+        return self._ahead
+
+    def _give_up_client(self) -> None:
+        """The training client is useless, and with it the gradients at the server."""
+        self._training = None
+        if self._ahead is not None:
+            self._ahead.restart()
+
+    def _pass(self, step: TrainingStep, pairs: Sequence[tuple[TrainingSample, Sequence[float]]]) -> Any:
+        data = [datum(sample, row) for sample, row in pairs]
+        return self._training.forward_backward(data, step.loss.name, loss_options(step.loss))
 
     async def _update(self, step: TrainingStep) -> dict[str, float]:
         shaped = await self._shape(step)
-        told = UpdateMetrics(step.loss)
+        ahead = self._ahead_of(step)
         pairs = list(zip(shaped.samples, shaped.advantages, strict=True))
-        for part in parts(pairs, step.substeps):
-            samples, advantages = [sample for sample, _ in part], [row for _, row in part]
-            data = [datum(sample, row) for sample, row in part]
-            # Both are sent before the first is awaited, so the server has no gap to wait in.
-            passes = self._training.forward_backward(data, step.loss.name, loss_options(step.loss))
+        for number, part in enumerate(parts(pairs, step.substeps)):
+            pieces = ahead.left(part) if number == 0 else [part]
+            # All are sent before the first is awaited, so the server has no gap to wait in.
+            passes = [(piece, self._pass(step, piece)) for piece in pieces]
             update = self._training.optim_step(adam(step.optimizer))
-            told.add_part(samples, advantages, await self._call("a training pass", passes))
-            told.add_norm((await self._call("an optimizer step", update)).metrics)
-        return told.metrics() | dict(shaped.metrics)
+            for piece, future in passes:
+                ahead.told.add_part(piece, await self._call("a training pass", future))
+            ahead.told.add_norm((await self._call("an optimizer step", update)).metrics)
+        return ahead.told.metrics() | dict(shaped.metrics)
 
     async def _shape(self, step: TrainingStep) -> ShapedStep:
         present = reference = None
