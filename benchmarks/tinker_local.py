@@ -1,0 +1,125 @@
+"""Does a run through Tinker's SDK and the local server learn as it does in process?
+
+    python benchmarks/tinker_local.py --steps 60
+
+The recipes `quickstart` (policy `torch`) and `tinker_local` (policy `tinker`, server on this machine) with one seed, one
+after the other, from one warm start. They should agree sample for sample; what is compared is the hash of every reply
+with its outcome, the learning curves, the weights at the end, and the seconds a step takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ARMS = {"in_process": "quickstart", "through_sdk": "tinker_local"}
+CURVES = ("reward/mean", "kernel/correct_rate", "train/loss", "train/grad_norm", "train/kl", "train/mismatch")
+
+
+def train(folder: Path, cache: Path, arm: str, seed: int, steps: int) -> dict[str, Any]:
+    """One run, and what it left behind."""
+    overrides = [f"seed={seed}", f"train.steps={steps}", "train.checkpoint_every=1000", "eval.samples=2"]
+    command = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()", "run", ARMS[arm]]
+    environment = {**os.environ, "KERNELRL_CACHE_DIR": str(cache), "KERNELRL_RUN_SECRET": "5a" * 32}
+    begin = time.monotonic()
+    done = subprocess.run(
+        [*command, "--name", arm, *overrides], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    seconds = time.monotonic() - begin
+    if done.returncode != 0:
+        sys.exit(f"{arm} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    run = folder / "runs" / arm
+    metrics = rows(run / "metrics.jsonl")
+    return {
+        "seconds": round(seconds, 1),
+        "seconds_per_step": round(statistics.median(row["time/total"] for row in metrics), 2),
+        "sampling_s": round(statistics.median(row["time/sample_p50"] for row in metrics), 3),
+        "update_s": round(statistics.median(row["time/train"] for row in metrics), 3),
+        "curves": {name: [round(row[name], 6) for row in metrics if name in row] for name in CURVES},
+        "held_out": [metrics[0]["eval_start/correct_rate"], metrics[-1]["eval/correct_rate"]],
+        "replies_sha256": replies(rows(run / "samples.jsonl")),
+        "weights_sha256": weights(run / "checkpoints"),
+    }
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def replies(samples: list[dict[str, Any]]) -> str:
+    """Hash over every reply and its outcome, in canonical order."""
+    # Log-probabilities are left out: they travel in single precision.
+    ordered = sorted((row["sample"], row["reply"]["tokens"], row["reply"]["text"], row["outcome"]) for row in samples)
+    return hashlib.sha256(json.dumps(ordered).encode()).hexdigest()[:16]
+
+
+def weights(checkpoints: Path) -> str:
+    """Hash over the bytes of the trained weights, wherever the policy puts them."""
+    (newest,) = sorted(checkpoints.glob("*"))[-1:]
+    path = newest / "policy.pt" if (newest / "policy.pt").exists() else newest / "state" / "weights.pt"
+    content = torch.load(path, weights_only=True)
+    digest = hashlib.sha256()
+    for name, tensor in sorted(content.get("weights", content).items()):
+        digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def provenance() -> dict[str, Any]:
+    models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
+        "cpu": models[0] if models else "",
+        "cores": len(os.sched_getaffinity(0)),
+        "load_at_start": round(os.getloadavg()[0], 2),
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("kernelrl", "torch", "triton", "tinker")},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--output", type=Path, default=Path("benchmarks/results/tinker_local.json"))
+    parser.add_argument("--cache", type=Path, help="where the warm start is kept; default: made anew")
+    arguments = parser.parse_args()
+    results: dict[str, Any] = {"provenance": provenance(), "seed": arguments.seed, "steps": arguments.steps}
+    with tempfile.TemporaryDirectory() as name:
+        for arm in ARMS:
+            cache = (arguments.cache or Path(name) / "cache").absolute()
+            # Verdicts of one arm would make the other one faster.
+            shutil.rmtree(cache / "verdicts", ignore_errors=True)
+            results[arm] = train(Path(name), cache, arm, arguments.seed, arguments.steps)
+    here, there = (results[arm] for arm in ARMS)
+    results["same_replies"] = here["replies_sha256"] == there["replies_sha256"]
+    results["same_weights"] = here["weights_sha256"] == there["weights_sha256"]
+    arguments.output.write_text(json.dumps(results, indent=1) + "\n")
+    for arm in ARMS:
+        row = results[arm]
+        reward, correct = row["curves"]["reward/mean"], row["curves"]["kernel/correct_rate"]
+        print(
+            f"{arm:<12} reward {reward[0]:.3f} -> {reward[-1]:.3f}  correct {correct[0]:.3f} -> {correct[-1]:.3f}  "
+            f"held out {row['held_out'][0]:.3f} -> {row['held_out'][1]:.3f}  "
+            f"{row['seconds_per_step']} s a step, {row['seconds']} s in all"
+        )
+    print(f"same replies: {results['same_replies']}, same weights: {results['same_weights']}")
+
+
+if __name__ == "__main__":
+    main()
