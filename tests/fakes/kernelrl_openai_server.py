@@ -30,7 +30,7 @@ class OpenAIServer:
         self.requests: list[dict[str, Any]] = []
         """Bodies of the chat completions, the refused ones too."""
         self.fail: Callable[[dict[str, Any]], str] = lambda body: ""
-        """What befalls a request: nothing (empty), `429`, `500`, `long` (400), `drop` (no answer), `broken` (the
+        """What befalls a request: nothing (empty), `429`, `quota`, `500`, `long` (400), `drop` (no answer), `broken` (the
         connection ends within the answer), `half` (a whole answer with half its JSON), `no_choices`, `not_json`."""
         self.complete: Callable[[dict[str, Any]], tuple[list[int], list[float], str]] | None = None
         """Like vLLM: continues the token ids of a prompt, with an adapter; tokens, log-probabilities and text."""
@@ -98,6 +98,9 @@ class OpenAIServer:
         failure = self.fail(body)
         if failure == "429":
             return _send(http, 429, {"error": {"message": f"Slow down, {sent}"}}, {"retry-after": "0.05"})
+        if failure == "quota":
+            told = {"message": "You exceeded your current quota.", "code": "insufficient_quota"}
+            return _send(http, 429, {"error": told})
         if failure == "500":
             return _send(http, 500, {"error": {"message": f"boom for {sent}"}})
         if failure == "long":

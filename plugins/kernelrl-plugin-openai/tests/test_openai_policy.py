@@ -296,6 +296,12 @@ def test_an_endpoint_that_answers_nothing_any_more_ends_the_command(
     assert "go on" in ended.value.fix
 
 
+def test_an_account_without_credit_is_not_waited_for(server: OpenAIServer) -> None:
+    with pytest.raises(MissingPrerequisite, match="no credit left"):
+        started(options(server, patience_s=60.0), after_start(server, lambda body: "quota"))
+    assert len(server.requests) == 2
+
+
 def test_one_request_that_always_fails_costs_one_sample(server: OpenAIServer) -> None:
     async def ask(policy: OpenAIPolicy) -> Any:
         server.fail = lambda body: "500" if body["seed"] == 7 else ""

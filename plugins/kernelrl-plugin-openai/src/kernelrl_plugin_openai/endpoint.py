@@ -186,6 +186,9 @@ class Endpoint:
             variable = self._options.api_key_env
             fix = f"check the key in {variable}" if variable else "name the key's variable in policy.api_key_env"
             return MissingPrerequisite(f"{self._where}: the key was refused ({status})", fix=fix)
+        if error.code == "insufficient_quota":
+            # A 429 like that of an overload, but no waiting helps.
+            return MissingPrerequisite(f"{self._where}: the account has no credit left", fix="add credit, then go on")
         if status in (408, 409, 425, 429) or status >= 500:
             return _Away(f"answers {status} ({told})", _retry_after(error))
         if status == 404 or "model" in told.lower():
