@@ -30,8 +30,9 @@ class OpenAIServer:
         self.requests: list[dict[str, Any]] = []
         """Bodies of the chat completions, the refused ones too."""
         self.fail: Callable[[dict[str, Any]], str] = lambda body: ""
-        """What befalls a request: nothing (empty), `429`, `quota`, `500`, `long` (400), `drop` (no answer), `broken` (the
-        connection ends within the answer), `half` (a whole answer with half its JSON), `no_choices`, `not_json`."""
+        """What befalls a request: nothing (empty), `429`, `quota`, `500`, `long` (400), `drop` (no answer), `broken`
+        (the connection ends within the answer), `half` (a whole answer with half its JSON), `no_choices`,
+        `not_json`."""
         self.complete: Callable[[dict[str, Any]], tuple[list[int], list[float], str]] | None = None
         """Like vLLM: continues the token ids of a prompt, with an adapter; tokens, log-probabilities and text."""
         self.adapters: dict[str, str] = {}
