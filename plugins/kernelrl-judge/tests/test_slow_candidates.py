@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kernelrl_judge.judging import Case
+from kernelrl_judge.dialogue import Dialogue
 
 
 class Device:
@@ -39,11 +39,9 @@ class Device:
         yield
 
 
-def case(device: Any) -> Any:
-    made = Case.__new__(Case)
-    made._device = "cuda"
-    made._runner = made._holding = device
-    made._waited_s = 0.0
+def dialogue(device: Any) -> Dialogue:
+    made = Dialogue(device, lambda asked: (b"", []), "cuda", None, lambda: None, {})
+    made._holding = device
     return made
 
 
@@ -60,7 +58,7 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("idle")
 def test_it_is_stopped_while_others_are_timed_and_loses_no_time_of_its_own() -> None:
     device = Device(waited_for=True)
-    assert case(device).slow() is not None
+    assert dialogue(device).slow() is not None
     assert device.said == ["stopped", "others", "goes on"]
     assert device.deadline >= 100.2
 
@@ -68,12 +66,12 @@ def test_it_is_stopped_while_others_are_timed_and_loses_no_time_of_its_own() -> 
 @pytest.mark.usefixtures("busy")
 def test_work_on_the_device_cannot_be_stopped_and_others_are_told() -> None:
     device = Device(waited_for=True)
-    assert case(device).slow() is not None
+    assert dialogue(device).slow() is not None
     assert device.said == ["stopped", "slow", "goes on"]
 
 
 @pytest.mark.usefixtures("idle")
 def test_nothing_happens_while_nobody_waits() -> None:
     device = Device(waited_for=False)
-    assert case(device).slow() is not None
+    assert dialogue(device).slow() is not None
     assert (device.said, device.deadline) == ([], 100.0)

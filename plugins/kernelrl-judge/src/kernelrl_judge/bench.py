@@ -23,8 +23,9 @@ from kernelrl_judge import decoys, device_facts, overheads, protocol, wording
 from kernelrl_judge.building.lexing import Unreadable
 from kernelrl_judge.building.service import BuildService, BuildUnavailable
 from kernelrl_judge.device_memory import DeviceMemoryError
+from kernelrl_judge.dialogue import patience_s
 from kernelrl_judge.exchange import ArenaExchange, Arenas, Exchange
-from kernelrl_judge.judging import Case, patience_s
+from kernelrl_judge.judging import Case
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference, load_reference
 from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded, Zygote

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
@@ -28,22 +27,19 @@ from kernelrl_judge.attribution import attributed
 from kernelrl_judge.building.hidden import hidden_facts
 from kernelrl_judge.building.service import target_archs
 from kernelrl_judge.comparing import tolerance
+from kernelrl_judge.dialogue import CandidateFailed, Dialogue
 from kernelrl_judge.exchange import Exchange
 from kernelrl_judge.memory_floor import memory_floor_us
-from kernelrl_judge.operators import computing_symbols
-from kernelrl_judge.protocol import Failure, Frame, FrameKind, ProtocolError, Stage
+from kernelrl_judge.protocol import Failure, FrameKind, ProtocolError, Stage
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.roofline import count_work, roofline
 from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded
 from kernelrl_judge.sandbox import isolation_level
-from kernelrl_judge.turns import DeviceTurns, Turn
+from kernelrl_judge.turns import DeviceTurns
 
-__all__ = ["Case", "Resources", "patience_s"]
+__all__ = ["Case", "Resources"]
 
 _OUTCOMES = {"compile": Outcome.COMPILE_ERROR, "memory": Outcome.OUT_OF_MEMORY, "error": Outcome.RUNTIME_ERROR}
-_PATIENCE_S = 0.3
-_LOOK_AGAIN_S = 0.1
-_IDLE_WITHIN_S = 0.3
 
 
 class Resources(Protocol):
@@ -88,23 +84,17 @@ class Case:
         self._backend = backend
         self._mode = mode
         self._device = device
-        self._turns = turns
-        self._slow = slow
         self._disabled = disabled
         self._build = BuildStatus.NOT_REACHED
-        self._build_s = 0.0
-        self._waited_s = 0.0
         self._started = time.monotonic()
         self._loaded_after_s = 0.0
         self._passed = 0
         self._isolation = Isolation()
         self._message_s = 0.0
-        self._builds = 0
-        self._orders: list[bytes] = []
-        self._holding: Turn | None = None
         self._timing_s = 0.0
         self._stages_s: dict[str, float] = {}
         self._profile: dict[str, Any] = {"stages_s": self._stages_s}
+        self._dialogue = Dialogue(runner, self._built, device, turns, slow, self._profile)
         self._findings: tuple[Finding, ...] = ()
         self._takes_parameters = False
         self._lacking: frozenset[str] = frozenset()
@@ -114,40 +104,21 @@ class Case:
     def seconds(self) -> dict[str, float]:
         """Wall time by stage: loading and compiling, trials, windows, and waiting for a turn on the device."""
         whole = time.monotonic() - self._started
-        build = self._build_s + max(0.0, self._loaded_after_s - self._build_s)
-        run = max(0.0, whole - build - self._waited_s - self._timing_s)
-        return {"build": build, "run": run, "timing": self._timing_s, "wait": self._waited_s}
+        build = self._dialogue.build_s + max(0.0, self._loaded_after_s - self._dialogue.build_s)
+        run = max(0.0, whole - build - self._dialogue.waited_s - self._timing_s)
+        return {"build": build, "run": run, "timing": self._timing_s, "wait": self._dialogue.waited_s}
 
     def slow(self) -> float | None:
         """The candidate keeps its judge waiting; returns in how many seconds to look again."""
-        if self._device == "cpu":
-            self._runner.step_back()
-            self._slow()
-            return None
-        turn = self._holding
-        if turn is None or not turn.keeps_timed_waiting():
-            return _LOOK_AGAIN_S
-        started = time.monotonic()
-        with self._runner.suspended():
-            # Others who are inside end soon, and nobody new comes in. What the candidate itself has under way on the
-            # device cannot be stopped.
-            if device_facts.becomes_idle(_IDLE_WITHIN_S):
-                with turn.paused():
-                    pass
-            else:
-                turn.say_slow()
-        waited_s = time.monotonic() - started
-        self._waited_s += waited_s
-        self._runner.deadline += waited_s
-        return _PATIENCE_S
+        return self._dialogue.slow()
 
     def judge(self) -> Evaluation:
         """The verdict, with what was built beside what the source shows."""
         found = self._ended()
-        if not self._orders or self._disabled:
+        if not self._dialogue.orders or self._disabled:
             return found
         language = self._backend.toolchain(self._request.backend_options, self._mode)["language"]
-        hidden, findings = hidden_facts(self._request.source, self._orders, language)
+        hidden, findings = hidden_facts(self._request.source, self._dialogue.orders, language)
         return attrs.evolve(found, hidden=hidden, findings=(*found.findings, *findings))
 
     def _ended(self) -> Evaluation:
@@ -157,7 +128,7 @@ class Case:
             return self._end(Outcome.TIMEOUT, wording.timeout(self._settings.timeout_s))
         except RunnerEnded as ending:
             return self._end(*wording.ended(str(ending)))
-        except _CandidateFailed as failed:
+        except CandidateFailed as failed:
             return self._failed(failed.failure)
         except timing.WrongWindow as wrong:
             if wrong.finding is not None:
@@ -169,29 +140,30 @@ class Case:
 
     def _judge(self) -> Evaluation:
         with self._stage("start"):
-            missing = [str(layer) for layer in protocol.decode_tree(self._expect(FrameKind.STARTED).body)]
+            missing = [str(layer) for layer in protocol.decode_tree(self._dialogue.expect(FrameKind.STARTED).body)]
         self._isolation = Isolation(isolation_level(missing), tuple(missing))
         if self._settings.timing:
-            self._message_s = overheads.message_cost(self._runner, self._expect, spin=self._device == "cuda")
+            self._message_s = overheads.message_cost(self._runner, self._dialogue.expect, spin=self._device == "cuda")
         with self._stage("load"):
             note = self._load()
         if self._mode == "compile":
             spec = self._backend.toolchain(self._request.backend_options, self._mode)
             target = ", ".join(target_archs(spec)) if spec is not None else ""
-            if spec is not None and not self._builds:
+            if spec is not None and not self._dialogue.orders:
                 note = note or "nothing was compiled while the module was loaded"
             checked = note or self._compiled_for(target)
             self.provenance["checked"] = checked
             return self._end(Outcome.INFRA_ERROR, wording.compiled_only(checked, self._why_not_run()))
-        with self._turn(alone=False):
+        with self._dialogue.turn(alone=False):
             with self._stage("reference"):
                 reference = self._bench.reference(self._request, self._device)
                 if reference.sizes:
                     self.provenance["sizes"] = dict(reference.sizes)
                 exchange = self._bench.exchange(self._runner, self._device)
             with self._stage("trials"):
+                expect = self._dialogue.expect
                 calls = trials.Trials(
-                    self._runner, exchange, self._expect, self._settings, self._device, lists=not self._disabled
+                    self._runner, exchange, expect, self._settings, self._device, lists=not self._disabled
                 )
                 found = calls.run(reference, lambda used: self._construct(used, exchange))
             self._passed = found.passed
@@ -208,7 +180,7 @@ class Case:
                 count_work(reference)
         if not self._settings.timing:
             return self._end(Outcome.CORRECT, "", findings=self._findings)
-        with self._turn(alone=True):
+        with self._dialogue.turn(alone=True):
             started = time.monotonic()
             try:
                 found = self._timed(reference, exchange)
@@ -261,13 +233,16 @@ class Case:
         }
         self._runner.send(FrameKind.LOAD, protocol.encode_tree(order))
         try:
-            frame = self._expect(FrameKind.LOADED)
-        except _CandidateFailed:
+            frame = self._dialogue.expect(FrameKind.LOADED)
+        except CandidateFailed:
             self._build = BuildStatus.FAILED
             raise
         self._build = BuildStatus.BUILT
         self._loaded_after_s = time.monotonic() - self._started
         return str(protocol.decode_tree(frame.body)) if frame.body else ""
+
+    def _built(self, asked: bytes) -> tuple[bytes, list[int]]:
+        return self._bench.build(asked, self._backend, self._request, self._mode, disabled=self._disabled)
 
     def _construct(self, reference: Reference, exchange: Exchange) -> None:
         exchange.make_room(1)
@@ -278,7 +253,7 @@ class Case:
             "init_seed": reference.init_seed,
         }
         self._runner.send(FrameKind.CONSTRUCT, protocol.encode_tree(order))
-        frame = self._expect(FrameKind.READY)
+        frame = self._dialogue.expect(FrameKind.READY)
         note = protocol.decode_tree(frame.body)
         self._takes_parameters = isinstance(note, dict) and note.get("matched") == len(reference.state)
         # With as many of its own it may have given them other names.
@@ -311,7 +286,7 @@ class Case:
                     break
             if used is not reference and self._settings.timing:
                 self._construct(reference, exchange)
-        except _CandidateFailed as failed:
+        except CandidateFailed as failed:
             if failed.failure.kind == "memory":
                 # The judge holds much of it just then: the candidate may have the device to itself.
                 raise
@@ -334,7 +309,7 @@ class Case:
                 self._runner,
                 reference,
                 exchange,
-                self._expect,
+                self._dialogue.expect,
                 limit=tolerance(self._settings),
                 message_s=self._message_s,
                 wake_s=self._bench.wake_s,
@@ -344,7 +319,7 @@ class Case:
         else:
             from kernelrl_judge.kernelbench_timing import compare
 
-            found = compare(self._runner, reference, exchange, self._expect, self._settings)
+            found = compare(self._runner, reference, exchange, self._dialogue.expect, self._settings)
         findings = [*self._findings, *found.findings]
         limit = self._settings.excessive_speedup
         if limit is not None and found.speedup > limit:
@@ -398,108 +373,18 @@ class Case:
         try:
             # To start the profiler takes seconds, and nothing of the device.
             self._runner.send(FrameKind.PROFILE, protocol.encode_tree({"arguments": None}))
-            self._expect(FrameKind.FACTS)
-            with self._turn(alone=False):
+            self._dialogue.expect(FrameKind.FACTS)
+            with self._dialogue.turn(alone=False):
                 order = {"arguments": exchange.share(reference.inputs(reference.first_timed_input - 1))}
                 self._runner.send(FrameKind.PROFILE, protocol.encode_tree(order))
-                kernels = protocol.decode_tree(self._expect(FrameKind.FACTS).body)
-        except (_CandidateFailed, DeadlinePassed, RunnerEnded):
+                kernels = protocol.decode_tree(self._dialogue.expect(FrameKind.FACTS).body)
+        except (CandidateFailed, DeadlinePassed, RunnerEnded):
             pass
         kernels = kernels if isinstance(kernels, list) else []
         compiled = (str(kernel.get("name", "")) for kernel in self._profile.get("kernels", ()))
         self._profile |= attributed(kernels, (*self._request.kernels, *compiled))
         if self._device == "cuda":
             self._profile["launch_overhead_us"] = _launch_overhead_us(runtime_us, kernels)
-
-    # --- speaking with the runner -----------------------------------------------------------------------------------
-
-    def _expect(self, kind: FrameKind, *, spin: bool = False) -> Frame:
-        """The next frame, after all builds that the candidate asks for.
-
-        Raises:
-            _CandidateFailed: it says that the candidate raised.
-            ProtocolError: it is of another kind.
-        """
-        while True:
-            frame = self._runner.receive(spin=spin)
-            if frame.kind is FrameKind.BUILD and kind in _MAY_BUILD:
-                self._built(frame)
-                continue
-            if frame.kind is FrameKind.COMPILING and kind in _MAY_BUILD:
-                self._compiled()
-                continue
-            if frame.kind is FrameKind.FAILED and kind is not FrameKind.STARTED:
-                raise _CandidateFailed(protocol.decode_failure(frame.body))
-            if frame.kind is not kind:
-                raise ProtocolError(f"{frame.kind.name} in the place of {kind.name}")
-            return frame
-
-    def _built(self, frame: Frame) -> None:
-        self._builds += 1
-        if self._builds > _MAX_BUILDS:
-            refusal = {"error": f"denied: a candidate may build {_MAX_BUILDS} different extensions"}
-            self._runner.send(FrameKind.BUILT, json.dumps(refusal).encode())
-            return
-        started = time.monotonic()
-        with self._outside():
-            # The compilers need no device, and others do.
-            body, descriptors = self._bench.build(
-                frame.body, self._backend, self._request, self._mode, disabled=self._disabled
-            )
-        self._orders.append(frame.body)
-        try:
-            answer = json.loads(body)
-            self._profile.setdefault("builds", []).append(answer.pop("facts", {}))
-            self._profile.setdefault("kernels", []).extend(answer.pop("resources", []))
-            self._profile.setdefault("library_symbols", []).extend(computing_symbols(answer.pop("library_symbols", [])))
-            self._runner.send(FrameKind.BUILT, json.dumps(answer).encode(), descriptors)
-        finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
-        spent_s = time.monotonic() - started
-        self._build_s += spent_s
-        # Compiling has a limit of its own.
-        self._runner.deadline += spent_s
-
-    def _compiled(self) -> None:
-        """Let others have the device until the runner's kernels are compiled."""
-        with self._outside():
-            frame = self._runner.receive()
-            ended = time.monotonic()
-        waited_s = time.monotonic() - ended
-        self._waited_s += waited_s
-        self._runner.deadline += waited_s
-        if frame.kind is not FrameKind.COMPILED:
-            raise ProtocolError(f"{frame.kind.name} in the place of COMPILED")
-        self._runner.send(FrameKind.RESUME)
-
-    @contextlib.contextmanager
-    def _outside(self) -> Iterator[None]:
-        """Let others have the device for a while."""
-        turn, self._holding = self._holding, None
-        with turn.paused() if turn is not None else contextlib.nullcontext():
-            yield
-        self._holding = turn
-
-    @contextlib.contextmanager
-    def _turn(self, *, alone: bool) -> Iterator[None]:
-        if self._turns is None or (self._device == "cpu" and not alone):
-            yield
-            return
-        started = time.monotonic()
-        with self._turns.alone() if alone else self._turns.shared() as turn:
-            waited_s = time.monotonic() - started
-            self._waited_s += waited_s
-            self._runner.deadline += waited_s
-            self._holding = turn
-            try:
-                yield
-            except BaseException:
-                # What a failed candidate holds of the device is free before others have their turn.
-                self._runner.end()
-                raise
-            finally:
-                self._holding = None
 
     # --- endings ----------------------------------------------------------------------------------------------------
 
@@ -551,21 +436,3 @@ def _launch_overhead_us(runtime_us: float, kernels: list[Any]) -> float:
     seen = [kernel for kernel in kernels if isinstance(kernel, dict) and isinstance(kernel.get("time_us"), float)]
     launches = sum(kernel["calls"] for kernel in seen if isinstance(kernel.get("calls"), int))
     return max(0.0, runtime_us - sum(kernel["time_us"] for kernel in seen)) / max(1, launches)
-
-
-_MAX_BUILDS = 16
-_MAY_BUILD = (FrameKind.LOADED, FrameKind.READY, FrameKind.RESULT)
-
-
-class _CandidateFailed(Exception):
-    """The runner says that its candidate raised."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.text)
-        self.failure = failure
-
-
-def patience_s(timed: bool, device: str) -> float:
-    """How long a candidate may keep its judge waiting before others go first."""
-    # What is timed on the processor should share it only if it hangs.
-    return 5.0 if timed and device == "cpu" else _PATIENCE_S
