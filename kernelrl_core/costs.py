@@ -1,17 +1,21 @@
 """What a run costs: prices, what was spent, and the budget at which it stops.
 
-Prices are those of the recipe (`cost.prices`). What it leaves open comes from the options of policy and evaluator: a
-config class may define `prices(self) -> Mapping[str, float]` with any of the names of `PriceSettings`.
+Prices are those of the recipe (`cost.prices`). What it leaves open comes from its table of prices (`cost.table`), then
+from the options of policy and evaluator: a config class may define `prices(self) -> Mapping[str, float]` with any of
+the names of `PriceSettings`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import attrs
+import yaml
 
-from kernelrl_core.errors import KernelRLError
+from kernelrl_core.errors import KernelRLError, UsageError
+from kernelrl_core.naming import suggestion
 from kernelrl_core.recipe.schema import PriceSettings, Recipe
 from kernelrl_core.values import Turn
 
@@ -58,13 +62,37 @@ class Spent:
 
 
 def prices_of(recipe: Recipe) -> PriceSettings:
-    """The recipe's prices, completed from the options of policy and evaluator."""
+    """The recipe's prices, completed from its table, then from the options of policy and evaluator.
+
+    Raises:
+        UsageError: the table cannot be used, or lacks the model.
+    """
     known: dict[str, float] = {}
     for use in (recipe.evaluator, recipe.policy):
         told = getattr(use.options, "prices", None)
         known |= told() if callable(told) else {}
+    if recipe.cost.table is not None:
+        known |= _table_entry(recipe.cost.table, getattr(recipe.policy.options, "model", None) or recipe.policy.use)
     given = attrs.asdict(recipe.cost.prices, filter=lambda _, value: value is not None)
     return PriceSettings(**{**known, **given})
+
+
+def _table_entry(path: Path, model: str) -> dict[str, float]:
+    try:
+        table = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UsageError(f"cannot read {path}: {error}") from error
+    if not isinstance(table, dict) or model not in table:
+        names = [str(name) for name in table] if isinstance(table, dict) else []
+        raise UsageError(f"{path} has no prices for {model!r}; {suggestion(model, names)}")
+    entry, keys = table[model], attrs.fields_dict(PriceSettings)
+    if not isinstance(entry, dict) or not all(key in keys and _is_price(value) for key, value in entry.items()):
+        raise UsageError(f"{path}: {model}: must map {', '.join(keys)} to numbers of at least 0")
+    return {key: float(value) for key, value in entry.items()}
+
+
+def _is_price(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
 
 
 def spent_on_turn(turn: Turn) -> Spent:

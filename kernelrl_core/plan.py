@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from kernelrl_core.audits import training_tasks
-from kernelrl_core.costs import prices_of
+from kernelrl_core.costs import Spent, prices_of
 from kernelrl_core.curricula import Course
 from kernelrl_core.environment import missing_prerequisites, require_prerequisites
 from kernelrl_core.errors import KernelRLError
 from kernelrl_core.estimates import judges_on_gpu, spent_at_most
 from kernelrl_core.heldout import eval_tasks
 from kernelrl_core.prompting import Composer
-from kernelrl_core.recipe.schema import Recipe
+from kernelrl_core.recipe.schema import PriceSettings, Recipe
 from kernelrl_core.registry import Registry
 from kernelrl_core.values import Task
 
@@ -52,7 +52,7 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
         tasks = list(training_tasks(registry.make("tasks", recipe.tasks), recipe.train)[0])
     except KernelRLError as error:
         missing.append(f"{recipe.tasks.use}: {error}".replace("\n", "; "))
-    steps = Course(tasks, recipe).n_steps if tasks is not None else None
+    steps = Course(tasks, recipe).n_steps if tasks is not None else recipe.train.steps
     per_step = recipe.train.tasks_per_step * recipe.train.group_size * recipe.episode.turns
     known = _prompt_tokens(recipe, registry, tasks or [])
     prompt = ASSUMED_PROMPT_TOKENS if known is None else known
@@ -66,35 +66,33 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
         "turns": recipe.episode.turns,
         "samples_per_step": per_step,
         "samples": samples,
-        "prompt_tokens": None,
-        "reply_tokens_at_most": None,
-        "train_tokens_at_most": None,
-        "gpu_seconds": None,
-        "usd_per_step_at_most": None,
-        "usd_at_most": None,
-        "budget_usd": recipe.cost.budget_usd,
     }
     on_gpu, prices = judges_on_gpu(recipe, registry), prices_of(recipe)
     attempts = recipe.train.tasks_per_step * recipe.train.group_size
     one = spent_at_most(recipe, prompt, attempts=attempts, steps=range(1), on_gpu=on_gpu, trains=True)
-    facts["usd_per_step_at_most"] = one.usd(prices)
+    facts |= _amounts("_per_step", one, prices) | _amounts("", None, prices) | {"budget_usd": recipe.cost.budget_usd}
     if steps is not None:
         whole = spent_at_most(recipe, prompt, attempts=attempts, steps=range(steps), on_gpu=on_gpu, trains=True)
         held_out = _held_out_attempts(recipe, registry, steps)
         whole += spent_at_most(recipe, prompt, attempts=held_out, steps=range(1), on_gpu=on_gpu, trains=False)
-        facts |= {
-            "prompt_tokens": whole.prompt_tokens,
-            "reply_tokens_at_most": whole.reply_tokens,
-            "train_tokens_at_most": whole.train_tokens,
-            "gpu_seconds": round(whole.gpu_seconds),
-            "usd_at_most": whole.usd(prices),
-        }
+        facts |= _amounts("", whole, prices)
     return facts | {"missing": missing}
+
+
+def _amounts(of: str, spent: Spent | None, prices: PriceSettings) -> dict[str, Any]:
+    return {
+        f"prompt_tokens{of}": spent and spent.prompt_tokens,
+        f"reply_tokens{of}_at_most": spent and spent.reply_tokens,
+        f"train_tokens{of}_at_most": spent and spent.train_tokens,
+        f"gpu_seconds{of}": spent and round(spent.gpu_seconds),
+        f"usd{of}_at_most": spent and spent.usd(prices),
+    }
 
 
 def plan_lines(facts: dict[str, Any]) -> list[str]:
     """A plan for people."""
-    lines = [f"{key.replace('_', ' '):<22}{_shown(value)}" for key, value in facts.items() if key != "missing"]
+    hidden = {"missing"} | ({"budget_usd"} if facts["budget_usd"] is None else set())
+    lines = [f"{key.replace('_', ' '):<32}{_shown(value)}" for key, value in facts.items() if key not in hidden]
     lines.append("amounts are estimates: every reply as long as it may be, every sample trained on")
     if facts["usd_per_step_at_most"] is None:
         lines.append("prices are unknown: set cost.prices to know the cost")

@@ -226,9 +226,13 @@ def _pipeline(given: Parts, registry: Registry) -> Iterator[Contradiction]:
 def _budget(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     from kernelrl_core.costs import prices_of
 
+    try:
+        prices = prices_of(given)
+    except KernelRLError as error:
+        yield Contradiction(("cost", "table"), error.message, error.fix)
+        return
     if given.cost.budget_usd is None:
         return
-    prices = prices_of(given)
     unknown = [f"cost.prices.{key}" for key in ("prompt", "reply", "train") if getattr(prices, key) is None]
     if unknown:
         message = f"policy {given.policy.use!r} does not know its prices, so a budget could not be kept"

@@ -439,6 +439,9 @@ class CostSettings:
     budget_usd: PositiveFloat | None = None
     """Stop when so much is spent; the run can be resumed with more. Null: no limit."""
     prices: PriceSettings = PriceSettings()
+    table: Path | None = None
+    """YAML file of prices by the model's name, such as `Qwen/Qwen3-8B: {prompt: 0.1, reply: 0.4, train: 0.4}`, for what
+    `prices` leaves open. Null: none."""
     gpu_seconds_per_evaluation: NonNegativeFloat = NonNegativeFloat(3.0)
     """Assumed by `--dry-run`, where kernels run on a GPU."""
 
