@@ -21,6 +21,7 @@ from kernelrl_openai_server import LOGPROB, OpenAIServer
 from kernelrl_core.errors import ExitCode, InfrastructureError, KernelRLError, MissingPrerequisite, UsageError
 from kernelrl_core.kinds import PolicyContext, SamplingSettings
 from kernelrl_core.values import Message, Reply
+from kernelrl_plugin_openai import endpoint
 from kernelrl_plugin_openai.config import OpenAIConfig
 from kernelrl_plugin_openai.endpoint import UNREADABLE, HalfAnswer
 from kernelrl_plugin_openai.policy import UNKNOWN_TOKEN, OpenAIPolicy
@@ -39,6 +40,7 @@ def server() -> Iterator[OpenAIServer]:
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setattr(endpoint, "_FIRST_WAIT_S", 0.02)
 
 
 def options(running: OpenAIServer, **more: Any) -> OpenAIConfig:

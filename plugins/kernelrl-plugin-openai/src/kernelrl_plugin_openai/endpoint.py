@@ -36,6 +36,7 @@ UNREADABLE = (KeyError, TypeError, IndexError, AttributeError, ValueError, Overf
 
 _MAX_HALF_ANSWERS = 3
 _START_PATIENCE_S = 5.0
+_FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 60.0
 _MAX_TEXT = 300
 
@@ -208,7 +209,7 @@ class Endpoint:
 def _wait(state: RetryCallState) -> float:
     failure = state.outcome.exception() if state.outcome else None
     asked = failure.wait_s if isinstance(failure, _Away) else None
-    drawn: float = wait_random_exponential(multiplier=0.5, max=_LONGEST_WAIT_S)(state)
+    drawn: float = wait_random_exponential(multiplier=_FIRST_WAIT_S, max=_LONGEST_WAIT_S)(state)
     # On top, so that those who are told the same moment do not all come back in it.
     return drawn if asked is None else min(asked, _LONGEST_WAIT_S) + min(drawn, 1.0)
 
