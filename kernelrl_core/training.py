@@ -148,6 +148,8 @@ class Training:
         row |= {"cache_hit": repeated} if repeated is not None else {}
         row |= learnt
         if _evaluates_after(recipe.eval, step, n_steps):
+            if step + 1 < n_steps and not self.stopping():
+                self._rollout(step + 1, course)  # both use the weights of now
             row |= await self._evaluate(step + 1)
         row |= time_metrics(groups)
         row |= {"time/rollout": played - begin, "time/train": trained - played}

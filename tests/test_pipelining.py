@@ -249,6 +249,14 @@ def test_a_step_may_be_sampled_while_the_one_before_is_trained(tmp_path: Path) -
     assert [row.get("train/staleness_max") for row in run.rows("metrics")] == [None, 1, 1]
 
 
+def test_the_next_step_is_sampled_while_the_held_out_split_is_evaluated(tmp_path: Path) -> None:
+    """With 2 attempts at each of 3 tasks, 6 replies of either are drawn at once."""
+    recipe = attrs.evolve(RECIPE, eval=EvalSettings(every=1, samples=2))
+    run, policy, _ = play(tmp_path / "run", recipe, Policy((0.02, 0.02, 0.02)))
+    assert policy.most == 12
+    assert {row["behind"] for row in run.rows("samples")} == {0}
+
+
 def test_without_staleness_every_step_is_sampled_with_its_own_weights(tmp_path: Path) -> None:
     run, policy, _ = play(tmp_path / "run")
     assert {row["behind"] for row in run.rows("samples")} == {0}
