@@ -197,6 +197,33 @@ def test_the_environment_is_shared_by_all_groups_and_closed_with_the_loop(
     assert len(closed) == 1
 
 
+def test_what_infrastructure_spoilt_is_tried_again_when_the_cookbook_is_told_so(
+    builder: Callable[..., KernelDatasetBuilder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import kernelrl_fake
+    from tinker_cookbook.rl.rollout_strategy import RetryOnFailure
+
+    from kernelrl_core.errors import InfrastructureError
+
+    whole, calls = kernelrl_fake.Evaluator.evaluate, []
+
+    async def broken_at_first(self: Any, request: Any) -> Any:
+        calls.append(request)
+        if len(calls) <= 3:  # as often as the core tries by itself
+            raise InfrastructureError("the judge is gone")
+        return await whole(self, request)
+
+    async def go() -> Any:
+        train, _ = await builder()()
+        answers = Scripted(train.speech, lambda prompt: ANSWER.format("right"))
+        return await rollouts.do_group_rollout(train.get_batch(0)[0], answers, strategy=RetryOnFailure(max_retries=3))
+
+    monkeypatch.setattr(kernelrl_fake.Evaluator, "evaluate", broken_at_first)
+    group = asyncio.run(go())
+    assert group.get_total_rewards() == [0.7, 0.7, 0.7]
+    assert group.rollout_errors
+
+
 def test_infrastructure_that_fails_fails_the_rollout_and_pays_nothing(
     builder: Callable[..., KernelDatasetBuilder], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,10 +102,12 @@ class KernelGroupBuilder(EnvGroupBuilder):
     index: int
     """Place of the task within the step."""
     _envs: list[KernelEnv] = field(default_factory=list, repr=False)
+    """All that were made, again for each retry."""
 
     async def make_envs(self) -> Sequence[Env]:
         environment = await shared_environment(self.recipe)
         limit = reply_limit(environment.recipe, self.step)
+        made: list[KernelEnv] = []
         for attempt in range(self.attempts):
             episode = SteppedEpisode(
                 environment,
@@ -115,8 +117,9 @@ class KernelGroupBuilder(EnvGroupBuilder):
                 purpose=self.purpose,
                 place=(self.step, self.index, attempt),
             )
-            self._envs.append(KernelEnv(episode, self.speech, limit))
-        return list(self._envs)
+            made.append(KernelEnv(episode, self.speech, limit))
+        self._envs += made
+        return made
 
     async def cleanup(self) -> None:
         for env in self._envs:
