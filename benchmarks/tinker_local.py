@@ -2,9 +2,9 @@
 
     python benchmarks/tinker_local.py --steps 60
 
-The recipes `quickstart` (policy `torch`) and `tinker_local` (policy `tinker`, server on this machine) with one seed, one
-after the other, from one warm start. They should agree sample for sample; what is compared is the hash of every reply
-with its outcome, the learning curves, the weights at the end, and the seconds a step takes.
+The recipes `quickstart` (policy `torch`) and `tinker_local` (policy `tinker`, server on this machine) with one seed,
+one after the other, from one warm start. They should agree sample for sample; what is compared is the hash of every
+reply with its outcome, the learning curves, the weights at the end, and the seconds a step takes.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 from kernelrl_core.errors import UsageError
 from kernelrl_core.extraction import extract
 from kernelrl_core.values import Message
-from kernelrl_plugin_tinker.chat import ChatTemplate, CookbookChat, make_chat
+from kernelrl_plugin_tinker.chat import CookbookChat, make_chat, recommended_renderer
 
 SPECIAL = [
     *(f"<|{name}|>" for name in ("im_start", "im_end", "im_user", "im_middle", "im_assistant", "im_system")),
@@ -46,6 +46,10 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|end|>", chat_template=template)
 
 
+def chat_with(model: str, tokenizer):
+    return make_chat(model, recommended_renderer(model), tokenizer)
+
+
 def said(chat, tokenizer, text: str, *, prompt=ASKED, reason: str = "stop", end: str = ""):
     tokens = tokenizer.encode(text + end, add_special_tokens=False)
     return chat.read(prompt, tokens, [-1.0] * len(tokens), reason, ())
@@ -58,7 +62,7 @@ def end_of(chat: CookbookChat, tokenizer) -> str:
 
 @pytest.mark.parametrize("model", KNOWN)
 def test_a_draft_in_the_thinking_is_never_the_answer(model, tokenizer) -> None:
-    chat = make_chat(model, None, tokenizer, own=False)
+    chat = chat_with(model, tokenizer)
     prompt = tokenizer.decode(chat.render(ASKED))
     assert "Write relu." in prompt
     draft = "A draft: ```python\nclass ModelNew:\n    draft = 1\n```"
@@ -78,7 +82,7 @@ def test_a_draft_in_the_thinking_is_never_the_answer(model, tokenizer) -> None:
 
 def test_thinking_that_was_cut_off_is_no_answer(tokenizer) -> None:
     for model in ("Qwen/Qwen3-8B", "Qwen/Qwen3.5-4B"):
-        chat = make_chat(model, None, tokenizer, own=False)
+        chat = chat_with(model, tokenizer)
         opened = tokenizer.decode(chat.render(ASKED)).rstrip().endswith("<think>")
         reply = said(chat, tokenizer, ("" if opened else "<think>\n") + f"First {CODE} and then", reason="length")
         assert extract(reply.text, backend="triton", thinking=reply.thinking, stop_reason="length").candidate is None
@@ -87,7 +91,7 @@ def test_thinking_that_was_cut_off_is_no_answer(tokenizer) -> None:
 def test_a_think_tag_is_put_in_front_once(tokenizer) -> None:
     asked = (*ASKED, Message("assistant", "<think>\n"))
     for model in ("Qwen/Qwen3-8B", "Qwen/Qwen3.5-4B"):
-        chat = make_chat(model, None, tokenizer, own=False)
+        chat = chat_with(model, tokenizer)
         assert tokenizer.decode(chat.render(asked)).endswith("<|im_start|>assistant\n<think>\n")
         reply = said(chat, tokenizer, f"hm\n</think>\n{CODE}", prompt=asked, end="<|im_end|>")
         assert reply.thinking.strip() == "hm"
@@ -95,22 +99,22 @@ def test_a_think_tag_is_put_in_front_once(tokenizer) -> None:
 
 
 def test_stop_strings_stand_beside_the_models_own(tokenizer) -> None:
-    chat = make_chat("Qwen/Qwen3-8B", None, tokenizer, own=False)
+    chat = chat_with("Qwen/Qwen3-8B", tokenizer)
     assert chat.stops(("</KERNEL>",)) == ["<|im_end|>", "</KERNEL>"]
     tokens = tokenizer.encode("a</KERNEL>b", add_special_tokens=False)
     assert chat.read(ASKED, tokens, [0.0] * len(tokens), "stop", ("</KERNEL>",)).text == "a</KERNEL>"
 
 
-def test_an_unknown_model_needs_a_renderer_by_name(tokenizer) -> None:
-    with pytest.raises(UsageError, match="recommends no renderer for 'Qwen/Qwen9-8B'"):
-        make_chat("Qwen/Qwen9-8B", None, tokenizer, own=False)
+def test_a_model_the_cookbook_does_not_know_is_spoken_to_by_its_own_template(tokenizer) -> None:
+    """And never by the renderer of a model with a similar name."""
+    assert recommended_renderer("Qwen/QwQ-32B") == recommended_renderer("Qwen/Qwen3-8B-of-mine") == "chat_template"
+    assert recommended_renderer("Qwen/Qwen3-8B") == "qwen3"
+    assert isinstance(make_chat("Qwen/QwQ-32B", "qwen3", tokenizer), CookbookChat)
     with pytest.raises(UsageError, match="'qwen33' cannot be had"):
-        make_chat("Qwen/Qwen3-8B", "qwen33", tokenizer, own=False)
-    assert isinstance(make_chat("Qwen/Qwen9-8B", "chat_template", tokenizer, own=False), ChatTemplate)
-    assert isinstance(make_chat("Qwen/Qwen9-8B", "qwen3", tokenizer, own=False), CookbookChat)
+        make_chat("Qwen/Qwen3-8B", "qwen33", tokenizer)
 
 
 def test_a_chat_template_leaves_out_ends_of_turn_and_keeps_think_tags(tokenizer) -> None:
-    chat = make_chat("anything", None, tokenizer, own=True)
+    chat = chat_with("anything", tokenizer)
     assert tokenizer.decode(chat.render(ASKED[1:])) == "<|user|>Write relu.<|end|><|assistant|>"
     assert said(chat, tokenizer, "<think>x</think>y", end="<|end|>").text == "<think>x</think>y"

@@ -8,7 +8,15 @@ from typing import Any, Literal, Protocol
 from kernelrl_core.errors import MissingPrerequisite, UsageError
 from kernelrl_core.values import Message, Reply
 
-__all__ = ["CHAT_TEMPLATE", "Chat", "ChatTemplate", "CookbookChat", "load_tokenizer", "make_chat"]
+__all__ = [
+    "CHAT_TEMPLATE",
+    "Chat",
+    "ChatTemplate",
+    "CookbookChat",
+    "load_tokenizer",
+    "make_chat",
+    "recommended_renderer",
+]
 
 CHAT_TEMPLATE = "chat_template"
 _PREFIX_TOKENS = 8
@@ -117,30 +125,30 @@ class CookbookChat:
         return Reply(_cut(text, strings), tuple(tokens), tuple(logprobs), reason, thinking)
 
 
-def make_chat(model: str, name: str | None, tokenizer: Any, *, own: bool) -> Chat:
-    """How to speak to a model.
+def recommended_renderer(model: str) -> str:
+    """The renderer that tinker-cookbook recommends; for a model that is not in its table, `chat_template`."""
+    from tinker_cookbook import model_info
 
-    Args:
-        name: the renderer asked for, or None for the recommended one.
-        own: the model is served by ourselves, so where the cookbook does not know it its chat template is right.
+    try:
+        return model_info.get_recommended_renderer_name(model)
+    except Exception:  # unknown names raise KeyError, ValueError or the cookbook's own error
+        return CHAT_TEMPLATE
+
+
+def make_chat(model: str, name: str, tokenizer: Any) -> Chat:
+    """How to speak to a model, by the name of a renderer.
+
     Raises:
-        UsageError: no renderer is known for the model, or none of that name.
+        UsageError: there is none of that name, or it does not suit the tokenizer.
     """
-    from tinker_cookbook import model_info, renderers
+    from tinker_cookbook import renderers
 
-    if name is None:
-        try:
-            name = model_info.get_recommended_renderer_name(model)
-        except Exception:  # unknown names raise KeyError, ValueError or the cookbook's own error
-            if not own:
-                raise UsageError(
-                    f"policy.model: tinker-cookbook recommends no renderer for {model!r}",
-                    fix=f"correct the name, or set policy.renderer ({CHAT_TEMPLATE} takes the tokenizer's own)",
-                ) from None
-            name = CHAT_TEMPLATE
     if name == CHAT_TEMPLATE:
         if not getattr(tokenizer, "chat_template", None):
-            raise UsageError(f"policy.renderer: the tokenizer of {model!r} has no chat template")
+            raise UsageError(
+                f"policy.renderer: the tokenizer of {model!r} has no chat template",
+                fix="set policy.renderer to a renderer of tinker-cookbook, such as role_colon",
+            )
         return ChatTemplate(tokenizer)
     try:
         return CookbookChat(renderers.get_renderer(name, tokenizer, model_name=model), tokenizer)

@@ -51,7 +51,7 @@ class TinkerConfig:
     """Rank of the adapters."""
     renderer: str | None = None
     """Renderer of tinker-cookbook; `chat_template`: the tokenizer's own; null: the one the cookbook recommends for the
-    model."""
+    model, and for a model it does not know `chat_template`."""
     start_from: str | None = None
     """`tinker://` path of saved state to begin with, without its optimizer."""
     context_tokens: PositiveInt | None = None

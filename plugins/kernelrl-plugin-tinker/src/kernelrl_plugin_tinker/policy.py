@@ -24,7 +24,7 @@ from kernelrl_core.errors import InfrastructureError, KernelRLError, UsageError
 from kernelrl_core.kinds import PolicyCapabilities, PolicyContext, SamplingSettings, TrainingSample, TrainingStep
 from kernelrl_core.shaping import ShapedStep, parts, shape_step
 from kernelrl_core.values import Message, Prompt, Reply
-from kernelrl_plugin_tinker.chat import Chat, load_tokenizer, make_chat
+from kernelrl_plugin_tinker.chat import CHAT_TEMPLATE, Chat, load_tokenizer, make_chat, recommended_renderer
 from kernelrl_plugin_tinker.config import TinkerConfig
 from kernelrl_plugin_tinker.lessons import Ahead, adam, datum, loss_options, present_logprobs, scored_datum
 from kernelrl_plugin_tinker.saved import STATE_FILE, SavedPaths, SavedState, seconds_to_live
@@ -101,7 +101,10 @@ class TinkerPolicy:
             )
         self.context_tokens = options.context_tokens or limit
         tokenizer = await asyncio.to_thread(load_tokenizer, self._model)
-        self._chat = make_chat(self._model, options.renderer, tokenizer, own=self._is_local)
+        renderer = options.renderer or recommended_renderer(self._model)
+        if options.renderer is None and renderer == CHAT_TEMPLATE and not self._is_local:
+            context.say(f"tinker-cookbook knows no renderer for {self._model}: the tokenizer's chat template is used")
+        self._chat = make_chat(self._model, renderer, tokenizer)
         if options.start_from is None:
             self._sampler = await self._sampling_client(base_model=self._model)
         if context.loss:
