@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +39,26 @@ from kernelrl_plugin_openai.config import OpenAIConfig
 from kernelrl_plugin_openai.learning import LearningPolicy
 from kernelrl_plugin_openai.policy import make_policy
 
+FAKES = Path(__file__).parents[3] / "tests/fakes"
+RECIPE = """
+tasks:     {{use: fake}}
+backend:   {{use: fake}}
+policy:
+  use: openai
+  model: tiny
+  base_url: "{url}"
+  server: vllm
+  api_key_env: null
+  adapters: adapters
+  learner: {{use: torch, model: "{model}", lora_rank: 2}}
+evaluator: {{use: fake}}
+feedback:  {{use: fake}}
+forbid:    []
+prompt:    {{template: brief, shots: zero}}
+sampling:  {{max_tokens: 3}}
+rewards:   {{correct: {{use: fake}}}}
+train:     {{tasks_per_step: 1, group_size: 2, steps: 2, drop_uniform_groups: false}}
+"""
 ASK = (Message("user", "Say abc."),)
 
 
@@ -53,7 +77,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
     config = transformers.LlamaConfig(
         vocab_size=len(tokenizer),
-        max_position_embeddings=256,
+        max_position_embeddings=2048,
         num_key_value_heads=2,
         initializer_range=0.3,
         eos_token_id=tokenizer.eos_token_id,
@@ -70,11 +94,17 @@ class Sampler:
     def __init__(self, model: Path) -> None:
         self._model, self.tokenizer = model, transformers.AutoTokenizer.from_pretrained(model)
         self.server: OpenAIServer | None = None
+        self._adapted: dict[str, Any] = {}
+        self._lock = threading.Lock()
 
     def __call__(self, body: dict[str, Any]) -> tuple[list[int], list[float], str]:
         assert self.server is not None
-        net = transformers.AutoModelForCausalLM.from_pretrained(self._model)
-        adapted = peft.PeftModel.from_pretrained(net, self.server.adapters[body["model"]]).eval()
+        with self._lock:
+            if body["model"] not in self._adapted:
+                net = transformers.AutoModelForCausalLM.from_pretrained(self._model)
+                loaded = peft.PeftModel.from_pretrained(net, self.server.adapters[body["model"]])
+                self._adapted[body["model"]] = loaded.eval()
+        adapted = self._adapted[body["model"]]
         generator = torch.Generator().manual_seed(body["seed"])
         tokens, logprobs = [], []
         with torch.no_grad():
@@ -181,6 +211,24 @@ def test_a_checkpoint_is_sampled_from_again(server: OpenAIServer, model: Path, t
     before, state, after = played(options(server, model, tmp_path), learn, tmp_path)
     assert before.logprobs != after.logprobs
     assert played(options(server, model, tmp_path), again, tmp_path) == after
+
+
+def test_a_run_from_the_command_line_samples_with_what_each_step_learnt(
+    server: OpenAIServer, model: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "small.yaml").write_text(RECIPE.format(url=server.url, model=model))
+    environment = {**os.environ, "PYTHONPATH": str(FAKES), "KERNELRL_CACHE_DIR": str(tmp_path / "cache")}
+
+    command = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()"]
+    command += ["run", "small.yaml", "--name", "learnt"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    samples = [json.loads(line) for line in (tmp_path / "runs/learnt/samples.jsonl").read_text().splitlines()]
+    assert len(samples) == 2 * 2
+    assert all(len(row["reply"]["tokens"]) == len(row["reply"]["logprobs"]) > 0 for row in samples)
+    # The probe and the first step use the first adapter, the second step the one that the first one made.
+    assert len({body["model"] for body in server.requests}) == 2
+    assert server.adapters == {}
 
 
 def test_a_prompt_is_sent_as_the_learner_s_tokens(server: OpenAIServer, model: Path, tmp_path: Path) -> None:
