@@ -19,8 +19,8 @@ __all__ = ["LocalModel", "TinkerConfig"]
 
 @attrs.frozen
 class LocalModel:
-    """The model that a local server trains when `model` is null: that of policy `torch` from scratch, warm-started on
-    the answers bundled with the tasks."""
+    """The server's model with `server: local`. Without `model` it is that of policy `torch` from scratch, warm-started
+    on the answers bundled with the tasks."""
 
     width: PositiveInt = PositiveInt(128)
     """Size of the residual stream."""
@@ -34,6 +34,10 @@ class LocalModel:
     """Most tokens of the tokenizer."""
     warm_start_steps: PositiveInt = PositiveInt(200)
     """Optimizer steps of the warm start."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Where the server's model runs, with `model` or without. On a GPU it works only while no kernel is timed there."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """With `model`: type of the weights."""
 
 
 @attrs.frozen
@@ -65,13 +69,14 @@ class TinkerConfig:
     checkpoint_days: PositiveFloat | None = PositiveFloat(30.0)
     """Days after which the server may delete what this run saved there; null: never."""
     local: LocalModel = LocalModel()
-    """The model of a local server when `model` is null."""
+    """With `server: local`: its model and device."""
 
     def requires(self) -> Requires:
         modules = ("tinker", "tinker_cookbook", "transformers")
         if self.server == "local":
             modules += ("kernelrl_tinker_server",)
-            return Requires(modules=modules, fix="pip install 'kernelrl-plugin-tinker[local]'")
+            gpu: Literal["", "any"] = "any" if self.local.device == "cuda" else ""
+            return Requires(modules=modules, gpu=gpu, fix="" if gpu else "pip install 'kernelrl-plugin-tinker[local]'")
         return Requires(modules=modules, environment=() if self.has_key() else ("TINKER_API_KEY",))
 
     def has_key(self) -> bool:

@@ -17,18 +17,18 @@ from typing import Any, TypeVar
 
 import httpx
 import tinker
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential, wait_random
 from tinker.lib.retry_handler import RetryConfig
 
 from kernelrl_core.errors import InfrastructureError, KernelRLError, MissingPrerequisite, UsageError
 from kernelrl_core.naming import nearest
 
-__all__ = ["RETRIES", "ServerGone", "Service", "explained"]
+__all__ = ["ServerGone", "Service", "choose_model", "explained"]
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
-RETRIES = RetryConfig(enable_retry_logic=False)
-"""For sampling clients: whoever calls decides how often a reply is asked for."""
+_NO_RETRIES = RetryConfig(enable_retry_logic=False)
 _KEY = re.compile(r"\b(tml-[A-Za-z0-9_-]{4,}|eyJ[A-Za-z0-9_.-]{20,})")
 _KEY_FIX = "export TINKER_API_KEY=… with a key of your account, or write it into .env"
 
@@ -46,6 +46,7 @@ class Service:
         base_url: str | None,
         api_key: str | None,
         give_up_after_s: float,
+        retries: int,
         revive: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """
@@ -53,10 +54,12 @@ class Service:
             base_url: None takes the SDK's default.
             api_key: None lets the SDK find it.
             give_up_after_s: longest silence of the server.
+            retries: further attempts at what fails.
             revive: starts a server of our own again when it has ended.
         """
         self._address, self._api_key = base_url, api_key
-        self._give_up_after_s, self._revive = give_up_after_s, revive
+        self._give_up_after_s, self._retries, self._revive = give_up_after_s, retries, revive
+        self._retried = 0
         self._client: tinker.ServiceClient | None = None
         self._rest: tinker.RestClient | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -158,6 +161,34 @@ class Service:
         finally:
             silence.cancel()
             task.cancel()
+
+    async def retrying(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do something again when the infrastructure fails, after growing and jittered pauses."""
+        attempts = AsyncRetrying(
+            retry=retry_if_exception_type(InfrastructureError),
+            stop=stop_after_attempt(self._retries + 1),
+            wait=wait_exponential(multiplier=0.5, max=30.0) + wait_random(0.0, 1.0),
+            reraise=True,
+        )
+        async for attempt in attempts:
+            with attempt:
+                self._retried += attempt.retry_state.attempt_number > 1
+                return await work()
+        raise AssertionError("tenacity ends with a result or an exception")
+
+    def take_retried(self) -> int:
+        """How often something was done again since the last call."""
+        taken, self._retried = self._retried, 0
+        return taken
+
+    async def sampling_client(self, **which: str) -> Any:
+        """A sampling client for a `base_model` or a `model_path`; whoever uses it decides how often to ask."""
+
+        async def make() -> Any:
+            future = self.client.create_sampling_client(retry_config=_NO_RETRIES, **which)
+            return await self.call("a sampling client", future)
+
+        return await self.retrying(make)
 
     async def _watch(self) -> None:
         """Ask the server for a sign of life now and then."""

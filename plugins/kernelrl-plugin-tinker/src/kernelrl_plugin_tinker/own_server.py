@@ -1,0 +1,91 @@
+"""The server that a run with `server: local` starts for itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import tempfile
+from pathlib import Path
+
+import attrs
+
+from kernelrl_core.kinds import PolicyContext
+from kernelrl_plugin_tinker.config import TinkerConfig
+from kernelrl_plugin_tinker.saved import SavedState
+from kernelrl_tinker_server.local import LocalServer
+from kernelrl_tinker_server.models import warm_started_model
+
+__all__ = ["OwnServer"]
+
+_log = logging.getLogger(__name__)
+_STATE = "tinker-server-"
+
+
+@attrs.frozen
+class OwnServer:
+    """A server on this machine that ends with the policy. Checkpoints hold their own files, so nothing of it stays."""
+
+    server: LocalServer
+    model: str
+    """Name of its model."""
+    model_key: str
+    """Names the model in checkpoints; the same on every machine."""
+
+    @classmethod
+    async def start(cls, options: TinkerConfig, context: PolicyContext) -> OwnServer:
+        """Make the model, if that is not yet done, and start the server.
+
+        Raises:
+            InfrastructureError: it could not be started.
+        """
+        local = options.local
+        arguments: tuple[str, ...] = ("--device", local.device)
+        if options.model is not None:
+            model = key = options.model
+            arguments += ("--lora-rank", str(options.lora_rank), "--dtype", local.dtype)
+            if options.context_tokens is not None:
+                arguments += ("--context-tokens", str(options.context_tokens))
+        else:
+            directory = await warm_started_model(
+                context,
+                width=local.width,
+                layers=local.layers,
+                heads=local.heads,
+                context_tokens=local.context_tokens,
+                vocabulary=local.vocabulary,
+                warm_start_steps=local.warm_start_steps,
+            )
+            model, key = str(directory), f"from scratch {directory.name}"
+        state = await asyncio.to_thread(_fresh_directory, context.run_dir)
+        server = LocalServer(state=state, model=model, arguments=arguments)
+        await asyncio.to_thread(server.start)
+        return cls(server, model, key)
+
+    async def revive(self) -> None:
+        """Start it again if it has ended; what was saved there is still there."""
+        if not self.server.alive:
+            _log.warning("the local server has ended; it is started again")
+            await asyncio.to_thread(self.server.start)
+
+    def export(self, saved: SavedState, directory: Path) -> None:
+        """Copy what was saved at the server into a checkpoint."""
+        for kind, path in saved.paths():
+            self.server.export(path, directory / kind)
+
+    def adopt(self, saved: SavedState, directory: Path) -> None:
+        """Give the files of a checkpoint to the server."""
+        for kind, path in saved.paths():
+            if (directory / kind).is_dir():
+                self.server.adopt(path, directory / kind)
+
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self.server.stop)
+        await asyncio.to_thread(shutil.rmtree, self.server.state, ignore_errors=True)
+
+
+def _fresh_directory(run_dir: Path | None) -> Path:
+    """A directory for the server's files; what a killed one left in the run is removed."""
+    for left in run_dir.glob(f"{_STATE}*") if run_dir is not None else ():
+        shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=_STATE, dir=run_dir))

@@ -1,0 +1,264 @@
+"""Learning through a training client, and getting a new one when it breaks.
+
+Every step ends with new sampler weights at the server. A training client that fails in any request is useless for good
+(the SDK refuses further ones), so the step is repeated with one made from the last checkpoint; where steps would be
+lost by that, the run stops and is resumed from the checkpoint instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from tinker import types
+
+from kernelrl_core.errors import InfrastructureError, KernelRLError, UsageError
+from kernelrl_core.kinds import TrainingSample, TrainingStep
+from kernelrl_core.shaping import ShapedStep, parts, shape_step
+from kernelrl_plugin_tinker.config import TinkerConfig
+from kernelrl_plugin_tinker.lessons import Ahead, adam, datum, loss_options, present_logprobs, scored_datum
+from kernelrl_plugin_tinker.saved import SavedPaths, SavedState, seconds_to_live
+from kernelrl_plugin_tinker.service import Service
+
+__all__ = ["Trainer"]
+
+_log = logging.getLogger(__name__)
+
+
+class Trainer:
+    """The weights of a run: trained, sampled from, saved."""
+
+    def __init__(self, service: Service, options: TinkerConfig, model: str, seed: int) -> None:
+        """
+        Args:
+            model: name of the base model at the server.
+            seed: of the adapters' initial weights.
+        """
+        self._service, self._options, self._model, self._seed = service, options, model, seed
+        self._ttl = None if options.server == "local" else seconds_to_live(options.checkpoint_days)
+        self._client: Any = None
+        self._reference: Any = None
+        self._ahead: Ahead | None = None
+        """Passes of the step under way that came before `train`."""
+        self._lock = asyncio.Lock()
+        self._unsaved = 0
+        """Steps since the last checkpoint."""
+        self._failure = ""
+        """Why the last client was given up."""
+        self.sampler: Any = None
+        """Sampling client of the weights after the last step."""
+        self.saved = SavedState()
+        """What the client can be made from again."""
+        self.at_server = SavedPaths()
+        self.steps = 0
+
+    # --- beginning ------------------------------------------------------------------------------------------------
+
+    async def begin(self, loss: str, *, reference: bool) -> None:
+        """Start at the initial weights; with a loss, refuse at once what the server cannot do of it.
+
+        Raises:
+            UsageError: the server lacks the loss, or log-probabilities of prompts for the reference.
+        """
+        if self._options.start_from is None:
+            self.sampler = await self._service.sampling_client(base_model=self._model)
+        if loss or self._options.start_from is not None:
+            await self._begin_client()
+        if loss:
+            await self._probe(loss, reference=reference)
+
+    async def _probe(self, loss: str, *, reference: bool) -> None:
+        """A position that counts nothing has no gradient, so the training client stays as it was."""
+        sample, name = TrainingSample("probe", (1,), (1,), (-1.0,), 0.0), self._service.name
+        try:
+            await self._call(f"the loss {loss}", self._client.forward_backward([datum(sample, [0.0])], loss))
+        except UsageError as error:
+            raise UsageError(f"train.loss: {name} does not offer {loss!r}: {error.message}") from error
+        if reference:
+            try:
+                await self._reference_logprobs([sample])
+            except UsageError as error:
+                raise UsageError(
+                    f"train.kl: {name} gives no log-probabilities of prompts: {error.message}", fix="set train.kl=0"
+                ) from error
+
+    async def _begin_client(self) -> None:
+        client, options = self._service.client, self._options
+        if options.start_from is not None:
+            future = client.create_training_client_from_state(options.start_from)
+        else:
+            future = client.create_lora_training_client(
+                base_model=self._model, rank=options.lora_rank, seed=self._seed % 2**31
+            )
+        self._client = await self._call(f"a training client for {self._model}", future)
+        if options.start_from is not None and self.sampler is None:
+            path = await self._save_for_sampler("start")
+            self.saved = SavedState(sampler=path, first_sampler=path)
+            self.sampler = await self._service.sampling_client(model_path=path)
+
+    # --- learning -------------------------------------------------------------------------------------------------
+
+    async def train(self, step: TrainingStep) -> dict[str, float]:
+        """One step; see `kernelrl_core.kinds.Policy`."""
+        async with self._lock:
+            metrics, path, sampler = await self._service.retrying(lambda: self._whole_step(step))
+            self._ahead = None
+            self.saved, self.sampler = self.saved.trained(path), sampler
+            self.steps += 1
+            self._unsaved += 1
+            self.at_server.add_sampler(path)
+        return metrics
+
+    async def accumulate(self, step: TrainingStep) -> None:
+        """A pass over samples of the first substep. A failure costs no more than the pass, which `train` repeats."""
+        async with self._lock:
+            ahead = self._ahead_of(step)
+            ahead.sizes.append(len(step.samples))
+            if ahead.done < len(ahead.sizes) - 1:
+                return  # after a failure all of them are left to `train`
+            try:
+                await self._require_client()
+                shaped = shape_step(step)
+                pairs = list(zip(shaped.samples, shaped.advantages, strict=True))
+                ahead.told.add_part(pairs, await self._call("a training pass", self._pass(step, pairs)))
+                ahead.done += 1
+            except InfrastructureError as error:
+                _log.warning("a training pass failed, and is repeated with the rest of the step: %s", error.message)
+                self._give_up_client(error)
+            except BaseException as error:
+                self._give_up_client(error)
+                raise
+
+    async def _whole_step(self, step: TrainingStep) -> tuple[dict[str, float], str, Any]:
+        """Metrics, path and sampling client of one step from the state at its beginning."""
+        try:
+            await self._require_client()
+            metrics = await self._update(step)
+            path = await self._save_for_sampler(f"step-{self.steps + 1:06d}")
+            return metrics, path, await self._service.sampling_client(model_path=path)
+        except BaseException as error:
+            self._give_up_client(error)
+            raise
+
+    async def _update(self, step: TrainingStep) -> dict[str, float]:
+        shaped = await self._shape(step)
+        ahead = self._ahead_of(step)
+        pairs = list(zip(shaped.samples, shaped.advantages, strict=True))
+        for number, part in enumerate(parts(pairs, step.substeps)):
+            pieces = ahead.left(part) if number == 0 else [part]
+            # All are sent before the first is awaited, so the server has no gap to wait in.
+            passes = [(piece, self._pass(step, piece)) for piece in pieces]
+            update = self._client.optim_step(adam(step.optimizer))
+            for piece, future in passes:
+                ahead.told.add_part(piece, await self._call("a training pass", future))
+            ahead.told.add_norm((await self._call("an optimizer step", update)).metrics)
+        return ahead.told.metrics() | dict(shaped.metrics)
+
+    def _pass(self, step: TrainingStep, pairs: Sequence[tuple[TrainingSample, Sequence[float]]]) -> Any:
+        data = [datum(sample, row) for sample, row in pairs]
+        return self._client.forward_backward(data, step.loss.name, loss_options(step.loss))
+
+    def _ahead_of(self, step: TrainingStep) -> Ahead:
+        if self._ahead is None or self._ahead.step != step.step:
+            self._ahead = Ahead(step.step, step.loss)
+        return self._ahead
+
+    async def _shape(self, step: TrainingStep) -> ShapedStep:
+        present = reference = None
+        if step.loss.mismatch is not None:
+            data = [scored_datum(sample) for sample in step.samples]
+            output = await self._call("a forward pass", self._client.forward(data, "cross_entropy"))
+            present = [row.tolist() for row in present_logprobs(step.samples, output)]
+        if step.loss.kl:
+            reference = await self._reference_logprobs(step.samples)
+        return shape_step(step, present=present, reference=reference)
+
+    async def _reference_logprobs(self, samples: Sequence[TrainingSample]) -> list[list[float]]:
+        """[sample][token] log-probabilities under the model as it started."""
+        if self._reference is None:
+            which = {"base_model": self._model}
+            if self.saved.first_sampler is not None:
+                which = {"model_path": self.saved.first_sampler}
+            self._reference = await self._service.sampling_client(**which)
+        reference = self._reference
+
+        async def score(sample: TrainingSample) -> list[float]:
+            tokens, n = [*sample.prompt_tokens, *sample.tokens], len(sample.tokens)
+            prompt = types.ModelInput.from_ints(tokens)
+            future = reference.compute_logprobs(prompt, prompt_logprobs_last_n=n)
+            scores = await self._call("the reference", future, timeout_s=self._options.sample_timeout_s)
+            return [float(score) for score in scores[-n:]]
+
+        retrying = self._service.retrying
+        return list(await asyncio.gather(*(retrying(lambda one=sample: score(one)) for sample in samples)))
+
+    # --- training clients and checkpoints -------------------------------------------------------------------------
+
+    def _give_up_client(self, error: BaseException) -> None:
+        """The training client is useless, and with it the gradients at the server."""
+        self._client = None
+        self._failure = error.message if isinstance(error, KernelRLError) else type(error).__name__
+        if self._ahead is not None:
+            self._ahead.restart()
+
+    async def _require_client(self) -> None:
+        """After a failure, a training client at the state of the last checkpoint, which is that of now.
+
+        Raises:
+            KernelRLError: steps were made since, and would be lost.
+        """
+        if self._client is not None:
+            return
+        if self._unsaved:
+            raise KernelRLError(
+                f"the training client failed {self._unsaved} steps after the last checkpoint, which are lost with it: "
+                f"{self._failure}",
+                fix="kernelrl resume RUN; train.checkpoint_every=1 makes such failures harmless",
+            )
+        if self.saved.state is None:
+            await self._begin_client()
+        else:
+            _log.warning("the training client is made again from %s", self.saved.state)
+            self._client = await self._client_from(self.saved.state)
+
+    async def _client_from(self, path: str) -> Any:
+        future = self._service.client.create_training_client_from_state_with_optimizer(path)
+        return await self._call(f"a training client from {path}", future)
+
+    async def save(self) -> SavedState:
+        """Save state, optimizer and sampler weights at the server.
+
+        Raises:
+            KernelRLError: it failed, and the training client is lost with it.
+        """
+        async with self._lock:
+            try:
+                await self._require_client()
+                name = f"checkpoint-{self.steps:06d}"
+                future = self._client.save_state(name, ttl_seconds=self._ttl, overwrite=True)
+                path = str((await self._call("saving the state", future)).path)
+                sampler = self.saved.sampler or await self._save_for_sampler(name)
+            except InfrastructureError as error:
+                self._give_up_client(error)
+                raise KernelRLError(f"the checkpoint could not be saved: {error.message}") from error
+            self.saved = SavedState(path, sampler, self.saved.first_sampler)
+            self._unsaved = 0
+            return self.saved
+
+    async def restore(self, saved: SavedState, steps: int, *, learning: bool) -> None:
+        """Continue from what was saved; a training client is made only for learning."""
+        self.saved, self.steps, self._unsaved = saved, steps, 0
+        if saved.state is None or saved.sampler is None:
+            raise UsageError("it names no state or no sampler weights")
+        if learning:
+            self._client = await self._client_from(saved.state)
+        self.sampler = await self._service.sampling_client(model_path=saved.sampler)
+
+    async def _save_for_sampler(self, name: str) -> str:
+        future = self._client.save_weights_for_sampler(name, ttl_seconds=self._ttl)
+        return str((await self._call("saving sampler weights", future)).path)
+
+    async def _call(self, doing: str, awaitable: Any, *, timeout_s: float | None = None) -> Any:
+        return await self._service.call(doing, awaitable, timeout_s=timeout_s)
