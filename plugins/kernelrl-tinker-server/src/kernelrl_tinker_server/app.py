@@ -11,12 +11,10 @@ import hmac
 import logging
 import time
 import uuid
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError
 from typing import Any
 
-import attrs
 from aiohttp import web
 
 from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError
@@ -25,6 +23,7 @@ from kernelrl_core.values import Reply
 from kernelrl_plugin_torch.language_model import Spoken
 from kernelrl_tinker_server.engine import Engine
 from kernelrl_tinker_server.models import ServedModel
+from kernelrl_tinker_server.pending import Body, Pendings
 from kernelrl_tinker_server.sampling import SamplerBook, read_sampling
 from kernelrl_tinker_server.store import CheckpointPath, Store
 from kernelrl_tinker_server.wire import read_training_request, sampled_body, trained_body
@@ -36,60 +35,10 @@ _log = logging.getLogger(__name__)
 
 _POLL_S = 30.0
 """The SDK gives up a poll after 45 s."""
-_KEPT_S = 120.0
-"""How long a result is kept after it was fetched: its answer may be lost on the way."""
-_FORGOTTEN_S = 3600.0
-"""… and one that nobody fetches."""
 _SILENT_S = 900.0
 """Runs of a session that has not been heard of for so long leave the memory."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-@attrs.define(eq=False)
-class _Pending:
-    """A request under way, or its result."""
-
-    result: Future[Any]
-    body: Callable[[Any], bytes | dict[str, Any]]
-    """Makes the answer from the result."""
-    since: float
-    fetched: bool = False
-
-
-class _Pendings:
-    """Results by request id."""
-
-    def __init__(self) -> None:
-        self._pending: OrderedDict[str, _Pending] = OrderedDict()
-        self._ids: dict[Hashable, str] = {}
-
-    def add(
-        self, key: Hashable, start: Callable[[], Future[Any]], body: Callable[[Any], bytes | dict[str, Any]]
-    ) -> str:
-        """Start a request, unless one with this key is known; returns its id."""
-        self._sweep()
-        if key in self._ids:
-            return self._ids[key]
-        name = uuid.uuid4().hex
-        self._pending[name] = _Pending(start(), body, time.monotonic())
-        self._ids[key] = name
-        return name
-
-    def get(self, name: str) -> _Pending | None:
-        return self._pending.get(name)
-
-    def _sweep(self) -> None:
-        now = time.monotonic()
-        old = [
-            name
-            for name, pending in self._pending.items()
-            if pending.result.done() and now - pending.since > (_KEPT_S if pending.fetched else _FORGOTTEN_S)
-        ]
-        if old:
-            for name in old:
-                del self._pending[name]
-            self._ids = {key: name for key, name in self._ids.items() if name in self._pending}
 
 
 class _Server:
@@ -98,7 +47,7 @@ class _Server:
     def __init__(self, worker: Worker, store: Store, served: ServedModel, api_key: str | None) -> None:
         self._worker, self._store, self._served, self._api_key = worker, store, served, api_key
         self._engine: Engine = worker.ready.result()
-        self._pendings = _Pendings()
+        self._pendings = Pendings()
         self._samplers = SamplerBook(store, self._engine, served)
         self._heard: dict[str, float] = {}
         """Session -> when it was last heard of."""
@@ -445,7 +394,7 @@ class _Server:
         self,
         key: Hashable,
         work: Callable[[Engine], Any],
-        body: Callable[[Any], bytes | dict[str, Any]],
+        body: Body,
         **named: str,
     ) -> web.Response:
         return web.json_response({"request_id": self._pendings.add(key, lambda: self._worker.do(work), body), **named})
