@@ -1,9 +1,29 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-FAKES = str(Path(__file__).parents[3] / "tests/fakes")
+import pytest
 
-if FAKES not in sys.path:
-    sys.path.append(FAKES)
+from kernelrl_adapters.shared import recipe_of
+from kernelrl_core.registry import registry
+
+TESTS = Path(__file__).parents[3] / "tests"
+
+sys.path.append(str(TESTS / "servers"))
+
+
+@pytest.fixture(autouse=True)
+def fake_plugin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The plugin of fakes is there, and only during the test: others count the plugins."""
+    monkeypatch.syspath_prepend(TESTS / "fakes")
+    _forget()
+    yield
+    monkeypatch.undo()
+    _forget()
+
+
+def _forget() -> None:
+    registry.cache_clear()
+    recipe_of.cache_clear()

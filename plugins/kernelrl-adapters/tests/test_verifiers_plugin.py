@@ -105,6 +105,7 @@ def test_real_kernels_earn_the_same_as_by_kernelrl_eval() -> None:
     with OpenAIServer(bundled_answer()) as server:
         mine = evaluated_by_kernelrl(server, "real.yaml")
         theirs = evaluated_by_verifiers(server, "real.yaml")
+    assert [error.message for episode in theirs for error in episode.errors] == []
     assert rewards_of_episodes(theirs) == rewards_of_report(mine)
     outcomes = {row["outcome"] for row in mine["rows"]}
     assert {"correct", "incorrect", "format_error"} <= outcomes

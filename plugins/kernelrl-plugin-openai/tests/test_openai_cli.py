@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[3] / "tests/fakes"))
+sys.path.append(str(Path(__file__).parents[3] / "tests/servers"))
 
 from kernelrl_openai_server import OpenAIServer
 

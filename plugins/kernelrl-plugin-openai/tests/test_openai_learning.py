@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[3] / "tests/fakes"))
+sys.path.append(str(Path(__file__).parents[3] / "tests/servers"))
 
 pytest.importorskip("transformers")
 pytest.importorskip("peft")

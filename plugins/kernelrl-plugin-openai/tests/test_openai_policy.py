@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-sys.path.append(str(Path(__file__).parents[3] / "tests/fakes"))
+sys.path.append(str(Path(__file__).parents[3] / "tests/servers"))
 
 from kernelrl_openai_server import LOGPROB, OpenAIServer
 
