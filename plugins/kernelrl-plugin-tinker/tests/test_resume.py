@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from kernelrl_tinker_server.local import LocalServer
 
 pytestmark = pytest.mark.slow
 
@@ -51,10 +54,10 @@ train:
 class Place:
     """A working directory with a run."""
 
-    def __init__(self, path: Path, cache: Path) -> None:
+    def __init__(self, path: Path, cache: Path, recipe: str = RECIPE) -> None:
         self.path, self.cache = path, cache
         path.mkdir(parents=True)
-        (path / "small.yaml").write_text(RECIPE)
+        (path / "small.yaml").write_text(recipe)
 
     def start(self) -> subprocess.Popen[bytes]:
         begun = (self.path / "runs/small").exists()
@@ -66,7 +69,10 @@ class Place:
             return subprocess.Popen(command, cwd=self.path, env=environment, stdout=log, stderr=log)
 
     def finish(self) -> None:
-        assert self.start().wait(timeout=300) == 0, (self.path / "output.txt").read_text()[-3000:]
+        assert self.start().wait(timeout=300) == 0, self.output()[-3000:]
+
+    def output(self) -> str:
+        return (self.path / "output.txt").read_text()
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         path = self.path / "runs/small" / f"{name}.jsonl"
@@ -80,9 +86,12 @@ class Place:
         files = sorted(folder.rglob("*.pt"))
         return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
+    def state(self) -> dict[str, Any]:
+        path = self.path / "runs/small/state.json"
+        return json.loads(path.read_text()) if path.exists() else {"state": "none"}
+
     def finished(self) -> bool:
-        state = self.path / "runs/small/state.json"
-        return state.exists() and json.loads(state.read_text())["state"] == "finished"
+        return self.state()["state"] == "finished"
 
 
 def test_killed_runs_end_like_the_undisturbed_one(tmp_path: Path) -> None:
@@ -121,3 +130,26 @@ def _kill_later(place: Place, moments: random.Random, most: int) -> None:
 def _holds_no_key(folder: Path) -> None:
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert [path for path in files if b"tml-secret-of-the-user" in path.read_bytes()] == []
+
+
+def test_a_server_that_goes_away_stops_the_run_and_nothing_is_lost(tmp_path: Path) -> None:
+    with LocalServer(state=tmp_path / "server") as server:
+        policy = (
+            f"policy: {{use: tinker, model: {server.models[0]}, base_url: '{server.base_url}', "
+            "renderer: chat_template, give_up_after_s: 2, retries: 1}\n"
+        )
+        place = Place(tmp_path / "run", tmp_path / "cache", re.sub(r"policy:\n(  .*\n)+", policy, RECIPE))
+        process = place.start()
+        while process.poll() is None and not place.rows("samples"):
+            time.sleep(0.02)
+        server.kill()
+        assert process.wait(timeout=120) == 1, place.output()
+        assert place.state()["state"] == "failed"
+        assert "has not answered for 2 s" in place.output()
+        assert "kernelrl resume" in place.output()
+        assert "Traceback" not in place.output()
+        before = place.rows("samples")
+        server.start()
+        place.finish()
+        assert place.rows("samples")[: len(before)] == before
+        assert len(place.rows("metrics")) == 3
