@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 
 from kernelrl_judge import stress  # noqa: E402
 from kernelrl_judge.reference import Reference, load_reference  # noqa: E402
+from kernelrl_judge.stress_calls import judged  # noqa: E402
 from kernelrl_judge.structure import structure  # noqa: E402
 
 SETTINGS = EvaluationSettings()
@@ -54,7 +55,7 @@ def wrong_parts(task: Reference, kernel: Callable[..., Any], settings: Evaluatio
     found = set()
     for call in calls:
         actual = kernel(*call.trial.inputs, **state)
-        if stress.judged(call, actual, settings, torch.float32).wrong is not None:
+        if judged(call, actual, settings, torch.float32).wrong is not None:
             found.add(call.part)
     return found
 
@@ -245,7 +246,7 @@ def test_the_error_ratio_tells_types_apart() -> None:
     _, calls, _ = stress.prepared(task, loose, spread=True)
     ratios = {
         dtype: max(
-            stress.judged(
+            judged(
                 call, (call.trial.inputs[0].to(dtype) @ call.trial.inputs[1].to(dtype)).float(), loose, torch.float32
             ).error_ratio
             or 0.0

@@ -24,7 +24,7 @@ from kernelrl_judge.operators import computing
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference, Trial
 from kernelrl_judge.running import Runner
-from kernelrl_judge.stress import Judged, StressCall, judged
+from kernelrl_judge.stress_calls import Judged, StressCall, judged
 
 __all__ = ["Found", "Trials", "is_replay", "replay"]
 
