@@ -62,6 +62,7 @@ def test_replies_log_probabilities_and_losses_are_equal(make_context, sampling, 
         (loss("importance_sampling"), 1, optimizer()),
         (loss("ppo"), 3, optimizer()),
         (loss("cispo"), 2, optimizer(max_grad_norm=None)),
+        (loss("ppo", ratio="sequence"), 2, optimizer()),
     ]
     for there, here in both(make_context, sampling, steps):
         assert there["prompts"] == here["prompts"]

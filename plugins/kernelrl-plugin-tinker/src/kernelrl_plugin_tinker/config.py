@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -78,6 +78,10 @@ class TinkerConfig:
             gpu: Literal["", "any"] = "any" if self.local.device == "cuda" else ""
             return Requires(modules=modules, gpu=gpu, fix="" if gpu else "pip install 'kernelrl-plugin-tinker[local]'")
         return Requires(modules=modules, environment=() if self.has_key() else ("TINKER_API_KEY",))
+
+    def prices(self) -> Mapping[str, float]:
+        """Of tokens; what a server elsewhere asks is not known here."""
+        return {"prompt": 0.0, "reply": 0.0, "train": 0.0} if self.server == "local" or self.on_this_machine() else {}
 
     def has_key(self) -> bool:
         """Whether the SDK will find a key, or none is needed since the server is on this machine."""

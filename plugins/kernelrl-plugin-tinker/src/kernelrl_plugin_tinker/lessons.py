@@ -40,9 +40,10 @@ def _tensor(values: Sequence[float], dtype: Any) -> types.TensorData:
 
 def loss_options(loss: LossSettings) -> dict[str, float] | None:
     """Bounds of the ratio, which are always said: a server's own defaults are its own affair."""
-    if loss.name == "importance_sampling":
-        return None
-    return {"clip_low_threshold": 1 - loss.clip_low, "clip_high_threshold": 1 + loss.clip_high}
+    options = {"sequence_ratio": 1.0} if loss.ratio == "sequence" else {}
+    if loss.name != "importance_sampling":
+        options |= {"clip_low_threshold": 1 - loss.clip_low, "clip_high_threshold": 1 + loss.clip_high}
+    return options or None
 
 
 def adam(settings: OptimizerSettings) -> types.AdamParams:
@@ -75,7 +76,10 @@ class UpdateMetrics:
         now = np.concatenate([*rows, np.zeros(0, np.float32)])
         then = np.asarray([x for sample in samples for x in sample.logprobs], np.float32)
         worth = np.asarray([x for row in advantages for x in row], np.float32)
-        ratio = np.exp(now - then)
+        gaps = [row - np.asarray(sample.logprobs, np.float32) for row, sample in zip(rows, samples, strict=True)]
+        if self._loss.ratio == "sequence":
+            gaps = [np.full_like(row, row.mean()) for row in gaps]
+        ratio = np.exp(np.concatenate([*gaps, np.zeros(0, np.float32)]))
         bounded = ratio.clip(np.float32(1 - self._loss.clip_low), np.float32(1 + self._loss.clip_high))
         if self._loss.name == "ppo":
             clipped = bounded * worth < ratio * worth

@@ -41,6 +41,8 @@ class TinkerPolicy:
         self._is_local = options.server == "local"
         self.capabilities = PolicyCapabilities(
             losses=LOSSES,
+            # How the hosted service's losses over sequences are computed is not published.
+            ratios=frozenset({"token", "sequence"} if self._is_local else {"token"}),
             warm_start=self._is_local and options.model is None,
             deterministic=self._is_local and options.local.device == "cpu",
             streams=True,

@@ -262,7 +262,7 @@ class _Server:
             if asked.forward_only:
                 spoken = [Spoken(lesson.prompt, lesson.reply) for lesson in asked.lessons]
                 return trained_body(engine.forward(asked.run, spoken), asked.skipped, {"loss:sum": 0.0})
-            rows, totals = engine.backward(asked.run, asked.lessons, asked.loss, asked.bounds)
+            rows, totals = engine.backward(asked.run, asked.lessons, asked.loss, asked.bounds, asked.ratio)
             metrics = {"loss:sum": totals.sums["loss"], "entropy:sum": totals.sums["entropy"]}
             return trained_body(rows, asked.skipped, metrics | {"tokens:sum": float(totals.tokens)})
 

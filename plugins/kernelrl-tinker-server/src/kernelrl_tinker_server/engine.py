@@ -78,11 +78,11 @@ class Engine:
             self._owner = {}
 
     def backward(
-        self, run: str, lessons: Sequence[Lesson], loss: str, bounds: tuple[float, float]
+        self, run: str, lessons: Sequence[Lesson], loss: str, bounds: tuple[float, float], ratio: str
     ) -> tuple[list[list[float]], Totals]:
         """Gather gradients; returns [lesson][token] log-probabilities before any update."""
         learner, totals = self._take(run), Totals()
-        rows = learner.backward(lessons, loss, bounds, totals)
+        rows = learner.backward(lessons, loss, bounds, totals, ratio)
         return [row.tolist() for row in rows], totals
 
     def forward(self, run: str, spoken: Sequence[Spoken]) -> list[list[float]]:

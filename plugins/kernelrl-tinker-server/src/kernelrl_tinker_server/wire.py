@@ -32,6 +32,8 @@ class TrainingRequest:
     loss: str
     bounds: tuple[float, float]
     """Of the ratio, for clipped losses."""
+    ratio: str
+    """Whose ratio of probabilities counts: each `token`'s, or that of the whole reply (`sequence`)."""
     forward_only: bool
     lessons: tuple[Lesson, ...]
     skipped: tuple[int, ...]
@@ -61,6 +63,8 @@ def read_training_request(body: bytes, encoding: str) -> TrainingRequest:
         number=message.seq_id,
         loss=message.loss_fn,
         bounds=bounds,
+        # An option of this server alone.
+        ratio="sequence" if options.get("sequence_ratio") else "token",
         forward_only=message.forward_only,
         lessons=tuple(lesson for lesson, _ in read),
         skipped=tuple(skipped for _, skipped in read),
