@@ -1,0 +1,69 @@
+"""A model of Hugging Face behind the server, with adapters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tinker
+import torch
+from tinker import types
+
+from kernelrl_tinker_server.local import LocalServer
+
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("peft")
+
+
+def small_model(directory: Path) -> Path:
+    """A tiny Llama with random weights and a token for each byte."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    alphabet = {byte: index for index, byte in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    made = Tokenizer(models.BPE(vocab=alphabet, merges=[]))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    made.decoder = decoders.ByteLevel()
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|end|>")
+    tokenizer.chat_template = "{% for m in messages %}{{ m.content }}<|end|>{% endfor %}"
+    tokenizer.save_pretrained(directory)
+    config = transformers.LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=2, max_position_embeddings=256, eos_token_id=tokenizer.eos_token_id,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    transformers.LlamaForCausalLM(config).save_pretrained(directory)
+    return directory
+
+
+def test_adapters_are_trained_sampled_and_saved(tmp_path) -> None:
+    model = str(small_model(tmp_path / "model"))
+    with (
+        LocalServer(state=tmp_path / "state", model=model, arguments=("--lora-rank", "4")) as server,
+        tinker.ServiceClient(base_url=server.base_url, api_key=server.api_key) as service,
+    ):
+        with pytest.raises(tinker.BadRequestError, match="started with rank 4"):
+            service.create_lora_training_client(base_model=model, rank=8).result()
+        training = service.create_lora_training_client(base_model=model, rank=4).result()
+        assert training.get_tokenizer().decode([40]) == transformers.AutoTokenizer.from_pretrained(model).decode([40])
+        tokens = list(range(40, 60))
+        wanted = types.Datum(
+            model_input=types.ModelInput.from_ints(tokens[:-1]),
+            loss_fn_inputs={
+                "target_tokens": types.TensorData.from_torch(torch.tensor(tokens[1:])),
+                "weights": types.TensorData.from_torch(torch.ones(19)),
+            },
+        )
+        losses = []
+        for _ in range(6):
+            losses.append(training.forward_backward([wanted], "cross_entropy").result().metrics["loss:sum"])
+            training.optim_step(types.AdamParams(learning_rate=3e-2, eps=1e-8)).result()
+        assert losses[-1] < losses[0] - 2
+        path = training.save_weights_for_sampler("six").result().path
+        scored = [
+            service.create_sampling_client(**which)
+            .result()
+            .compute_logprobs(types.ModelInput.from_ints(tokens))
+            .result()
+            for which in ({"base_model": model}, {"model_path": path})
+        ]
+        assert sum(scored[1][1:]) > sum(scored[0][1:]) + 2

@@ -1,0 +1,96 @@
+"""Requests as the SDK writes them, and bytes that nobody wrote."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tinker
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+from tinker import types
+from tinker.proto.request_conv import forward_backward_request_to_proto
+from tinker.proto.response_conv import deserialize_proto_response
+
+from kernelrl_core.errors import UsageError
+from kernelrl_core.values import Reply
+from kernelrl_tinker_server.store import CheckpointPath, Store
+from kernelrl_tinker_server.wire import read_training_request, sampled_body, trained_body
+
+TOKENS = st.lists(st.integers(0, 250), min_size=1, max_size=8)
+FLOATS = st.floats(-8, 8, width=32)
+
+
+def request(prompt: list[int], reply: list[int], rows: dict[str, list[float]], loss: str = "ppo", **config) -> bytes:
+    tokens, context = [*prompt, *reply], [0.0] * (len(prompt) - 1)
+    inputs = {"target_tokens": types.TensorData.from_numpy(np.array(tokens[1:], np.int64))}
+    for name, row in rows.items():
+        inputs[name] = types.TensorData.from_numpy(np.array([*context, *row], np.float32))
+    data = [types.Datum(model_input=types.ModelInput.from_ints(tokens[:-1]), loss_fn_inputs=inputs)]
+    given_ = tinker.types.ForwardBackwardInput(data=data, loss_fn=loss, loss_fn_config=config or None)
+    whole = types.ForwardBackwardRequest(forward_backward_input=given_, model_id="s1:train:0", seq_id=3)
+    return forward_backward_request_to_proto(whole).SerializeToString()
+
+
+@given(TOKENS, st.lists(st.tuples(st.integers(0, 250), FLOATS, FLOATS), min_size=1, max_size=8), st.booleans())
+def test_a_datum_is_read_as_it_was_meant(prompt, reply, packed: bool) -> None:
+    tokens, logprobs, advantages = ([column[i] for column in reply] for i in range(3))
+    body = request(prompt, tokens, {"logprobs": logprobs, "advantages": advantages}, clip_low_threshold=0.7)
+    body = zstandard.ZstdCompressor().compress(body) if packed else body
+    read = read_training_request(body, "zstd" if packed else "")
+    (lesson,), (skipped,) = read.lessons, read.skipped
+    assert (read.run, read.number, read.loss, read.bounds) == ("s1:train:0", 3, "ppo", (0.7, 1.2))
+    assert [*lesson.prompt, *lesson.reply] == [*prompt, *tokens]
+    # Tokens that count nothing may be taken for a part of the prompt, and no other.
+    cut = len(lesson.prompt) - len(prompt)
+    assert 0 <= cut < len(tokens)
+    assert skipped == len(lesson.prompt) - 1
+    assert not any(logprobs[:cut]) and not any(advantages[:cut])  # noqa: PT018
+    assert list(lesson.sampled) == logprobs[cut:]
+    assert list(lesson.advantages) == advantages[cut:]
+
+
+@given(st.binary(max_size=200), st.sampled_from(["", "zstd"]))
+def test_any_bytes_are_read_or_refused(body: bytes, encoding: str) -> None:
+    with contextlib.suppress(UsageError):
+        read_training_request(body, encoding)
+
+
+def test_inputs_that_do_not_fit_are_named() -> None:
+    with pytest.raises(UsageError, match="needs logprobs, one number for each of the 3 tokens"):
+        read_training_request(request([1, 2], [3, 4], {"advantages": [1.0, 1.0]}), "")
+    with pytest.raises(UsageError, match="loss 'dro' is unknown here"):
+        read_training_request(request([1], [2], {"logprobs": [1.0], "advantages": [1.0]}, "dro"), "")
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.lists(FLOATS, max_size=4)), min_size=1, max_size=5))
+def test_the_sdk_reads_back_the_log_probabilities(rows) -> None:
+    body = trained_body([row for _, row in rows], [skipped for skipped, _ in rows], {"loss:sum": 1.5})
+    output = deserialize_proto_response(body, types.ForwardBackwardOutput)
+    assert output.metrics == {"loss:sum": 1.5}
+    for (skipped, row), told in zip(rows, output.loss_fn_outputs, strict=True):
+        assert told["logprobs"].tolist() == [0.0] * skipped + row
+
+
+@given(st.lists(st.tuples(TOKENS, st.sampled_from(["stop", "length"])), min_size=1, max_size=3), st.integers(0, 3))
+def test_the_sdk_reads_back_the_replies(given_, scored: int) -> None:
+    replies = [Reply("", tuple(tokens), (-1.0,) * len(tokens), reason) for tokens, reason in given_]
+    told = deserialize_proto_response(sampled_body(replies, [-2.0] * scored, 4), types.SampleResponse)
+    assert [(list(s.tokens), s.stop_reason) for s in told.sequences] == [(t, r) for t, r in given_]
+    assert list(told.prompt_logprobs) == [None] * (4 - scored) + [-2.0] * scored
+
+
+@given(st.text(max_size=40))
+def test_no_name_of_a_checkpoint_leads_out_of_the_directory(tmp_path_factory, name: str) -> None:
+    store = Store(tmp_path_factory.getbasetemp() / "names")
+    inside = (store.directory / "checkpoints").resolve()
+    for uri in (f"tinker://run/weights/{name}", f"tinker://{name}/weights/x", f"tinker://run/{name}/x"):
+        try:
+            folder = store.folder(CheckpointPath.parse(uri))
+        except UsageError:
+            continue
+        assert folder.resolve().is_relative_to(inside)
+        assert len(Path(folder).relative_to(store.directory / "checkpoints").parts) == 3
