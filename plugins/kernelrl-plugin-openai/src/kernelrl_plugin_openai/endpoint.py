@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -26,7 +27,10 @@ from kernelrl_core.errors import InfrastructureError, KernelRLError, MissingPrer
 from kernelrl_core.naming import suggestion
 from kernelrl_plugin_openai.config import OpenAIConfig
 
-__all__ = ["CHAT", "UNREADABLE", "Endpoint", "HalfAnswer"]
+__all__ = ["CHAT", "UNREADABLE", "Endpoint", "HalfAnswer", "readable_logprob"]
+
+_LOWEST_LOGPROB = -9999.0
+"""What endpoints say for a probability of 0, which JSON cannot hold as a logarithm."""
 
 T = TypeVar("T")
 
@@ -228,3 +232,15 @@ def _message(error: openai.APIStatusError) -> str:
         nested = body.get("error")
         body = nested.get("message") if isinstance(nested, Mapping) else body.get("message") or nested
     return body if isinstance(body, str) else json.dumps(body) if body else str(error.status_code)
+
+
+def readable_logprob(value: Any) -> float:
+    """A log-probability as it is used: some servers say minus infinity, or a rounded number above 0.
+
+    Raises:
+        TypeError, ValueError: it is no number.
+    """
+    number = float(value)
+    if math.isnan(number):
+        raise ValueError("a log-probability is not a number")
+    return min(max(number, _LOWEST_LOGPROB), 0.0)

@@ -21,8 +21,7 @@ from kernelrl_core.kinds import Policy, PolicyContext, SamplingSettings, Trainin
 from kernelrl_core.registry import registry
 from kernelrl_core.values import Message, Prompt, Reply
 from kernelrl_plugin_openai.config import OpenAIConfig
-from kernelrl_plugin_openai.endpoint import Endpoint, HalfAnswer
-from kernelrl_plugin_openai.policy import readable_logprob
+from kernelrl_plugin_openai.endpoint import Endpoint, HalfAnswer, readable_logprob
 
 __all__ = ["LearningPolicy"]
 

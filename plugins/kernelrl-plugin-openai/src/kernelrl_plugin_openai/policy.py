@@ -11,9 +11,9 @@ from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.kinds import Policy, PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
 from kernelrl_core.values import Message, Prompt, Reply
 from kernelrl_plugin_openai.config import OpenAIConfig
-from kernelrl_plugin_openai.endpoint import Endpoint, HalfAnswer
+from kernelrl_plugin_openai.endpoint import Endpoint, HalfAnswer, readable_logprob
 
-__all__ = ["UNKNOWN_TOKEN", "OpenAIPolicy", "make_policy", "readable_logprob"]
+__all__ = ["UNKNOWN_TOKEN", "OpenAIPolicy", "make_policy"]
 
 UNKNOWN_TOKEN = -1
 """Stands for every token of which only the text is known."""
@@ -23,9 +23,6 @@ _BYTES_PER_TOKEN = 3
 
 _SEED_BITS = 2**31 - 1
 """Many servers keep a seed in 32 bits, and refuse larger ones."""
-
-_LOWEST_LOGPROB = -9999.0
-"""What endpoints say for a probability of 0, which JSON cannot hold as a logarithm."""
 
 
 def make_policy(options: OpenAIConfig) -> Policy:
@@ -151,15 +148,3 @@ class OpenAIPolicy:
                 "there are no log-probabilities of tokens in it; policy.logprobs=false evaluates without them"
             )
         return tuple(readable_logprob(entry["logprob"]) for entry in entries)
-
-
-def readable_logprob(value: Any) -> float:
-    """A log-probability as it is used: some servers say minus infinity, or a rounded number above 0.
-
-    Raises:
-        TypeError, ValueError: it is no number.
-    """
-    number = float(value)
-    if math.isnan(number):
-        raise ValueError("a log-probability is not a number")
-    return min(max(number, _LOWEST_LOGPROB), 0.0)
