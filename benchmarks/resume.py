@@ -63,7 +63,8 @@ eval:      {{every: 2, samples: 1, max_tasks: 2, at_start: true}}
 
 POLICIES = {
     "torch": "{use: torch, width: 96, layers: 2, heads: 2, context_tokens: 2048, warm_start: {steps: 500}}",
-    "tinker": "{use: tinker, server: local}",
+    "tinker": "{use: tinker, server: local, local: {width: 96, layers: 2, heads: 2, context_tokens: 2048, "
+    "warm_start_steps: 500}}",
 }
 OWN_OF_A_SAMPLE = ("prompt", "reply", "kernel_sha256", "outcome", "verdict", "score", "feedback", "behind")
 
@@ -120,9 +121,18 @@ class Place:
         return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
     def journalled(self) -> set[tuple[str, str]]:
-        return {("train", row["sample"]) for row in self.rows("samples")} | {
-            ("eval", row["sample"]) for row in self.rows("eval_samples")
+        """Samples that are over. One that the infrastructure spoilt is tried again, which is meant."""
+        names = (("train", "samples"), ("eval", "eval_samples"))
+        return {
+            (purpose, row["sample"])
+            for purpose, name in names
+            for row in self.rows(name)
+            if row["outcome"] != "infra_error"
         }
+
+    def spoilt(self) -> int:
+        """Samples that ended in an infrastructure error."""
+        return sum(row["outcome"] == "infra_error" for name in ("samples", "eval_samples") for row in self.rows(name))
 
     def begun(self) -> list[tuple[str, str]]:
         return [(row["purpose"], row["sample"]) for row in self.rows("begun")]
@@ -138,10 +148,10 @@ def measure(policy: str, kills: int, seed: int, folder: Path) -> dict[str, Any]:
     if again.start().wait(timeout=900):
         sys.exit((again.path / "output.txt").read_text()[-3000:])
     took = time.monotonic() - began
-    differing = [] if equal(again, whole, policy) else ["two undisturbed runs"]
+    differing = [f"undisturbed: {part}" for part in differences(again, whole, policy)]
 
     moments = random.Random(seed)
-    done = runs = repeated = lost = before_any_row = 0
+    done = runs = repeated = lost = spoilt = before_any_row = 0
     while done < kills:
         place = fresh(whole, folder / f"killed{runs}", policy)
         runs += 1
@@ -162,8 +172,8 @@ def measure(policy: str, kills: int, seed: int, folder: Path) -> dict[str, Any]:
                 sys.exit((place.path / "output.txt").read_text()[-3000:])
             repeated += sum(where in known for where in place.begun()[earlier:])
         lost += len(place.begun()) - len(place.rows("samples")) - len(place.rows("eval_samples"))
-        if not equal(place, whole, policy):
-            differing.append(place.path.name)
+        spoilt += place.spoilt()
+        differing += [f"{place.path.name}: {part}" for part in differences(place, whole, policy)]
         shutil.rmtree(place.path / "cache")
     rows = whole.rows("samples")
     return {
@@ -177,6 +187,7 @@ def measure(policy: str, kills: int, seed: int, folder: Path) -> dict[str, Any]:
         "trained_steps": sum(not row["train/skipped"] for row in whole.rows("metrics")),
         "differing_runs": differing,
         "journalled_and_begun_again": repeated,
+        "samples_spoilt_by_the_infrastructure": spoilt,
         "replies_under_way_that_were_lost": lost,
         "lost_per_kill": round(lost / max(done, 1), 2),
     }
@@ -190,9 +201,26 @@ def fresh(origin: Place, path: Path, policy: str) -> Place:
     return place
 
 
-def equal(place: Place, whole: Place, policy: str) -> bool:
-    same_weights = policy != "torch" or place.weights() == whole.weights()
-    return place.results() == whole.results() and same_weights
+def differences(place: Place, whole: Place, policy: str) -> list[str]:
+    """Parts that are not equal, each with the first of its differences."""
+    mine, theirs = place.results(), whole.results()
+    if policy == "torch":
+        mine["weights"], theirs["weights"] = place.weights(), whole.weights()
+    found = []
+    for part, value in mine.items():
+        if value != theirs[part]:
+            entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+            others = theirs[part]
+            first = next((f"{key}: {item}" for key, item in entries if _at(others, key) != item), str(value))
+            found.append(f"{part}: {first[:300]}")
+    return found
+
+
+def _at(values: Any, key: Any) -> Any:
+    try:
+        return values[key]
+    except (KeyError, IndexError):
+        return None
 
 
 def provenance(policy: str) -> dict[str, Any]:

@@ -1,0 +1,247 @@
+"""Processor time and memory of the core itself, per sample.
+
+    python benchmarks/core_overhead.py --output benchmarks/results/core_overhead.json
+
+The core's own loop plays 10,000 samples in steps of 8 tasks, 16 attempts and 4 turns: prompts with history and
+feedback, extraction, source facts, requests, verdict cache on disk, rewards, credit, journals with all tokens, metrics.
+Sampler, evaluator and learner answer at once with prepared replies, so no time of theirs is counted, nor any
+tokenisation; there are no checkers. Tokens and log-probabilities are drawn for each reply, as a server sends them; what
+that takes is measured alone and subtracted. What the backend reads from a kernel's source is part of the result, and
+measured alone, too.
+
+Processor time is that of the whole process, all threads, between the second step and the last; memory is its resident
+set after the second step and after the last one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime
+import json
+import os
+import platform
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import attrs
+import psutil
+
+from kernelrl_core.advantages import grpo
+from kernelrl_core.environment import Environment
+from kernelrl_core.evaluating import EvaluationService
+from kernelrl_core.judging import WeightedReward
+from kernelrl_core.kinds import PolicyCapabilities, SamplingSettings, TrainingStep
+from kernelrl_core.ledger import Ledger
+from kernelrl_core.observers import Observers
+from kernelrl_core.recipe.load import load_recipe
+from kernelrl_core.registry import registry
+from kernelrl_core.rundir import RunDir
+from kernelrl_core.session import Session
+from kernelrl_core.training import Training
+from kernelrl_core.values import (
+    BuildStatus,
+    Evaluation,
+    EvaluationRequest,
+    Message,
+    Outcome,
+    Prompt,
+    Reply,
+)
+
+RUNS = ((10_000, 1000), (10_000, 4096), (2_000, 16_384))
+"""Samples and tokens of a reply, each measured in a process of its own."""
+PROMPT_TOKENS = 2000
+TARGET_MS, TARGET_MIB = 5.0, 100.0
+
+RECIPE = {
+    "tasks": {"use": "starter"},
+    "backend": {"use": "triton"},
+    "policy": {"use": "scripted", "replies": [{"reply": "not used"}]},
+    "rewards": {"correct": {"use": "correctness"}, "compile": {"use": "compile", "weight": 0.1}},
+    "evaluation": {"timing": False},
+    "episode": {"turns": 4},
+    "returns": {"gamma": 0.4},
+    "feedback": {"use": "structured"},
+    "forbid": [],
+    "train": {"tasks_per_step": 8, "group_size": 16, "length_norm": 4096, "checkpoint_every": 4},
+}
+
+
+class Policy:
+    """Answers with the right kernel of a starter task, made distinct by a comment."""
+
+    context_tokens = 1_000_000
+    capabilities = PolicyCapabilities(frozenset({"importance_sampling"}), deterministic=True, streams=True)
+
+    def __init__(self, kernel: str, reply_tokens: int) -> None:
+        self._kernel, self._reply_tokens = kernel, reply_tokens
+        self._prompt = tuple(range(1000, 1000 + PROMPT_TOKENS))
+
+    def render(self, messages: Sequence[Message]) -> Prompt:
+        return Prompt(tuple(messages), self._prompt)
+
+    async def sample(self, prompt: Prompt, settings: SamplingSettings) -> Reply:
+        tokens, logprobs = drawn(settings.seed, self._reply_tokens)
+        return Reply(f"```python\n{self._kernel}# {settings.seed}\n```", tokens, logprobs, "stop")
+
+    async def accumulate(self, step: TrainingStep) -> None: ...
+
+    async def train(self, step: TrainingStep) -> Mapping[str, float]:
+        return {"loss": 0.0}
+
+    async def save(self, directory: Path) -> Mapping[str, Any]:
+        return {}
+
+    async def load(self, state: Mapping[str, Any], directory: Path) -> None: ...
+
+
+def drawn(seed: int, n: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Tokens and log-probabilities of a reply, as single-precision numbers are read from a wire."""
+    numbers = random.Random(seed)
+    tokens = tuple(numbers.choices(range(150_000), k=n))
+    return tokens, tuple(round(-x, 9) for x in map(float, numbers.choices(LOGPROBS, k=n)))
+
+
+LOGPROBS = [round(random.Random(index).expovariate(2.0), 9) for index in range(50_000)]
+
+
+class Evaluator:
+    capacity = 64
+
+    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        right = int(request.source_sha256, 16) % 2 == 0
+        return Evaluation(
+            Outcome.CORRECT if right else Outcome.INCORRECT,
+            message="" if right else "The output differs from the reference: 12 of 100 elements, at most by 0.3.",
+            build=BuildStatus.BUILT,
+            tests_passed=5 if right else 0,
+            tests_total=5,
+            seconds={"build": 1.0, "run": 0.5},
+            provenance={"device": "cpu", "versions": {"torch": "2", "triton": "3"}},
+        )
+
+    async def aclose(self) -> None: ...
+
+
+class Meter:
+    """Stands where the console does, and reads clock and memory when a step is over."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[float, float, float]] = []
+
+    def say(self, text: str) -> None: ...
+    def expect(self, what: str, samples: int) -> None: ...
+    def sample(self, turn: Any) -> None: ...
+
+    def step(self, row: Mapping[str, Any], n_steps: int) -> None:
+        memory = psutil.Process().memory_info().rss / 2**20
+        self.steps.append((time.process_time(), memory, row["batch/total_steps"]))
+
+
+async def play(samples: int, reply_tokens: int, folder: Path) -> dict[str, Any]:
+    path = folder / "recipe.yaml"
+    path.write_text(json.dumps(RECIPE))
+    recipe = load_recipe(str(path), registry=registry()).recipe
+    per_step = recipe.train.tasks_per_step * recipe.train.group_size * recipe.episode.turns
+    recipe = attrs.evolve(recipe, train=attrs.evolve(recipe.train, steps=-(-samples // per_step) + 1))
+    source = registry().make("tasks", recipe.tasks)
+    environment = Environment(
+        recipe,
+        tasks=source,
+        backend=registry().make("backends", recipe.backend),
+        checkers={},
+        rewards=[
+            WeightedReward(name, use.weight, registry().make("rewards", use), use.options.bounds(), name)
+            for name, use in recipe.rewards.items()
+        ],
+        feedback=registry().make("feedback", recipe.feedback),
+        retriever=None,
+        service=EvaluationService(Evaluator(), cache_dir=folder / "verdicts"),
+        secret=b"secret" * 6,
+    )
+    kernel = next(
+        answer.source
+        for answer in source.demonstrations(source.tasks("train")[0])
+        if answer.outcome is Outcome.CORRECT and answer.backend == "triton"
+    )
+    policy, meter = Policy(kernel, reply_tokens), Meter()
+    run = RunDir.create(folder / "run", {}, {})
+    ledger = Ledger(run)
+    session = Session(recipe, environment, policy)  # type: ignore[arg-type]
+    try:
+        await Training(run, {}, session, grpo, ledger, Observers({}), meter, lambda: False).go_on()
+    finally:
+        ledger.close()
+        run.unlock()
+        await environment.aclose()
+    (begin_cpu, begin_mib, _), (end_cpu, end_mib, _) = meter.steps[1], meter.steps[-1]
+    n = sum(size for _, _, size in meter.steps[2:])
+    begin = time.process_time()
+    for seed in range(100):
+        drawn(seed, reply_tokens)
+    stand_in_ms = (time.process_time() - begin) * 10
+    begin = time.process_time()
+    for seed in range(100):
+        environment.backend.source_facts(f"{kernel}# {seed}\n")
+    facts_ms = (time.process_time() - begin) * 10
+    return {
+        "samples": n,
+        "reply_tokens": reply_tokens,
+        "prompt_tokens": PROMPT_TOKENS,
+        "cpu_ms_per_sample": round((end_cpu - begin_cpu) / n * 1e3 - stand_in_ms, 2),
+        "of_it_source_facts_of_the_backend_ms": round(facts_ms, 2),
+        "stand_in_ms_per_sample": round(stand_in_ms, 2),
+        "memory_mib": {"after_step_2": round(begin_mib), "end": round(end_mib)},
+        "memory_growth_mib": round(end_mib - begin_mib, 1),
+        "journal_mib": round(run.journal_path("samples").stat().st_size / 2**20),
+    }
+
+
+def provenance() -> dict[str, Any]:
+    models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
+        "cpu": models[0] if models else "",
+        "cores": len(os.sched_getaffinity(0)),
+        "load_at_start": round(os.getloadavg()[0], 2),
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("kernelrl", "attrs", "cattrs")},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--one", type=int, nargs=2, metavar=("SAMPLES", "TOKENS"), help="one measurement, and no more")
+    parser.add_argument("--output", type=Path)
+    arguments = parser.parse_args()
+    if arguments.one:
+        with tempfile.TemporaryDirectory() as folder:
+            print(json.dumps(asyncio.run(play(*arguments.one, Path(folder)))))
+        return
+    measured = []
+    for samples, tokens in RUNS:
+        command = [sys.executable, __file__, "--one", str(samples), str(tokens)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        measured.append(json.loads(done.stdout.splitlines()[-1]))
+    result = {
+        "provenance": provenance(),
+        "targets": {"cpu_ms_per_sample": TARGET_MS, "memory_growth_mib": TARGET_MIB},
+        "runs": measured,
+    }
+    text = json.dumps(result, indent=1)
+    print(text)
+    if arguments.output:
+        arguments.output.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
