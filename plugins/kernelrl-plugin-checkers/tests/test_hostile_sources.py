@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelrl_core.extraction import MAX_SOURCE_CHARACTERS
 from kernelrl_core.values import Candidate, EmbeddedSource, Finding, SourceFacts, Task
 from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.cpp_tokens import tokens
@@ -65,7 +66,9 @@ def test_what_cannot_be_read_is_noted_within_a_second(name: str) -> None:
     begin = time.process_time()
     found = check(UNREADABLE[name])
     assert time.process_time() - begin < 1.0
-    assert [finding.rule for finding in found] == ["unreadable_source"]
+    assert [finding.rule for finding in found] == [
+        "unread_source" if len(UNREADABLE[name]) > MAX_SOURCE_CHARACTERS else "unreadable_source"
+    ]
 
 
 @pytest.mark.parametrize("name", BUSY)
@@ -79,7 +82,23 @@ def test_reading_stops_in_the_same_place_each_time_and_says_so() -> None:
     branches = "".join(" " * (8 + i) + "if self.n:\n" for i in range(85))
     source = f"{MODEL}{branches}" + (" " * 93 + "return self.n\n") * 1300
     assert check(source) == check(source)
-    assert "unreadable_source" in {finding.rule for finding in check(source)}
+    assert {"unread_source": "suspect"}.items() <= {f.rule: f.severity.value for f in check(source)}.items()
+
+
+def test_nested_handlers_do_not_keep_the_rest_from_being_read() -> None:
+    lines = ("try:", "  x", "except ValueError:")
+    nested = "".join(" " * (8 + 2 * depth) + f"{line}\n" for depth in range(18) for line in lines)
+    source = f"import torch\n{MODEL}        y = torch.relu(x)\n{nested}" + (" " * 44 + "x;" * 12000)
+    assert "library_compute" in {finding.rule for finding in check(source)}
+    assert "unread_source" not in {finding.rule for finding in check(source)}
+
+
+def test_a_name_that_continues_on_the_next_line_is_one_name_with_its_place() -> None:
+    text = 'auto s = R"(a\\\n)"; // R"(\nreturn at::mat\\\nmul(a, b);'
+    found = {token.text: token.start for token in tokens(text)}
+    assert found["matmul"] == text.index("mat")
+    assert found["b"] == text.index("b)")
+    assert 'R"(a\\\n)"' in found
 
 
 def test_what_a_backend_says_beside_the_file_does_not_raise() -> None:

@@ -238,7 +238,7 @@ def test_a_breach_is_shown_with_its_line_and_an_excerpt(name: str) -> None:
 
 
 def test_every_rule_has_a_source_that_breaks_it() -> None:
-    without_line = {"no_kernel", "unreadable_source"}
+    without_line = {"no_kernel", "unread_source", "unreadable_source"}
     assert {rule for rule, _, _ in FOUND.values()} == set(RULES) - without_line
     assert [finding.rule for finding in findings(python("return x"), SourceFacts())] == ["no_kernel"]
 

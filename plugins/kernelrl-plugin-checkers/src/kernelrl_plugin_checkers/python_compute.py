@@ -63,7 +63,7 @@ class ComputeRules:
 
     def _part(self, part: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Iterator[Breach]:
         own = list(self._reading.own_nodes(part))
-        handlers = {id(node) for h in own if isinstance(h, ast.ExceptHandler) for node in self._reading.walk(h)}
+        handlers = self._handlers(own)
         tensors, results = self._tensors(part, own)
         for node in own:
             note = self._computes(node, tensors)
@@ -75,6 +75,18 @@ class ComputeRules:
             yield "library_compute", node.lineno, note
             if id(node) in handlers:
                 yield "fallback", node.lineno, f"{note}, in an exception handler"
+
+    def _handlers(self, own: list[ast.AST]) -> set[int]:
+        """Ids of the nodes in exception handlers. Each is come to once, however deeply handlers are nested."""
+        found: set[int] = set()
+        waiting: list[ast.AST] = [node for node in own if isinstance(node, ast.ExceptHandler)]
+        while waiting:
+            node = waiting.pop()
+            if id(node) not in found:
+                self._reading.spend()
+                found.add(id(node))
+                waiting += ast.iter_child_nodes(node)
+        return found
 
     def _computes(self, node: ast.AST, tensors: set[str]) -> str:
         """What library compute a node is, or empty text."""

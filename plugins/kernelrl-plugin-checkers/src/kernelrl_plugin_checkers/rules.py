@@ -114,6 +114,12 @@ RULES: dict[str, Rule] = {
             "What is hidden cannot be checked.",
         ),
         Rule(
+            "unread_source",
+            _S,
+            "Keep the source small and plain enough to be read to its end.",
+            "What ends the reading early hides all that comes after it.",
+        ),
+        Rule(
             "outside_access",
             _N,
             "Do not read files, the environment or the network.",

@@ -68,7 +68,7 @@ class SourceRules:
 
 def _breaches(source: str, facts: SourceFacts, lines: Sequence[str]) -> Iterator[Breach]:
     if len(source) > MAX_SOURCE_CHARACTERS:
-        yield "unreadable_source", None, f"{len(source)} characters, more than {MAX_SOURCE_CHARACTERS}, were not read"
+        yield "unread_source", None, f"{len(source)} characters, more than {MAX_SOURCE_CHARACTERS}, were not read"
         return
     tree = parse_source(source)
     if tree is None:
@@ -78,7 +78,7 @@ def _breaches(source: str, facts: SourceFacts, lines: Sequence[str]) -> Iterator
         yield from _of_tree(tree, facts, lines)
     except (TooMuch, RecursionError) as error:
         what = "it takes too many steps" if isinstance(error, TooMuch) else "it is nested too deeply"
-        yield "unreadable_source", None, f"reading stopped before the end: {what}"
+        yield "unread_source", None, f"reading stopped before the end: {what}"
 
 
 def _of_tree(tree: ast.Module, facts: SourceFacts, lines: Sequence[str]) -> Iterator[Breach]:

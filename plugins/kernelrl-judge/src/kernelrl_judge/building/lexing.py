@@ -17,7 +17,7 @@ class Unreadable(Exception):
 
 @attrs.frozen
 class Token:
-    """A piece of a source; all of them together are the source."""
+    """A piece of a source; all of them together are the source, its continued lines joined."""
 
     kind: str
     """`space`, `comment`, `directive`, `string`, `character`, `name`, `number` or `mark`."""
@@ -71,6 +71,16 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _DIRECTIVE = re.compile(r"#(?:[^\n\\/]|\\\r?\n|\\|/(?![*/])|/\*[\s\S]*?\*/|//[^\n]*)*")
+_CONTINUED = re.compile(
+    r"""
+      \\[^\S\n]*\n
+    | (?P<kept>//[^\n\\]*+(?:\\[\s\S][^\n\\]*+)*+|/\*[\s\S]*?(?:\*/|\Z)
+              |(?:u8|[uUL])?R"(?P<mark_>[^()\\\s]{0,16})\([\s\S]*?(?:\)(?P=mark_)"|\Z)
+              |"[^"\\\n]*+(?:\\[\s\S][^"\\\n]*+)*+"?|'(?:[^'\\\n]|\\[^\n])'|\\[^\s])
+    """,
+    re.VERBOSE,
+)
+_JOINT = "\0"
 _OPEN, _CLOSE = {"(": ")", "[": "]", "{": "}"}, {")", "]", "}"}
 _RECORDS = {"struct", "class", "union", "enum"}
 
@@ -81,6 +91,7 @@ def tokens(source: str) -> list[Token]:
     Raises:
         Unreadable: a character that begins no token, or a comment or raw string that nobody closes.
     """
+    source = _joined(source)
     found: list[Token] = []
     place, line, fresh = 0, 1, True
     while place < len(source):
@@ -103,6 +114,17 @@ def tokens(source: str) -> list[Token]:
         line += text.count("\n")
         place = match.end()
     return found
+
+
+def _joined(source: str) -> str:
+    """The source without the ends of lines that continue, which may split a name. Lines after them keep their numbers."""
+    if "\\" not in source or _JOINT in source:
+        return source
+    marked = _CONTINUED.sub(lambda match: match[0] if match["kept"] else _JOINT, source)
+    if _JOINT not in marked:
+        return source
+    lines = marked.split("\n")
+    return "\n".join(line.replace(_JOINT, "") + "\n" * line.count(_JOINT) for line in lines)
 
 
 def text_of(parts: Sequence[Token]) -> str:
