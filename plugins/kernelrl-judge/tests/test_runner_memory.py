@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -28,3 +31,21 @@ def test_methods_that_a_candidate_replaced_are_put_back_and_what_it_added_stays(
     assert torch.frombuffer is not None
     assert tensor.own == 7
     del kind.own
+
+
+def test_fresh_memory_holds_what_is_no_answer_until_calls_are_timed_and_no_setting_of_torch_tells_so() -> None:
+    program = """
+import torch
+from kernelrl_judge.runner_memory import fill_fresh_memory
+
+settings = torch.are_deterministic_algorithms_enabled()
+fill_fresh_memory(0xFE)
+for count in (3, 100, 1_000_000):
+    assert (torch.empty(count) < -1e38).all(), count
+    assert (torch.empty(count, dtype=torch.float16)).isnan().all(), count
+    assert (torch.zeros(count) == 0).all(), count
+fill_fresh_memory(None)
+assert (torch.empty(50_000_000) == 0).all()
+assert torch.are_deterministic_algorithms_enabled() == settings
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

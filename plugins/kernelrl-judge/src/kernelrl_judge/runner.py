@@ -35,11 +35,13 @@ from kernelrl_judge.protocol import (
     receive,
     send,
 )
-from kernelrl_judge.runner_memory import Inputs, Originals, Outputs, leaves, refilled
+from kernelrl_judge.runner_memory import Inputs, Originals, Outputs, fill_fresh_memory, leaves, refilled
 from kernelrl_judge.shortage import lacks_memory
 
 _MAX_ERROR_CHARACTERS = 32_000
 _SPIN_S = 0.2
+_FRESH_BYTE = 0xFE
+"""What the processor's memory holds when it is allocated outside of timed calls: a large negative number, or none."""
 _STAGES = {
     FrameKind.LOAD: Stage.LOAD,
     FrameKind.ATTACH: Stage.CONSTRUCT,
@@ -199,10 +201,13 @@ class _Candidate:
             from kernelrl_judge import runner_builds
 
             runner_builds.install(self._stream, idle=order["disabled"] and self._mode == "cpu")
+        if self._mode == "cpu":
+            fill_fresh_memory(_FRESH_BYTE)
         if order["disabled"]:
-            from kernelrl_judge.disabling import poison_memory
+            if self._mode == "gpu":
+                from kernelrl_judge.disabling import poison_memory
 
-            poison_memory()
+                poison_memory()
             self._backend.disable_kernels()
         self._module_class = self._attempt(Stage.LOAD, lambda: self._backend.load(self._path, self._options))
         if self._mode == "gpu" and "triton" in sys.modules:
@@ -272,8 +277,8 @@ class _Candidate:
         if order["again"]:
             # New bytes where those of the call before lay.
             arguments = refilled(self._arguments, arguments)
-        if self._device == "cuda" and order["poison"] >= 0:
-            _poison(order["poison"], order["poisoned"])
+        if order["poison"] >= 0:
+            self._poison(order["poison"], order["poisoned"])
         self._outputs.may_overlap = order["overlap"]
         values = self._attempt(Stage.FORWARD, lambda: self._forward(arguments))
         exported = [values, arguments] if order["back"] else values
@@ -299,7 +304,7 @@ class _Candidate:
             else:
                 self._staged = [self._inputs.values(arguments, self._device) for arguments in order["inputs"]]
         if self._device == "cpu":
-            _untimed_defaults()
+            fill_fresh_memory(None)
             for place in (place for places in self._places for place in places):
                 # The pages are touched now and not on the clock.
                 place.zero_()
@@ -362,6 +367,7 @@ class _Candidate:
         order = decode_tree(frame.body)
         self._inputs.refresh()
         arguments = self._inputs.values(order["arguments"], self._device)
+        fill_fresh_memory(None)
         times_ms = self._attempt(
             Stage.FORWARD,
             lambda: measure(lambda: self._model(*arguments), order["method"], order["trials"], self._device),
@@ -382,6 +388,13 @@ class _Candidate:
         tree = self._outputs.export(values)
         self._wait()
         return tree
+
+    def _poison(self, byte: int, sizes: Sequence[int]) -> None:
+        """What a candidate allocates and does not write is no answer."""
+        if self._device == "cuda":
+            _poison(byte, sizes)
+        elif self._mode == "cpu":
+            fill_fresh_memory(byte)
 
     def _wait(self) -> None:
         if self._mode == "gpu":
@@ -417,21 +430,13 @@ def _take_at_once(tensors: Sequence[TensorLeaf]) -> None:
 
 
 def _poison(byte: int, sizes: Sequence[int]) -> None:
-    """Fill memory of these sizes and free it: what a candidate allocates and does not write is no answer."""
+    """Fill memory of these sizes on the device and free it."""
     import torch
 
     with contextlib.suppress(torch.OutOfMemoryError):
         # Twice as many: an output may need another of its size on the way.
         kept = [torch.full((max(size, 1),), byte, dtype=torch.uint8, device="cuda") for size in (*sizes, *sizes)]
         del kept
-
-
-def _untimed_defaults() -> None:
-    """What makes verdicts repeatable on the processor costs time, and the reference does not pay it."""
-    import torch
-
-    torch.utils.deterministic.fill_uninitialized_memory = False
-    torch.use_deterministic_algorithms(False)
 
 
 def _flush() -> None:

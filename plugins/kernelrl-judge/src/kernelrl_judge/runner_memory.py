@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import mmap
 import os
@@ -12,12 +13,14 @@ from typing import Any
 
 from kernelrl_judge.protocol import DTYPES, TensorLeaf
 
-__all__ = ["Inputs", "Originals", "Outputs", "leaves", "refilled"]
+__all__ = ["Inputs", "Originals", "Outputs", "fill_fresh_memory", "leaves", "refilled"]
 
 _ALIGNMENT = 256
 _POPULATE_READ = 22
 """Of `madvise`, since Linux 5.14."""
 _SHARED = "shared"
+_M_PERTURB = -6
+"""Of `mallopt`: what is allocated is filled with the complement of a byte, unless that is 0."""
 
 
 class Inputs:
@@ -158,6 +161,16 @@ class Originals:
         for name in vars(torch.Tensor).keys() - self._methods.keys():
             if hasattr(torch._C.TensorBase, name):
                 delattr(torch.Tensor, name)
+
+
+def fill_fresh_memory(byte: int | None) -> None:
+    """Have the processor's memory that is allocated from now on filled with a byte other than 255, or with nothing.
+
+    A setting of torch's that does so could be read by a candidate, and would tell it whether its calls are timed.
+    """
+    # Only glibc has it.
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_M_PERTURB, 0 if byte is None else byte ^ 0xFF)
 
 
 class Outputs:

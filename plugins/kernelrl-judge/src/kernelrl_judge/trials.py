@@ -33,8 +33,8 @@ _MOST_KEPT_BYTES = {"cuda": 4 << 30, "cpu": 128 << 20}
 _MOST_STATE_BYTES = 2 << 30
 _FEW_BYTES = 16 << 20
 """Inputs that are compared with what was sent in every trial; larger ones in one of them."""
-_POISONS = (0xFF, 0x7B)
-"""Bytes of free memory: not a number in every floating-point type, and a large number."""
+_POISONS = {"cuda": (0xFF, 0x7B), "cpu": (0xFE, 0x7B)}
+"""Bytes of free memory: not a number in every floating-point type, or a large negative one; and a large number."""
 _REPLAY_STRICTNESS = 0.1
 _REPLAY_WRONG_SHARE = 0.05
 
@@ -152,7 +152,7 @@ class Trials:
             "back": back,
             "operators": lists,
             "overlap": self._overlap,
-            "poison": _POISONS[index % len(_POISONS)] if "poison" in self._probes else -1,
+            "poison": _POISONS[self._device][index % 2] if "poison" in self._probes else -1,
             "poisoned": [leaf.numel() * leaf.element_size() for leaf in _tensors(trial.expected)],
         }
         self._exchange.make_room(room + (leaves_bytes(trial.inputs) if back else 0))
