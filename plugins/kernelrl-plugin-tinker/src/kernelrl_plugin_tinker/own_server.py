@@ -62,11 +62,13 @@ class OwnServer:
         await asyncio.to_thread(server.start)
         return cls(server, model, key)
 
-    async def revive(self) -> None:
-        """Start it again if it has ended; what was saved there is still there."""
-        if not self.server.alive:
-            _log.warning("the local server has ended; it is started again")
-            await asyncio.to_thread(self.server.start)
+    async def revive(self) -> bool:
+        """Start it again if it has ended, and say whether it had; what was saved there is still there."""
+        if self.server.alive:
+            return False
+        _log.warning("the local server has ended; it is started again")
+        await asyncio.to_thread(self.server.start)
+        return True
 
     def export(self, saved: SavedState, directory: Path) -> None:
         """Copy what was saved at the server into a checkpoint."""

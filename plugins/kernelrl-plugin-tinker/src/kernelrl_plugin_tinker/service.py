@@ -47,7 +47,7 @@ class Service:
         api_key: str | None,
         give_up_after_s: float,
         retries: int,
-        revive: Callable[[], Awaitable[None]] | None = None,
+        revive: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         """
         Args:
@@ -55,7 +55,7 @@ class Service:
             api_key: None lets the SDK find it.
             give_up_after_s: longest silence of the server.
             retries: further attempts at what fails.
-            revive: starts a server of our own again when it has ended.
+            revive: starts a server of our own again when it has ended; whether it had.
         """
         self._address, self._api_key = base_url, api_key
         self._give_up_after_s, self._retries, self._revive = give_up_after_s, retries, revive
@@ -205,7 +205,7 @@ class Service:
                 _log.info("no sign of life from %s: %s", self.name, type(error).__name__)
                 if self._revive is not None:
                     try:
-                        await self._revive()
+                        heard = clock() if await self._revive() else heard
                     except KernelRLError as failed:
                         _log.warning("%s", failed.message)
             if clock() - heard > self._give_up_after_s:
@@ -272,6 +272,9 @@ def _message(error: BaseException) -> str:
     if isinstance(body, dict) and isinstance(body.get("detail"), str):
         return str(body["detail"])
     text = str(error)
+    if isinstance(error, tinker.RequestFailedError):
+        # The SDK wraps what the server said in words about its own request.
+        return text.removeprefix("Request failed: ").partition(" for self.request_id=")[0]
     return text if isinstance(error, tinker.TinkerError) and text else f"{type(error).__name__}: {text}"
 
 

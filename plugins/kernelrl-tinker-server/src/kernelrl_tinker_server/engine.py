@@ -13,7 +13,7 @@ import attrs
 import torch
 from torch import Tensor
 
-from kernelrl_core.errors import UsageError
+from kernelrl_core.errors import InfrastructureError, UsageError
 from kernelrl_core.kinds import OptimizerSettings
 from kernelrl_plugin_torch.language_model import LanguageModel, Spoken
 from kernelrl_plugin_torch.learner import Learner, Lesson, Totals
@@ -104,7 +104,7 @@ class Engine:
         """Give the model to a run."""
         run = self._runs.get(name)
         if run is None:
-            raise UsageError(
+            raise InfrastructureError(
                 f"training run {name!r} is not loaded (was the server restarted?)",
                 fix="create a training client from its last checkpoint",
             )

@@ -1,0 +1,53 @@
+"""The server that a run starts for itself."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from kernelrl_core.kinds import TrainingSample, TrainingStep
+from kernelrl_core.values import Message
+from kernelrl_plugin_tinker.config import LocalModel, TinkerConfig
+from kernelrl_plugin_tinker.policy import TinkerPolicy
+
+SMALL = LocalModel(width=64, layers=2, heads=2, context_tokens=256, warm_start_steps=30)
+ASKED = (Message("user", "Write a kernel for relu.\nAnswer with one line.\n"),)
+
+
+def test_it_is_started_again_when_it_dies_and_leaves_nothing_behind(
+    make_context, sampling, loss, optimizer, tmp_path: Path
+) -> None:
+    """Replies, and a step that is repeated from the last checkpoint, are those of an untroubled run."""
+
+    async def play(name: str, *, trouble: bool):
+        policy = TinkerPolicy(TinkerConfig(server="local", local=SMALL, give_up_after_s=10.0))
+        directory = tmp_path / f"{name}-checkpoint"
+        directory.mkdir()
+        try:
+            await policy.start(make_context(run=name))
+            assert policy._own is not None
+            prompt = policy.render(ASKED)
+            samples = tuple(TrainingSample(str(a), prompt.tokens, (65 + a,), (-5.0,), 1.0 - a) for a in range(3))
+            await policy.train(TrainingStep(0, samples, 1, loss(), optimizer()))
+            await policy.save(directory)
+            if trouble:
+                policy._own.server.kill()
+            replies = [await policy.sample(prompt, sampling(1))]
+            if trouble:
+                policy._own.server.kill()
+            await policy.train(TrainingStep(1, samples, 1, loss(), optimizer()))
+            return [*replies, await policy.sample(prompt, sampling(2))]
+        finally:
+            await policy.aclose()
+
+    whole = asyncio.run(asyncio.wait_for(play("whole", trouble=False), 60))
+    assert asyncio.run(asyncio.wait_for(play("troubled", trouble=True), 100)) == whole
+    for name in ("whole", "troubled"):
+        assert list((tmp_path / name).iterdir()) == []
+        held = {
+            str(path.relative_to(tmp_path / f"{name}-checkpoint")) for path in tmp_path.glob(f"{name}-checkpoint/*/*")
+        }
+        assert held == {
+            *("state/weights.pt", "state/optimizer.pt", "state/about.json"),
+            *("sampler/weights.pt", "sampler/about.json"),
+        }
