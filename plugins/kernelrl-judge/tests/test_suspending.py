@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,6 +85,80 @@ def test_it_is_seen_when_somebody_lets_a_process_go_on() -> None:
     process.kill()
     process.wait(10)
     assert moved
+
+
+@contextlib.contextmanager
+def child_of(program: str) -> Iterator[tuple[int, int]]:
+    """A process, and a child of it that has said that it is ready."""
+    inner = f"import os, signal, sys, time\n{program}"
+    outer = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
+    with subprocess.Popen([sys.executable, "-c", outer], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        (child,) = descendants(process.pid)
+        try:
+            yield process.pid, child
+        finally:
+            for pid in descendants(process.pid):
+                os.kill(pid, signal.SIGKILL)
+
+
+_WAITS = "print('ready', flush=True)\nwhile True: time.sleep(60)"
+
+
+def test_it_is_seen_when_who_was_woken_waits_again() -> None:
+    with child_of(_WAITS) as (root, child), suspended(root) as standing:
+        os.kill(child, signal.SIGCONT)
+        time.sleep(0.1)
+        assert standing.moved()
+
+
+def test_it_is_seen_when_who_was_woken_stops_by_itself() -> None:
+    stops = (
+        "def work(*_): sum(range(10000)); os.kill(os.getpid(), signal.SIGSTOP)\nsignal.signal(signal.SIGCONT, work)\n"
+    )
+    with child_of(stops + _WAITS) as (root, child), suspended(root) as standing:
+        os.kill(child, signal.SIGCONT)
+        time.sleep(0.1)
+        assert standing.moved()
+
+
+def test_a_process_that_was_started_meanwhile_is_seen() -> None:
+    with child_of(_WAITS) as (root, _), suspended(root) as standing:
+        assert not standing.moved()
+        # That it stands among the children is what counts, and not who has started it.
+        standing.pids.clear()
+        assert standing.moved()
+
+
+def test_a_process_that_is_never_still_is_seen() -> None:
+    with child_of(_WAITS) as (root, child):
+        over = threading.Event()
+
+        def wake() -> None:
+            while not over.wait(2e-5):
+                os.kill(child, signal.SIGCONT)
+
+        waking = threading.Thread(target=wake)
+        waking.start()
+        try:
+            with suspended(root) as standing:
+                time.sleep(0.01)
+                moved = standing.moved()
+        finally:
+            over.set()
+            waking.join()
+        assert moved
+
+
+def test_many_threads_that_do_not_rest_stand_still() -> None:
+    spins = "import threading\ndef spin():\n    while True: os.stat('/')\n"
+    spins += "for _ in range(6): threading.Thread(target=spin, daemon=True).start()\n"
+    with child_of(spins + _WAITS) as (root, _):
+        for _ in range(20):
+            with suspended(root) as standing:
+                time.sleep(0.002)
+                assert not standing.moved()
 
 
 def test_a_process_that_is_gone_is_no_error() -> None:

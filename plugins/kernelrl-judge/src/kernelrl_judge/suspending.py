@@ -1,57 +1,111 @@
-"""Stops processes for a while, where others need what they use."""
+"""Stops processes for a while, where others need what they use.
+
+Who has been stopped can be woken up: a timer of the kernel may send SIGCONT. Nothing prevents that, so it is looked for
+afterwards. A process stands still when a thread of it does or a stop is still to reach it; a thread that stands still
+is given no turn on a processor; and nobody who stands still starts threads or processes.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
 
+import attrs
+
 __all__ = ["Standing", "descendants", "suspended"]
 
-_MOST_LOOKS = 4
+_MOST_LOOKS = 8
 _SETTLED_S = 0.5
 _THREADS_SETTLED_S = 2e-3
 _LOOK_S = 5e-5
-_MOVED_NS = 200_000
+_STILL_S = 1e-4
+_MOVED_NS = 10_000
+"""What a thread may take that was to stop and lost its processor in between: a few microseconds of the kernel's."""
+_DOUBTS = 3
+_DOUBT_S = 1e-3
+_EXITING = 0x4
+_STOP_BIT = 1 << (signal.SIGSTOP - 1)
+_PENDING = re.compile(r"^ShdPnd:\s*([0-9a-f]+)$", re.MULTILINE)
+
+
+@attrs.frozen
+class _Ran:
+    """What a thread had of processors."""
+
+    time_ns: int
+    turns: int
 
 
 class Standing:
-    """Processes that stand still."""
+    """Descendants of a process that stand still."""
 
-    def __init__(self, pids: set[int]) -> None:
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self.pids: set[int] = set()
+        self._ran: dict[str, _Ran] = {}
+        self._known: set[str] = set()
+        self._outrun = False
+
+    def stop(self) -> None:
+        """Stop all there are, and wait until they stand still."""
+        for _ in range(_MOST_LOOKS):
+            # They may start others until the last of them is stopped.
+            new = [pid for pid in descendants(self._root) if pid not in self.pids]
+            if not new:
+                break
+            self.pids.update(new)
+            _signal(new, signal.SIGSTOP)
+            self._settle(new)
+        else:
+            self._outrun = any(pid not in self.pids for pid in descendants(self._root))
+        self._remember()
+
+    def _settle(self, pids: list[int]) -> None:
         until = time.monotonic() + _SETTLED_S
         # Whoever waits for a processor stops when it gets one.
         while any(_runs(f"/proc/{pid}") for pid in pids) and time.monotonic() < until:
             time.sleep(_LOOK_S)
-        threads = [thread for pid in pids for thread in _threads(pid)]
+
+    def _remember(self) -> None:
         until = time.monotonic() + _THREADS_SETTLED_S
-        while (running := {thread for thread in threads if _runs(thread)}) and time.monotonic() < until:
-            time.sleep(_LOOK_S)
+        while True:
+            threads = [thread for pid in self.pids for thread in _threads(pid)]
+            still = {thread: _ran(thread) for thread in threads if not _runs(thread)}
+            # What a thread has taken is known when it has left its processor, a moment after it is said to stop.
+            if (len(still) == len(threads) and still == self._ran) or time.monotonic() > until:
+                break
+            self._ran = still
+            time.sleep(_STILL_S)
         # A thread that is in a driver stops when it leaves it, whenever that is.
-        self._ran_ns = {thread: _ran_ns(thread) for thread in threads if thread not in running}
+        self._ran, self._known = still, set(threads)
 
     def moved(self) -> bool:
-        """Whether a thread ran all the same, because something woke it that could not be stopped."""
-        return any(_ran_ns(thread) > ran_ns + _MOVED_NS for thread, ran_ns in self._ran_ns.items())
+        """Whether something ran all the same, because it was woken up or could not be stopped."""
+        if self._outrun or any(map(_goes_on, self.pids)):
+            return True
+        for thread, before in self._ran.items():
+            now = _ran(thread)
+            turns, spent_ns = now.turns - before.turns, now.time_ns - before.time_ns
+            if turns > 1 or (turns == 1 and spent_ns > _MOVED_NS):
+                return True
+        places = [thread for pid in self.pids for thread in _threads(pid) if thread not in self._known]
+        places += [f"/proc/{pid}" for pid in descendants(self._root) if pid not in self.pids]
+        return not all(map(_ended, places))
 
 
 @contextlib.contextmanager
 def suspended(root: int) -> Iterator[Standing]:
     """Stop all descendants of a process, and let them go on afterwards. What has ended meanwhile is no error."""
-    stopped: set[int] = set()
+    standing = Standing(root)
     try:
-        for _ in range(_MOST_LOOKS):
-            # They may start others until the last of them is stopped.
-            new = [pid for pid in descendants(root) if pid not in stopped]
-            if not new:
-                break
-            stopped.update(new)
-            _signal(new, signal.SIGSTOP)
-        yield Standing(stopped)
+        standing.stop()
+        yield standing
     finally:
-        _signal(stopped, signal.SIGCONT)
+        _signal(standing.pids, signal.SIGCONT)
 
 
 def descendants(root: int) -> list[int]:
@@ -80,18 +134,45 @@ def _threads(pid: int) -> list[str]:
     return []
 
 
-def _runs(place: str) -> bool:
-    """Whether a process, by its first thread, or a thread does."""
+def _goes_on(pid: int) -> bool:
+    """Whether a process that was stopped has been let go on since; not where nobody tells."""
+    for doubt in range(_DOUBTS):
+        # Between the stop that reaches a process and the thread that then stands still is a moment.
+        time.sleep(_DOUBT_S if doubt else 0)
+        threads = _threads(pid)
+        if any(_stat(thread)[:1] in (["T"], ["t"]) for thread in threads) or all(map(_ended, threads)):
+            return False
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/status") as file:
+            pending = _PENDING.search(file.read())
+            if pending is not None and not int(pending[1], 16) & _STOP_BIT:
+                continue
+        return False
+    return True
+
+
+def _stat(place: str) -> list[str]:
+    """State of a process, by its first thread, or of a thread, and what follows; nothing if it is gone."""
     with contextlib.suppress(OSError), open(f"{place}/stat") as file:
-        return file.read().rpartition(")")[2].split()[0] not in "TtZX"
-    return False
+        return file.read().rpartition(")")[2].split()
+    return []
 
 
-def _ran_ns(thread: str) -> int:
-    """Processor time of a thread; 0 where nobody tells."""
+def _runs(place: str) -> bool:
+    return _stat(place)[:1] not in ([], ["T"], ["t"], ["Z"], ["X"])
+
+
+def _ended(place: str) -> bool:
+    """Whether it is gone or about to."""
+    facts = _stat(place)
+    return not facts or facts[0] in "ZX" or bool(int(facts[6]) & _EXITING)
+
+
+def _ran(thread: str) -> _Ran:
+    """Zeros where nobody tells."""
     with contextlib.suppress(OSError, ValueError, IndexError), open(f"{thread}/schedstat") as file:
-        return int(file.read().split()[0])
-    return 0
+        time_ns, _, turns = map(int, file.read().split()[:3])
+        return _Ran(time_ns, turns)
+    return _Ran(0, 0)
 
 
 def _signal(pids: list[int] | set[int], number: int) -> None:
