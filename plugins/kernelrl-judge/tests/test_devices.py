@@ -36,6 +36,12 @@ def test_a_runner_on_the_processor_has_no_gpu(tmp_path: Path) -> None:
     assert set(device_nodes({}, on_gpu=False, root=root) or ()) == dev(*COMMON)
 
 
+def test_what_makes_memory_of_nobody_is_for_drivers_of_gpus_alone(tmp_path: Path) -> None:
+    root = machine(tmp_path, [*COMMON, "zero", *NVIDIA, "nvidia0"])
+    found = [device_nodes({}, on_gpu=on_gpu, root=root) or [] for on_gpu in (False, True)]
+    assert ["/dev/zero" in nodes for nodes in found] == [False, True]
+
+
 def test_the_gpu_with_the_uuid_is_the_only_one(tmp_path: Path) -> None:
     # Numbers of nodes do not follow the order of the bus.
     root = machine(tmp_path, [*COMMON, *NVIDIA, "nvidia0", "nvidia1"], {FIRST: 1, SECOND: 0})

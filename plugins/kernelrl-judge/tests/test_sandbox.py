@@ -128,6 +128,40 @@ except MemoryError:
     assert said == '"refused"'
 
 
+_SHARES = """
+import mmap
+say("begun")
+for _ in range(4):
+    if os.fork() == 0:
+        held = mmap.mmap(-1, {size} << 20)
+        for place in range(0, {size} << 20, 4096):
+            held[place] = 1
+        time.sleep(20)
+        os._exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_memory_that_processes_share_counts(tmp_path: Path, bare: bool) -> None:
+    # 4 * 700 MiB are more than 64 MiB and what a GPU's driver may have.
+    _, how = shut_in(_SHARES.format(size=700), tmp_path, bare=bare, on_gpu=True)
+    assert how == "memory"
+
+
+def test_shared_memory_of_nobody_is_refused_on_the_processor(tmp_path: Path) -> None:
+    body = """
+import mmap
+try:
+    mmap.mmap(-1, 4096)
+    say(missing)
+except PermissionError:
+    say("refused")
+"""
+    said, _ = shut_in(body, tmp_path)
+    assert said == '"refused"' or "seccomp" in said
+
+
 def test_a_directory_whose_owner_was_killed_goes_when_the_next_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,10 +20,17 @@ MACHINES = sorted(IDENTITY)
 
 
 def answer(
-    machine: str, number: int, argument: int = 0, identity: int | None = None, *, memory_files: bool = True
+    machine: str,
+    number: int,
+    argument: int = 0,
+    identity: int | None = None,
+    *,
+    fourth: int = 0,
+    memory_files: bool = True,
 ) -> int:
-    """What the kernel would do with a call and its first argument."""
-    data = struct.pack("<IIQQ", number, IDENTITY[machine] if identity is None else identity, 0, argument)
+    """What the kernel would do with a call and its first and fourth argument."""
+    identity = IDENTITY[machine] if identity is None else identity
+    data = struct.pack("<IIQ6Q", number, identity, 0, argument, 0, 0, fourth, 0, 0)
     program, place, loaded = seccomp.program(machine, memory_files=memory_files), 0, 0
     while True:
         code, if_true, if_false, operand = program[place]
@@ -45,6 +52,19 @@ def test_each_denied_call_is_denied(machine: str) -> None:
 @pytest.mark.parametrize(("machine", "number"), [("x86_64", 319), ("x86_64", 29), ("aarch64", 279), ("aarch64", 194)])
 def test_memory_of_nobody_is_for_drivers_of_gpus_alone(machine: str, number: int) -> None:
     assert [answer(machine, number, memory_files=allowed) for allowed in (True, False)] == [ALLOW, EPERM]
+
+
+@pytest.mark.parametrize(("machine", "number"), [("x86_64", 9), ("aarch64", 222)])
+def test_memory_that_is_mapped_is_private_or_of_a_file(machine: str, number: int) -> None:
+    shared, shared_and_valid, private, anonymous = 0x01, 0x03, 0x02, 0x20
+    for kind in (shared, shared_and_valid):
+        flags = kind | anonymous
+        assert [answer(machine, number, fourth=flags, memory_files=allowed) for allowed in (True, False)] == [
+            ALLOW,
+            EPERM,
+        ]
+    for flags in (private, private | anonymous, shared, shared_and_valid, private | anonymous | 0x4000):
+        assert answer(machine, number, fourth=flags, memory_files=False) == ALLOW
 
 
 @pytest.mark.parametrize("machine", MACHINES)

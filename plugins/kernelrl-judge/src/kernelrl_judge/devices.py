@@ -9,6 +9,8 @@ from collections.abc import Mapping
 __all__ = ["device_nodes"]
 
 _ALWAYS = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom"))
+_SHARES_MEMORY = "/dev/zero"
+"""Mapped by several processes, it is memory that belongs to none: for drivers of GPUs alone, as in `seccomp`."""
 _NVIDIA = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
 _NVIDIA_NEEDED = _NVIDIA[:2]
 
@@ -29,7 +31,7 @@ def device_nodes(environment: Mapping[str, str], *, on_gpu: bool, root: str = "/
 
     always = exist(_ALWAYS)
     if not on_gpu:
-        return always
+        return [path for path in always if path != _SHARES_MEMORY]
     if os.path.exists(f"{root}dev/dxg"):
         return [*always, "/dev/dxg"]
     if os.path.exists(f"{root}dev/kfd"):

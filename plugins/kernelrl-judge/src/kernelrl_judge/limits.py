@@ -8,7 +8,7 @@ import re
 import resource
 from collections.abc import Mapping
 
-__all__ = ["DRIVER_MIB", "MAX_PROCESSES", "limit_build", "limit_runner", "private_pages"]
+__all__ = ["DRIVER_MIB", "MAX_PROCESSES", "held_bytes", "limit_build", "limit_runner"]
 
 MAX_PROCESSES = 32
 """Beyond these a runner is ended: who forks without end would fill the processor until its time is over."""
@@ -16,6 +16,7 @@ _MAX_TASKS = 64
 DRIVER_MIB = 2048
 """Memory that a GPU's driver and its libraries need for themselves."""
 _RESERVED_IDS = 300
+_HELD = re.compile(r"^Rss(Anon|Shmem):\s*(\d+) kB$", re.MULTILINE)
 
 
 def limit_runner(memory_mib: int, cpu_s: int, *, on_gpu: bool) -> bool:
@@ -61,14 +62,18 @@ def limit_build(memory_mib: int, cpu_s: int, file_mib: int, processes: int) -> b
     )
 
 
-def private_pages(process: int | str) -> int:
-    """Pages of memory that a process has for itself or shares with its parent; 0 when it is gone."""
+def held_bytes(process: int | str, shared: int = 0) -> int:
+    """Memory that a process has for itself or shares with others, and that is in no file of a disk; 0 when it is gone.
+
+    Args:
+        shared: bytes of what it shares that are not its own.
+    """
     try:
-        with open(f"/proc/{process}/statm") as file:
-            resident, shared = file.read().split()[1:3]
-    except (OSError, ValueError):
+        with open(f"/proc/{process}/status") as file:
+            held = {name: int(kib) << 10 for name, kib in _HELD.findall(file.read())}
+    except OSError:
         return 0
-    return int(resident) - int(shared)
+    return held.get("Anon", 0) + max(0, held.get("Shmem", 0) - shared)
 
 
 def _kernel_version() -> tuple[int, ...]:

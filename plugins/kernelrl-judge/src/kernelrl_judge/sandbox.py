@@ -14,6 +14,7 @@ import functools
 import os
 import resource
 import signal
+import stat
 import sys
 import time
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ import attrs
 
 from kernelrl_judge import groups, limits, namespaces, privileges, seccomp
 from kernelrl_judge.devices import device_nodes
+from kernelrl_judge.suspending import descendants
 
 __all__ = ["LAYERS", "confine", "die_with_parent", "enter", "isolation_level", "prepare", "scrub"]
 
@@ -41,6 +43,7 @@ LAYERS = (*(layer for level in _LEVELS for layer in level), "dropped_uid", "devi
 
 _ORPHANS_S = 5.0
 _LOOK_S = 0.25
+_BLOCK_BYTES = 512
 _KEPT_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 """Which GPU a runner uses is no secret, and without them it would be the first."""
 
@@ -155,7 +158,7 @@ def enter(*, memory_mib: int, on_gpu: bool, cpu_s: int, scratch: str, keep: set[
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     child = os.fork()
     if child:
-        _supervise(child, status, allowed_mib, around.group)
+        _supervise(child, status, allowed_mib, around.group, [file for file in keep if _is_file(file)])
     os.close(status)
     die_with_parent()
     if private and not (namespaces.private_places(scratch) and mounted):
@@ -204,13 +207,17 @@ def _give_up_rights(*, memory_files: bool = True) -> list[str]:
     return missing if seccomp.install(memory_files=memory_files) else [*missing, "seccomp"]
 
 
-def _supervise(child: int, status: int, memory_mib: int, group: groups.Group | None) -> NoReturn:
+def _supervise(child: int, status: int, memory_mib: int, group: groups.Group | None, files: list[int]) -> NoReturn:
+    """Wait for a process and what it starts, and look at what they take.
+
+    Args:
+        files: of memory, which are the judge's.
+    """
     privileges.close_to_others()
     reason = ""
     killed = group.killed() if group else 0
-    most = (memory_mib << 20) // resource.getpagesize()
     # Forks share the pages of the zygote.
-    shared = limits.private_pages("self")
+    common = limits.held_bytes("self")
 
     def kill(*_: object) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -219,12 +226,12 @@ def _supervise(child: int, status: int, memory_mib: int, group: groups.Group | N
     def look(*_: object) -> None:
         nonlocal reason
         # The candidate's own `/proc`, and no other, does not know this process.
-        if os.path.exists("/proc/self"):
-            return
-        processes = [name for name in os.listdir("/proc") if name.isdigit()]
+        alone = not os.path.exists("/proc/self")
+        processes = [int(name) for name in os.listdir("/proc") if name.isdigit()] if alone else descendants(os.getpid())
+        lent = sum(os.fstat(file).st_blocks * _BLOCK_BYTES for file in files)
         if len(processes) > limits.MAX_PROCESSES:
             reason = "crowd"
-        elif sum(max(0, limits.private_pages(process) - shared) for process in processes) > most:
+        elif sum(max(0, limits.held_bytes(process, lent) - common) for process in processes) > memory_mib << 20:
             reason = "memory"
         if reason:
             kill()
@@ -232,7 +239,7 @@ def _supervise(child: int, status: int, memory_mib: int, group: groups.Group | N
     signal.signal(signal.SIGTERM, kill)
     signal.signal(signal.SIGALRM, look)
     signal.setitimer(signal.ITIMER_REAL, _LOOK_S, _LOOK_S)
-    _close_others({status})
+    _close_others({status, *files})
     # The first process of a namespace has ended when all others have.
     _, ended = os.waitpid(child, 0)
     signal.setitimer(signal.ITIMER_REAL, 0.0)
@@ -269,6 +276,10 @@ def _close_others(keep: set[int]) -> None:
     for low, high in zip(edges, [*edges[1:], 1 << 20], strict=True):
         if high > low + 1:
             os.closerange(low + 1, min(high, _max_descriptor()))
+
+
+def _is_file(descriptor: int) -> bool:
+    return stat.S_ISREG(os.fstat(descriptor).st_mode)
 
 
 def _max_descriptor() -> int:

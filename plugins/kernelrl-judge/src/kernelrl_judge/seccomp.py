@@ -70,6 +70,9 @@ DENIED = {
 """Numbers of the denied calls by architecture."""
 _MEMORY_FILES = {"x86_64": {"memfd_create": 319, "shmget": 29}, "aarch64": {"memfd_create": 279, "shmget": 194}}
 """What makes memory that belongs to no process, and that no limit of a process counts. Drivers of GPUs may need it."""
+_MMAP, _FLAGS_AT = {"x86_64": 9, "aarch64": 222}, 40
+_SHARED, _ANONYMOUS = 0x01, 0x20
+"""Flags of `mmap` that together make such memory, too: its pages stay when a process gives them back."""
 
 _ARCHITECTURES = {
     # Identity of the architecture, and numbers of seccomp, clone and socket.
@@ -83,7 +86,7 @@ def program(machine: str, *, memory_files: bool = True) -> list[tuple[int, int, 
     """The filter for an architecture: instructions of classic BPF (code, jump if true, jump if false, operand).
 
     Args:
-        memory_files: whether anonymous files and System V's shared memory are allowed.
+        memory_files: whether anonymous files and shared memory, System V's and mapped, are allowed.
 
     Raises:
         KeyError: the architecture is none that is known.
@@ -104,6 +107,9 @@ def program(machine: str, *, memory_files: bool = True) -> list[tuple[int, int, 
     made += [(_EQUAL, 0, 1, _CLONE3), enosys]
     made += [(_EQUAL, 0, 4, clone), (_LOAD, 0, 0, _ARGUMENT_AT), (_ANY_BIT, 0, 1, _NAMESPACE_FLAGS), eperm, allow]
     made += [(_EQUAL, 0, 4, socket), (_LOAD, 0, 0, _ARGUMENT_AT), (_EQUAL, 1, 0, _AF_UNIX), eperm, allow]
+    if not memory_files:
+        made += [(_EQUAL, 0, 4, _MMAP[machine]), (_LOAD, 0, 0, _FLAGS_AT), (_ANY_BIT, 0, 2, _ANONYMOUS)]
+        made += [(_ANY_BIT, 0, 1, _SHARED), eperm]
     return [*made, allow]
 
 
