@@ -37,6 +37,8 @@ __all__ = ["main"]
 _LOG_TAIL_CHARACTERS = 4000
 _TOO_LATE_S = 600.0
 """How long a build that took too long is not tried again: another machine, or a quieter hour, may manage."""
+_MOST_MIB = 64
+"""Of an extension: hundreds of times what a kernel has."""
 _READ_BY_ASSEMBLY = re.compile(r"Error: (?:file not found|can't open (?:file )?[‘'`]?): ?(\S+)")
 
 
@@ -105,6 +107,10 @@ def _build(
         log = str(late).replace(f"{scratch}/", "").strip()[-_LOG_TAIL_CHARACTERS:]
         said = f"The compiler had said:\n{log}" if log else "The compiler had said nothing."
         return {"error": f"{limit} {said}", "limit": limit, "until": time.time() + _TOO_LATE_S}, None
+    size_mib = Path(built.path).stat().st_size / (1 << 20)
+    if size_mib > _MOST_MIB:
+        text = f"What was built has {size_mib:.0f} MiB, and may have {_MOST_MIB}: take memory when the code runs."
+        return {"error": text, "seconds": time.monotonic() - started}, None
     result = attrs.asdict(built)
     del result["path"]
     own = resource.getrusage(resource.RUSAGE_SELF)

@@ -23,7 +23,9 @@ __all__ = ["BuildStore"]
 
 _RESULT = "result.json"
 _PRUNING_SHARE = 1 / 32
-"""Share of the writes after which the size of everything is looked at."""
+"""Share of the writes, however small, after which the size of everything is looked at."""
+_UNSEEN_SHARE = 1 / 256
+"""Share of what is kept that is written, in the mean, between two looks."""
 
 
 class BuildStore:
@@ -72,9 +74,14 @@ class BuildStore:
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
-        if random.random() < _PRUNING_SHARE:
+        written = _bytes(entry)
+        if random.random() < max(_PRUNING_SHARE, written / (_UNSEEN_SHARE * self._max_bytes)):
             self._prune()
         return self.read(key) or kept
+
+    def drop(self, key: str) -> None:
+        """Forget what is kept under `key`."""
+        shutil.rmtree(self._entry(key), ignore_errors=True)
 
     @contextlib.contextmanager
     def lock(self, key: str) -> Iterator[None]:
@@ -93,8 +100,7 @@ class BuildStore:
         entries = []
         for entry in (self._directory / "objects").glob("??/*"):
             with contextlib.suppress(OSError):
-                size = sum(file.stat().st_size for file in entry.iterdir())
-                entries.append((entry.stat().st_mtime_ns, size, entry))
+                entries.append((entry.stat().st_mtime_ns, _bytes(entry), entry))
         total = sum(size for _, size, _ in entries)
         if total <= self._max_bytes:
             return
@@ -104,3 +110,10 @@ class BuildStore:
                 return
             shutil.rmtree(entry, ignore_errors=True)
             total -= size
+
+
+def _bytes(entry: Path) -> int:
+    """Size of the files of an entry; 0 if it is gone."""
+    with contextlib.suppress(OSError):
+        return sum(file.stat().st_size for file in entry.iterdir())
+    return 0
