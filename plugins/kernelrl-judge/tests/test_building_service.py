@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kernelrl_core.values import EvaluationSettings
 from kernelrl_judge.building.confined import Compilers, OutOfTime, reached_limit
+from kernelrl_judge.building.kept import store_of
+from kernelrl_judge.building.request import InlineRequest
 from kernelrl_judge.building.service import BuildService
 from kernelrl_judge.building.store import BuildStore
 from kernelrl_judge.protocol import ProtocolError
@@ -36,12 +39,58 @@ def test_a_forged_order_breaks_the_protocol(body: bytes, tmp_path: Path) -> None
         BuildService(tmp_path).answer(body, {"language": "cpp"}, EvaluationSettings(), cancelled=lambda: False)
 
 
+_LOADED = """
+from torch.utils.cpp_extension import load_inline
+extension = load_inline(name="shown", cpp_sources="int f() { return 1; }", functions=["f"])
+"""
+
+
+@pytest.mark.parametrize(("text", "kept"), [("int f() { return 1; }", True), ("int f() { return 2; }", False)])
+def test_what_a_source_does_not_show_is_built_each_time(
+    text: str, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = []
+
+    def build(order: dict[str, Any], cancelled: object) -> dict[str, Any]:
+        key = InlineRequest.from_json(order["request"]).key(order.get("scope", ""))
+        keys.append(key)
+        return store_of(order).write(key, {"error": "no"}, None)
+
+    monkeypatch.setattr(BuildService, "_run", staticmethod(build))
+    asked = {"name": "x", "functions": [["f", "f"]], **{name: [] for name in _LISTS}, "cpp_sources": [text]}
+    for _ in range(2):
+        answer, _ = BuildService(tmp_path).answer(
+            json.dumps(asked).encode(),
+            {"language": "cpp"},
+            EvaluationSettings(),
+            cancelled=lambda: False,
+            source=_LOADED,
+        )
+        assert json.loads(answer)["error"] == "no"
+    assert (keys[0] == keys[1]) is kept
+    assert [path.name for path in tmp_path.glob("objects/*/*")] == (keys[:1] if kept else [])
+
+
 def test_an_entry_is_forgotten_when_its_time_has_passed(tmp_path: Path) -> None:
     store = BuildStore(tmp_path, 1 << 20)
     store.write("ab", {"error": "x", "until": time.time() + 60.0}, None)
     assert store.read("ab") is not None
     store.write("ab", {"error": "x", "until": time.time() - 1.0}, None)
     assert store.read("ab") is None
+
+
+def test_large_builds_do_not_wait_to_be_counted(tmp_path: Path) -> None:
+    file = tmp_path / "extension.so"
+    file.write_bytes(bytes(100_000))
+    store = BuildStore(tmp_path / "store", 1_000_000)
+    for number in range(40):
+        store.write(f"{number:064x}", {}, file)
+        # One look may come late by one of them.
+        assert sum(path.stat().st_size for path in store_files(tmp_path / "store")) < 1_200_000
+
+
+def store_files(directory: Path) -> list[Path]:
+    return [path for path in directory.glob("objects/*/*/*") if path.is_file()]
 
 
 def test_a_compiler_that_is_late_is_ended_and_what_it_said_is_kept(tmp_path: Path) -> None:

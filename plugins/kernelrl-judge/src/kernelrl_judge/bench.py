@@ -276,7 +276,12 @@ class Bench:
         """
         spec = backend.toolchain(request.backend_options, mode)
         try:
-            return self._builds.answer(asked, spec, request.settings, cancelled=self._cancelled, disabled=disabled)
+            return self._builds.answer(
+                *(asked, spec, request.settings),
+                cancelled=self._cancelled,
+                source=request.source,
+                disabled=disabled,
+            )
         except BuildUnavailable as error:
             raise Unavailable(*error.args) from None
 

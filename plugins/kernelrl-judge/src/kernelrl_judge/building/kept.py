@@ -21,9 +21,12 @@ def store_of(order: Mapping[str, Any]) -> BuildStore:
 
 
 def keys(order: Mapping[str, Any], request: InlineRequest, toolchain: Toolchain) -> tuple[str, str]:
-    """Where an answer is kept: in general, and one that comes from a limit, which holds under the same limits."""
-    limits = f"{toolchain.id} {order['timeout_s']} {order['memory_mib']}"
-    return request.key(toolchain.id), request.key(limits)
+    """Where an answer is kept: in general, and one that comes from a limit, which holds under the same limits.
+
+    An order with a `scope` shares neither with any other.
+    """
+    found = f"{toolchain.id}{order.get('scope', '')}"
+    return request.key(found), request.key(f"{found} {order['timeout_s']} {order['memory_mib']}")
 
 
 def kept_answer(order: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ import asyncio
 import functools
 import json
 import os
+import secrets
 import subprocess
 import sys
 import time
@@ -15,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from kernelrl_core.values import EvaluationSettings
-from kernelrl_judge.building.calls import InlineCall
+from kernelrl_judge.building.calls import InlineCall, find_inline_calls
 from kernelrl_judge.building.emptying import without_kernel_bodies
 from kernelrl_judge.building.imports import library_imports
-from kernelrl_judge.building.kept import kept_answer
+from kernelrl_judge.building.kept import kept_answer, store_of
 from kernelrl_judge.building.lexing import Unreadable
 from kernelrl_judge.protocol import ProtocolError
 
@@ -56,6 +57,7 @@ class BuildService:
         settings: EvaluationSettings,
         *,
         cancelled: Callable[[], bool],
+        source: str = "",
         disabled: bool = False,
     ) -> tuple[bytes, list[int]]:
         """What a runner is told about the build it asked for, and descriptors of what was built and of the binder.
@@ -63,6 +65,8 @@ class BuildService:
         Args:
             asked: what `runner_builds` sends; from an untrusted process.
             spec: from `BackendRunner.toolchain`.
+            source: the candidate's. What can be read off it is built before it runs, and kept. The rest is built
+                whenever it is asked for: how long that takes would tell a candidate what others have asked.
             disabled: build kernels that do nothing.
 
         Raises:
@@ -73,14 +77,25 @@ class BuildService:
             Cancelled: nobody waits any more.
         """
         request = _request(_read(asked), spec)
+        shown = _shows(source, request, spec)
         if disabled:
             if any("__global__" in flag for flag in request["device_flags"]):
                 raise Unreadable("a macro of the flags makes kernels")
             request["device_sources"] = [without_kernel_bodies(text) for text in request["device_sources"]]
         order = self._order(request, settings)
-        result = kept_answer(order)
-        if result is None:
+        if not shown:
+            order["scope"] = secrets.token_hex(16)
             result = self._run(order, cancelled)
+        else:
+            result = kept_answer(order) or self._run(order, cancelled)
+        try:
+            return self._told(result, spec)
+        finally:
+            if not shown and "key" in result:
+                store_of(order).drop(result["key"])
+
+    @staticmethod
+    def _told(result: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[bytes, list[int]]:
         if "missing" in result:
             raise BuildUnavailable(result["missing"], result["fix"])
         if "error" in result:
@@ -202,6 +217,12 @@ def _read(asked: bytes) -> dict[str, Any]:
     if not sound:
         raise ProtocolError("a malformed order for a build")
     return dict(data)
+
+
+def _shows(source: str, request: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
+    """Whether a source shows a build as it is, but for its name."""
+    calls = [call for call in find_inline_calls(source) if call.complete]
+    return any({**call_request(call, spec), "name": request["name"]} == request for call in calls)
 
 
 def _request(asked: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
