@@ -107,13 +107,22 @@ def test_killed_runs_end_like_the_undisturbed_one(tmp_path: Path) -> None:
         _kill_later(place, moments, len(whole.rows("samples")))
     if not place.finished():
         place.finish()
-    assert place.metrics() == whole.metrics()
+    assert _differences(place.metrics(), whole.metrics()) == []
     assert place.weights() == whole.weights()
     for name in ("samples", "credits"):
         ids = [row["sample"] for row in place.rows(name)]
         assert len(ids) == len(set(ids)), f"{name} holds a sample twice"
         assert set(ids) == {row["sample"] for row in whole.rows(name)}
     _holds_no_key(tmp_path)
+
+
+def _differences(rows: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[str]:
+    """What differs, by step and name, so that a failure says it."""
+    found = [f"{len(rows)} and {len(others)} steps"] if len(rows) != len(others) else []
+    for row, other in zip(rows, others, strict=False):
+        names = [name for name in sorted({*row, *other}) if row.get(name) != other.get(name)]
+        found += [f"step {row['step']} {name}: {row.get(name)} and {other.get(name)}" for name in names]
+    return found
 
 
 def _kill_later(place: Place, moments: random.Random, most: int) -> None:
