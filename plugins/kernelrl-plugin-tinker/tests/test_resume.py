@@ -162,3 +162,4 @@ def test_a_server_that_goes_away_stops_the_run_and_nothing_is_lost(tmp_path: Pat
         place.finish()
         assert place.rows("samples")[: len(before)] == before
         assert len(place.rows("metrics")) == 3
+    _holds_no_key(tmp_path)

@@ -72,7 +72,7 @@ class TinkerConfig:
     """With `server: local`: its model and device."""
 
     def requires(self) -> Requires:
-        modules = ("tinker", "tinker_cookbook", "transformers")
+        modules: tuple[str, ...] = ("tinker", "tinker_cookbook", "transformers")
         if self.server == "local":
             modules += ("kernelrl_tinker_server",)
             gpu: Literal["", "any"] = "any" if self.local.device == "cuda" else ""

@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tinker import types
 
@@ -47,7 +47,7 @@ class TinkerPolicy:
             deterministic=self._is_local and options.local.device == "cpu",
             streams=True,
         )
-        self.context_tokens = options.context_tokens or options.local.context_tokens
+        self.context_tokens: int = options.context_tokens or options.local.context_tokens
         self._model = self._model_key = options.model or ""
         self._learns = False
         self._own: OwnServer | None = None
@@ -144,7 +144,7 @@ class TinkerPolicy:
             return sequence
 
         drawn = await service.retrying(draw)
-        reason = "length" if drawn.stop_reason == "length" else "stop"
+        reason: Literal["stop", "length"] = "length" if drawn.stop_reason == "length" else "stop"
         return chat.read(prompt.messages, list(drawn.tokens), list(drawn.logprobs or ()), reason, settings.stop)
 
     def _seed(self, seed: int) -> int:
