@@ -83,7 +83,8 @@ class GradientStream:
     batch: list[Credit] = attrs.field(factory=list, init=False)
     """In the order in which they are learnt from."""
     _samples: list[TrainingSample] = attrs.field(factory=list, init=False)
-    _handed: int = attrs.field(default=0, init=False)
+    handed: int = attrs.field(default=0, init=False)
+    """Samples whose gradients are there already."""
 
     async def follow(self, rollout: Rollout) -> list[Group]:
         """Work until the rollout is over; the answer is its groups.
@@ -106,7 +107,7 @@ class GradientStream:
         self.batch += credited
         self._samples += training_samples(credited)
         sure = -(-len(self._samples) // self.substeps)
-        if self.accumulate is not None and sure > self._handed:
-            part: Sequence[TrainingSample] = self._samples[self._handed : sure]
-            self._handed = sure
+        if self.accumulate is not None and sure > self.handed:
+            part: Sequence[TrainingSample] = self._samples[self.handed : sure]
+            self.handed = sure
             await self.accumulate(tuple(part))

@@ -138,7 +138,7 @@ class Training:
         self._sample_ahead(step, course)
         batch = sorted(stream.batch, key=lambda credit: credit.turn.id)
         await self.ledger.record_credits(batch)
-        learnt = await self._learn(step, stream.batch, rate, rollout.planned)
+        learnt = await self._learn(step, stream, rate, rollout.planned)
         self._updates = step + 1
         trained = time.monotonic()
         row: dict[str, Any] = {"step": step}
@@ -213,6 +213,7 @@ class Training:
             request = self._request(step, samples, [], rate, planned)
             with self.session.timeline.span("training"), stage(self.session.policy_label, "accumulate"):
                 await cast(StreamingPolicy, policy).accumulate(request)
+            self._meter.add(_spent_on_training(samples))
 
         return GradientStream(
             lambda group: assign_credit([group], self._estimate, recipe.returns, recipe.train, recipe.seed),
@@ -225,15 +226,15 @@ class Training:
         with stage(f"advantage {self.session.recipe.advantage.use!r}", "estimate"):
             return self.estimator(returns)
 
-    async def _learn(self, step: int, batch: Sequence[Credit], rate: float, planned: int | None) -> dict[str, float]:
-        samples = training_samples(batch)
+    async def _learn(self, step: int, stream: GradientStream, rate: float, planned: int | None) -> dict[str, float]:
+        samples = training_samples(stream.batch)
         if not samples:
             return {"train/skipped": 1.0}
         self._meter.check()
-        request = self._request(step, samples, batch, rate, planned)
+        request = self._request(step, samples, stream.batch, rate, planned)
         with self.session.timeline.span("training"), stage(self.session.policy_label, "train"):
             said = await self.session.policy.train(request)
-        self._meter.add(Spent(train_tokens=sum(len(s.prompt_tokens) + len(s.tokens) for s in samples)))
+        self._meter.add(_spent_on_training(samples[stream.handed :]))
         own = ("time/", "cost/")
         return {"train/skipped": 0.0} | {k if k.startswith(own) else f"train/{k}": v for k, v in said.items()}
 
@@ -323,6 +324,10 @@ class Training:
             self._alarms.restore(row["loop"])
             await load_checkpoint(self.session.policy, self.run.checkpoints, row, component=self.session.policy_label)
             _log.info("continuing at step %d from checkpoint %s", self.ledger.next_step, row["name"])
+
+
+def _spent_on_training(samples: Sequence[TrainingSample]) -> Spent:
+    return Spent(train_tokens=sum(len(sample.prompt_tokens) + len(sample.tokens) for sample in samples))
 
 
 def _evaluates_after(settings: EvalSettings, step: int, n_steps: int) -> bool:

@@ -28,7 +28,9 @@ __all__ = [
 _MAX_MESSAGE_CHARACTERS = 2000
 _MAX_DETAIL_CHARACTERS = 65_536
 # The first process of a namespace cannot be ended by SIGABRT: abort() goes on to a fault.
-_SIGNALS = {"SIGSEGV": "an access outside of its memory, or by abort()", "SIGFPE": "an arithmetic fault"}
+_OUTSIDE = "an access outside of its memory, or by abort()"
+# Which of the first two such an access ends with is a matter of chance.
+_SIGNALS = {"SIGSEGV": _OUTSIDE, "SIGBUS": _OUTSIDE, "SIGFPE": "an arithmetic fault"}
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _SCRATCH_PATH = re.compile(r"/[\w./-]*/kernelrl-\w+/")
 _HACKS = {
@@ -102,6 +104,11 @@ def _difference(wrong: Mismatch) -> str:
         case "inputs":
             named = f"Input {wrong.output}" if wrong.output else "An input"
             return f"{named} was changed by the call. The reference leaves its inputs as they are."
+        case "memory":
+            return f"{where} must have {wrong.expected}, as that of the reference has, and lies in {wrong.actual}."
+        case "effects":
+            where = f"{wrong.output[:1].upper()}{wrong.output[1:]}"
+            return f"{where} does not hold after the call what the reference leaves there."
         case _:
             return f"{where} has the wrong {wrong.kind}: expected {wrong.expected}, got {wrong.actual}."
 
