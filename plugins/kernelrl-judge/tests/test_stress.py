@@ -11,53 +11,12 @@ from kernelrl_core.values import EvaluationSettings, Severity
 
 torch = pytest.importorskip("torch")
 
+from stress_tasks import SETTINGS, reference, wrong_parts  # noqa: E402
+
 from kernelrl_judge import stress  # noqa: E402
-from kernelrl_judge.reference import Reference, load_reference  # noqa: E402
+from kernelrl_judge.reference import Reference  # noqa: E402
 from kernelrl_judge.stress_calls import judged  # noqa: E402
 from kernelrl_judge.structure import structure  # noqa: E402
-
-SETTINGS = EvaluationSettings()
-
-
-def reference(
-    forward: str,
-    inputs: str = "torch.randn(8, 64)",
-    init: str = "pass",
-    names: str = "x",
-    settings: EvaluationSettings = SETTINGS,
-) -> Reference:
-    source = f"""
-import torch
-
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        {init}
-    def forward(self, {names}):
-        {forward}
-
-def get_inputs():
-    return [{inputs}]
-
-def get_init_inputs():
-    return []
-"""
-    found = Reference(load_reference(source, "task"), "task", settings, "cpu").under("5eed")
-    found.trial(0)
-    return found
-
-
-def wrong_parts(task: Reference, kernel: Callable[..., Any], settings: EvaluationSettings = SETTINGS) -> set[str]:
-    """Parts of the probe that a kernel fails."""
-    used, calls, reason = stress.prepared(task, settings, spread=True)
-    assert calls, reason
-    state = used.state
-    found = set()
-    for call in calls:
-        actual = kernel(*call.trial.inputs, **state)
-        if judged(call, actual, settings, torch.float32).wrong is not None:
-            found.add(call.part)
-    return found
 
 
 def reason(task: Reference) -> str:
@@ -101,7 +60,7 @@ def test_half_precision_is_decided_too(precision: Any) -> None:
     settings = EvaluationSettings(precision=precision)
     clamp = reference("return torch.clamp(x, 0, 1)", "torch.rand(8, 64)", settings=settings)
     assert wrong_parts(clamp, lambda x: x.clamp(0, 1), settings) == set()
-    assert wrong_parts(clamp, lambda x: x, settings) == {"mixed", "spiked"}
+    assert wrong_parts(clamp, lambda x: x, settings) == {"mixed", "spiked", "edges"}
     product = reference("return x @ y", "torch.randn(32, 64), torch.randn(64, 32)", names="x, y", settings=settings)
     assert wrong_parts(product, lambda x, y: (x.float() @ y.float()).to(x.dtype), settings) == set()
     assert wrong_parts(product, lambda x, y: x[:, 1:] @ y[1:], settings)
@@ -119,7 +78,7 @@ def test_parameters_stay_for_a_candidate_that_draws_its_own() -> None:
     task = reference("return self.layer(x)", init="self.layer = torch.nn.Linear(64, 64)")
     used, calls, _ = stress.prepared(task, SETTINGS, spread=False)
     assert used is task
-    assert [call.part for call in calls] == ["mixed", "spiked", "aligned"]
+    assert [call.part for call in calls] == ["mixed", "spiked", "aligned", "edges"]
 
 
 def test_shapes_dtypes_integers_and_structure_stay() -> None:
@@ -167,7 +126,7 @@ def test_where_the_reference_decides_nothing_there_is_no_call(task: Callable[[],
 def test_a_bound_that_keeps_indices_in_range_counts_where_an_assertion_ends_nothing() -> None:
     task = reference("return (torch.arange(64.0) * 2)[(x * 8).long().clamp(0, 63)]", "torch.rand(8, 64)")
     assert wrong_parts(task, lambda x: (torch.arange(64.0) * 2)[(x * 8).long().clamp(0, 63)]) == set()
-    assert wrong_parts(task, lambda x: (torch.arange(64.0) * 2)[(x * 8).long() % 64]) == {"mixed", "spiked"}
+    assert wrong_parts(task, lambda x: (torch.arange(64.0) * 2)[(x * 8).long() % 64]) == {"mixed", "spiked", "edges"}
 
 
 @pytest.mark.parametrize(
@@ -179,7 +138,7 @@ def test_a_bound_that_keeps_indices_in_range_counts_where_an_assertion_ends_noth
     ],
 )
 def test_what_would_end_the_context_of_a_gpu_is_seen(call: Callable[[Any], Any], hazard: bool) -> None:
-    watch = stress._Assertions()
+    watch = stress._Functions()
     with watch:
         call(torch.rand(8, 64))
     assert watch.hazard == hazard

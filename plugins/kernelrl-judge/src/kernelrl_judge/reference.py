@@ -15,6 +15,7 @@ import torch
 
 from kernelrl_core.values import EvaluationSettings
 from kernelrl_judge.overlays import overlaid
+from kernelrl_judge.stress_ranges import declared
 from kernelrl_judge.task_sizes import fit, free_sizes
 
 __all__ = ["Reference", "TaskError", "Trial", "load_reference"]
@@ -62,6 +63,7 @@ class Reference:
         """Sizes that were made smaller for the memory at hand, by name."""
         self._task_id = task_id
         self._seed = ""
+        self._init = init
         self._makes_on_device = device == "cuda" and settings.profile == "strict"
         self.device = device
         self.dtype = _DTYPES[settings.precision]
@@ -101,7 +103,7 @@ class Reference:
     def with_state(self, state: dict[str, torch.Tensor]) -> Reference:
         """A reference of the same task and seed with other parameters."""
         other = copy.copy(self)
-        other.model = copy.deepcopy(self.model)
+        other.model = self._copied()
         other.state = state
         other.restore()
         return other
@@ -109,11 +111,21 @@ class Reference:
     def in_double(self) -> Reference:
         """This reference in double precision; its inputs have to be, too."""
         other = copy.copy(self)
-        other.model = copy.deepcopy(self.model).double()
+        other.model = self._copied().double()
         other.state = {
             name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in self.state.items()
         }
         return other
+
+    def _copied(self) -> torch.nn.Module:
+        try:
+            return copy.deepcopy(self.model)
+        except Exception:  # whatever a module raises that holds what cannot be copied
+            other = Reference(self._module, self._task_id, self._settings, self.device, self._init)
+            other.model.train(self.model.training)
+            other.state = self.state
+            other.restore()
+            return other.model
 
     def seed(self, index: int) -> None:
         """Seed the generators as for the inputs of an index."""
@@ -122,6 +134,12 @@ class Reference:
     def inputs(self, index: int) -> list[Any]:
         """Fresh inputs on the device. Equal for equal seed, index and device."""
         return self.many_inputs(index, 1)[0]
+
+    def declared_ranges(self) -> list[tuple[int, int] | None] | None:
+        """The ranges of integers that inputs are drawn from (`kernelrl_judge.stress_ranges.declared`)."""
+        _seed(self._number(0, 0), self.device)
+        with _told(self._task_id, "get_inputs()"):
+            return declared(self._module.get_inputs)
 
     def resized_inputs(self, index: int) -> list[Any] | None:
         """Fresh inputs of other sizes, where sizes have names that only inputs depend on; otherwise None."""

@@ -1,17 +1,22 @@
 """The probe `stress`: calls on inputs that nobody promised to be small, of one sign, or alike.
 
-A kernel that passed every trial is called again on up to three sets of inputs, with parameters of a larger spread:
+A kernel that passed every trial is called again on up to five sets of inputs, with parameters and running statistics
+of a larger spread. What a task has no inputs for is left out.
 
 - `mixed`: random signs, heavy tails, a factor for each row. A shortcut that inputs of one sign and size allow fails.
 - `spiked`: magnitudes over many powers of two, up to 65,536 or 16. Every sum is that of its few largest terms, so
   that errors of a narrow type do not average out, and a formula that overflows does.
 - `aligned`: ordinary inputs, all of which a narrow type rounds the same way, so that nothing averages out either. A
-  kernel that tells harsh inputs from ordinary ones does not see the difference. For single precision alone.
+  kernel that tells harsh inputs from ordinary ones does not see the difference. For single precision alone. Whole
+  numbers of many values are repeated, to the same end.
+- `edges`: large numbers in the first and last slice along each axis, zeros in one and one number in another.
+- `ranges`: integers that the task draws with `torch.randint`, the ends of their range and duplicates among them.
 
-Shapes, dtypes and integer inputs stay as they are, and so do floating-point inputs with a structure
-(`kernelrl_judge.structure`): a kernel may rely on them. What decides is the reference in double precision. An element
-may be off by the tolerance in force and, beyond it, by 64 times the largest error of the reference itself. Where the
-reference is not finite, or loses its own way, milder inputs are taken, and at last none.
+Shapes and dtypes stay as they are, and so do other integers and floating-point inputs with a structure
+(`kernelrl_judge.structure`): a kernel may rely on them. What decides is the reference in double precision
+(`kernelrl_judge.stress_calls`), element by element. Where it decides little, because it is not finite or loses its own
+way, milder inputs are taken. A reference that does not run in double precision, or of which no second copy fits into
+memory, decides in its own precision, on mild inputs alone.
 
 The probe `sizes`, for those who ask for it, adds a call on inputs of other sizes.
 """
@@ -37,9 +42,13 @@ from kernelrl_judge.trees import tensors
 
 __all__ = ["concluded", "prepared", "untested", "wanted"]
 
-_COPIES = 14
+_COPIES = 16
 """Inputs, outputs and state that must fit in the memory that is free, for double precision and what lies between."""
+_COPIES_IN_OWN_PRECISION = 12
+"""Of inputs and outputs alone."""
 _MOST_BYTES_ON_CPU = 256 << 20
+_ENOUGH = 0.9
+"""Share of the elements that inputs have to decide; otherwise milder ones are tried as well."""
 _MOST_RATIO = {"fp32": 2.0**7, "tf32": 2.0**13, "bf16": 2.0**17}
 """Above what products, sums and pointwise functions in these types showed: up to 2^1 for fp32 (2^5 for convolutions by
 Winograd's method), 2^10 to 2^13 for tf32, 2^13 to 2^16 for bf16."""
@@ -50,6 +59,8 @@ _WORDS = {
     "mixed": "inputs of both signs and of many sizes",
     "aligned": "inputs that narrow types round the same way",
     "spiked": "inputs with a few large values among small ones",
+    "edges": "inputs with large values at their edges, and quiet rows",
+    "ranges": "integers from the ends of their range, and repeated ones",
     "sizes": "inputs of other sizes",
 }
 _UNDECIDED = "the reference decides nothing on such inputs"
@@ -69,6 +80,10 @@ _INDEXING = {
     ),
 }
 _CONVERTING = {"to", "type", "long", "int", "short", "type_as"}
+_DISTINGUISHING = {
+    *("__setitem__", "index_put", "index_put_", "index_copy", "index_copy_", "scatter", "scatter_", "put_"),
+    *("sort", "argsort", "msort", "topk", "kthvalue", "median", "nanmedian", "mode", "argmax", "argmin"),
+}
 _NO_INDICES = (torch.bool, torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -79,43 +94,35 @@ def wanted(settings: EvaluationSettings) -> bool:
 
 
 def prepared(
-    reference: Reference, settings: EvaluationSettings, *, spread: bool
+    reference: Reference, settings: EvaluationSettings, *, spread: bool, alike: bool = False
 ) -> tuple[Reference, list[StressCall], str]:
-    """The reference as it is to be constructed, the calls to make, and why there are none or fewer.
+    """The reference as it is to be constructed, the calls to make, and what was left out or is decided in part.
 
     Args:
         spread: whether parameters may change: the candidate takes them from what it is given.
+        alike: whether it takes them by their values, so that equal ones have to stay equal.
     """
-    reason = _unfit(reference)
-    if reason:
-        return reference, [], reason
-    parts = stress_inputs.parts(settings)
-    # What a task allows is found out once, whatever the seed.
-    plans = reference.facts.setdefault("stress", {})
-    reason = _UNDECIDED
-    for spreads in (True, False) if spread and stress_inputs.parameters(reference) else (False,):
-        keys = [(spreads, part, *stress_inputs.variants(reference, settings, part)) for part in parts]
-        if keys and all(plans.get(key) == () for key in keys):
+    facts = reference.facts
+    unfit = _unfit(reference)
+    if unfit:
+        return reference, [], unfit
+    parts = stress_inputs.parts(reference, settings)
+    reasons: list[str] = []
+    for spreads in (True, False) if spread and stress_inputs.spreadable(reference) else (False,):
+        if spreads and facts["large"]:
             continue
         try:
-            used = stress_inputs.with_spread(reference) if spreads else reference
-            exact = used.in_double()
-        except Exception as error:  # whatever a module raises that cannot be copied
-            reason = f"the reference cannot be copied: {type(error).__name__}"
+            used = stress_inputs.with_spread(reference, alike=alike) if spreads else reference
+        except Exception as error:  # whatever a module raises that cannot be constructed again
+            reasons = [f"the reference cannot be copied: {type(error).__name__}"]
             continue
-        calls: list[StressCall] = []
-        for number, (key, part) in enumerate(zip(keys, parts, strict=True)):
-            for variant in plans.get(key, key[2:]):
-                index = Reference.first_timed_input - 2 - number
-                inputs = stress_inputs.changed(used.inputs(index), used.facts["structures"], part, variant)
-                call, reason = stress_call(used, exact, index, part, inputs)
-                if call is not None:
-                    plans[key] = (variant,)
-                    calls.append(call)
-                    break
-            else:
-                if reason != NO_MEMORY:
-                    plans.setdefault(key, ())
+        exact = _exact(used)
+        calls, reasons = [], []
+        for number, part in enumerate(parts):
+            index = Reference.first_timed_input - 2 - number
+            call, exact, reason = _call(used, exact, settings, part, index, spreads=spreads)
+            calls += [call] if call is not None else []
+            reasons += [f"{part}: {reason}"] if reason else []
         if "sizes" in settings.probes and (calls or not parts or not spreads):
             calls += _resized(used, exact)
         if calls:
@@ -124,14 +131,88 @@ def prepared(
                 and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > _MOST_SPARE
             ):
                 torch.cuda.empty_cache()
-            return used, calls, ""
-    return reference, [], reason
+            return used, calls, "; ".join(reasons)
+    return reference, [], "; ".join(reasons) or "the task has no inputs to change"
+
+
+def _exact(reference: Reference) -> Reference | None:
+    """The reference in double precision; None where it does not run in it."""
+    if reference.facts["large"] or reference.facts.get("no_double"):
+        return None
+    try:
+        return reference.in_double()
+    except Exception as error:  # whatever a module raises that cannot be copied
+        reference.facts["no_double"] = f"{type(error).__name__}"
+        return None
+
+
+def _call(
+    reference: Reference,
+    exact: Reference | None,
+    settings: EvaluationSettings,
+    part: str,
+    index: int,
+    *,
+    spreads: bool,
+) -> tuple[StressCall | None, Reference | None, str]:
+    """The call of a part, the reference in double precision if it still runs, and what is not decided."""
+    # What a task allows is found out once, whatever the seed.
+    plans: dict[Any, tuple[tuple[stress_inputs.Variant, ...], str]] = reference.facts.setdefault("stress", {})
+    best: tuple[StressCall, stress_inputs.Variant] | None = None
+    reason = ""
+    variants = stress_inputs.variants(reference, settings, part)
+    key = (part, exact is not None, spreads, tuple(variants))
+    for variant in plans[key][0] if key in plans else variants:
+        if exact is None and not stress_inputs.is_mild(part, variant):
+            reason = reason or "the reference does not run in double precision"
+            continue
+        try:
+            call, why = _made(reference, exact, index, part, variant)
+        except TaskError as error:
+            call, why = None, f"the reference fails: {error}"[:200]
+            if exact is not None and _runs(reference, index, part, variant):
+                reference.facts["no_double"] = str(error)[:200]
+                return _call(reference, None, settings, part, index, spreads=spreads)
+        if why == NO_MEMORY:
+            return None, exact, why
+        reason = why or reason
+        if call is not None and (best is None or call.decided > best[0].decided):
+            best = call, variant
+        if best is not None and best[0].decided >= _ENOUGH:
+            break
+    if key in plans:
+        reason = plans[key][1] if best is not None else reason or plans[key][1]
+    elif best is not None and best[0].decided < _ENOUGH:
+        reason = f"{100 * best[0].decided:.0f} % of the elements are decided"
+    elif best is not None:
+        reason = ""
+    plans.setdefault(key, ((best[1],) if best is not None else (), reason))
+    return best[0] if best is not None else None, exact, reason
+
+
+def _made(
+    reference: Reference, exact: Reference | None, index: int, part: str, variant: stress_inputs.Variant
+) -> tuple[StressCall | None, str]:
+    inputs = stress_inputs.changed(reference.inputs(index), reference.facts, part, variant)
+    near = stress_inputs.nudged(inputs, reference.facts["structures"], part)
+    return stress_call(reference, exact, index, part, inputs, near)
+
+
+def _runs(reference: Reference, index: int, part: str, variant: stress_inputs.Variant) -> bool:
+    """Whether a reference takes inputs in its own precision."""
+    inputs = stress_inputs.changed(reference.inputs(index), reference.facts, part, variant)
+    with contextlib.suppress(TaskError):
+        reference.expected(inputs, index)
+        return True
+    return False
 
 
 def untested(reference: Reference, settings: EvaluationSettings, lacking: Collection[str]) -> tuple[Finding, ...]:
-    """What is to be said of a candidate that lacks parameters of the reference, and so cannot be given others.
+    """What is to be said of a candidate that holds nothing like some parameters of the reference, and so cannot be
+    given others.
 
-    Parameters of which another draw leaves the outputs within the tolerance may have been left out.
+    Parameters of which another draw leaves the outputs within the tolerance, and a wider spread does not, may have been
+    left out.
 
     Args:
         lacking: names of those that it has not.
@@ -149,17 +230,18 @@ def untested(reference: Reference, settings: EvaluationSettings, lacking: Collec
 
 
 def _without_effect(reference: Reference, limit: Tolerance) -> list[str]:
-    other = reference.with_other_parameters()
     index = Reference.first_timed_input - 2
     inputs = reference.inputs(index)
     expected = reference.expected(inputs, index)
     twice = attrs.evolve(limit, atol=2 * limit.atol, rtol=2 * limit.rtol)
-    found = []
-    for name in sorted(stress_inputs.parameters(reference) & reference.state.keys())[:_MOST_PARAMETERS]:
-        changed = reference.with_state({**reference.state, name: other.state[name]}).expected(inputs, index)
-        if compare_values(expected, changed, twice) is None:
-            found.append(name)
-    return found
+    other, spread = reference.with_other_parameters().state, stress_inputs.with_spread(reference).state
+
+    def counts(name: str, value: torch.Tensor) -> bool:
+        changed = reference.with_state({**reference.state, name: value}).expected(inputs, index)
+        return compare_values(expected, changed, twice) is not None
+
+    names = sorted(stress_inputs.spreadable(reference))[:_MOST_PARAMETERS]
+    return [name for name in names if not counts(name, other[name]) and counts(name, spread[name])]
 
 
 def concluded(
@@ -187,37 +269,38 @@ def concluded(
 
 def _unfit(reference: Reference) -> str:
     """Why a task is not put under stress; empty text if it may be."""
-    known: str | None = reference.facts.get("stress_unfit")
-    if known is not None:
-        return known
-    first, second = (reference.inputs(Reference.first_timed_input - 2 - number) for number in (0, 1))
-    pairs = list(zip(tensors(first), tensors(second), strict=False))
-    reference.facts["structures"] = [structure(*pair) for pair in pairs]
-    found = ""
-    size = leaves_bytes(first) + leaves_bytes(reference.like) + leaves_bytes(reference.state)
+    facts = reference.facts
+    if "structures" not in facts:
+        first, second = (reference.inputs(Reference.first_timed_input - 2 - number) for number in (0, 1))
+        facts["structures"] = [structure(*pair) for pair in zip(tensors(first), tensors(second), strict=False)]
+        facts["stress_bytes"] = leaves_bytes(first) + leaves_bytes(reference.like), leaves_bytes(reference.state)
+    passed, held = facts["stress_bytes"]
     if reference.device == "cpu":
-        if size > _MOST_BYTES_ON_CPU:
-            found = "too large"
-    elif size * _COPIES > torch.cuda.mem_get_info()[0]:
+        room = _MOST_BYTES_ON_CPU * _COPIES
+    else:
+        room = torch.cuda.mem_get_info()[0]
+    if passed * _COPIES_IN_OWN_PRECISION > room:
         return "too large for the memory that is free"
-    if not found:
-        watch = _Assertions()
+    facts["large"] = (passed + held) * _COPIES > room
+    if "stress_unfit" not in facts:
+        watch = _Functions()
         with contextlib.suppress(TaskError), watch:
-            reference.expected(first)
+            reference.expected(reference.inputs(Reference.first_timed_input - 2))
         # On a processor an assertion is an exception like any other.
-        if watch.hazard and reference.device == "cuda":
-            found = "the reference asserts that its inputs lie in a range"
-        reference.facts["convolves"] = watch.convolves
-    reference.facts["stress_unfit"] = found
-    return found
+        hazard = watch.hazard and reference.device == "cuda"
+        facts["stress_unfit"] = "the reference asserts that its inputs lie in a range" if hazard else ""
+        facts["convolves"] = watch.convolves
+        facts["ranges"] = None if watch.distinguishes else reference.declared_ranges()
+    return str(facts["stress_unfit"])
 
 
-class _Assertions(TorchFunctionMode):
-    """Looks for functions that end a GPU's context when values are out of their range, and for convolutions."""
+class _Functions(TorchFunctionMode):
+    """Looks for functions that end a GPU's context when values are out of their range, for those whose results depend
+    on an order that nobody promises where values are equal, and for convolutions."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._checked = self._indexes = self._makes_integers = self.convolves = False
+        self._checked = self._indexes = self._makes_integers = self.convolves = self.distinguishes = False
 
     @property
     def hazard(self) -> bool:
@@ -229,18 +312,22 @@ class _Assertions(TorchFunctionMode):
         self._checked |= name in _CHECKED
         self._indexes |= name in _INDEXING
         self.convolves |= name.startswith("conv")
+        self.distinguishes |= name in _DISTINGUISHING or (name in ("max", "min") and isinstance(found, tuple))
         given = args[0] if args else None
         if name in _CONVERTING and isinstance(found, torch.Tensor) and isinstance(given, torch.Tensor):
             self._makes_integers |= given.is_floating_point() and found.dtype not in _NO_INDICES
         return found
 
 
-def _resized(reference: Reference, exact: Reference) -> list[StressCall]:
+def _resized(reference: Reference, exact: Reference | None) -> list[StressCall]:
     """A call on inputs of other sizes, where the task has sizes that may change and decides it."""
     index = Reference.first_timed_input - 3 - len(stress_inputs.PARTS)
     try:
         inputs = reference.resized_inputs(index)
+        if inputs is None:
+            return []
+        near = stress_inputs.nudged(inputs, reference.facts["structures"], "sizes")
+        call = stress_call(reference, exact, index, "sizes", inputs, near)[0]
     except TaskError:
         return []
-    call = stress_call(reference, exact, index, "sizes", inputs)[0] if inputs is not None else None
-    return [] if call is None else [call]
+    return [] if call is None or call.decided < _ENOUGH else [call]

@@ -1,7 +1,8 @@
 """A call of the probe `stress`: the exact output, the reference's own errors against it, and a candidate's.
 
-The exact output is the reference's in double precision. An element of a candidate's may be off by the tolerance in
-force and, beyond it, by 64 times the largest error of the reference itself.
+The exact output is the reference's in double precision. Where the reference does not run in it, its output in the
+task's own precision stands for the exact one. `kernelrl_judge.stress_bounds` says how far an element may be off beyond
+the tolerance in force.
 """
 
 from __future__ import annotations
@@ -16,19 +17,17 @@ import torch
 from kernelrl_core.values import EvaluationSettings, Mismatch
 from kernelrl_judge.comparing import tolerance
 from kernelrl_judge.reference import Reference, TaskError, Trial
+from kernelrl_judge.stress_bounds import ROUNDING, Bounds, bounds
 from kernelrl_judge.trees import leaves, mapped, reals, tensors
 
 __all__ = ["NO_MEMORY", "Judged", "StressCall", "judged", "stress_call"]
 
 NO_MEMORY = "not enough memory for double precision"
 """Why there is no call just now, though there may be one another time."""
-_OWN_ERRORS = 64.0
-"""How many times the largest error of the reference an honest kernel may add: another order of sums, Winograd."""
-_LARGEST_NOISE = 0.1
-"""Of the root mean square of an output: where the reference's errors allow more, nothing can be decided."""
+_OWN_DECISIONS = 64
+"""How many times as many whole numbers as the reference an honest kernel may round to the other side."""
+_LARGEST_UNDECIDED = 0.1
 _CHUNK = 1 << 26
-_ROUNDING = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
-_HALVES = (torch.float16, torch.bfloat16)
 
 
 @attrs.frozen
@@ -37,11 +36,13 @@ class StressCall:
 
     part: str
     trial: Trial
-    """Inputs, and what the reference makes of them in the task's dtype."""
+    """Inputs, and what the reference makes of nearly the same in the task's dtype."""
     exact: Any
     """What it makes of them in double precision."""
-    errors: tuple[float, ...]
-    """Largest error of the reference, for each floating-point output tensor."""
+    bounds: tuple[Bounds | int | None, ...]
+    """For each output tensor how far it may be off: whole numbers in so many places; None where nothing is decided."""
+    decided: float
+    """Share of the elements that are decided, the mean over outputs."""
 
 
 @attrs.frozen
@@ -54,60 +55,70 @@ class Judged:
 
 
 def stress_call(
-    reference: Reference, exact: Reference, index: int, part: str, inputs: list[Any]
+    reference: Reference, exact: Reference | None, index: int, part: str, inputs: list[Any], near: list[Any]
 ) -> tuple[StressCall | None, str]:
     """A call on inputs, or None and why the reference decides nothing there.
 
     Args:
-        exact: the reference in double precision.
-        index: seeds what both draw.
+        exact: the reference in double precision; None if it does not run in it.
+        index: of the random state of both.
+        near: the inputs but for their last bits.
     """
     try:
-        expected = reference.expected(inputs, index)
-        if not _finite(expected):
-            return None, "the reference is not finite on such inputs"
-        with _default_dtype(torch.float64):
-            precise = exact.expected([mapped(value, _widened) for value in inputs], index)
+        expected = reference.expected(near, index)
+        if exact is None:
+            precise = mapped(reference.expected(inputs, index), _widened)
+        else:
+            with _default_dtype(torch.float64):
+                precise = exact.expected([mapped(value, _widened) for value in inputs], index)
     except torch.OutOfMemoryError:
         return None, NO_MEMORY
-    except TaskError as error:
-        return None, f"the reference fails: {error}"[:200]
     if not _alike(expected, precise):
-        return None, "the reference gives another structure in double precision"
-    errors = []
+        raise TaskError("the reference gives another structure in double precision")
+    found: list[Bounds | int | None] = []
+    shares: list[float] = []
+    finite = False
     for _, want, wide, _ in leaves(reals(expected), reals(precise), reals(precise)):
-        if not isinstance(want, torch.Tensor) or not _is_inexact(want):
-            if isinstance(want, torch.Tensor) and not torch.equal(want, wide.to(want.dtype)):
-                return None, "the reference decides otherwise in double precision"
+        if not isinstance(want, torch.Tensor):
             continue
-        difference = (want.double() - wide).abs()
-        if want.dtype in _HALVES:
-            # What rounding an element costs is within the relative tolerance.
-            difference = (difference - 2 * _ROUNDING[want.dtype] * wide.abs()).clamp_min(0.0)
-        own = _largest(difference)
-        if not own * _OWN_ERRORS <= _LARGEST_NOISE * _rms(wide):
-            return None, "the reference's own errors are too large on such inputs"
-        errors.append(own)
-    return StressCall(part, Trial(inputs, expected), precise, tuple(errors)), ""
+        if want.is_floating_point():
+            limit = bounds(wide.double(), want)
+            finite |= not bool(torch.isinf(limit.noise).all())
+            found.append(limit)
+            shares.append(limit.decided)
+        else:
+            others = _OWN_DECISIONS * int((want != wide.to(want.dtype)).sum())
+            decides = others <= _LARGEST_UNDECIDED * want.numel()
+            finite = True
+            found.append(others if decides else None)
+            shares.append(float(decides))
+    decided = sum(shares) / len(shares) if shares else 1.0
+    if not decided:
+        small = "the reference's own errors are too large on such inputs"
+        return None, small if finite else "the reference is not finite on such inputs"
+    return StressCall(part, Trial(inputs, expected), precise, tuple(found), decided), ""
 
 
 def judged(call: StressCall, actual: Any, settings: EvaluationSettings, dtype: torch.dtype) -> Judged:
     """Compare an output, whose description is that of the expected one, with the exact one."""
     limit = tolerance(settings)
     ratios: list[float] = []
-    errors = iter(call.errors)
+    found = iter(call.bounds)
     for path, want, exact, got in leaves(*map(reals, (call.trial.expected, call.exact, actual))):
-        if not isinstance(want, torch.Tensor) or not _is_inexact(want):
-            same = torch.equal(want, got.to(want.device)) if isinstance(want, torch.Tensor) else want == got
-            if not same:
+        if not isinstance(want, torch.Tensor):
+            if not isinstance(want, float) and want == exact != got:
                 return Judged(Mismatch("values", path), None)
             continue
-        noise = next(errors)
-        wrong, largest = _compared(exact, got.to(exact.device), limit.atol, limit.rtol, _OWN_ERRORS * noise, path)
+        bound = next(found)
+        if not isinstance(bound, Bounds):
+            if bound is not None and int((exact.to(want.dtype) != got.to(exact.device)).sum()) > bound:
+                return Judged(Mismatch("values", path), None)
+            continue
+        wrong, largest = _compared(exact.double(), got.to(exact.device), limit.atol, limit.rtol, bound, path)
         if wrong is not None:
             return Judged(wrong, None)
-        least = _ROUNDING.get(dtype, 0.0) * _largest(exact)
-        ratios.append(largest / max(noise, least) if max(noise, least) > 0 else 0.0)
+        least = max(bound.own, ROUNDING.get(dtype, 0.0) * _largest(exact, bound))
+        ratios.append(largest / least if least > 0 else 0.0)
     return Judged(None, max(ratios, default=None))
 
 
@@ -122,20 +133,23 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
 
 
 def _compared(
-    exact: torch.Tensor, actual: torch.Tensor, atol: float, rtol: float, noise: float, path: str
+    exact: torch.Tensor, actual: torch.Tensor, atol: float, rtol: float, bound: Bounds, path: str
 ) -> tuple[Mismatch | None, float]:
     """How an output is wrong, or None, and its largest error."""
-    absolute = atol * min(1.0, _rms(exact)) + noise
+    limits = [limit.reshape(-1) if limit.numel() > 1 else limit for limit in (bound.scale, bound.noise)]
     largest = total = 0.0
     wrong = lost = 0
-    for want, got in zip(exact.reshape(-1).split(_CHUNK), actual.reshape(-1).split(_CHUNK), strict=True):
-        got = got.double()
-        lost += int((~torch.isfinite(got)).sum())
-        error = torch.nan_to_num((got - want).abs(), nan=0.0, posinf=0.0)
-        wrong += int((error > absolute + rtol * want.abs()).sum())
-        largest = max(largest, float(error.max()) if error.numel() else 0.0)
+    exact, actual = exact.reshape(-1), actual.reshape(-1)
+    for start in range(0, len(exact), _CHUNK):
+        want, got = exact[start : start + _CHUNK], actual[start : start + _CHUNK].double()
+        scale, noise = (limit[start : start + _CHUNK] if limit.dim() else limit for limit in limits)
+        known = torch.isfinite(noise) & torch.isfinite(want)
+        lost += int((known & ~torch.isfinite(got)).sum())
+        error = torch.where(known, (got - want).abs(), 0.0).nan_to_num_(nan=0.0, posinf=0.0)
+        wrong += int((error > atol * scale.clamp_max(1.0) + noise + rtol * want.abs()).sum())
+        largest = max(largest, float(error.max()))
         total += float(error.sum())
-    count = max(1, exact.numel())
+    count = max(1, len(exact))
     if lost:
         return Mismatch("non_finite", path, wrong_share=lost / count), largest
     if wrong:
@@ -143,20 +157,9 @@ def _compared(
     return None, largest
 
 
-def _largest(tensor: torch.Tensor) -> float:
-    return float(tensor.abs().max()) if tensor.numel() else 0.0
-
-
-def _rms(tensor: torch.Tensor) -> float:
-    return float(torch.linalg.vector_norm(tensor)) / max(1, tensor.numel()) ** 0.5
-
-
-def _finite(value: Any) -> bool:
-    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors(reals(value)) if _is_inexact(tensor))
-
-
-def _is_inexact(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point()
+def _largest(exact: torch.Tensor, bound: Bounds) -> float:
+    known = torch.where(torch.isfinite(bound.noise), exact.abs(), 0.0)
+    return float(known.nan_to_num_(posinf=0.0).max()) if exact.numel() else 0.0
 
 
 def _alike(left: Any, right: Any) -> bool:

@@ -10,56 +10,96 @@ from kernelrl_core.values import EvaluationSettings
 from kernelrl_judge.comparing import tolerance
 from kernelrl_judge.overlays import overlaid
 from kernelrl_judge.reference import Reference
+from kernelrl_judge.stress_ranges import at_ends
 from kernelrl_judge.trees import mapped
 
-__all__ = ["PARTS", "Variant", "changed", "parameters", "parts", "variants", "with_spread"]
+__all__ = ["PARTS", "Variant", "changed", "is_mild", "nudged", "parts", "spreadable", "variants", "with_spread"]
 
-PARTS = ("mixed", "spiked")
-"""Parts that any settings may ask for, in the order of their calls."""
-_ALIGNED = "aligned"
+PARTS = ("mixed", "spiked", "aligned", "edges", "ranges")
+"""Parts in the order of their calls. Which are made depends on what the task's inputs are."""
 _LOW_BITS, _ROUNDED_DOWN = 0xFFFF, 0x0FFF
 """Of single precision: what bf16, tf32 and fp16 leave out, and what each of them rounds down by most of its error."""
-_LARGE, _MODERATE = 65536.0, 16.0
+_LARGE, _MODERATE, _MILD = 65536.0, 16.0, 4.0
 """Largest spikes. fp16 does not reach as far as the large ones."""
 _HALF_ROUNDING = 2.0**-11
+_LAST_BIT = 2.0**-23
+_LEAST_ALONG = 4
+"""Places along an axis, of which one may be quiet."""
+_CHANGED = (None, "zeros")
+"""Structures of inputs that are changed."""
 
 Variant = tuple[bool, float]
-"""Whether signs are drawn, and the largest value."""
+"""Whether signs are drawn, or, at the edges, whether slices are quiet; and the largest value, 0 where none is set."""
 
 
-def parts(settings: EvaluationSettings) -> tuple[str, ...]:
-    """Parts of the probe that settings ask for."""
-    if "stress" not in settings.probes and settings.min_precision == "none":
+def parts(reference: Reference, settings: EvaluationSettings) -> tuple[str, ...]:
+    """Parts of the probe that settings ask for, and that change something of a task."""
+    asked = "stress" in settings.probes
+    if not asked and settings.min_precision == "none":
         return ()
-    if settings.precision == "fp32" and tolerance(settings).rtol < _HALF_ROUNDING:
-        return (*PARTS, _ALIGNED)
-    return PARTS
+    structures = reference.facts["structures"]
+    drawn = any(found in _CHANGED for found in structures)
+    single = settings.precision == "fp32" and tolerance(settings).rtol < _HALF_ROUNDING
+    made = {
+        "mixed": drawn or bool(spreadable(reference)),
+        "spiked": drawn,
+        "aligned": single and (drawn or "counts" in structures),
+        "edges": asked and drawn,
+        "ranges": asked and reference.facts["ranges"] is not None,
+    }
+    return tuple(part for part in PARTS if made[part])
 
 
 def variants(reference: Reference, settings: EvaluationSettings, part: str) -> list[Variant]:
-    """Changes of a part, the harshest first: whether signs are drawn, and the largest value."""
-    if part == "mixed":
-        return [(True, 0.0), (False, 0.0)]
-    if part == _ALIGNED:
-        return [(False, 0.0)]
+    """Changes of a part, the harshest first."""
     # Winograd's and Fourier's convolutions spread the rounding of a large value over its neighbours, and a tolerance
     # that lets half precision pass lets its range pass.
     large = tolerance(settings).rtol < _HALF_ROUNDING and not reference.facts["convolves"]
-    return [(signs, largest) for largest in ((_LARGE, _MODERATE) if large else (_MODERATE,)) for signs in (True, False)]
+    if part == "mixed":
+        return [(True, 0.0), (False, 0.0), (True, _MILD), (False, _MILD)]
+    if part == "spiked":
+        sizes = (_LARGE, _MODERATE) if large else (_MODERATE,)
+        return [(signs, largest) for largest in sizes for signs in (True, False)]
+    if part == "edges":
+        # Of equal numbers half precision makes nothing but rounding errors.
+        quiet = [(True, _LARGE if large else _MODERATE), (True, _MILD)] if settings.precision == "fp32" else []
+        return [*quiet, (False, _LARGE if large else _MODERATE), (False, _MILD)]
+    return [(False, 0.0)]
 
 
-def changed(values: list[Any], structures: list[str | None], part: str, variant: Variant) -> list[Any]:
-    """Inputs of a part; what has a structure stays, but zeros that stand in fixed places may stand among others."""
+def is_mild(part: str, variant: Variant) -> bool:
+    """Whether a task's own precision decides on inputs like these."""
+    return part in ("aligned", "ranges") or variant[1] == _MILD
+
+
+def changed(values: list[Any], facts: dict[str, Any], part: str, variant: Variant) -> list[Any]:
+    """Inputs of a part; what has a structure stays, but zeros that stand in fixed places may stand among others.
+
+    Args:
+        facts: the reference's, with the structures and ranges of its inputs.
+    """
     signs, largest = variant
-    known = iter(structures)
+    places = iter(range(len(facts["structures"])))
 
     def change(tensor: torch.Tensor) -> torch.Tensor:
-        if next(known) not in (None, "zeros") or not tensor.is_floating_point():
+        place = next(places)
+        if part == "ranges":
+            limits = facts["ranges"][place]
+            return tensor if limits is None else at_ends(tensor, limits)
+        known = facts["structures"][place]
+        if part == "aligned" and known == "counts":
+            return _repeated(tensor)
+        if known not in _CHANGED or not tensor.is_floating_point():
             return tensor
-        if part == _ALIGNED:
-            return _aligned(tensor)
-        if part == "spiked":
-            return _spiked(tensor, largest, signed=signs)
+        match part:
+            case "aligned":
+                return _aligned(tensor)
+            case "spiked":
+                return _spiked(tensor, largest, signed=signs)
+            case "edges":
+                return _edged(tensor, largest, quiet=signs)
+        if largest:
+            return tensor * _uniform(tensor, largest, signed=signs)
         if signs:
             return overlaid(tensor, "mixed")
         return overlaid(overlaid(tensor, "heavy_tailed"), "row_scaled")
@@ -67,21 +107,70 @@ def changed(values: list[Any], structures: list[str | None], part: str, variant:
     return [mapped(value, change) for value in values]
 
 
-def parameters(reference: Reference) -> set[str]:
-    """Names of the parameters that may be changed."""
-    return {name for name, tensor in reference.model.named_parameters() if tensor.is_floating_point()}
+def nudged(values: list[Any], structures: list[str | None], part: str) -> list[Any]:
+    """Inputs that are off by a last bit where they may be changed: what their rounding makes of an output is noise.
+
+    At the edges, zeros are off by next to nothing, so that what is chosen among equals counts as noise as well.
+    """
+    known = iter(structures)
+
+    def nudge(tensor: torch.Tensor) -> torch.Tensor:
+        if next(known) not in _CHANGED or tensor.dtype is not torch.float32:
+            return tensor
+        off = torch.rand_like(tensor) * 2 - 1
+        moved = torch.addcmul(tensor, tensor, off, value=_LAST_BIT)
+        return torch.where(tensor == 0, off * 2.0**-100, moved) if part == "edges" else moved
+
+    return [mapped(value, nudge) for value in values]
 
 
-def with_spread(reference: Reference) -> Reference:
-    """Parameters that differ from those of the constructor: constants are no longer constant, and small ones count."""
+def spreadable(reference: Reference) -> set[str]:
+    """Names in the state of what may be changed: parameters, and buffers that hold nothing but ones or zeros, as
+    running statistics do until somebody trains. Other buffers may be masks and tables, on which a kernel may rely."""
+    names = {name for name, tensor in reference.model.named_parameters() if tensor.is_floating_point()}
+    for name, buffer in reference.model.named_buffers():
+        if buffer.is_floating_point() and buffer.numel() > 1 and name in reference.state:
+            first = reference.state[name].view(-1)[0]
+            if float(first) in (0.0, 1.0) and bool((reference.state[name] == first).all()):
+                names.add(name)
+    return names & reference.state.keys()
+
+
+def with_spread(reference: Reference, *, alike: bool = False) -> Reference:
+    """Parameters that differ from those of the constructor: constants are no longer constant, and small ones count.
+
+    Args:
+        alike: what was equal stays equal, since nobody knows which is which.
+    """
     reference.seed(Reference.first_timed_input - 6)
     state = dict(reference.state)
-    for name in sorted(parameters(reference) & state.keys()):
-        tensor = state[name].float()
-        fan_in = tensor[0].numel() if tensor.dim() > 1 else 1
-        spread = max(float(tensor.std(correction=0)) if tensor.numel() else 0.0, 0.1 if fan_in == 1 else fan_in**-0.5)
-        state[name] = torch.add(tensor, torch.randn_like(tensor), alpha=spread).to(state[name].dtype)
+    buffers = {name for name, _ in reference.model.named_buffers()}
+    done: list[str] = []
+    for name in sorted(spreadable(reference)):
+        before = reference.state[name]
+        twin = next((other for other in done if alike and _equal(reference.state[other], before)), None)
+        state[name] = _spread(before, positive=name in buffers) if twin is None else state[twin].view(before.shape)
+        done.append(name)
     return reference.with_state(state)
+
+
+def _equal(first: torch.Tensor, second: torch.Tensor) -> bool:
+    return first.numel() == second.numel() and torch.equal(first.view(-1), second.view(-1))
+
+
+def _spread(before: torch.Tensor, *, positive: bool) -> torch.Tensor:
+    """Other values, of a wider spread; a variance, say, remains `positive` if it is."""
+    tensor = before.float()
+    if positive and bool((tensor > 0).all()):
+        return (tensor * torch.randn_like(tensor).exp2()).to(before.dtype)
+    fan_in = tensor[0].numel() if tensor.dim() > 1 else 1
+    spread = max(float(tensor.std(correction=0)) if tensor.numel() else 0.0, 0.1 if fan_in == 1 else fan_in**-0.5)
+    return torch.add(tensor, torch.randn_like(tensor), alpha=spread).to(before.dtype)
+
+
+def _uniform(tensor: torch.Tensor, largest: float, *, signed: bool) -> torch.Tensor:
+    factors = torch.rand_like(tensor) * largest
+    return torch.where(torch.rand_like(tensor).lt(0.5), -factors, factors) if signed else factors
 
 
 def _spiked(tensor: torch.Tensor, largest: float, *, signed: bool) -> torch.Tensor:
@@ -102,3 +191,30 @@ def _aligned(tensor: torch.Tensor) -> torch.Tensor:
     bits = tensor.contiguous().view(torch.int32)
     moved = ((bits & ~_LOW_BITS) | _ROUNDED_DOWN).view(torch.float32)
     return torch.where((tensor == 0) | ~torch.isfinite(tensor), tensor, moved)
+
+
+def _repeated(tensor: torch.Tensor) -> torch.Tensor:
+    """Numbers of the tensor, each many times: half of its rows hold one number each, the others are all alike."""
+    if tensor.dim() < 2 or tensor.shape[0] < 2:
+        return tensor.flatten()[:1].expand(tensor.numel()).view(tensor.shape).contiguous()
+    half = tensor.shape[0] // 2
+    firsts = tensor[:half].flatten(1)[:, :1].view(half, *[1] * (tensor.dim() - 1))
+    return torch.cat([firsts.expand(tensor[:half].shape), tensor[half : half + 1].expand(tensor[half:].shape)])
+
+
+def _edged(tensor: torch.Tensor, largest: float, *, quiet: bool) -> torch.Tensor:
+    """The first and the last slice along each axis so much larger that a sum is not right without them; if `quiet`,
+    the second slice along the first two axes is zero, and the third holds one number."""
+    factors = torch.ones((), dtype=torch.float32, device=tensor.device)
+    for axis, size in enumerate(tensor.shape):
+        along = torch.ones(size, device=tensor.device)
+        along[[0, -1]] = min(largest, max(_MILD, size / 4)) if size else 1.0
+        factors = torch.maximum(factors, along.view([size if place == axis else 1 for place in range(tensor.dim())]))
+    values = (tensor.float() * factors).to(tensor.dtype)
+    if quiet and tensor.dim() > 1:
+        axes = [axis for axis in (0, 1) if tensor.shape[axis] >= _LEAST_ALONG]
+        number = tensor.abs().mean()
+        for place, held in ((2, number), (1, torch.zeros_like(number))):
+            for axis in axes:
+                values.select(axis, place).copy_(held)
+    return values

@@ -14,13 +14,16 @@ _LEAST = 4
 """Elements of a tensor, or of a row, that a structure can be seen in."""
 _LOOKED_AT = 1 << 20
 _CLOSE = 1e-3
+_MANY_VALUES = 16
+"""Whole numbers of fewer values may be labels or truth values."""
 
 
 def structure(first: torch.Tensor, second: torch.Tensor) -> str | None:
-    """What an input of two calls shows: the same values, places of zeros, symmetry, order, whole numbers, rows of one
-    sum or norm, or elements that are not finite; None if nothing.
+    """What an input of two calls shows: the same values, places of zeros, symmetry, order, rows of one sum or norm,
+    whole numbers, or elements that are not finite; None if nothing.
 
-    Only floating-point tensors have one. The first rows of large ones stand for all.
+    Whole numbers of many values, which repeat and show nothing else, are `counts`. Only floating-point tensors have a
+    structure. The first rows of large ones stand for all.
     """
     if not first.is_floating_point() or first.numel() < _LEAST or first.shape != second.shape:
         return None
@@ -29,8 +32,14 @@ def structure(first: torch.Tensor, second: torch.Tensor) -> str | None:
     left, right = _some(first), _some(second)
     if not bool(torch.isfinite(left).all()):
         return "non_finite"
-    if bool((left == left.round()).all()):
-        return "whole_numbers"
+    if not bool((left == left.round()).all()):
+        return _arrangement(left, right)
+    values = len(left.unique())
+    many = _MANY_VALUES <= values < left.numel() and _arrangement(left, right) is None
+    return "counts" if many else "whole_numbers"
+
+
+def _arrangement(left: torch.Tensor, right: torch.Tensor) -> str | None:
     zeros = left == 0
     if bool(zeros.any()) and torch.equal(zeros, right == 0):
         return "zeros"

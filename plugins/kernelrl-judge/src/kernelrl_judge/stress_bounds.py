@@ -1,0 +1,110 @@
+"""How far each element of an output may be off in a call of the probe `stress`.
+
+The reference's own errors say what rounding costs. They are those of the reference on inputs that are off by a last
+bit: what is computed in another order, or with a constant folded in, is off as much. Scale and errors are taken from
+the output as a whole and from its slices: a block of rows, of columns, and so on for each axis. The smallest counts,
+so that a few large or noisy elements do not excuse the others. What rounding costs of the largest element in the same
+row or column is free: scans and Fourier transforms spread it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+import torch
+
+__all__ = ["ROUNDING", "Bounds", "bounds"]
+
+ROUNDING = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
+_OWN_ERRORS = 64.0
+"""How many times the largest error of the reference an honest kernel may add: another order of sums, Winograd."""
+_LARGEST_NOISE = 0.1
+"""Of the root mean square of a slice: where the reference's errors allow more, nothing can be decided."""
+_NO_NOISE = 1e-4
+"""Of the root mean square of the whole output: less is no noise, even where the output is zero."""
+_LEAST_IN_BLOCK = 256
+"""Elements of a block of slices: the largest error of fewer says little."""
+_MOST_BLOCKS = 64
+_MOST_ELEMENTS = 1 << 26
+"""Of an output that is looked at in slices."""
+
+
+@attrs.frozen
+class Bounds:
+    """Of one floating-point output; the tensors have its shape, or one element for all."""
+
+    scale: torch.Tensor
+    """What the absolute tolerance is multiplied by, before it is limited to 1."""
+    noise: torch.Tensor
+    """What an honest kernel may be off beyond the tolerance; infinite where the reference decides nothing."""
+    own: float
+    """Largest error of the reference."""
+    decided: float
+    """Share of the elements that are decided."""
+
+
+def bounds(exact: torch.Tensor, own: torch.Tensor) -> Bounds:
+    """Bounds of an output.
+
+    Args:
+        exact: the output in double precision.
+        own: of the same shape: the reference's, in the task's own precision.
+    """
+    known = torch.isfinite(exact) & torch.isfinite(own)
+    if not bool(known.any()):
+        nothing = exact.new_tensor(math.inf)
+        return Bounds(exact.new_tensor(1.0), nothing, 0.0, float(exact.numel() == 0))
+    sizes = torch.where(known, exact.abs(), 0.0)
+    errors = torch.where(known, (own.double() - exact).abs(), 0.0)
+    if own.dtype in (torch.float16, torch.bfloat16):
+        # What rounding an element costs is within the relative tolerance.
+        errors = (errors - 2 * ROUNDING[own.dtype] * sizes).clamp_min_(0.0)
+    largest = errors.max()
+    whole = scale = (sizes.square().sum() / known.sum()).sqrt()
+    noise = _OWN_ERRORS * largest
+    shape = [size for size in exact.shape if size > 1]
+    if len(shape) > 1 and exact.numel() <= _MOST_ELEMENTS:
+        scale, noise = (
+            found.view(exact.shape)
+            for found in _sliced(sizes.view(shape), errors.view(shape), known.view(shape), scale, noise, own.dtype)
+        )
+    decided = known & (noise <= (_LARGEST_NOISE * torch.maximum(scale, sizes)).clamp_min_(_NO_NOISE * whole))
+    noise = noise.where(known, math.inf) if not bool(known.all()) else noise
+    return Bounds(scale, noise, float(largest), float(decided.double().mean()))
+
+
+def _sliced(
+    sizes: torch.Tensor,
+    errors: torch.Tensor,
+    known: torch.Tensor,
+    scale: torch.Tensor,
+    noise: torch.Tensor,
+    dtype: torch.dtype,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scale and noise of each element, none above those of the output as a whole."""
+    reach = torch.zeros((), dtype=sizes.dtype, device=sizes.device)
+    least_scale, least_errors = scale, errors.max()
+    for axis, size in enumerate(sizes.shape):
+        others = [place for place in range(sizes.dim()) if place != axis]
+        along = [size if place == axis else 1 for place in range(sizes.dim())]
+        reach = torch.maximum(reach, sizes.amax(others).view(along))
+        per_block = max(-(-_LEAST_IN_BLOCK * size // sizes.numel()), -(-size // _MOST_BLOCKS))
+        if 2 * per_block > size:
+            continue
+        squares = _pooled(sizes.square().sum(others), per_block, "sum")
+        counts = _pooled(known.sum(others).double(), per_block, "sum")
+        # A block of which nothing is known sets no limit, and needs none.
+        rms = (squares / counts.clamp_min(1.0)).sqrt()
+        least_scale = torch.minimum(least_scale, rms.view(along))
+        least_errors = torch.minimum(least_errors, _pooled(errors.amax(others), per_block, "amax").view(along))
+    spread = ROUNDING.get(dtype, ROUNDING[torch.float32]) * reach
+    shape = sizes.shape
+    return least_scale.expand(shape), torch.minimum(noise, _OWN_ERRORS * (least_errors + spread)).expand(shape)
+
+
+def _pooled(values: torch.Tensor, per_block: int, how: str) -> torch.Tensor:
+    """For each place the sum, or the largest, of its block; the last block has what is left over and a whole one."""
+    blocks = len(values) // per_block
+    place = (torch.arange(len(values), device=values.device) // per_block).clamp_max_(blocks - 1)
+    return torch.zeros(blocks, dtype=values.dtype, device=values.device).scatter_reduce_(0, place, values, how)[place]
