@@ -100,3 +100,47 @@ def test_a_candidate_is_timed_with_the_parameters_of_its_task(bench: Any) -> Non
     evaluation = bench.runner.run(bench.evaluator.evaluate(request))
     assert (evaluation.outcome, evaluation.profile["stress"]) == (Outcome.CORRECT, "passed")
     assert evaluation.speedup is not None
+
+
+NORM = """import torch
+import torch.nn as nn
+
+
+class Model{new}(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {init}
+
+    def forward(self, x):
+        return {forward}
+"""
+PLAIN = "nn.functional.layer_norm(x, (64,))"
+
+
+def _norm(init: str, forward: str, new: str = "New") -> str:
+    return NORM.format(new=new, init=init, forward=forward)
+
+
+@pytest.mark.parametrize(
+    ("init", "forward", "found"),
+    [
+        (
+            "self.a, self.b = nn.Parameter(torch.ones(64)), nn.Parameter(torch.zeros(64))",
+            f"{PLAIN} * self.a + self.b",
+            [],
+        ),
+        (
+            "self.b, self.a = nn.Parameter(torch.zeros(64)), nn.Parameter(torch.ones(1, 64))",
+            f"{PLAIN} * self.a + self.b",
+            [],
+        ),
+        ("self.a, self.b = nn.Parameter(torch.ones(64)), nn.Parameter(torch.zeros(64))", PLAIN, ["stress"]),
+        ("self.a = nn.Parameter(torch.ones(3)); self.b = nn.Parameter(torch.ones(3))", PLAIN, ["stress"]),
+    ],
+    ids=["other_names", "another_order", "ignored", "others"],
+)
+def test_parameters_of_other_names_are_found_by_their_values(bench: Any, init: str, forward: str, found: Any) -> None:
+    own = "self.weight, self.bias = nn.Parameter(torch.ones(64)), nn.Parameter(torch.zeros(64))"
+    task = _norm(own, "nn.functional.layer_norm(x, (64,), self.weight, self.bias)", "") + INPUTS
+    evaluation = bench.judge(_norm(init, forward), task)
+    assert (evaluation.outcome, suspicions(evaluation)) == (Outcome.CORRECT, found)

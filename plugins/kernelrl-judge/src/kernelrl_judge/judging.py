@@ -96,7 +96,7 @@ class Case:
         self._profile: dict[str, Any] = {"stages_s": self._stages_s}
         self._dialogue = Dialogue(runner, self._built, device, turns, slow, self._profile)
         self._findings: tuple[Finding, ...] = ()
-        self._takes_parameters = False
+        self._takes_parameters = self._parameters_alike = False
         self._lacking: frozenset[str] = frozenset()
         self.provenance: dict[str, Any] = {}
         self.lacks_device_memory = False
@@ -256,9 +256,8 @@ class Case:
         frame = self._dialogue.expect(FrameKind.READY)
         note = protocol.decode_tree(frame.body)
         self._takes_parameters = isinstance(note, dict) and note.get("matched") == len(reference.state)
-        # With as many of its own it may have given them other names.
-        fewer = isinstance(note, dict) and note.get("own") in range(len(reference.state))
-        unmatched = note.get("unmatched") if fewer else None
+        self._parameters_alike = isinstance(note, dict) and note.get("renamed") != 0
+        unmatched = note.get("unmatched") if isinstance(note, dict) else None
         self._lacking = frozenset(map(str, unmatched)) if isinstance(unmatched, list) else frozenset()
         self._profile["parameters"] = wording.parameters(note, len(reference.state))
 
@@ -266,7 +265,11 @@ class Case:
         """Make the calls of the probe `stress`; returns whether the candidate ended in one."""
         if self._lacking:
             self._findings = stress.untested(reference, self._settings, self._lacking)
-        used, made, reason = stress.prepared(reference, self._settings, spread=self._takes_parameters)
+        used, made, reason = stress.prepared(
+            reference, self._settings, spread=self._takes_parameters, alike=self._parameters_alike
+        )
+        if reason:
+            self._profile["stress_left"] = reason
         if not made:
             self._profile["stress"] = f"not tried: {reason}"
             return False

@@ -130,6 +130,7 @@ class _Candidate:
         self._spin_until = 0.0
         self._order: FrameKind | None = None
         self._originals = Originals()
+        self._renamed: dict[str, str] = {}
 
     def serve(self) -> None:
         orders: dict[FrameKind, Callable[[Frame], None]] = {
@@ -254,7 +255,7 @@ class _Candidate:
                     for tensor in (*model.parameters(), *model.buffers()):
                         if tensor.is_floating_point():
                             tensor.data = tensor.data.to(dtype)
-            return model, _impose(model, self._inputs.values(order["state"], self._device))
+            return model, _impose(model, self._inputs.values(order["state"], self._device), self._renamed)
 
         self._model, note = self._attempt(Stage.CONSTRUCT, make)
         self._answer(FrameKind.READY, note)
@@ -403,21 +404,41 @@ class _Candidate:
             torch.cuda.synchronize()
 
 
-def _impose(model: Any, state: dict[str, Any]) -> dict[str, Any]:
-    """Give the model the judge's state where name and shape agree; returns how far that went."""
+def _impose(model: Any, state: dict[str, Any], renamed: dict[str, str] | None = None) -> dict[str, Any]:
+    """Give the model the judge's state where name and shape agree; returns how far that went.
+
+    Args:
+        renamed: the model's names for what it calls otherwise, which construction has given the same values as the
+            judge's: found on the first call, and used on later ones, of which the values are other ones.
+    """
     import torch
 
     own = dict(model.state_dict()) if isinstance(model, torch.nn.Module) else {}
-    matched = [name for name in state if name in own and own[name].shape == state[name].shape]
+    named = {name: name for name in state if name in own and own[name].shape == state[name].shape}
+    free = [name for name in own if name not in named]
+    for name in [] if renamed is None else [name for name in state if name not in named]:
+        found = [other for other in free if renamed.get(name, other) == other and _resemble(own[other], state[name])]
+        if name not in renamed:
+            found = [other for other in found if torch.equal(own[other].flatten(), state[name].flatten())]
+        if found:
+            named[name] = renamed[name] = found[0]
+            free.remove(found[0])
     with torch.no_grad():
-        for name in matched:
-            own[name].copy_(state[name])
+        for name, other in named.items():
+            own[other].copy_(state[name].view(own[other].shape))
     return {
-        "matched": len(matched),
+        "matched": len(named),
+        "renamed": sum(name != other for name, other in named.items()),
         "expected": len(state),
-        "unmatched": sorted(set(state) - set(matched))[:64],
+        "unmatched": sorted(set(state) - set(named))[:64],
         "own": len(own),
     }
+
+
+def _resemble(own: Any, other: Any) -> bool:
+    """Whether tensors have one shape but for dimensions of size one, one type, and one place."""
+    shapes = [[size for size in tensor.shape if size != 1] for tensor in (own, other)]
+    return shapes[0] == shapes[1] and (own.dtype, own.device) == (other.dtype, other.device)
 
 
 def _take_at_once(tensors: Sequence[TensorLeaf]) -> None:

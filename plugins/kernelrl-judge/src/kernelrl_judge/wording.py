@@ -131,9 +131,10 @@ def parameters(note: Any, expected: int) -> str:
     if not expected:
         return "the reference has none"
     matched = note.get("matched", 0) if isinstance(note, dict) else 0
+    how = "values and shape" if isinstance(note, dict) and note.get("renamed") else "name and shape"
     if matched == expected:
-        return "matched by name and shape"
-    return f"{matched} of {expected} matched by name and shape; the others as drawn in order of construction"
+        return f"matched by {how}"
+    return f"{matched} of {expected} matched by {how}; the others as drawn in order of construction"
 
 
 def finish(
