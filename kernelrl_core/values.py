@@ -449,9 +449,9 @@ class RuntimeStatistics:
 class Mismatch:
     """How an output differs from the expected one."""
 
-    kind: Literal["structure", "shape", "dtype", "device", "values", "non_finite", "inputs"]
+    kind: Literal["structure", "shape", "dtype", "device", "values", "non_finite", "memory", "inputs", "effects"]
     output: str
-    """Which output, as a path such as `[0]`; empty for a single tensor."""
+    """Which output, or what else a call changes, as a path such as `[0]`; empty for a single tensor."""
     expected: str = ""
     """Expected structure, shape, dtype or device."""
     actual: str = ""

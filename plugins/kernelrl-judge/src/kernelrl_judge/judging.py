@@ -166,7 +166,7 @@ class Case:
                     self._runner, exchange, expect, self._settings, self._device, lists=not self._disabled
                 )
                 found = calls.run(reference, lambda used: self._construct(used, exchange))
-            self._passed = found.passed
+            self._passed, self._findings = found.passed, calls.findings
             if calls.operators is not None:
                 self._profile["computing_operators"] = calls.operators
             if found.wrong is not None:
@@ -264,7 +264,7 @@ class Case:
     def _stressed(self, calls: trials.Trials, reference: Reference, exchange: Exchange) -> bool:
         """Make the calls of the probe `stress`; returns whether the candidate ended in one."""
         if self._lacking:
-            self._findings = stress.untested(reference, self._settings, self._lacking)
+            self._findings = (*self._findings, *stress.untested(reference, self._settings, self._lacking))
         used, made, reason = stress.prepared(
             reference, self._settings, spread=self._takes_parameters, alike=self._parameters_alike
         )
@@ -281,7 +281,7 @@ class Case:
                 self._construct(used, exchange)
             for call in made:
                 part = call.part
-                judged = calls.stressed(call, self._settings, reference.dtype)
+                judged = calls.stressed(call, used, self._settings)
                 if judged.error_ratio is not None:
                     ratios.append(judged.error_ratio)
                 if judged.wrong is not None:

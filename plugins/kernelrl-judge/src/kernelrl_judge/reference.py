@@ -8,6 +8,7 @@ import hashlib
 import signal
 import sys
 import types
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -15,6 +16,7 @@ import torch
 
 from kernelrl_core.values import EvaluationSettings
 from kernelrl_judge.overlays import overlaid
+from kernelrl_judge.sharing import shared_memory
 from kernelrl_judge.stress_ranges import declared
 from kernelrl_judge.task_sizes import fit, free_sizes
 
@@ -25,6 +27,7 @@ _LIMIT_S = 300.0
 """For each step of a reference: importing it, making inputs, a call."""
 _LEAST_RESIZED = 4
 _FITTED = "__kernelrl_sizes__"
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 _NAMES = ("Model", "get_inputs", "get_init_inputs")
 
 
@@ -38,6 +41,10 @@ class Trial:
 
     inputs: list[Any]
     expected: Any
+    inputs_after: list[Any] | None = None
+    """The inputs after the call, where the reference changes them."""
+    state_after: Mapping[str, torch.Tensor] = attrs.field(factory=dict)
+    """What the call leaves in those parameters and buffers that it changes."""
 
 
 class Reference:
@@ -166,25 +173,41 @@ class Reference:
 
     def expected(self, inputs: list[Any], index: int = 0) -> Any:
         """What the reference makes of inputs; they stay as they are."""
+        return self.called(inputs, index).expected
+
+    def called(self, inputs: list[Any], index: int = 0) -> Trial:
+        """What the reference makes of inputs, and what else it changes; they stay as they are."""
+        given = _cloned(inputs)
         _seed(self._number(index, 8), self.device)
         with _told(self._task_id, "Model.forward(...)"), torch.no_grad():
-            found = self.model(*_cloned(inputs))
+            found = self.model(*given)
         self.facts["overlaps"] = _overlaps(found)
+        if "shares" not in self.facts:
+            self.facts["shares"] = shared_memory(found, given)
+            self.facts["mutates_inputs"] = not _same(inputs, given)
+            self.facts["mutates_state"] = self._changed_state()
+        names = self.facts["mutates_state"]
+        state = {name: tensor.clone() for name, tensor in self.model.state_dict().items() if name in names}
         self.restore()
-        return _detached(found)
+        return Trial(inputs, _detached(found), given if self.facts["mutates_inputs"] else None, state)
 
     def trial(self, index: int) -> Trial:
         """Fresh inputs of a trial, and the expected outputs. Equal for equal seed, index and device."""
-        inputs = self.inputs(index)
-        if "mutates_inputs" not in self.facts:
-            before = _cloned(inputs)
-            with _told(self._task_id, "Model.forward(...)"), torch.no_grad():
-                self.model(*inputs)
-            self.restore()
-            self.facts["mutates_inputs"] = not _same(before, inputs)
-            inputs = before
-        self.like = self.expected(inputs, index)
-        return Trial(inputs, self.like)
+        found = self.called(self.inputs(index), index)
+        self.like = found.expected
+        return found
+
+    def _changed_state(self) -> frozenset[str]:
+        """Names in the state of what is not as it was; without the running statistics of torch's own norms, which no
+        call in training mode reads, and which kernels for training leave out."""
+        own = {
+            f"{prefix}.{name}" if prefix else name
+            for prefix, module in self.model.named_modules()
+            if isinstance(module, torch.nn.modules.batchnorm._NormBase)
+            for name in _STATISTICS
+        }
+        found = self.model.state_dict().items()
+        return frozenset(name for name, tensor in found if name not in own and not _same(tensor, self.state[name]))
 
     def restore(self) -> None:
         """Undo what forward keeps between calls, which would make an output depend on the number of calls."""

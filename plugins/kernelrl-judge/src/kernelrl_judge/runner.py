@@ -35,11 +35,12 @@ from kernelrl_judge.protocol import (
     receive,
     send,
 )
-from kernelrl_judge.runner_memory import Inputs, Originals, Outputs, fill_fresh_memory, leaves, refilled
+from kernelrl_judge.runner_memory import Inputs, Originals, Outputs, fill_fresh_memory, leaves, refilled, tensors
 from kernelrl_judge.shortage import lacks_memory
 
 _MAX_ERROR_CHARACTERS = 32_000
 _SPIN_S = 0.2
+_MOST_SHARES = 256
 _FRESH_BYTE = 0xFE
 """What the processor's memory holds when it is allocated outside of timed calls: a large negative number, or none."""
 _STAGES = {
@@ -281,8 +282,15 @@ class _Candidate:
         if order["poison"] >= 0:
             self._poison(order["poison"], order["poisoned"])
         self._outputs.may_overlap = order["overlap"]
+        state = self._inputs.values(order["state"], self._device)
+        if state:
+            _impose(self._model, state)
+        given = [*tensors(arguments)]
         values = self._attempt(Stage.FORWARD, lambda: self._forward(arguments))
-        exported = [values, arguments] if order["back"] else values
+        exported = values
+        if order["effects"]:
+            shares = self._attempt(Stage.EXPORT, lambda: _shares(values, given))
+            exported = [values, arguments if order["back"] else None, _held(self._model, state), shares]
         tree = self._attempt(Stage.EXPORT, lambda: self._exported(exported))
         # Kept until the next inputs are made, which then lie elsewhere.
         self._arguments = arguments if order["keep"] else None
@@ -439,6 +447,24 @@ def _resemble(own: Any, other: Any) -> bool:
     """Whether tensors have one shape but for dimensions of size one, one type, and one place."""
     shapes = [[size for size in tensor.shape if size != 1] for tensor in (own, other)]
     return shapes[0] == shapes[1] and (own.dtype, own.device) == (other.dtype, other.device)
+
+
+def _held(model: Any, state: dict[str, Any]) -> dict[str, Any]:
+    """What the model holds now, where name and shape agree with those of a state."""
+    import torch
+
+    own = dict(model.state_dict()) if state and isinstance(model, torch.nn.Module) else {}
+    return {
+        name: own[name].to(device=like.device, dtype=like.dtype)
+        for name, like in state.items()
+        if name in own and own[name].shape == like.shape
+    }
+
+
+def _shares(outputs: Any, inputs: list[Any]) -> list[list[int]]:
+    from kernelrl_judge.sharing import shared_memory
+
+    return shared_memory([*tensors(outputs)], inputs)[:_MOST_SHARES]
 
 
 def _take_at_once(tensors: Sequence[TensorLeaf]) -> None:

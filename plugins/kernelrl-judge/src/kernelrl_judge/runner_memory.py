@@ -13,7 +13,7 @@ from typing import Any
 
 from kernelrl_judge.protocol import DTYPES, TensorLeaf
 
-__all__ = ["Inputs", "Originals", "Outputs", "fill_fresh_memory", "leaves", "refilled"]
+__all__ = ["Inputs", "Originals", "Outputs", "fill_fresh_memory", "leaves", "refilled", "tensors"]
 
 _ALIGNMENT = 256
 _POPULATE_READ = 22
@@ -209,16 +209,16 @@ class Outputs:
         """
         import torch
 
-        tensors = [tensor for value in values for tensor in _tensors(value)]
-        if len(tensors) != len(places):
+        found = [tensor for value in values for tensor in tensors(value)]
+        if len(found) != len(places):
             raise TypeError("forward returned a different number of tensors than before")
-        for tensor, place in zip(tensors, places, strict=True):
+        for tensor, place in zip(found, places, strict=True):
             if tensor.shape != place.shape or tensor.dtype is not place.dtype:
                 raise TypeError("forward returned a tensor of another shape or dtype than before")
             if not self.may_overlap:
                 _refuse_overlap(tensor)
-        if tensors:
-            torch._foreach_copy_(places, [tensor.detach() for tensor in tensors])
+        if found:
+            torch._foreach_copy_(places, [tensor.detach() for tensor in found])
 
     def _space(self) -> Any:
         return self.arena if self.arena is not None else _FileSpace(self._descriptor)
@@ -299,14 +299,14 @@ def leaves(tree: Any) -> Iterator[TensorLeaf]:
             yield from leaves(item)
 
 
-def _tensors(value: Any) -> Iterator[Any]:
+def tensors(value: Any) -> Iterator[Any]:
     import torch
 
     if type(value) in (torch.Tensor, torch.nn.Parameter):
         yield value
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _tensors(item)
+            yield from tensors(item)
     elif isinstance(value, dict):
         for item in value.values():
-            yield from _tensors(item)
+            yield from tensors(item)

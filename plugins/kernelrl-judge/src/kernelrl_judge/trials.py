@@ -10,7 +10,8 @@ An output that equals what an earlier call had to give, and not what this one ha
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -18,7 +19,8 @@ import torch
 
 from kernelrl_core.values import EvaluationSettings, Finding, Mismatch, Severity
 from kernelrl_judge import protocol
-from kernelrl_judge.comparing import Tolerance, compare_bytes, compare_described, compare_values, tolerance
+from kernelrl_judge.comparing import Tolerance, compare_described, compare_values, tolerance
+from kernelrl_judge.effects import wrong_inputs, wrong_memory, wrong_state
 from kernelrl_judge.exchange import Exchange, leaves_bytes
 from kernelrl_judge.operators import computing
 from kernelrl_judge.protocol import FrameKind
@@ -51,6 +53,16 @@ class Found:
     finding: Finding | None = None
     final: bool = False
     """Whether further trials would tell nothing more."""
+
+
+@attrs.frozen
+class _Left:
+    """What a call did beside returning outputs, as the runner describes it."""
+
+    inputs: Any
+    """None where nobody asked."""
+    state: dict[str, Any]
+    shares: Any
 
 
 def is_replay(earlier: Any, actual: Any, limit: Tolerance, wrong: Mismatch) -> bool:
@@ -92,6 +104,8 @@ class Trials:
         # Nobody can be honest just then who does not know when; the first call prepares what later ones use.
         listed = secrets.randbelow(max(1, self._count - 1)) + int(self._count > 1)
         self._listed = listed if lists and "operators" in self._probes else None
+        self.findings: tuple[Finding, ...] = ()
+        """Suspicions that are no verdict."""
         self.operators: list[str] | None = None
         """Operators of torch that computed in one of the calls; None where they were not listed."""
 
@@ -123,10 +137,11 @@ class Trials:
     def _one(self, reference: Reference, index: int) -> Found | None:
         """One trial; None if it passes."""
         trial = reference.trial(index)
-        back = "inputs" in self._probes and not reference.facts["mutates_inputs"]
+        back = "inputs" in self._probes
         back = back and (index == self._looked_at or leaves_bytes(trial.inputs) <= _FEW_BYTES)
         self._overlap = reference.facts["overlaps"] or not self._limit.strict
-        described, returned = self._called(trial, index, back=back, lists=index == self._listed)
+        state = self._state(reference)
+        described, left = self._called(trial, index, state=state, back=back, lists=index == self._listed)
         wrong = compare_described(trial.expected, described, self._device)
         if wrong is not None:
             # Structure does not change from trial to trial: there is nothing more to learn.
@@ -138,10 +153,22 @@ class Trials:
             if earlier is not None and is_replay(earlier, actual, self._limit, wrong):
                 return Found(0, wrong, finding=replay("an output equals that of the call before it"), final=True)
             return Found(0, wrong)
-        return self._inputs_changed(trial, returned)
+        return None if left is None else self._left(reference, trial, left)
 
-    def _called(self, trial: Trial, index: int, *, back: bool = False, lists: bool = False) -> tuple[Any, Any]:
-        """What the candidate returns, and its inputs after the call where they are wanted."""
+    def _called(
+        self,
+        trial: Trial,
+        index: int,
+        *,
+        state: Mapping[str, torch.Tensor] = MappingProxyType({}),
+        back: bool = False,
+        lists: bool = False,
+    ) -> tuple[Any, _Left | None]:
+        """What the candidate returns, and what else the call did.
+
+        Args:
+            state: what it is given before the call.
+        """
         room = leaves_bytes(trial.expected)
         keeps = self._keeps(trial.inputs)
         back = back and keeps
@@ -152,39 +179,64 @@ class Trials:
             "back": back,
             "operators": lists,
             "overlap": self._overlap,
+            "effects": "inputs" in self._probes,
             "poison": _POISONS[self._device][index % 2] if "poison" in self._probes else -1,
             "poisoned": [leaf.numel() * leaf.element_size() for leaf in _tensors(trial.expected)],
         }
-        self._exchange.make_room(room + (leaves_bytes(trial.inputs) if back else 0))
-        order["arguments"] = self._exchange.share(trial.inputs)
+        self._exchange.make_room(room + (leaves_bytes(trial.inputs) if back else 0) + leaves_bytes(state))
+        order |= self._exchange.share({"arguments": trial.inputs, "state": dict(state)})
         self._runner.send(FrameKind.CALL, protocol.encode_tree(order))
         described = protocol.decode_tree(self._expect(FrameKind.RESULT).body)
         if lists:
             found = protocol.decode_tree(self._expect(FrameKind.FACTS).body)
             self.operators = computing(found, (trial.inputs, trial.expected))
-        if not back:
+        if not order["effects"]:
             return described, None
-        if not isinstance(described, list) or len(described) != 2:
-            raise protocol.ProtocolError("a result without the inputs that were asked for")
-        return described[0], described[1]
+        if not isinstance(described, list) or len(described) != 4 or not isinstance(described[2], dict):
+            raise protocol.ProtocolError("a result without what else the call did")
+        return described[0], _Left(*described[1:])
 
-    def stressed(self, call: StressCall, settings: EvaluationSettings, dtype: torch.dtype) -> Judged:
-        """Make a call of the probe `stress`."""
-        described, _ = self._called(call.trial, 0)
+    def stressed(self, call: StressCall, used: Reference, settings: EvaluationSettings) -> Judged:
+        """Make a call of the probe `stress`.
+
+        Args:
+            used: the reference whose parameters the candidate has.
+        """
+        described, _ = self._called(call.trial, 0, state=self._state(used))
         wrong = compare_described(call.trial.expected, described, self._device)
         if wrong is not None:
             return Judged(wrong, None)
-        return judged(call, self._exchange.collect(call.trial.expected, described), settings, dtype)
+        return judged(call, self._exchange.collect(call.trial.expected, described), settings, used.dtype)
 
-    def _inputs_changed(self, trial: Trial, returned: Any) -> Found | None:
-        if returned is None:
-            return None
-        wrong = compare_described(trial.inputs, returned, self._device)
+    def _left(self, reference: Reference, trial: Trial, left: _Left) -> Found | None:
+        """Judges what a call did beside returning outputs that are right."""
+        lacking = sorted(trial.state_after.keys() - left.state.keys())
+        if lacking:
+            evidence = f"the reference's calls change its state, {', '.join(lacking[:4])}, which the kernel has not"
+            self.findings = (Finding("effects", Severity.SUSPECT, evidence, checker="judge"),)
+        wrong = self._inputs_changed(reference, trial, left.inputs)
         if wrong is None:
-            wrong = compare_bytes(trial.inputs, self._exchange.collect(trial.inputs, returned))
+            wrong = wrong_memory(left.shares, reference.facts["shares"])
         if wrong is None:
+            wanted = {name: tensor for name, tensor in trial.state_after.items() if name in left.state}
+            wrong = compare_described(wanted, {name: left.state[name] for name in wanted}, self._device)
+            if wrong is None:
+                wrong = wrong_state(trial, self._exchange.collect(wanted, left.state), self._limit)
+        return None if wrong is None else Found(0, wrong, final=True)
+
+    def _inputs_changed(self, reference: Reference, trial: Trial, described: Any) -> Mismatch | None:
+        if described is None:
             return None
-        return Found(0, Mismatch("inputs", wrong.output), final=True)
+        wrong = compare_described(trial.inputs, described, self._device)
+        if wrong is not None:
+            return Mismatch("inputs", wrong.output)
+        after = self._exchange.collect(trial.inputs, described)
+        return wrong_inputs(trial, after, reference.facts["shares"], self._limit)
+
+    def _state(self, reference: Reference) -> dict[str, torch.Tensor]:
+        """What the candidate is given anew: what calls leave there would make an output depend on their number."""
+        names = reference.facts["mutates_state"] if "inputs" in self._probes else ()
+        return {name: reference.state[name] for name in names}
 
     def _keeps(self, values: Any) -> bool:
         return leaves_bytes(values) <= _MOST_KEPT_BYTES[self._device]

@@ -37,8 +37,8 @@ def main() -> None:
 
     torch.set_num_threads(int(environment.get("OMP_NUM_THREADS", "1")))
     if mode not in ("gpu", "cpu"):
-        # Nothing is timed here, so the settings stay as they are from the first call to the last. Memory that a candidate leaves unwritten holds NaN and not what was there by chance: it cannot pass, and its
-        # verdict is the same every time.
+        # Nothing is timed here, so that settings need not change between calls. Memory that a candidate leaves
+        # unwritten holds NaN and not what was there by chance: it cannot pass, and its verdict is the same every time.
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.utils.deterministic.fill_uninitialized_memory = True
     for module in backend.preload(mode):

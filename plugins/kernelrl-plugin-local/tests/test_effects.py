@@ -1,0 +1,117 @@
+"""What a call does beside returning outputs: inputs and state that it changes, and memory that its outputs share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kernelrl_core.values import Evaluation, Outcome, Severity
+
+HEAD = """\
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+"""
+TAIL = """
+
+def get_inputs():
+    return [torch.randn(4, 8), torch.randn(4, 6, 8)]
+
+
+def get_init_inputs():
+    return []
+"""
+BUFFER = """\
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("average", torch.zeros(8))
+
+"""
+NORM = """\
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(8)
+
+"""
+
+
+def module(*lines: str, init: str = "") -> str:
+    body = "".join(f"        {line}\n" for line in lines)
+    return f"{HEAD}{init}    def forward(self, x, cache):\n{body}"
+
+
+def judged(bench: Any, reference: str, kernel: str) -> Evaluation:
+    found: Evaluation = bench.judge(kernel.replace("class Model", "class ModelNew"), reference + TAIL, trials=3)
+    return found
+
+
+WRITES = module("cache[:, 5] = x", "return cache.sum(1)")
+
+
+def test_an_input_that_the_reference_writes_to_has_to_be_written_to(bench: Any) -> None:
+    assert judged(bench, WRITES, WRITES).outcome is Outcome.CORRECT
+    found = judged(bench, WRITES, module("return cache[:, :5].sum(1) + x"))
+    assert found.outcome is Outcome.INCORRECT
+    assert found.message == "Input [1] does not hold after the call what the reference leaves there."
+
+
+def test_an_input_beside_one_that_the_reference_writes_to_stays_as_it_is(bench: Any) -> None:
+    found = judged(bench, WRITES, module("cache[:, 5] = x", "y = cache.sum(1)", "x.zero_()", "return y"))
+    assert found.message == "Input [0] was changed by the call. The reference leaves its inputs as they are."
+
+
+def test_an_input_that_the_reference_works_on_in_place_and_returns_may_stay_as_it_was(bench: Any) -> None:
+    reference = module("return torch.relu_(x)")
+    assert judged(bench, reference, module("return torch.relu(x)")).outcome is Outcome.CORRECT
+    assert judged(bench, reference, reference).outcome is Outcome.CORRECT
+    assert judged(bench, reference, module("y = torch.relu(x)", "x.zero_()", "return y")).outcome is Outcome.INCORRECT
+
+
+UPDATES = ("self.average.mul_(0.9).add_(x.mean(0), alpha=0.1)", "return x + self.average")
+AVERAGES = module(*UPDATES, init=BUFFER)
+
+
+def test_state_that_the_reference_changes_has_to_be_changed(bench: Any) -> None:
+    assert judged(bench, AVERAGES, AVERAGES).outcome is Outcome.CORRECT
+    found = judged(bench, AVERAGES, module("return x + (0.9 * self.average + 0.1 * x.mean(0))", init=BUFFER))
+    assert found.message.startswith("State average does not hold after the call what the reference leaves there.")
+
+
+def test_who_has_no_such_state_is_suspect(bench: Any) -> None:
+    found = judged(bench, AVERAGES, module("return x + 0.1 * x.mean(0)"))
+    assert found.outcome is Outcome.CORRECT
+    assert ("effects", Severity.SUSPECT) in [(finding.rule, finding.severity) for finding in found.findings]
+
+
+def test_running_statistics_of_a_norm_in_training_may_be_left_out(bench: Any) -> None:
+    batch = "return nn.functional.batch_norm(x, None, None, self.norm.weight, self.norm.bias, True)"
+    found = judged(bench, module("return self.norm(x)", init=NORM), module(batch, init=NORM))
+    assert (found.outcome, found.findings) == (Outcome.CORRECT, ())
+
+
+TWO = module("h = torch.relu(x)", "return h, h.clone()")
+PARTS = module("h = torch.cat([x, x + 1.0], 1)", "return h[:, :8].clone(), h[:, 8:].clone()")
+
+
+@pytest.mark.parametrize(
+    ("reference", "kernel", "outcome"),
+    [
+        (TWO, TWO, Outcome.CORRECT),
+        (TWO, module("h = torch.relu(x)", "return h, h"), Outcome.INCORRECT),
+        (TWO, module("h = torch.relu(x)", "return h, h.view(8, 4).view(4, 8)"), Outcome.INCORRECT),
+        (module("h = torch.relu(x)", "return h, h"), module("h = torch.relu(x)", "return h, h"), Outcome.CORRECT),
+        (module("h = torch.relu(x)", "return h, h"), TWO, Outcome.CORRECT),
+        (module("return x.relu(), x.clone()"), module("return x.relu(), x"), Outcome.INCORRECT),
+        (module("return x.relu(), x"), module("return x.relu(), x"), Outcome.CORRECT),
+        # Columns of one block have no element in common.
+        (PARTS, module("h = torch.cat([x, x + 1.0], 1)", "return h[:, :8], h[:, 8:]"), Outcome.CORRECT),
+        (PARTS, PARTS, Outcome.CORRECT),
+    ],
+)
+def test_outputs_share_memory_only_where_those_of_the_reference_do(
+    bench: Any, reference: str, kernel: str, outcome: Outcome
+) -> None:
+    assert judged(bench, reference, kernel).outcome is outcome
