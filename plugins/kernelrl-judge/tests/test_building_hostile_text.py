@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import time
+from pathlib import Path
 
 import pytest
 
 from kernelrl_judge.building.kernel_facts import extension_facts
 from kernelrl_judge.building.lexing import Unreadable, tokens
 from kernelrl_judge.building.request import InlineRequest
-from kernelrl_judge.building.screening import Denied, screen
+from kernelrl_judge.building.screening import Denied, screen, screen_assembly
 
 _SIZE = 150_000
 
@@ -88,3 +89,27 @@ def test_a_name_that_continues_on_the_next_line_is_one_name_and_lines_keep_their
     source = 'auto s = R"(a\\\n)";\nlib::mat\\\nmul("(", \'"\');\nint b;\n'
     found = {token.text: token.line for token in tokens(source)}
     assert (found["matmul"], found["b"], found['R"(a\\\n)"']) == (3, 5, 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '\t.include "/etc/passwd"',
+        'first: nop; .incbin "/etc/passwd"',
+        ".macro hidden word",
+        ".irp word,lude",
+        ".mri 1",
+        '\t.string "harmless"; .include "/etc/passwd"; .string "x"',
+    ],
+)
+def test_assembly_that_reads_files_is_refused_however_it_was_put_together(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "main.s"
+    file.write_text(f"\tnop\n{text}\n\tret\n")
+    with pytest.raises(Denied, match=re.escape(" ".join(text.split())[:8])):
+        screen_assembly(file)
+
+
+def test_assembly_may_hold_texts_on_files(tmp_path: Path) -> None:
+    file = tmp_path / "main.s"
+    file.write_text('\t.file\t"main.cpp"\n\t.string\t"use \\"x.include\\" here"\n\t.ascii "a.macro\\000"\n\tret\n')
+    screen_assembly(file)

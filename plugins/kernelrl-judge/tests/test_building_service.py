@@ -103,6 +103,16 @@ def test_a_compiler_that_is_late_is_ended_and_what_it_said_is_kept(tmp_path: Pat
     assert time.monotonic() - started < 20.0
 
 
+def test_a_compiler_sees_no_processes(tmp_path: Path) -> None:
+    compilers = Compilers(
+        readable=[], writable=str(tmp_path), memory_mib=512, deadline=time.monotonic() + 20.0, path="/usr/bin:/bin"
+    )
+    _, seen, _ = compilers.run(["ls", "/"], tmp_path)
+    if "sys" in seen.split():
+        pytest.skip("this machine does not allow namespaces")
+    assert "proc" not in seen.split()
+
+
 def test_limits_are_told_from_faults_of_the_compiler() -> None:
     assert "1024 MiB" in reached_limit("g++: internal compiler error: File size limit exceeded signal", 4)
     assert "4 MiB of memory" in reached_limit("virtual memory exhausted: Cannot allocate memory", 4)

@@ -146,8 +146,12 @@ def private_places(scratch: str) -> bool:
     return _libc.mount(b"proc", b"/proc", b"proc", _MS_NOSUID | _MS_NODEV, None) == 0 and done
 
 
-def private_root(readable: Sequence[str], writable: Sequence[str]) -> bool:
-    """Replace the root by an empty one in which only the given paths stand."""
+def private_root(readable: Sequence[str], writable: Sequence[str], *, processes: bool = False) -> bool:
+    """Replace the root by an empty one in which only the given paths stand.
+
+    Args:
+        processes: whether there is a `/proc`, with processes and, where the system can, nothing else.
+    """
     mount = _libc.mount
     if mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None):
         return False
@@ -164,10 +168,13 @@ def private_root(readable: Sequence[str], writable: Sequence[str]) -> bool:
             flags = _MS_BIND | _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID
             mount(b"none", (root + path).encode(), None, flags, None)
         os.close(handle)
-    for directory in ("proc", "tmp"):
-        os.makedirs(f"{root}/{directory}", exist_ok=True)
-    if mount(b"proc", f"{root}/proc".encode(), b"proc", _MS_NOSUID | _MS_NODEV, None):
-        return False
+    os.makedirs(f"{root}/tmp", exist_ok=True)
+    if processes:
+        os.mkdir(f"{root}/proc")
+        # Systems before Linux 5.8 know no such option.
+        for options in (b"subset=pid", None):
+            if mount(b"proc", f"{root}/proc".encode(), b"proc", _MS_NOSUID | _MS_NODEV, options) == 0:
+                break
     os.chroot(root)
     os.chdir(here)
     return True

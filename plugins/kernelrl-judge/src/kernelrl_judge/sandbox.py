@@ -172,7 +172,14 @@ def enter(*, memory_mib: int, on_gpu: bool, cpu_s: int, scratch: str, keep: set[
 
 
 def confine(
-    *, memory_mib: int, cpu_s: int, file_mib: int, processes: int, readable: Sequence[str], writable: Sequence[str]
+    *,
+    memory_mib: int,
+    cpu_s: int,
+    file_mib: int,
+    processes: int,
+    readable: Sequence[str],
+    writable: Sequence[str],
+    knows_itself: bool,
 ) -> None:
     """Shut the program in that this process is about to become; for a fork with a single thread.
 
@@ -182,6 +189,7 @@ def confine(
     Args:
         readable: directories and files that are visible and cannot be written to.
         writable: directories that can.
+        knows_itself: whether it has a `/proc`.
     """
     os.setsid()
     die_with_parent()
@@ -196,7 +204,7 @@ def confine(
             code = os.waitstatus_to_exitcode(ended)
             os._exit(code if code >= 0 else 128 - code)
         die_with_parent()
-        namespaces.private_root(readable, writable)
+        namespaces.private_root(readable, writable, processes=knows_itself)
     limits.limit_build(memory_mib, cpu_s, file_mib, processes)
     _give_up_rights()
 

@@ -14,6 +14,7 @@ from kernelrl_judge.building.flags import HostFlags, device_host_flags, gencode,
 from kernelrl_judge.building.prepare import MODULE_NAME, Prepared
 from kernelrl_judge.building.request import InlineRequest
 from kernelrl_judge.building.resources import read_resources
+from kernelrl_judge.building.screening import Denied, screen_assembly
 from kernelrl_judge.building.splitting import Split
 from kernelrl_judge.building.toolchain import Toolchain
 from kernelrl_judge.building.units import with_instances
@@ -91,9 +92,16 @@ class Commands:
             *self._prepared.host_command(precompiled),
             *others,
             *(f"-I{header.parent}", "-include", header.name),
-            *("-c", source.name, "-o", f"{name}.o"),
+            # What a link would compile, nobody would have looked at.
+            *("-fno-lto", "-S", source.name, "-o", f"{name}.s"),
         ]
         status, log, _ = self._execute(f"{name} (g++)", command)
+        if not status:
+            try:
+                screen_assembly(self._directory / f"{name}.s")
+            except Denied as denied:
+                raise CompileError(f"denied: {denied}") from None
+            status, log, _ = self._execute(f"{name} (g++)", [self._toolchain.cxx, "-c", f"{name}.s", "-o", f"{name}.o"])
         if status:
             self._diagnosis.fail(log, parts, final=final, retry=EXTENSION if header_name == "types" else WHOLE)
 

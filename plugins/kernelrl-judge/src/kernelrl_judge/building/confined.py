@@ -53,6 +53,8 @@ class Compilers:
     deadline: float
     path: str
     """Search path of the compilers."""
+    knows_itself: bool = False
+    """Whether they have a `/proc`, to find their own files by; an assembler could read it as well."""
 
     def run(
         self, argv: Sequence[str], cwd: Path | str, environment: Mapping[str, str] | None = None
@@ -75,6 +77,7 @@ class Compilers:
                 processes=256,
                 readable=readable,
                 writable=[self.writable],
+                knows_itself=self.knows_itself,
             )
 
         with tempfile.TemporaryFile() as log:

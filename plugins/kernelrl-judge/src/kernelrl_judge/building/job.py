@@ -91,6 +91,7 @@ def _build(
         memory_mib=order["memory_mib"],
         deadline=started + order["timeout_s"],
         path=toolchain.path(),
+        knows_itself=toolchain.language == "hip",
     )
     try:
         built = compile_extension(request, toolchain, prepared, scratch, run=compilers.run)

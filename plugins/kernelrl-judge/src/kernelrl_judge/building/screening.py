@@ -6,12 +6,14 @@ plainly what is wrong, where a compiler would only say that a file is not there.
 
 from __future__ import annotations
 
+import mmap
 import re
+from pathlib import Path
 
 from kernelrl_judge.building.lexing import Token, Unreadable, tokens
 from kernelrl_judge.building.request import InlineRequest
 
-__all__ = ["Denied", "screen"]
+__all__ = ["Denied", "screen", "screen_assembly"]
 
 
 class Denied(Exception):
@@ -40,6 +42,9 @@ _LINKER_FLAGS = re.compile(
 )
 _FUNCTION = re.compile(r"[A-Za-z_][\w:]*(?:<[\w:, ]+>)?")
 _PRAGMA = re.compile(r"\bGCC\s+(?:plugin|pch_preprocess|dependency)\b")
+_READS = re.compile(rb"^.*\.(?:include|incbin|macro|irpc?|altmacro|mri)(?!\w).*$", re.IGNORECASE | re.MULTILINE)
+"""Lines of assembly that read files, or may put together a directive that does."""
+_DATA = re.compile(rb'\s*\.(?:string|ascii|asciz)\s+"(?:[^"\\]|\\.)*"\s*')
 _TOOLKIT = re.compile(r"/(?:usr/local/cuda(?:-[\d.]+)?|opt/rocm(?:-[\d.]+)?)/(?:include|lib64|lib)/?")
 """Directories that the compilers search anyhow; naming them changes nothing."""
 
@@ -65,6 +70,19 @@ def screen(request: InlineRequest) -> None:
         for word in flag.split():
             if not _LINKER_FLAGS.fullmatch(word) and not (word[:2] == "-L" and _TOOLKIT.fullmatch(word[2:])):
                 raise Denied(f"extra_ldflags: {word!r} is not allowed")
+
+
+def screen_assembly(file: Path) -> None:
+    """Refuse assembly, as a compiler makes it of a source, that reads files: macros may have put the words together.
+
+    Raises:
+        Denied: with the line.
+    """
+    with open(file, "rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        for found in _READS.finditer(text):
+            if not _DATA.fullmatch(found[0]):
+                line = " ".join(found[0].decode("utf-8", "replace").split())
+                raise Denied(f"files and macros are not allowed in assembly: {line[:200]}")
 
 
 def _screen_flags(flags: tuple[str, ...], label: str, allowed: re.Pattern[str]) -> None:
