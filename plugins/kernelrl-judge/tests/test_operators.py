@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from kernelrl_judge.operators import called, computing
+from kernelrl_judge.operators import _TORCHS, called, computing
 
 X = torch.randn(8, 16)
 
@@ -52,7 +52,7 @@ def test_what_computes_is_named_however_it_is_called(call: Callable[[], Any], na
     ],
 )
 def test_what_allocates_arranges_or_converts_does_not_compute(call: Callable[[], Any]) -> None:
-    assert computing(called(call)[1], (X,)) == []
+    assert computing(called(call)[1], (X, X)) == []
 
 
 def _in_a_thread() -> None:
@@ -87,17 +87,97 @@ def _positive(x: torch.Tensor) -> torch.Tensor:
         (lambda: [2 * value for value in X.flatten().tolist()], "torch.Tensor.tolist"),
         (lambda: torch.einsum("ij,kj->ik", X, X), "aten::einsum"),
         (lambda: torch._foreach_mul([X[0], X[1]], 2.0), "aten::_foreach_mul"),
+        (lambda: X.clone().apply_(abs), "torch.Tensor.apply_"),
+        (lambda: X[0].outer(X[0]), "aten::outer"),
+        (lambda: (X * 4).int(), "aten::to, of fractions to whole numbers"),
+        (lambda: X > 0, "aten::gt"),
+        (lambda: torch.view_as_complex(X.view(8, 8, 2)).mH.mT.imag.clone(), "aten::_neg_view"),
+        (lambda: torch.ops.mkldnn._linear_pointwise(X, X, None, "relu", [], ""), "mkldnn::_linear_pointwise"),
     ],
 )
 def test_what_is_done_elsewhere_in_parts_or_without_torch_is_named_too(call: Callable[[], Any], name: str) -> None:
     assert name in computing(called(call)[1], (X,))
 
 
+MANY = """abs acos acosh angle arctan asin asinh atan atanh ceil cos cosh deg2rad digamma erf erfc erfinv exp exp2
+expm1 fix floor frac i0 isfinite isinf isnan lgamma log log10 log1p log2 logit neg positive rad2deg reciprocal round
+rsqrt sgn sigmoid sign signbit sin sinc sinh sqrt square tan tanh trunc argmax argmin amax amin prod std var median sort
+nonzero softmax"""
+
+
+def _many_first() -> torch.Tensor:
+    for name in MANY.split():
+        getattr(torch.ones(1), name)(*((0,) if name == "softmax" else ()))
+    return torch.relu(X)
+
+
+def test_no_number_of_operators_before_hides_one() -> None:
+    assert "aten::relu" in computing(called(_many_first)[1], (X, X))
+
+
+def test_operators_count_together_under_whatever_names() -> None:
+    found = called(lambda: [getattr(X[:1], name)() for name in ("relu", "abs", "exp", "sin")])[1]
+    assert set(computing(found, (X, X))) == {"aten::relu", "aten::abs", "aten::exp", "aten::sin"}
+
+
+def test_what_makes_the_output_counts_however_large_the_input_is() -> None:
+    square = torch.zeros(16, 16)
+    found = called(square.matrix_exp)[1]
+    assert computing(found, (torch.empty(10**5), square)) == ["aten::matrix_exp"]
+
+
+def test_a_sum_of_what_kernels_left_may_make_the_output() -> None:
+    assert computing(called(lambda: X.sum(0))[1], (torch.empty(10**5), X[0])) == []
+
+
+def test_an_operator_that_arranges_hides_nothing_below_it() -> None:
+    code = (
+        "import torch\n"
+        "from torch.library import Library\n"
+        "from kernelrl_judge.operators import called, computing\n"
+        "library = Library('aten', 'IMPL')\n"
+        "library.impl('roll', lambda given, shifts, dims=(): given.relu(), 'CPU')\n"
+        "x = torch.randn(8, 8)\n"
+        "assert computing(called(lambda: x.roll(0))[1], (x, x)) == ['aten::relu']\n"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+class _Normed(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(8, 16))
+        self.register_buffer("variance", torch.ones(8, 16))
+
+
+def test_what_is_prepared_of_parameters_alone_is_left_out() -> None:
+    model = _Normed()
+    with torch.no_grad():
+        assert computing(called(lambda: model.weight * (model.variance + 1e-5).rsqrt())[1], (X, X)) == []
+        assert computing(called(lambda: model.weight * X)[1], (X, X)) == ["aten::mul"]
+
+
+def test_a_buffer_that_is_filled_with_an_input_is_no_parameter_any_more() -> None:
+    model = _Normed()
+    found = called(lambda: model.variance.copy_(X).relu())[1]
+    assert computing(found, (X, X)) == ["aten::relu"]
+
+
+def test_operators_that_come_with_torch_are_told_from_those_of_others() -> None:
+    assert computing([["quantized::linear", 128, 128], ["mine::linear", 128, 128]], (X, X)) == ["quantized::linear"]
+    code = "import torch; print(*{name.partition('::')[0] for name in torch._C._dispatch_get_all_op_names()})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) - _TORCHS == {"profiler", "debug_mode_ops", "debugprims", "export", "_test"}
+
+
 def test_arithmetic_on_little_is_left_out() -> None:
     assert computing(called(lambda: X[0] * 2.0)[1], (X,)) == []
 
 
-@pytest.mark.parametrize("found", [None, "x", [1], [["aten::relu"]], [["aten::relu", "x"]], [[1, 2]], {}])
+@pytest.mark.parametrize(
+    "found", [None, "x", [1], [["aten::relu"]], [["aten::relu", "x", 1]], [["aten::relu", 999]], [[1, 2, 3]], {}]
+)
 def test_what_a_runner_says_may_be_anything(found: Any) -> None:
     assert computing(found, (X,)) == []
 
@@ -106,7 +186,7 @@ def test_listing_operators_does_not_import_the_compiler_of_torch() -> None:
     code = (
         "import sys, torch\n"
         "from kernelrl_judge.operators import called\n"
-        "assert called(lambda: torch.ones(2) + 1)[1] == [['aten::add', 2]]\n"
+        "assert called(lambda: torch.ones(2) + 1)[1] == [['aten::add', 2, 2]]\n"
         "assert 'torch._dynamo' not in sys.modules\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -2,7 +2,7 @@
 
 `called` runs inside the runner, and what it says could be forged; `computing` runs in the judge and leaves out what
 only allocates, arranges or converts, and what works on little beside the inputs and outputs of the call. Work
-on parts counts as work on the whole.
+on parts counts as work on the whole, under whatever names. What is computed of parameters alone prepares them.
 
 The operators are those of torch's execution trace, which sees every thread, and what happens below operators of other
 names. Its profiler sees them, too, but can then record nothing of the device any more in the same process.
@@ -11,6 +11,7 @@ names. Its profiler sees them, too, but can then record nothing of the device an
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import re
@@ -22,28 +23,61 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from kernelrl_judge.provenance import Watch
+
 __all__ = ["called", "computing", "computing_symbols"]
 
-_MOST = 64
 _LEAST_SHARE = 0.25
+_FEW = 64
+"""Elements that anybody may read as numbers, for sizes and conditions, and work on."""
+_MOST_NAMED = 64
+_TORCHS = frozenset(
+    {
+        "aten",
+        "prim",
+        "prims",
+        "inductor",
+        "inductor_prims",
+        "rngprims",
+        "quantized",
+        "_quantized",
+        "quantization",
+        "sparse",
+    }
+    | {"mkl", "mkldnn", "mkldnn_prepacked", "onednn", "prepacked", "static_runtime", "fbgemm", "symm_mem", "c10d"}
+    | {"_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_native", "torchvision", "torchaudio"}
+)
+"""Namespaces of operators that come with torch. Operators of others are the candidate's own."""
 _ARRANGING = re.compile(
     r"aten::_*(?:(?:new_)?(?:empty|zeros|ones|full)\w*|fill|zero|arange|scalar_tensor|lift_fresh|clone|copy|copy_from\w*|to_copy"
     r"|to|contiguous|detach\w*|alias\w*|view\w*|reshape\w*|unsafe_view|permute|transpose|t|expand\w*|squeeze|unsqueeze"
     r"|flatten|unflatten|slice\w*|select\w*|narrow\w*|split\w*|chunk|unbind|unfold|as_strided\w*|cat|stack|repeat"
-    r"|constant_pad_nd|pad\w*|flip|roll|diagonal|movedim|real|imag|local_scalar_dense|item|is_\w+|equal|record_stream"
-    r"|set|resize\w*|nested\w*|has_\w+|pin_memory|result_type|resolve_\w+|type_as|numpy_T"
+    r"|constant_pad_nd|pad\w*|\w+ion_pad[123]d|flip|roll|diagonal|movedim|real|imag|local_scalar_dense|item|is_\w+|equal"
+    r"|record_stream|set|resize\w*|nested\w*|has_\w+|pin_memory|result_type|resolve_\w+|type_as|numpy_T"
     r"|swapaxes|ravel|[hvd]split|mT|mH|adjoint|concat\w*)_?"
 )
 _SUMMING = re.compile(r"aten::(?:sum|mean)")
+_REDUCING = re.compile(r"aten::(?:sum|mean|prod|max|min|amax|amin|any|all)")
 _OF_LISTS = re.compile(r"aten::_(?:foreach|fused|amp)_\w+")
+_WITHIN = {
+    # How operators that arrange or sum do their work.
+    "aten::sum": frozenset({"aten::sum"}),
+    "aten::mean": frozenset({"aten::sum", "aten::div_"}),
+    "aten::repeat": frozenset({"aten::add"}),
+}
+_FLOATING = re.compile(r"Tensor\((?:float|double|c10::(?:Half|BFloat16|Float8\w+))\)")
+_WHOLE = re.compile(r"Tensor\((?:bool|(?:un)?signed char|char|(?:unsigned )?(?:short|long)?(?: ?int)?)\)")
+_NUMBERS = ("Tensor(double)", "Tensor(long int)")
+"""What operators make of numbers of Python's."""
+_CONVERTED = "aten::to, of fractions to whole numbers"
 _LEAVING = frozenset(
     {"numpy", "__array__", "__dlpack__", "tolist", "__reduce_ex__", "storage", "untyped_storage", "_typed_storage"}
+    | {"apply_", "map_", "map2_"}
 )
 """Methods that hand the elements of a tensor in host memory to something else than torch."""
 _LEFT = "torch.Tensor."
 _ITEM = f"{_LEFT}item"
-_FEW_ITEMS = 64
-"""Single elements that may be read as numbers, for sizes and conditions."""
+_PAST = "writing past torch and kernels"
 _INTERPRETER = f"{os.sep}triton{os.sep}runtime{os.sep}"
 
 
@@ -65,21 +99,93 @@ class _Leaving(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def called(call: Callable[[], Any]) -> tuple[Any, list[list[Any]]]:
-    """Make a call; returns its result, and its operators: name, and elements of the tensors that it took in all."""
+def called(call: Callable[[], Any], watch: Watch | None = None) -> tuple[Any, list[list[Any]]]:
+    """Make a call.
+
+    Args:
+        watch: begun in the call once its inputs are there; ended after it.
+
+    Returns:
+        Its result, and its operators: name, elements of the tensors that it took in all, and of those that it made.
+    """
     log = _Leaving()
+    parameters = _parameters()
     with _traced() as nodes, log:
-        result = call()
-    above = {node["id"]: node for node in nodes}
-    found: dict[str, int] = {}
+        for parameter in parameters:
+            torch.ops.aten.alias(parameter)
+        try:
+            result = call()
+        finally:
+            if watch is not None:
+                watch.end()
+    nodes.sort(key=lambda node: int(node["id"]))
+    given = [node for node in nodes if node["name"] == "aten::alias"][: len(parameters)]
+    preparing = _preparing(nodes, {place for node in given for place in _places(node["outputs"])})
+    found = _weighed([node for node in nodes if node["id"] not in preparing], {node["id"]: node for node in nodes})
     for node in nodes:
         if node["name"] == "aten::_local_scalar_dense":
             _add(log.elements, _ITEM, 1)
-        name, part = _outermost(node, above)
+    if watch is not None and watch.strange:
+        log.elements[_PAST] = watch.strange
+    left = [[name, elements, elements] for name, elements in log.elements.items()]
+    return result, [*left, *([name, *weight] for name, weight in found.items())]
+
+
+def _parameters() -> list[torch.Tensor]:
+    """Parameters and buffers of all models."""
+    models = [held for held in gc.get_objects() if issubclass(type(held), torch.nn.Module)]
+    held = [value for model in models for kind in ("_parameters", "_buffers") for value in vars(model)[kind].values()]
+    return [value for value in held if type(value) in (torch.Tensor, torch.nn.Parameter)]
+
+
+def _preparing(nodes: list[dict[str, Any]], places: set[int]) -> set[int]:
+    """Numbers of the operators that work on nothing but parameters, and on what such operators made.
+
+    Args:
+        places: of the memory of parameters. Where something else is written there, they are none any more.
+    """
+    found = set()
+    places = set(places)
+    for node in nodes:
+        given, made = _places(node.get("inputs", {})), _places(node.get("outputs", {}))
+        if given and given <= places and _is_torchs(node["name"]):
+            found.add(node["id"])
+            # What is only moved may be a place to write to.
+            if not _ARRANGING.fullmatch(_plain(node["name"])):
+                places |= made
+        elif given & made:
+            places -= made
+    return found
+
+
+def _places(side: dict[str, Any]) -> set[int]:
+    """The memory of the tensors on a side of an operator, numbers left out."""
+    found: set[int] = set()
+    for value, kind in zip(side.get("values", ()), side.get("types", ()), strict=False):
+        if kind in _NUMBERS and value[3] == 1:
+            continue
+        if kind.startswith("Tensor("):
+            found.add(value[1])
+        elif "Tensor(" in kind:
+            found |= {item[1] for item in value if isinstance(item, list) and len(item) > 1}
+    return found
+
+
+def _weighed(nodes: list[dict[str, Any]], above: dict[int, dict[str, Any]]) -> dict[str, list[int]]:
+    """Elements taken and made by the outermost operators that compute."""
+    found: dict[str, list[int]] = {}
+    whole: set[int] = set()
+    for node in nodes:
+        name, top = _outermost(node, above)
+        if not name or (top != node["id"] and top in whole):
+            continue
+        shapes = (node.get(side, {}).get("shapes", ()) for side in ("inputs", "outputs"))
+        weight = [sum(map(_elements, shape)) for shape in shapes]
         # Where an operator takes lists, what it does with their elements tells how many there are.
-        if name and not (part and found.get(name)):
-            _add(found, name, sum(map(_elements, node.get("inputs", {}).get("shapes", ()))))
-    return result, [[name, elements] for name, elements in (*log.elements.items(), *found.items())]
+        if any(weight) and top == node["id"]:
+            whole.add(top)
+        found[name] = [sum(pair) for pair in zip(found.get(name, (0, 0)), weight, strict=True)]
+    return found
 
 
 @contextlib.contextmanager
@@ -104,29 +210,52 @@ def _traced() -> Iterator[list[dict[str, Any]]]:
 
 
 def _add(found: dict[str, int], name: str, elements: int) -> None:
-    if name in found or len(found) < _MOST:
-        found[name] = found.get(name, 0) + elements
+    found[name] = found.get(name, 0) + elements
 
 
-def _outermost(node: dict[str, Any], above: dict[int, dict[str, Any]]) -> tuple[str, bool]:
-    """Name of the operator that a candidate has called, and whether the node is a part of it.
+def _outermost(node: dict[str, Any], above: dict[int, dict[str, Any]]) -> tuple[str, int]:
+    """Name and number of the operator that a candidate has called; no name for what only arranges.
 
-    No name for what arranges, and for how operators that arrange or sum do their work.
+    What stands below an operator that arranges or sums, and is not how it does its work, counts as if it stood alone.
 
     Args:
         above: nodes by number; each names that of its parent.
     """
-    name, part = "", False
-    at: dict[str, Any] | None = node
-    while at is not None:
-        other = str(at["name"]).partition(".")[0]
-        if other.startswith("aten::"):
-            if _ARRANGING.fullmatch(other) or (at is not node and _SUMMING.fullmatch(other)):
-                return "", False
-            part = bool(name)
-            name = other
-        at = above.get(at["ctrl_deps"]) if at["ctrl_deps"] != at["id"] else None
-    return name, part
+    own = _plain(node["name"])
+    if not _is_torchs(own):
+        return "", 0
+    arranges = bool(_ARRANGING.fullmatch(own))
+    if arranges and not _converts(node):
+        return "", 0
+    name, top = _CONVERTED if arranges else own, int(node["id"])
+    at = node
+    while at["ctrl_deps"] != at["id"] and at["ctrl_deps"] in above:
+        at = above[at["ctrl_deps"]]
+        other = _plain(at["name"])
+        if own in _WITHIN.get(other, ()):
+            return "", 0
+        if _is_torchs(other) and not _ARRANGING.fullmatch(other) and not _SUMMING.fullmatch(other):
+            name, top = other, int(at["id"])
+    return name, top
+
+
+def _plain(name: Any) -> str:
+    return str(name).partition(".")[0]
+
+
+def _is_torchs(name: str) -> bool:
+    head, separator, _ = name.partition("::")
+    return bool(separator) and head in _TORCHS
+
+
+def _converts(node: dict[str, Any]) -> bool:
+    """Whether an operator makes whole numbers of fractions."""
+    types = node.get("inputs", {}).get("types", ())
+    return (
+        node["name"] == "aten::copy_"
+        and len(types) > 1
+        and bool(_WHOLE.fullmatch(types[0]) and _FLOATING.fullmatch(types[1]))
+    )
 
 
 def _elements(shape: Any) -> int:
@@ -157,33 +286,49 @@ def _without_output() -> Iterator[None]:
 def computing(found: Any, values: Any) -> list[str]:
     """Names of the operators of torch's that computed something of weight, and of the ways out of torch.
 
+    Of weight is what takes or makes, all together, a quarter of the elements of the largest tensor of the call, and an
+    operator that makes a quarter of the elements of its outputs.
+
     Args:
         found: what `called` gave; from an untrusted process.
-        values: inputs and outputs of the call.
+        values: inputs of the call, and its outputs last.
     """
-    least = max(1.0, _LEAST_SHARE * _largest(values))
-    return [
-        entry[0]
+    large = max(1.0, _LEAST_SHARE * max(map(_elements_of, _tensors(values)), default=0))
+    outputs = _LEAST_SHARE * sum(map(_elements_of, _tensors(values[-1])))
+    few = min(large, outputs) if outputs >= _FEW else large
+    entries = [
+        (entry[0], max(entry[1:]), entry[2])
         for entry in (found if isinstance(found, list) else ())
-        if isinstance(entry, list)
-        and len(entry) == 2
-        and isinstance(entry[0], str)
-        and isinstance(entry[1], int)
-        # Operators of other names are the candidate's own.
-        and entry[0].startswith(("aten::", _LEFT))
-        and (entry[1] >= (max(least, _FEW_ITEMS) if entry[0] == _ITEM else least) or _OF_LISTS.fullmatch(entry[0]))
-        and not _ARRANGING.fullmatch(entry[0])
+        if isinstance(entry, list) and [*map(type, entry)] == [str, int, int]
     ]
+    ways_out = [
+        name
+        for name, taken, _ in entries
+        if (name == _PAST or name.startswith(_LEFT)) and taken >= (max(large, _FEW) if name == _ITEM else few)
+    ]
+    operators = [entry for entry in entries if _is_torchs(entry[0]) and not _ARRANGING.fullmatch(entry[0])]
+    together = sum(taken for _, taken, _ in operators) >= large
+    named = [
+        (taken, name)
+        for name, taken, made in operators
+        if together or _OF_LISTS.fullmatch(name) or (made >= max(few, _FEW) and not _REDUCING.fullmatch(name))
+    ]
+    return [*ways_out, *(name for _, name in sorted(named, reverse=True))][:_MOST_NAMED]
 
 
-def _largest(value: Any) -> int:
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
-        return value.numel()
-    if isinstance(value, list | tuple):
-        return max(map(_largest, value), default=0)
-    if isinstance(value, dict):
-        return max(map(_largest, value.values()), default=0)
-    return 0
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)
+
+
+def _elements_of(tensor: torch.Tensor) -> int:
+    return tensor.numel()
 
 
 def computing_symbols(names: Sequence[str]) -> list[str]:

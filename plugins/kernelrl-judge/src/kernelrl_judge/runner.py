@@ -265,15 +265,17 @@ class _Candidate:
         order = decode_tree(frame.body)
         if order["operators"]:
             from kernelrl_judge.operators import called
+            from kernelrl_judge.provenance import Watch
 
+            watch = Watch()
             # What computes before the call or after it counts as well.
-            tree, facts = called(lambda: self._called(order))
+            tree, facts = called(lambda: self._called(order, watch.begin), watch)
             self._answer(FrameKind.RESULT, tree)
             self._answer(FrameKind.FACTS, facts)
         else:
             self._answer(FrameKind.RESULT, self._called(order))
 
-    def _called(self, order: Any) -> Any:
+    def _called(self, order: Any, begin: Callable[[], None] | None = None) -> Any:
         self._inputs.refresh()
         arguments = self._inputs.values(order["arguments"], self._device)
         if order["again"]:
@@ -286,6 +288,8 @@ class _Candidate:
         if state:
             _impose(self._model, state)
         given = [*tensors(arguments)]
+        if begin is not None:
+            begin()
         values = self._attempt(Stage.FORWARD, lambda: self._forward(arguments))
         exported = values
         if order["effects"]:

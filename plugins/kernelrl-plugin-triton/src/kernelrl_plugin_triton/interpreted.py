@@ -4,20 +4,26 @@ Imported by the zygote. Every configuration takes as long as any other, so the f
 used: no run time means anything there, and there is no driver to measure one with. On a GPU the autotuner measures.
 
 The interpreter runs a kernel as Python, which could compute with anything. Here only Triton itself reads the values
-behind its tensors, as on a GPU.
+behind its tensors, as on a GPU: their text is that of their type, what a kernel prints goes where it went before the
+candidate came, and only whole numbers are indices.
 """
 
 from __future__ import annotations
 
+import builtins
 import functools
 import os
 import sys
 from typing import Any
 
 import triton
+import triton.language as tl
+from triton.runtime import interpreter
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import InterpreterError
 from triton.runtime.interpreter import GridExecutor, InterpretedFunction, TensorHandle
+
+from kernelrl_judge import provenance
 
 
 def _bench(self: Any, *arguments: Any, config: Any, **named: Any) -> list[float]:
@@ -52,8 +58,44 @@ def _set_values(self: TensorHandle, values: Any) -> None:
     self.__dict__["data"] = values
 
 
+def _told(call: Any) -> Any:
+    """What a launch is given and may write is known to who watches."""
+
+    @functools.wraps(call)
+    def wrapper(self: Any, *arguments: Any, **named: Any) -> Any:
+        with provenance.launch((arguments, named)):
+            return call(self, *arguments, **named)
+
+    return wrapper
+
+
+def _without_values(patch: Any) -> Any:
+    """The interpreter has tensors tell their values, as text and as indices."""
+    text = tl.tensor.__str__
+
+    @functools.wraps(patch)
+    def wrapper(tensor: Any, scope: Any) -> None:
+        patch(tensor, scope)
+        read = tensor.__index__
+
+        def index(self: Any) -> int:
+            if not self.dtype.is_int():
+                raise TypeError(f"{self.dtype} is no index; compute with triton.language")
+            return int(read(self))
+
+        for name, method in (("__str__", text), ("__repr__", text), ("__index__", index)):
+            scope.set_attr(tensor, name, method)
+
+    return wrapper
+
+
 _TRITON = os.path.dirname(triton.__file__) + os.sep
 TensorHandle.data = property(_values, _set_values)  # type: ignore[assignment]
 Autotuner._bench = _bench
 for _class in (GridExecutor, InterpretedFunction):
     _class.__call__ = _unwrapped(_class.__call__)
+GridExecutor.__call__ = _told(GridExecutor.__call__)
+provenance.launches_tell()
+interpreter._patch_lang_tensor = _without_values(interpreter._patch_lang_tensor)
+# A candidate may replace `sys.stdout`.
+interpreter.print = functools.partial(builtins.print, file=sys.stdout)

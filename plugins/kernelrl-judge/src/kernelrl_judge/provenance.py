@@ -1,0 +1,144 @@
+"""Whose writing the values of a call are: torch's and the kernels', or somebody else's, past both.
+
+A tensor's memory may be changed in ways that no list of operators shows: through an array of another library that
+shares it, a pointer, a function that torch calls for each element, another process. Here the memory of each tensor
+is summed up when torch or a kernel has written it, and again when either reads it: what differs was written by neither.
+
+This works inside the runner, and what it says could be forged. It is for kernels whose launches tell of themselves
+(`launch`), as those of Triton's interpreter do. What is read past torch and comes back as numbers is not seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+__all__ = ["Watch", "launch", "launches_tell"]
+
+_OVERWRITING = frozenset({"aten::copy_", "aten::fill_", "aten::zero_", "aten::set_", "aten::resize_"})
+"""Operators that do not read the first tensor that they are given."""
+_LEAST_ADDRESS = 1 << 32
+_telling = False
+_watching: list[Watch] = []
+
+
+def launches_tell() -> None:
+    """From now on, every launch of a kernel in this process tells of itself."""
+    global _telling
+    _telling = True
+
+
+@contextlib.contextmanager
+def launch(arguments: Any) -> Iterator[None]:
+    """Around the launch of a kernel: it reads what it is given, and may write it."""
+    if not _watching:
+        yield
+        return
+    watch = _watching[-1]
+    given = [*_tensors(arguments)]
+    watch.read(given)
+    try:
+        yield
+    finally:
+        # Through an address a kernel may write to any tensor.
+        by_address = any(tensor.dtype is torch.int64 for tensor in given) or _has_address(arguments)
+        watch.written(_alive() if by_address else given)
+
+
+class Watch(TorchDispatchMode):
+    """Sums up memory between its beginning and its end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.strange = 0
+        """Elements of tensors that torch or a kernel has read, and that held what neither wrote."""
+        self._sums: dict[int, tuple[int, int]] = {}
+
+    def begin(self) -> None:
+        """Watch from now on. Where launches do not tell of themselves, nothing is watched."""
+        if _telling:
+            self.written(_alive())
+            _watching.append(self)
+            self.__enter__()
+
+    def end(self) -> None:
+        """Watch no more; once is enough."""
+        if self in _watching:
+            _watching.remove(self)
+            self.__exit__(None, None, None)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = [*_tensors((args, kwargs))]
+        if func._schema.is_mutable:
+            self.read(given[1:] if func._schema.name in _OVERWRITING else given)
+            result = func(*args, **(kwargs or {}))
+            self.written([*_tensors(result), *given])
+            return result
+        result = func(*args, **(kwargs or {}))
+        made = [*_tensors(result)]
+        places, new = {_memory(tensor) for tensor in given}, {_memory(tensor) for tensor in made}
+        # To make a view is neither to read nor to write.
+        self.read([tensor for tensor in given if _memory(tensor) not in new])
+        self.written([tensor for tensor in made if _memory(tensor) not in places])
+        return result
+
+    def read(self, tensors: list[Any]) -> None:
+        """Torch or a kernel reads tensors."""
+        for tensor in tensors:
+            address, size = _memory(tensor)
+            entry = (size, _sum(address, size))
+            if size and self._sums.get(address) != entry:
+                self.strange += tensor.numel()
+                self._sums[address] = entry
+
+    def written(self, tensors: list[Any]) -> None:
+        """Torch or a kernel may have written tensors."""
+        for address, size in {_memory(tensor) for tensor in tensors}:
+            self._sums[address] = (size, _sum(address, size))
+
+
+def _memory(tensor: Any) -> tuple[int, int]:
+    """Address and bytes of a tensor's memory; no bytes where it has none here."""
+    with torch._C.DisableTorchFunction():
+        if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+            return 0, 0
+        storage = tensor.untyped_storage()
+        return storage.data_ptr(), storage.nbytes()
+
+
+def _sum(address: int, size: int) -> int:
+    return zlib.crc32((ctypes.c_char * size).from_address(address)) if size else 0
+
+
+def _alive() -> list[Any]:
+    """Every tensor that somebody holds in Python. Those of the zygote are not among them, nor are they written to."""
+    return [held for held in gc.get_objects() if issubclass(type(held), torch.Tensor)]
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)
+    elif isinstance(base := getattr(value, "base", None), torch.Tensor):
+        # Triton's descriptors and wrappers of tensors.
+        yield base
+
+
+def _has_address(value: Any) -> bool:
+    if isinstance(value, dict):
+        value = [*value.values()]
+    if isinstance(value, list | tuple):
+        return any(map(_has_address, value))
+    return isinstance(value, int) and value >= _LEAST_ADDRESS

@@ -1,0 +1,117 @@
+"""Memory that neither torch nor a kernel has written."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from kernelrl_judge import provenance
+from kernelrl_judge.operators import called, computing
+
+X = torch.randn(8, 16)
+HELD = torch.zeros(8, 16)
+ARRAY = HELD.numpy()
+ELEMENTS = X.numel()
+
+
+@pytest.fixture(autouse=True)
+def launches_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "_telling", True)
+
+
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    """What a kernel does that tells of its launch, and writes through an address."""
+    y = torch.empty_like(x)
+    with provenance.launch((x, y)):
+        ctypes.memmove(y.data_ptr(), (x.contiguous() * 2.0).data_ptr(), 4 * x.numel())
+    return y
+
+
+def strange(call: Callable[[], Any]) -> int:
+    watch = provenance.Watch()
+    watch.begin()
+    try:
+        with torch.no_grad():
+            call()
+    finally:
+        watch.end()
+    return watch.strange
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: doubled(X).clone(),
+        lambda: doubled(X.t().contiguous().view(-1)).clone(),
+        lambda: doubled(doubled(torch.nn.functional.pad(X, (0, 3)).half().float())),
+        lambda: doubled(torch.cat([X, torch.zeros(2, 16)])),
+        lambda: doubled(HELD.copy_(X)).sum(),
+        lambda: doubled(torch.add(X, X, out=HELD)),
+        lambda: doubled(X * (1.0 / X[0, 0].item())),
+        lambda: [doubled(part) for part in X.split(2)],
+        lambda: X.clone().mul_(2.0).relu_().sum(),
+    ],
+)
+def test_what_torch_and_kernels_write_is_theirs(call: Callable[[], Any]) -> None:
+    assert strange(call) == 0
+
+
+def _by_array() -> torch.Tensor:
+    HELD.copy_(X)
+    ARRAY[ARRAY < 0] = 0
+    return doubled(HELD)
+
+
+def _by_pointer() -> torch.Tensor:
+    y = torch.empty_like(X)
+    ctypes.memset(y.data_ptr(), 1, 4)
+    return doubled(y)
+
+
+def _after_the_kernel() -> torch.Tensor:
+    y = doubled(X)
+    ctypes.memset(y.data_ptr(), 1, 4)
+    return y.clone()
+
+
+def _from_elsewhere() -> torch.Tensor:
+    return doubled(torch.frombuffer(bytearray(4 * ELEMENTS), dtype=torch.float32).view(8, 16))
+
+
+@pytest.mark.parametrize(
+    "call", [_by_array, _by_pointer, _after_the_kernel, _from_elsewhere, lambda: X.clone().apply_(abs).sum()]
+)
+def test_what_is_written_past_both_is_counted_when_it_is_read(call: Callable[[], Any]) -> None:
+    assert strange(call) == ELEMENTS
+
+
+def test_a_kernel_may_write_through_addresses_that_it_is_given() -> None:
+    def call() -> torch.Tensor:
+        y = torch.empty_like(X)
+        addresses = torch.tensor([y.data_ptr()])
+        with provenance.launch((addresses,)):
+            ctypes.memset(y.data_ptr(), 1, 4)
+        return y.clone()
+
+    # The addresses themselves came from Python.
+    assert strange(call) <= 1
+
+
+def test_it_is_told_beside_the_operators() -> None:
+    watch = provenance.Watch()
+
+    def call() -> torch.Tensor:
+        watch.begin()
+        return _by_array()
+
+    found = called(call, watch)[1]
+    assert "writing past torch and kernels" in computing(found, (X, X))
+
+
+def test_where_launches_do_not_tell_of_themselves_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "_telling", False)
+    assert strange(_by_array) == 0
