@@ -22,9 +22,9 @@ namespace cpu { int clamp_min(int); }
 compiles = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 
 
-def _built(tmp_path: Path, source: str) -> Path:
+def _built(tmp_path: Path, source: str, *flags: str) -> Path:
     (tmp_path / "a.cpp").write_text(source)
-    subprocess.run(["g++", "-shared", "-fPIC", "a.cpp", "-o", "a.so"], cwd=tmp_path, check=True)
+    subprocess.run(["g++", "-shared", "-fPIC", *flags, "a.cpp", "-o", "a.so"], cwd=tmp_path, check=True)
     return tmp_path / "a.so"
 
 
@@ -52,6 +52,69 @@ def test_what_a_candidate_defines_by_itself_is_no_import(tmp_path: Path) -> None
 def test_functions_found_by_name_are_suspect_on_the_processor_alone(tmp_path: Path) -> None:
     built = _built(tmp_path, '#include <dlfcn.h>\nvoid* f() { return dlsym(RTLD_DEFAULT, "x"); }')
     assert (library_imports(built, "cpp"), library_imports(built, "cuda")) == (["dlsym"], [])
+
+
+@compiles
+def test_what_leads_past_the_operators_is_found(tmp_path: Path) -> None:
+    source = """
+    namespace at { namespace compositeimplicitautograd { int matmul(int); } }
+    namespace c10 { struct Dispatcher { int findSchemaOrThrow(int) const; }; }
+    namespace torch { namespace nn { struct LinearImpl { int forward(int); }; } }
+    int f(c10::Dispatcher& all, torch::nn::LinearImpl& layer) {
+        return at::compositeimplicitautograd::matmul(all.findSchemaOrThrow(1)) + layer.forward(1);
+    }
+    """
+    found = ["aten::matmul", "c10::Dispatcher::findSchemaOrThrow", "torch::nn::LinearImpl::forward"]
+    built = _built(tmp_path, source)
+    assert library_imports(built, "cpp") == library_imports(built, "cuda") == found
+
+
+@compiles
+def test_cpp_for_the_processor_needs_no_list_of_the_loader_and_no_process(tmp_path: Path) -> None:
+    source = "#include <link.h>\n#include <unistd.h>\nvoid* f() { return fork() ? 0 : _r_debug.r_map; }"
+    assert library_imports(_built(tmp_path, source), "cpp") == ["_r_debug", "fork"]
+
+
+@compiles
+def test_what_kernels_for_the_processor_usually_need_is_not_told_of(tmp_path: Path) -> None:
+    source = """
+    #include <algorithm>
+    #include <atomic>
+    #include <chrono>
+    #include <cmath>
+    #include <cstdio>
+    #include <cstring>
+    #include <future>
+    #include <map>
+    #include <mutex>
+    #include <random>
+    #include <sstream>
+    #include <stdexcept>
+    #include <thread>
+    #include <unordered_map>
+    #include <vector>
+    static std::mutex mutex;
+    double f(double* x, int n) {
+        std::lock_guard<std::mutex> held(mutex);
+        std::vector<std::thread> threads;
+        for (int i = 0; i < n; ++i)
+            threads.emplace_back([=] { x[i] = std::exp(x[i]) + std::erf(x[i]) + std::tgamma(x[i]) + lrint(x[i]); });
+        for (auto& thread : threads) thread.join();
+        std::map<std::string, int> names{{"a", 1}};
+        std::unordered_map<int, float> more{{1, sinf(2.0f)}};
+        std::ostringstream text;
+        text << names["a"] << more[1] << std::chrono::steady_clock::now().time_since_epoch().count();
+        if (n < 0) throw std::runtime_error(text.str());
+        std::mt19937 random(1);
+        std::sort(x, x + n);
+        std::printf("%f", std::pow(x[0], std::fmax(x[1], (double)std::stoi(text.str()))));
+        auto later = std::async(std::launch::async, [] { return std::thread::hardware_concurrency(); });
+        _Float16 half = (_Float16)x[0];
+        return std::uniform_real_distribution<double>()(random) + later.get() + (double)half;
+    }
+    """
+    path = _built(tmp_path, source, "-std=c++17", "-O3", "-ffast-math", "-fopenmp", "-march=native")
+    assert library_imports(path, "cpp") == []
 
 
 def test_what_arranges_or_sums_does_not_compute() -> None:

@@ -9,33 +9,77 @@ from pathlib import Path
 
 __all__ = ["library_imports"]
 
-_OF_TORCH = re.compile(r"_ZN2at(?:4_ops|3cpu|4cuda|6native(?:7cpublas)?)(\d+)(\w+)")
+_OF_TORCH = re.compile(
+    r"_ZN2at(?:4_ops|3cpu|4cuda|6native(?:7cpublas)?|10redispatch|4meta|17functionalization|\d+composite[a-z]+)(\d+)(\w+)"
+)
+_OTHER_WAYS = re.compile(r"_ZNK?[RO]?(?:3c1010Dispatcher|3c1014OperatorHandle|5torch2nn|5torch3jit)\w+")
+"""To torch's operators: its dispatcher, its layers, and its own compiler."""
 _VENDOR = re.compile(
     r"(?:cblas_|cublas|hipblas|rocblas_)?[sdczhSDCZH](?:gemm|gemv|symm|symv|syrk|trsm|trmm|ger|dot|axpy|nrm2|asum|scal)\w*"
     r"|(?:cblas_|cublas|hipblas)\w*(?:[Gg]emm|GEMM|Matmul)\w*|(?:mkl_|mkldnn_|dnnl_|xnn_)\w+|_ZN(?:4dnnl|5ideep)\w+"
     r"|(?:cudnn|miopen)\w*(?:Forward|Execute|Backward)\w*|(?:cuf|hipf)ftExec\w+|v[msd]{1,2}[A-Z]\w+"
 )
-_BY_NAME = frozenset({"dlsym", "dlvsym"})
+_NESTED = r"(?:_ZNV?K?[RO]?|_ZT[ISTV]N|_ZGVN|_ZTv\w+?_NK?|_ZThn\d+_NK?)"
+_PLAIN = re.compile(
+    # The runtime of C++, the compilers', OpenMP's and threads', and what vectors need.
+    r"_Z(?:NV?K?[RO]?S[ta-dios]|S[ta-dios]|T[ISTV](?:N?S[ta-dios]|N10__cxxabiv1|N9__gnu_cxx|P?K?[a-z]$)|n[wa]|d[la]|GT|GV[a-e]|N9__gnu_cxx)\w*"
+    r"|_Z[lr]sR?S[ta-dios]\w*|__cxa_\w+|_Unwind_\w+|__gxx_personality_v0|_ITM_\w+|__gmon_start__|__dynamic_cast|__once_proxy"
+    r"|(?:GOMP|omp|__kmpc|pthread|__pthread|sem)_\w+|Sleef_\w+|__(?:cpu_model|cpu_indicator_init|cpu_features2)"
+    r"|__(?:trunc|extend|fix|float|mul|div|udiv|mod|umod|add|sub|neg|pow|popcount|clz|ctz|parity|bswap|cmp|ucmp|ash|lsh)\w+"
+    # The mathematics, memory, text and clocks of C.
+    r"|(?:__)?(?:a?(?:sin|cos|tan)h?|sincos|atan2|exp(?:2|10|m1)?|log(?:2|10|1p|b)?|pow|sqrt|cbrt|fabs|fma|fmax|fmin|fmod|fdim"
+    r"|floor|ceil|trunc|(?:ll?)?r(?:int|ound)|roundeven|nearbyint|erfc?|[lt]gamma|hypot|copysign|ldexp|frexp|modf|remainder|remquo"
+    r"|nextafter|nexttoward|nan|scalb(?:l?n)?|ilogb|isnan|isinf|finite|signbit|fpclassify|[jy][01n])[fl]?(?:_r|_finite)?"
+    r"|(?:__)?(?:mem|str|wcs|wmem)[a-z_]+|(?:__)?v?(?:s|sn|f)?w?printf(?:_chk)?|__isoc\d+_\w+|is[a-z]+|to(?:upper|lower)|__ctype_\w+"
+    r"|(?:m|c|re)alloc|free|posix_memalign|aligned_alloc|malloc_usable_size|f?put[cs]|putchar|fwrite|fflush|std(?:out|err|in)|perror"
+    r"|ato(?:i|l|ll|f)|l?l?abs|l?l?div|qsort|bsearch|s?rand(?:om)?(?:_r)?|[de]rand48|abort|exit|_exit|atexit|getenv"
+    r"|__(?:errno_location|stack_chk_fail|assert_fail|tls_get_addr|libc_single_threaded|sched_\w+)|sched_\w+|sysconf|get_nprocs\w*"
+    r"|clock(?:_gettime)?|gettimeofday|time|difftime|(?:nano|u)?sleep|madvise|fe[gs]et(?:env|round)|fe\w+except"
+    # Python, pybind11, and of torch what holds tensors and registers functions.
+    rf"|_?Py\w+|THP\w+|\w*8pybind11\w*|{_NESTED}(?:3c10|6caffe2)\w+|_ZN3c10\w+|_Z[lr]sRSo\w+"
+    rf"|{_NESTED}5torch(?:7Library|11CppFunction|8autograd|6detail|5utils|10class_base|16PyWarningHandler|29translate)\w+"
+    rf"|{_NESTED}2at(?:6Tensor|10TensorBase|11TensorMaker|14TensorIterator|18TensorIterator|20TensorIterator|8internal|6detail)\w+"
+    rf"|{_NESTED}2at(?:7Context|13globalContext|15get_num_threads|14get_thread_num|18in_parallel_region|16init_num_threads)\w+"
+    rf"|{_NESTED}2at(?:5print|9Generator|7indexing|ls)\w+|_ZN2atls\w+"
+)
+"""What an extension for the processor may import without a question."""
 _DYNAMIC_SYMBOLS = 11
 
 
 def library_imports(path: str | Path, language: str) -> list[str]:
-    """Functions of libraries that compute, and of the loader that finds any, among what a shared object imports.
+    """What a shared object imports of libraries that compute, and what may lead to them.
 
     Args:
-        language: of the extension. Device code is looked up by name for good reasons, C++ for the processor is not.
+        language: of the extension. C++ for the processor needs little, and what is not known to be harmless is told
+            of, such as the loader's functions and lists. Of device code's many libraries those that compute are.
 
     Returns:
-        Operators of torch as `aten::NAME`, others as they are; empty for what is no 64-bit ELF file.
+        Operators of torch as `aten::NAME`, others by their names; empty for what is no 64-bit ELF file.
     """
     found = set()
     for name in _undefined(Path(path).read_bytes()):
         operator = _OF_TORCH.match(name)
         if operator is not None:
             found.add(f"aten::{operator[2][: int(operator[1])]}")
-        elif _VENDOR.fullmatch(name) or (language == "cpp" and name in _BY_NAME):
-            found.add(name)
+        elif (
+            _VENDOR.fullmatch(name) or _OTHER_WAYS.fullmatch(name) or (language == "cpp" and not _PLAIN.fullmatch(name))
+        ):
+            found.add(_readable(name))
     return sorted(found)
+
+
+def _computes(name: str) -> bool:
+    return bool(_VENDOR.fullmatch(name) or _OTHER_WAYS.fullmatch(name))
+
+
+def _readable(symbol: str) -> str:
+    """The name in a symbol of C++, without what it takes; the symbol itself where that is not read so easily."""
+    rest, names = re.sub("^_ZNV?K?[RO]?", "", symbol), []
+    while length := re.match(r"\d+", rest):
+        end = length.end() + int(length[0])
+        names.append(rest[length.end() : end])
+        rest = rest[end:]
+    return "::".join(names) or symbol
 
 
 def _undefined(content: bytes) -> Iterator[str]:

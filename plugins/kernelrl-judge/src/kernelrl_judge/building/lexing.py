@@ -117,7 +117,7 @@ def tokens(source: str) -> list[Token]:
 
 
 def _joined(source: str) -> str:
-    """The source without the ends of lines that continue, which may split a name. Lines after them keep their numbers."""
+    """The source with lines that continue joined, for their ends may split a name. Lines keep their numbers."""
     if "\\" not in source or _JOINT in source:
         return source
     marked = _CONTINUED.sub(lambda match: match[0] if match["kept"] else _JOINT, source)
