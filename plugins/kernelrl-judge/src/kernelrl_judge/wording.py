@@ -27,12 +27,15 @@ __all__ = [
 
 _MAX_MESSAGE_CHARACTERS = 2000
 _MAX_DETAIL_CHARACTERS = 65_536
+_MAX_READ_CHARACTERS = 65_536
+"""Of what a runner says nothing looks at more: it may be made to take long."""
 # The first process of a namespace cannot be ended by SIGABRT: abort() goes on to a fault.
 _OUTSIDE = "an access outside of its memory, or by abort()"
 # Which of the first two such an access ends with is a matter of chance.
 _SIGNALS = {"SIGSEGV": _OUTSIDE, "SIGBUS": _OUTSIDE, "SIGFPE": "an arithmetic fault"}
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-_SCRATCH_PATH = re.compile(r"/[\w./-]*/kernelrl-\w+/")
+_PATHS = re.compile(r"[\w./-]+")
+_SCRATCH = re.compile(r"/kernelrl-\w+(?=/)")
 _HACKS = {
     "replay": "it was looked up, and not computed from its inputs",
     "late_write": "its work was not done when it said so",
@@ -153,7 +156,16 @@ def finish(
 
 
 def _clean(text: str) -> str:
-    return _SCRATCH_PATH.sub("", _ANSI.sub("", text)).replace("\x00", "")
+    plain = _ANSI.sub("", _middle_out(text, _MAX_READ_CHARACTERS))
+    return _PATHS.sub(_without_scratch, plain).replace("\x00", "")
+
+
+def _without_scratch(found: re.Match[str]) -> str:
+    """A path, or something like one, without the temporary directory that it lies in."""
+    path = found[0]
+    first = path.find("/")
+    ends = [place.end() for place in _SCRATCH.finditer(path, first + 1)]
+    return path[:first] + path[ends[-1] + 1 :] if ends else path
 
 
 def _short(text: str) -> str:
