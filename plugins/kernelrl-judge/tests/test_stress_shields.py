@@ -50,8 +50,14 @@ def clamped(x: Any) -> Any:
             lambda x: x / x.square().sum(1, keepdim=True).sqrt().clamp_min(1e-12),
             lambda x: x / x.square().sum(1, keepdim=True).sqrt(),
         ),
+        (
+            "return torch.exp(8.0 * x) + torch.clamp(x, -7.0, 7.0)",
+            "pass",
+            lambda x: torch.exp2(x * 11.541560327111707) + x.clamp(-7.0, 7.0),
+            lambda x: torch.exp(8.0 * x) + x,
+        ),
     ],
-    ids=["other_output_rounds", "fails_in_double", "cannot_be_copied", "noisy_column", "zeros"],
+    ids=["other_output_rounds", "fails_in_double", "cannot_be_copied", "noisy_column", "zeros", "overflow"],
 )
 def test_what_one_part_of_a_task_does_excuses_no_other(
     forward: str, init: str, honest: Callable[..., Any], lazy: Callable[..., Any]
@@ -219,6 +225,23 @@ def test_a_slice_has_the_scale_and_the_noise_of_its_own() -> None:
     assert float(found.noise[0, 0]) == 64.0
     assert float(found.noise[0, 63]) == pytest.approx(64 * 2.0**-24 * 1000)
     assert float(found.scale[0, 63]) == pytest.approx(0.001)
+
+
+@pytest.mark.parametrize(
+    ("forward", "apart"),
+    [
+        ("return x.softmax(1)", True),
+        ("return x.softmax(0)", False),
+        ("return x.cumsum(0)", False),
+        ("return x.flip(0).cumsum(0).flip(0)", False),
+        ("return x[:, :20] @ x", False),
+        ("return x.sum()", False),
+    ],
+)
+def test_rows_that_depend_on_each_other_are_told_from_others(forward: str, apart: bool) -> None:
+    task = reference(forward, "torch.randn(20, 64)")
+    stress.prepared(task, SETTINGS, spread=True)
+    assert task.facts["rows_apart"] == apart
 
 
 def test_elements_that_are_not_finite_decide_nothing_and_the_others_do() -> None:

@@ -38,7 +38,7 @@ from kernelrl_judge.exchange import leaves_bytes
 from kernelrl_judge.reference import Reference, TaskError
 from kernelrl_judge.stress_calls import NO_MEMORY, StressCall, stress_call
 from kernelrl_judge.structure import structure
-from kernelrl_judge.trees import tensors
+from kernelrl_judge.trees import mapped, reals, tensors
 
 __all__ = ["concluded", "prepared", "untested", "wanted"]
 
@@ -53,6 +53,8 @@ _MOST_RATIO = {"fp32": 2.0**7, "tf32": 2.0**13, "bf16": 2.0**17}
 """Above what products, sums and pointwise functions in these types showed: up to 2^1 for fp32 (2^5 for convolutions by
 Winograd's method), 2^10 to 2^13 for tf32, 2^13 to 2^16 for bf16."""
 _MOST_PARAMETERS = 64
+_DEPENDS = 1e-4
+"""Share of a number by which it depends on another."""
 _MOST_SPARE = 1 << 30
 """Bytes of a device that stay with the judge while the candidate is called."""
 _WORDS = {
@@ -290,8 +292,37 @@ def _unfit(reference: Reference) -> str:
         hazard = watch.hazard and reference.device == "cuda"
         facts["stress_unfit"] = "the reference asserts that its inputs lie in a range" if hazard else ""
         facts["convolves"] = watch.convolves
+        with contextlib.suppress(TaskError, torch.OutOfMemoryError):
+            facts["rows_apart"] = _rows_apart(reference)
         facts["ranges"] = None if watch.distinguishes else reference.declared_ranges()
     return str(facts["stress_unfit"])
+
+
+def _rows_apart(reference: Reference) -> bool:
+    """Whether no row of an output depends on other rows of the inputs, a row being a slice along the first dimension:
+    half of the rows stay as they are when the others change."""
+    outputs = [tensor for tensor in tensors(reference.like) if tensor.dim() > 1]
+    counts = {len(tensor) for tensor in outputs}
+    rows = min(counts, default=0)
+    if len(counts) != 1 or rows < 2:
+        return False
+    first, second = (reference.inputs(Reference.first_timed_input - 2 - number) for number in (0, 1))
+    others = iter(tensors(second))
+
+    def joined(tensor: torch.Tensor) -> torch.Tensor:
+        other = next(others)
+        same = tensor.dim() > 0 and len(tensor) == rows and tensor.shape == other.shape
+        return torch.cat([tensor[: rows // 2], other[rows // 2 :]]) if same else tensor
+
+    mixed = [mapped(value, joined) for value in first]
+    before, after, alike = (reference.expected(values) for values in (first, mixed, second))
+    pairs = zip(*(tensors(reals(value)) for value in (before, after, alike)), strict=True)
+    return all(
+        torch.allclose(kept[: rows // 2].double(), was[: rows // 2].double(), _DEPENDS, _DEPENDS)
+        and torch.allclose(kept[rows // 2 :].double(), other[rows // 2 :].double(), _DEPENDS, _DEPENDS)
+        for was, kept, other in pairs
+        if kept.dim() > 1
+    )
 
 
 class _Functions(TorchFunctionMode):

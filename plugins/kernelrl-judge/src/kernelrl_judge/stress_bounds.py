@@ -4,7 +4,8 @@ The reference's own errors say what rounding costs. They are those of the refere
 bit: what is computed in another order, or with a constant folded in, is off as much. Scale and errors are taken from
 the output as a whole and from its slices: a block of rows, of columns, and so on for each axis. The smallest counts,
 so that a few large or noisy elements do not excuse the others. What rounding costs of the largest element in the same
-row or column is free: scans and Fourier transforms spread it.
+slice is free, along whichever axis that is most: scans and Fourier transforms spread it. Where rows do not depend on
+each other, only what stands in the same row counts there.
 """
 
 from __future__ import annotations
@@ -44,12 +45,13 @@ class Bounds:
     """Share of the elements that are decided."""
 
 
-def bounds(exact: torch.Tensor, own: torch.Tensor) -> Bounds:
+def bounds(exact: torch.Tensor, own: torch.Tensor, *, rows_apart: bool = False) -> Bounds:
     """Bounds of an output.
 
     Args:
         exact: the output in double precision.
         own: of the same shape: the reference's, in the task's own precision.
+        rows_apart: whether no row depends on another, a row being a slice along the first dimension.
     """
     known = torch.isfinite(exact) & torch.isfinite(own)
     if not bool(known.any()):
@@ -64,10 +66,13 @@ def bounds(exact: torch.Tensor, own: torch.Tensor) -> Bounds:
     whole = scale = (sizes.square().sum() / known.sum()).sqrt()
     noise = _OWN_ERRORS * largest
     shape = [size for size in exact.shape if size > 1]
+    rows_apart &= exact.dim() > 0 and exact.shape[0] > 1
     if len(shape) > 1 and exact.numel() <= _MOST_ELEMENTS:
         scale, noise = (
             found.view(exact.shape)
-            for found in _sliced(sizes.view(shape), errors.view(shape), known.view(shape), scale, noise, own.dtype)
+            for found in _sliced(
+                sizes.view(shape), errors.view(shape), known.view(shape), scale, noise, own.dtype, rows_apart
+            )
         )
     decided = known & (noise <= (_LARGEST_NOISE * torch.maximum(scale, sizes)).clamp_min_(_NO_NOISE * whole))
     noise = noise.where(known, math.inf) if not bool(known.all()) else noise
@@ -81,6 +86,7 @@ def _sliced(
     scale: torch.Tensor,
     noise: torch.Tensor,
     dtype: torch.dtype,
+    rows_apart: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Scale and noise of each element, none above those of the output as a whole."""
     reach = torch.zeros((), dtype=sizes.dtype, device=sizes.device)
@@ -88,7 +94,8 @@ def _sliced(
     for axis, size in enumerate(sizes.shape):
         others = [place for place in range(sizes.dim()) if place != axis]
         along = [size if place == axis else 1 for place in range(sizes.dim())]
-        reach = torch.maximum(reach, sizes.amax(others).view(along))
+        if axis == 0 or not rows_apart:
+            reach = torch.maximum(reach, sizes.amax(others).view(along))
         per_block = max(-(-_LEAST_IN_BLOCK * size // sizes.numel()), -(-size // _MOST_BLOCKS))
         if 2 * per_block > size:
             continue

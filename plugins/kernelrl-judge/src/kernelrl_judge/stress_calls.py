@@ -78,11 +78,12 @@ def stress_call(
     found: list[Bounds | int | None] = []
     shares: list[float] = []
     finite = False
+    apart = bool(reference.facts.get("rows_apart"))
     for _, want, wide, _ in leaves(reals(expected), reals(precise), reals(precise)):
         if not isinstance(want, torch.Tensor):
             continue
         if want.is_floating_point():
-            limit = bounds(wide.double(), want)
+            limit = bounds(wide.double(), want, rows_apart=apart)
             finite |= not bool(torch.isinf(limit.noise).all())
             found.append(limit)
             shares.append(limit.decided)

@@ -99,9 +99,10 @@ def changed(values: list[Any], facts: dict[str, Any], part: str, variant: Varian
             case "edges":
                 return _edged(tensor, largest, quiet=signs)
         if largest:
-            return tensor * _uniform(tensor, largest, signed=signs)
+            tensor = tensor * torch.rand_like(tensor) * largest
+            return _signed(tensor) if signs else tensor
         if signs:
-            return overlaid(tensor, "mixed")
+            return _signed(overlaid(tensor, "mixed"))
         return overlaid(overlaid(tensor, "heavy_tailed"), "row_scaled")
 
     return [mapped(value, change) for value in values]
@@ -168,9 +169,14 @@ def _spread(before: torch.Tensor, *, positive: bool) -> torch.Tensor:
     return torch.add(tensor, torch.randn_like(tensor), alpha=spread).to(before.dtype)
 
 
-def _uniform(tensor: torch.Tensor, largest: float, *, signed: bool) -> torch.Tensor:
-    factors = torch.rand_like(tensor) * largest
-    return torch.where(torch.rand_like(tensor).lt(0.5), -factors, factors) if signed else factors
+def _signed(tensor: torch.Tensor) -> torch.Tensor:
+    """Random signs, but for the first quarter of the rows, which are negative, and the second, which are positive:
+    what overflows for one sign does not hide there what happens to the other."""
+    signed = torch.where(torch.rand_like(tensor, dtype=torch.float32).lt(0.5), -tensor, tensor)
+    quarter = tensor.shape[0] // 4 if tensor.dim() > 1 else 0
+    signed[:quarter] = -tensor[:quarter].abs()
+    signed[quarter : 2 * quarter] = tensor[quarter : 2 * quarter].abs()
+    return signed
 
 
 def _spiked(tensor: torch.Tensor, largest: float, *, signed: bool) -> torch.Tensor:
