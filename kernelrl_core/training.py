@@ -157,7 +157,8 @@ class Training:
 
     def _sample_ahead(self, step: int, course: Course) -> None:
         """Begin the later steps that may be sampled before `step` is learnt from."""
-        for later in range(step + 1, min(step + self.session.recipe.train.staleness + 1, course.n_steps)):
+        ahead = 0 if self.stopping() else self.session.recipe.train.staleness
+        for later in range(step + 1, min(step + ahead + 1, course.n_steps)):
             self._rollout(later, course)
 
     def _rollout(self, step: int, course: Course) -> Rollout:
