@@ -85,11 +85,11 @@ def test_a_right_kernel_is_timed_against_the_reference(judge: Judge) -> None:
 
 def test_an_answer_that_is_only_computed_while_it_is_checked_is_a_hack(judge: Judge) -> None:
     counting = "class ModelNew(nn.Module):\n    calls = 0\n"
-    # After two trials, two calls under stress and two timed ones each returns what the one before it had to.
+    # After two trials, some calls under stress and some timed ones each returns what the one before it had to.
     honest_at_first = (
         "        ModelNew.calls += 1\n        found = extension.scaled_difference(a, b)\n"
         "        kept, ModelNew.kept = getattr(ModelNew, 'kept', found), found\n"
-        "        return kept if ModelNew.calls > 6 else found\n"
+        "        return kept if ModelNew.calls > 12 else found\n"
     )
     before, _, _ = ONE_SHOT.kernel.partition("class ModelNew")
     source = f"{before}{counting}    def forward(self, a, b):\n{honest_at_first}"

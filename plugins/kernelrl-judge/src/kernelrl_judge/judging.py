@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
@@ -28,17 +29,21 @@ from kernelrl_judge.building.hidden import hidden_facts
 from kernelrl_judge.building.service import target_archs
 from kernelrl_judge.comparing import tolerance
 from kernelrl_judge.dialogue import CandidateFailed, Dialogue
-from kernelrl_judge.exchange import Exchange
+from kernelrl_judge.exchange import Exchange, leaves_bytes
 from kernelrl_judge.memory_floor import memory_floor_us
 from kernelrl_judge.protocol import Failure, FrameKind, ProtocolError, Stage
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.roofline import count_work, roofline
 from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded
 from kernelrl_judge.sandbox import isolation_level
+from kernelrl_judge.stress_calls import StressCall
 from kernelrl_judge.turns import DeviceTurns
+from kernelrl_judge.watching import Watch
 
 __all__ = ["Case", "Resources"]
 
+_FEW_BYTES = 16 << 20
+"""Inputs and outputs of a call, of which timed calls under stress are of every kind; of larger ones they are of one."""
 _OUTCOMES = {"compile": Outcome.COMPILE_ERROR, "memory": Outcome.OUT_OF_MEMORY, "error": Outcome.RUNTIME_ERROR}
 
 
@@ -98,6 +103,7 @@ class Case:
         self._findings: tuple[Finding, ...] = ()
         self._takes_parameters = self._parameters_alike = False
         self._lacking: frozenset[str] = frozenset()
+        self._harsh: list[StressCall] = []
         self.provenance: dict[str, Any] = {}
         self.lacks_device_memory = False
 
@@ -303,11 +309,29 @@ class Case:
         self._findings = (*self._findings, *found)
         if ratio is not None:
             self._profile["error_ratio"] = round(ratio, 2)
+        if self._settings.timing and self._settings.timing_method == "window" and wrong is None:
+            self._harsh = self._harsh_when_timed(reference, made)
         return ended
+
+    def _harsh_when_timed(self, reference: Reference, made: Sequence[StressCall]) -> list[StressCall]:
+        """Calls like those that were passed, on other inputs and with the parameters that the candidate has."""
+        parts = [call.part for call in made if call.part != "sizes"]
+        if sum(map(leaves_bytes, (made[0].trial.inputs, made[0].trial.expected))) > _FEW_BYTES:
+            parts = [secrets.choice(parts)] if parts else []
+        other = reference.under(f"{self._request.seed} timed")
+        return stress.prepared(other, self._settings, spread=False, only=parts)[1]
+
+    def _watch(self, reference: Reference, exchange: Exchange) -> Watch | None:
+        """Who looks at some windows more; None where no probe asks for that."""
+        if self._settings.profile != "strict" or not {"operators", "inputs"} & set(self._settings.probes):
+            return None
+        harsh, self._harsh = self._harsh, []
+        return Watch(self._runner, reference, exchange, self._dialogue.expect, self._settings, harsh)
 
     def _timed(self, reference: Reference, exchange: Exchange) -> Evaluation:
         self._runner.deadline = time.monotonic() + self._settings.timeout_s
         if self._settings.timing_method == "window":
+            watch = self._watch(reference, exchange)
             found = timing.measure(
                 self._runner,
                 reference,
@@ -318,7 +342,11 @@ class Case:
                 wake_s=self._bench.wake_s,
                 max_rounds=self._settings.timing_trials,
                 reads_again="late_writes" in self._settings.probes,
+                watch=watch,
             )
+            if watch is not None and watch.operators:
+                known = self._profile.get("computing_operators", [])
+                self._profile["computing_operators"] = [*dict.fromkeys([*known, *watch.operators])]
         else:
             from kernelrl_judge.kernelbench_timing import compare
 

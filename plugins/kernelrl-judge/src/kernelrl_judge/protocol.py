@@ -89,8 +89,8 @@ class FrameKind(IntEnum):
     """Body: tree with the inputs of each call of the next windows, and where the outputs of each call belong. Copy the
     inputs; answer `STAGED`."""
     WINDOW = 7
-    """Body: tree with the number of calls; make them one after the other, wait for the device, export every output and
-    answer `DONE`."""
+    """Body: tree with the number of calls, and what to look at, if anything; make them one after the other, wait for
+    the device, export every output and answer `DONE`."""
     BUILT = 8
     """Answer to `BUILD`. Body: JSON; descriptors of the shared object and of its binder come along, if any."""
     PING = 9
@@ -103,6 +103,8 @@ class FrameKind(IntEnum):
     """Bring this process to the front of the device and answer `DONE`: changing the process costs the device time."""
     RESUME = 13
     """Answer to `COMPILED`: the device is the judge's again."""
+    RETURN = 14
+    """Body: tree with numbers of calls of the window before; export their inputs, as they are now, as a `RESULT`."""
     STARTED = 15
     """The sandbox is closed and no candidate code has run. Body: tree of the layers that are missing."""
     LOADED = 16

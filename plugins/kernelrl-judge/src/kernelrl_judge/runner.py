@@ -145,6 +145,7 @@ class _Candidate:
             FrameKind.PROFILE: self._profile,
             FrameKind.TIME: self._time,
             FrameKind.WAKE: self._wake,
+            FrameKind.RETURN: self._return,
         }
         while True:
             self._spin()
@@ -152,7 +153,7 @@ class _Candidate:
             if frame is None or frame.kind not in orders:
                 return
             self._order = frame.kind
-            if frame.kind in (FrameKind.CONSTRUCT, FrameKind.CALL, FrameKind.STAGE):
+            if frame.kind in (FrameKind.CONSTRUCT, FrameKind.CALL, FrameKind.STAGE, FrameKind.RETURN):
                 # What passes values on is not the candidate's to replace or to watch.
                 sys.settrace(None)
                 sys.setprofile(None)
@@ -286,7 +287,7 @@ class _Candidate:
         self._outputs.may_overlap = order["overlap"]
         state = self._inputs.values(order["state"], self._device)
         if state:
-            _impose(self._model, state)
+            _impose(self._model, state, self._renamed)
         given = [*tensors(arguments)]
         if begin is not None:
             begin()
@@ -294,7 +295,7 @@ class _Candidate:
         exported = values
         if order["effects"]:
             shares = self._attempt(Stage.EXPORT, lambda: _shares(values, given))
-            exported = [values, arguments if order["back"] else None, _held(self._model, state), shares]
+            exported = [values, arguments if order["back"] else None, _held(self._model, state, self._renamed), shares]
         tree = self._attempt(Stage.EXPORT, lambda: self._exported(exported))
         # Kept until the next inputs are made, which then lie elsewhere.
         self._arguments = arguments if order["keep"] else None
@@ -335,27 +336,72 @@ class _Candidate:
         self._spin_until = time.monotonic() + _SPIN_S
 
     def _window(self, frame: Frame) -> None:
-        from kernelrl_judge.windows import window
-
-        count = decode_tree(frame.body)["count"]
-        staged = self._staged[:count]
+        order = decode_tree(frame.body)
+        staged = self._staged[: order["count"]]
+        if order["watch"] is not None:
+            self._watched(order["watch"], staged)
+            return
         started = time.perf_counter()
-        if self._device == "cpu":
-
-            def keep(index: int, value: Any) -> None:
-                self._attempt(Stage.EXPORT, lambda: self._outputs.fill(self._places[index], [value]))
-
-            result = self._attempt(Stage.FORWARD, lambda: window(self._model, staged, self._device, keep))
-        else:
-            result = self._attempt(Stage.FORWARD, lambda: window(self._model, staged, self._device))
-            places = [place for places in self._places[:count] for place in places]
-            self._attempt(Stage.EXPORT, lambda: self._filled(places, result.outputs))
+        result = self._calls(staged)
         telemetry = {
             "calls_s": result.calls_s,
             "events_s": result.events_s,
             "whole_s": time.perf_counter() - started,
         }
         send(self._stream, FrameKind.DONE, encode_tree(telemetry))
+
+    def _calls(self, staged: list[Any], look: Callable[[int, Any], None] | None = None) -> Any:
+        """Make a window of calls and export every output.
+
+        Args:
+            look: called with the number of each call and its output.
+        """
+        from kernelrl_judge.windows import window
+
+        if self._device == "cpu":
+
+            def keep(index: int, value: Any) -> None:
+                self._attempt(Stage.EXPORT, lambda: self._outputs.fill(self._places[index], [value]))
+
+            def looked_at(index: int, value: Any) -> None:
+                look(index, value)
+                keep(index, value)
+
+            kept = keep if look is None else looked_at
+            return self._attempt(Stage.FORWARD, lambda: window(self._model, staged, self._device, kept))
+        result = self._attempt(Stage.FORWARD, lambda: window(self._model, staged, self._device))
+        if look is not None:
+            for index, value in enumerate(result.outputs):
+                look(index, value)
+        places = [place for places in self._places[: len(staged)] for place in places]
+        self._attempt(Stage.EXPORT, lambda: self._filled(places, result.outputs))
+        return result
+
+    def _watched(self, asked: Any, staged: list[Any]) -> None:
+        """A window that nobody pays for, like others for the candidate until now."""
+        given = {index: [*tensors(staged[index])] for index in asked["calls"]}
+        made: dict[int, Any] = {}
+
+        def look(index: int, value: Any) -> None:
+            if index in given:
+                made[index] = value
+
+        found: list[Any] = []
+        if asked["operators"]:
+            from kernelrl_judge.operators import called
+
+            _, found = called(lambda: self._calls(staged, look))
+        else:
+            self._calls(staged, look)
+        shares = [
+            self._attempt(Stage.EXPORT, lambda index=index, value=value: _shares(value, given[index]))
+            for index, value in made.items()
+        ]
+        self._answer(FrameKind.DONE, {"operators": found, "shares": [pair for pairs in shares for pair in pairs]})
+
+    def _return(self, frame: Frame) -> None:
+        inputs = [self._staged[index] for index in decode_tree(frame.body)["calls"]]
+        self._answer(FrameKind.RESULT, self._attempt(Stage.EXPORT, lambda: self._exported(inputs)))
 
     def _filled(self, places: list[Any], values: list[Any]) -> None:
         self._outputs.fill(places, values)
@@ -453,15 +499,16 @@ def _resemble(own: Any, other: Any) -> bool:
     return shapes[0] == shapes[1] and (own.dtype, own.device) == (other.dtype, other.device)
 
 
-def _held(model: Any, state: dict[str, Any]) -> dict[str, Any]:
-    """What the model holds now, where name and shape agree with those of a state."""
+def _held(model: Any, state: dict[str, Any], renamed: dict[str, str]) -> dict[str, Any]:
+    """What the model holds now, where `_impose` has given it a state."""
     import torch
 
     own = dict(model.state_dict()) if state and isinstance(model, torch.nn.Module) else {}
+    found = {name: own[renamed.get(name, name)] for name in state if renamed.get(name, name) in own}
     return {
-        name: own[name].to(device=like.device, dtype=like.dtype)
-        for name, like in state.items()
-        if name in own and own[name].shape == like.shape
+        name: tensor.to(device=state[name].device, dtype=state[name].dtype).reshape(state[name].shape)
+        for name, tensor in found.items()
+        if tensor.numel() == state[name].numel()
     }
 
 

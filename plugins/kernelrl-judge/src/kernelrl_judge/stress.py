@@ -96,19 +96,25 @@ def wanted(settings: EvaluationSettings) -> bool:
 
 
 def prepared(
-    reference: Reference, settings: EvaluationSettings, *, spread: bool, alike: bool = False
+    reference: Reference,
+    settings: EvaluationSettings,
+    *,
+    spread: bool,
+    alike: bool = False,
+    only: Collection[str] | None = None,
 ) -> tuple[Reference, list[StressCall], str]:
     """The reference as it is to be constructed, the calls to make, and what was left out or is decided in part.
 
     Args:
         spread: whether parameters may change: the candidate takes them from what it is given.
         alike: whether it takes them by their values, so that equal ones have to stay equal.
+        only: the parts to make, if not all.
     """
     facts = reference.facts
     unfit = _unfit(reference)
     if unfit:
         return reference, [], unfit
-    parts = stress_inputs.parts(reference, settings)
+    parts = [part for part in stress_inputs.parts(reference, settings) if only is None or part in only]
     reasons: list[str] = []
     for spreads in (True, False) if spread and stress_inputs.spreadable(reference) else (False,):
         if spreads and facts["large"]:
@@ -125,7 +131,7 @@ def prepared(
             call, exact, reason = _call(used, exact, settings, part, index, spreads=spreads)
             calls += [call] if call is not None else []
             reasons += [f"{part}: {reason}"] if reason else []
-        if "sizes" in settings.probes and (calls or not parts or not spreads):
+        if only is None and "sizes" in settings.probes and (calls or not parts or not spreads):
             calls += _resized(used, exact)
         if calls:
             if (

@@ -40,6 +40,7 @@ from kernelrl_judge.statistics import interval_of_ratio, settled, summarise
 from kernelrl_judge.suspending import Standing
 from kernelrl_judge.trials import is_replay, replay
 from kernelrl_judge.turning import Turning
+from kernelrl_judge.watching import Watch
 from kernelrl_judge.windows import window
 
 __all__ = ["Timing", "WrongWindow", "measure"]
@@ -97,6 +98,7 @@ def measure(
     wake_s: float,
     max_rounds: int,
     reads_again: bool,
+    watch: Watch | None = None,
 ) -> Timing:
     """Time a candidate that passed its trials; the device is this judge's alone.
 
@@ -106,12 +108,15 @@ def measure(
         wake_s: from `overheads.wake_cost`.
         max_rounds: most rounds of one window of each side.
         reads_again: whether outputs are read a second time, to see that nothing is written after a window.
+        watch: looks at windows that are not counted.
 
     Raises:
         WrongWindow: an output of a timed call is wrong.
         What `expect` raises.
     """
-    return _Measurement(runner, reference, exchange, expect, limit, message_s, wake_s, reads_again).run(max_rounds)
+    return _Measurement(runner, reference, exchange, expect, limit, message_s, wake_s, reads_again, watch).run(
+        max_rounds
+    )
 
 
 class _Measurement:
@@ -125,6 +130,7 @@ class _Measurement:
         message_s: float,
         wake_s: float,
         reads_again: bool,
+        watch: Watch | None,
     ) -> None:
         self._runner = runner
         self._reference = reference
@@ -142,6 +148,7 @@ class _Measurement:
         self._flush = Flush(self._device)
         self._turning = Turning(runner, expect, self._flush, wake_s) if self._device == "cuda" else None
         self._reads_again = reads_again
+        self._watch = watch
         self._earlier: Any = None
         self._places_of: dict[int, tuple[list[Any], int]] = {}
         self._ordered: tuple[Any, Any, bytes] | None = None
@@ -168,6 +175,8 @@ class _Measurement:
             self._turning.forget()
         self._events.clear()
         while len(candidate_us) < max_rounds:
+            if self._watch is not None and self._watch.due(len(candidate_us)):
+                self._round(staged, *calls, watch=self._watch)
             candidate_s, baseline_s = self._round(staged, *calls)
             candidate_us.append(candidate_s / calls[0] * 1e6)
             baseline_us.append(baseline_s / calls[1] * 1e6)
@@ -188,6 +197,7 @@ class _Measurement:
                 *self._disagreements(),
                 *self._faster_than_copying(runtime, baseline),
                 *(self._turning.findings() if self._turning is not None else ()),
+                *(self._watch.findings if self._watch is not None else ()),
             ),
             telemetry=self._telemetry(calls, runtime),
         )
@@ -236,14 +246,24 @@ class _Measurement:
             budget = min(budget, torch.cuda.mem_get_info()[0] // 8)
         return max(1, min(_MAX_CALLS, budget // max(1, each), 3000 // (len(tensors) + 2)))
 
-    def _round(self, staged: int, candidate_calls: int, baseline_calls: int) -> tuple[float, float]:
-        """One window of each side on the same fresh inputs; returns the time of the calls of each, in seconds."""
+    def _round(
+        self, staged: int, candidate_calls: int, baseline_calls: int, watch: Watch | None = None
+    ) -> tuple[float, float]:
+        """One window of each side on the same fresh inputs; returns the time of the calls of each, in seconds.
+
+        Args:
+            watch: looks at the candidate's window; its time is none then.
+        """
         with self._stage("inputs"):
             inputs = self._reference.many_inputs(self._next_input, staged)
             self._next_input += staged
+            if watch is not None:
+                watch.begin(inputs, candidate_calls)
         with self._stage("staging"):
             outputs, room = self._places(candidate_calls)
             given = inputs[:candidate_calls]
+            if self._watch is not None:
+                room = max(room, self._watch.room(given))
             self._exchange.make_room(room, leaves_bytes(given))
             tree = self._exchange.announce(given) if self._kept_back else self._exchange.share(given)
             self._runner.send(FrameKind.STAGE, self._order(tree, outputs))
@@ -253,7 +273,7 @@ class _Measurement:
         times = {}
         for of_candidate in order:
             if of_candidate:
-                times[True] = self._candidate_window(candidate_calls, inputs, outputs)
+                times[True] = self._candidate_window(candidate_calls, inputs, outputs, watch)
             else:
                 with self._runner.suspended() as standing:
                     with self._stage("baseline"):
@@ -283,9 +303,11 @@ class _Measurement:
         yield
         self._stages_s[name] = self._stages_s.get(name, 0.0) + time.perf_counter() - started
 
-    def _candidate_window(self, calls: int, inputs: list[Any], outputs: list[Any]) -> float:
-        chosen = self._random.sample(range(calls), min(calls, self._verified_calls))
-        body = protocol.encode_tree({"count": calls})
+    def _candidate_window(self, calls: int, inputs: list[Any], outputs: list[Any], watch: Watch | None) -> float:
+        harsh = watch.harsh if watch is not None else {}
+        usual = [index for index in range(calls) if index not in harsh]
+        chosen = self._random.sample(usual, min(len(usual), self._verified_calls))
+        body = protocol.encode_tree({"count": calls, "watch": watch.order() if watch is not None else None})
         late_s = 0.0
         if self._turning is not None:
             late_s = self._turning.turn(lambda: self._share(inputs[:calls]))
@@ -303,13 +325,21 @@ class _Measurement:
         self._stages_s["candidate"] = self._stages_s.get("candidate", 0.0) + total_s
         # Now, before anything that was left undone could still be done.
         with self._stage("verification"):
-            copies = [self._exchange.collect(self._reference.like, outputs[index]) for index in chosen]
-            self._hear(frame, window_s - self._message_s)
-            for index, actual in zip(chosen, copies, strict=True):
+            copies = [self._exchange.collect(self._reference.like, outputs[index]) for index in (*chosen, *harsh)]
+            if watch is None:
+                self._hear(frame, window_s - self._message_s)
+            for index, actual in zip(chosen, copies, strict=False):
                 wrong = compare_values(self._reference.expected(inputs[index]), actual, self._limit)
                 if wrong is not None:
                     raise WrongWindow(wrong, self._replay(inputs, index, actual, wrong))
-            self._read_again(outputs, chosen, copies)
+            self._read_again(outputs, [*chosen, *harsh], copies)
+            if watch is not None:
+                for call, actual in zip(harsh.values(), copies[len(chosen) :], strict=True):
+                    watch.bears(call, actual)
+                wrong = watch.heard(frame, inputs, calls) or watch.changed(inputs)
+                if wrong is not None:
+                    raise WrongWindow(wrong)
+                return math.nan
         self._earlier = inputs[calls - 1]
         export_s = self._overheads.export_cost(calls)
         spent_s = total_s - self._message_s - export_s - self._overheads.empty_window()[0]

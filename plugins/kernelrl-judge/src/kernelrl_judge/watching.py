@@ -1,0 +1,154 @@
+"""Watched windows: who computes in timed calls, what they change, and whether they bear harsher inputs, too.
+
+Between a trial and a timed call a candidate can tell, by its frames, by addresses, or by counting. So a measurement has
+some windows more, which are not counted. Everything that a candidate is given before their order is as for the others,
+and nobody knows before where among the others they are. In such a window torch's operators are written down, as in a
+trial; some of its calls have the inputs of the probe `stress`; and afterwards the runner hands back the inputs of some
+calls, and says which of their outputs share memory.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from kernelrl_core.values import EvaluationSettings, Finding, Mismatch
+from kernelrl_judge import protocol, stress, wording
+from kernelrl_judge.comparing import compare_described, tolerance
+from kernelrl_judge.effects import wrong_inputs, wrong_memory
+from kernelrl_judge.exchange import Exchange, leaves_bytes
+from kernelrl_judge.operators import computing
+from kernelrl_judge.protocol import FrameKind
+from kernelrl_judge.reference import Reference, Trial
+from kernelrl_judge.running import Runner
+from kernelrl_judge.stress_calls import StressCall, judged
+from kernelrl_judge.trees import tensors
+
+__all__ = ["Watch"]
+
+_WITHIN = 6
+_FARTHER = 3
+"""One lies within the first six rounds that count, the next within three times as many, and so on: who is honest until
+the last of them has no more than a third of the rounds left."""
+_LOOKED_AT = 2
+_LARGE_BYTES = 16 << 20
+"""Inputs of a call of which only one is handed back."""
+_MOST_BYTES = {"cuda": 4 << 30, "cpu": 128 << 20}
+_EXPORT = "aten::_foreach_copy_"
+"""With which a runner writes the outputs."""
+
+
+class Watch:
+    """The watched windows of one measurement.
+
+    Args:
+        expect: receives the next frame, which has to be of a kind.
+        harsh: calls of the probe `stress` that the candidate has passed, with the parameters that it has now.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        reference: Reference,
+        exchange: Exchange,
+        expect: Callable[..., protocol.Frame],
+        settings: EvaluationSettings,
+        harsh: Sequence[StressCall] = (),
+    ) -> None:
+        self._runner = runner
+        self._reference = reference
+        self._exchange = exchange
+        self._expect = expect
+        self._settings = settings
+        self._limit = tolerance(settings)
+        outline = _outline(reference.like)
+        self._harsh = [call for call in harsh if _outline(call.trial.expected) == outline]
+        # Nobody else may know when.
+        self._random = random.SystemRandom()
+        self._next, self._end = 0, min(_WITHIN, settings.timing_trials)
+        self._draw(0)
+        size = leaves_bytes(reference.inputs(reference.first_timed_input))
+        few = _LOOKED_AT if size <= _LARGE_BYTES else 1
+        self._few = few if "inputs" in settings.probes and size <= _MOST_BYTES[reference.device] else 0
+        self._calls: list[int] = []
+        self.harsh: dict[int, StressCall] = {}
+        """Calls of the window that have the inputs of the probe `stress`."""
+        self.findings: tuple[Finding, ...] = ()
+        self.operators: list[str] = []
+        """Operators of torch that computed in the windows."""
+
+    def due(self, counted: int) -> bool:
+        """Whether the window comes now, after so many that count."""
+        if counted != self._next:
+            return False
+        self._draw(self._end)
+        return True
+
+    def _draw(self, begin: int) -> None:
+        self._end = begin * _FARTHER if begin else self._end
+        self._next = begin + self._random.randrange(max(1, self._end - begin))
+
+    def room(self, inputs: Sequence[Any]) -> int:
+        """Bytes that inputs of calls need when they are handed back: reserved in every round, watched or not."""
+        return leaves_bytes(inputs[: self._few])
+
+    def begin(self, inputs: list[Any], calls: int) -> None:
+        """Choose the calls of a window, and change the inputs of some of them."""
+        count = min(len(self._harsh), calls)
+        places = self._random.sample(range(calls), count)
+        self.harsh = dict(zip(places, self._random.sample(self._harsh, count), strict=True))
+        for place, call in self.harsh.items():
+            inputs[place] = call.trial.inputs
+        self._calls = self._random.sample(range(calls), min(calls, self._few))
+
+    def order(self) -> dict[str, Any]:
+        """What the order of the window says of it."""
+        return {"calls": self._calls, "operators": "operators" in self._settings.probes}
+
+    def heard(self, frame: protocol.Frame, inputs: Sequence[Any], calls: int) -> Mismatch | None:
+        """Judges what the runner says of the window: a mismatch if outputs share memory."""
+        said = protocol.decode_tree(frame.body)
+        if not isinstance(said, dict):
+            raise protocol.ProtocolError("a watched window without what was seen")
+        found = said.get("operators")
+        # What a call goes through on the average: work on little does not become much by many calls.
+        each = [
+            [entry[0], *(elements // calls for elements in entry[1:])]
+            for entry in (found if isinstance(found, list) else ())
+            if isinstance(entry, list) and entry and all(type(elements) is int for elements in entry[1:])
+        ]
+        names = computing([entry for entry in each if entry[0] != _EXPORT], (inputs[0], self._reference.like))
+        self.operators += [name for name in names if name not in self.operators]
+        return wrong_memory(said.get("shares"), self._reference.facts["shares"]) if self._few else None
+
+    def bears(self, call: StressCall, actual: Any) -> None:
+        """Judges the output of a call on harsher inputs."""
+        wrong = judged(call, actual, self._settings, self._reference.dtype).wrong
+        if wrong is None or self.findings:
+            return
+        how = f"in a timed call, and right in single ones: {wording.incorrect(wrong)}"
+        self.findings, _ = stress.concluded(self._settings, (call.part, how), None)
+
+    def changed(self, inputs: Sequence[Any]) -> Mismatch | None:
+        """Has the inputs of some calls handed back, and judges what the calls left in them."""
+        if not self._calls:
+            return None
+        self._runner.send(FrameKind.RETURN, protocol.encode_tree({"calls": self._calls}))
+        described = protocol.decode_tree(self._expect(FrameKind.RESULT).body)
+        sent = [inputs[index] for index in self._calls]
+        wrong = compare_described(sent, described, self._reference.device)
+        if wrong is not None:
+            return Mismatch("inputs", wrong.output.partition("]")[2])
+        for given, after in zip(sent, self._exchange.collect(sent, described), strict=True):
+            trial = self._reference.called(given) if self._reference.facts["mutates_inputs"] else Trial(given, None)
+            wrong = wrong_inputs(trial, after, self._reference.facts["shares"], self._limit)
+            if wrong is not None:
+                return wrong
+        return None
+
+
+def _outline(value: Any) -> list[tuple[torch.Size, torch.dtype]]:
+    return [(tensor.shape, tensor.dtype) for tensor in tensors(value)]

@@ -1,0 +1,160 @@
+"""What candidates do in timed calls alone, and find out by looking at who calls them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kernelrl_core.values import (
+    Evaluation,
+    EvaluationRequest,
+    EvaluationSettings,
+    Finding,
+    Outcome,
+    Severity,
+    sha256_text,
+)
+from kernelrl_core.version import API_VERSION
+from kernelrl_plugin_local.config import LocalConfig
+from kernelrl_plugin_local.evaluator import LocalEvaluator
+
+pytest.importorskip("torch")
+
+from kernelrl_judge.watching import Watch
+
+Judge = Callable[..., Evaluation]
+
+TASK = """\
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return {}
+
+
+def get_inputs():
+    return [torch.randn(64, 64)]
+
+
+def get_init_inputs():
+    return []
+"""
+KERNEL = """\
+import sys
+import torch
+
+
+def timed():
+    frame = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "window":
+        frame = frame.f_back
+    return frame is not None
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return {}
+"""
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    """Times what a candidate returns, given as an expression, against what a reference does."""
+    loop = asyncio.new_event_loop()
+    evaluator = LocalEvaluator(LocalConfig(workers=1))
+
+    def run(kernel: str, reference: str, **settings: Any) -> Evaluation:
+        task, source = TASK.format(reference), KERNEL.format(kernel)
+        request = EvaluationRequest(
+            task_id="task",
+            task_source=task,
+            task_sha256=sha256_text(task),
+            source=source,
+            source_sha256=sha256_text(source),
+            backend="cpp",
+            backend_options={},
+            settings=EvaluationSettings(**{"trials": 2, "timing": True, "timing_trials": 6, **settings}),
+            seed="1" * 32,
+            api_version=API_VERSION,
+        )
+        return loop.run_until_complete(evaluator.evaluate(request))
+
+    yield run
+    loop.run_until_complete(evaluator.aclose())
+    loop.close()
+
+
+RELU = "torch.relu(x)"
+
+
+def suspicions(found: Evaluation) -> list[Finding]:
+    # On a busy processor clocks disagree.
+    return [finding for finding in found.findings if finding.severity is not Severity.NOTE]
+
+
+def test_what_is_alike_in_every_call_is_clean(judge: Judge) -> None:
+    found = judge(RELU, RELU)
+    assert (found.outcome, suspicions(found)) == (Outcome.CORRECT, [])
+    assert found.profile["computing_operators"] == ["aten::relu"]
+
+
+def test_operators_of_timed_calls_are_seen(judge: Judge) -> None:
+    found = judge("x.clamp_min(0.0) if timed() else torch.relu(x)", RELU)
+    assert found.outcome is Outcome.CORRECT
+    assert found.profile["computing_operators"] == ["aten::relu", "aten::clamp_min"]
+
+
+def test_inputs_that_only_timed_calls_change_are_seen(judge: Judge) -> None:
+    found = judge("torch.relu_(x).clone() if timed() else torch.relu(x)", RELU)
+    assert found.outcome is Outcome.INCORRECT
+    assert "Input [0] was changed by the call." in found.message
+
+
+def test_inputs_that_a_reference_changes_have_to_be_changed_in_timed_calls(judge: Judge) -> None:
+    reference = "x.add_(1.0).sum(0)"
+    assert judge(reference, reference).outcome is Outcome.CORRECT
+    found = judge("(x + 1.0 if timed() else x.add_(1.0)).sum(0)", reference)
+    assert found.outcome is Outcome.INCORRECT
+    assert "Input [0] does not hold after the call what the reference leaves there." in found.message
+
+
+def test_memory_that_only_outputs_of_timed_calls_share_is_seen(judge: Judge) -> None:
+    found = judge("(x.relu(), x if timed() else x.clone())", "(x.relu(), x.clone())")
+    assert found.outcome is Outcome.INCORRECT
+    assert "Output [1] must have memory of its own, as that of the reference has" in found.message
+
+
+def test_harsher_inputs_are_among_those_of_timed_calls(judge: Judge) -> None:
+    unbounded = "(x.exp() - (-x).exp()) / (x.exp() + (-x).exp())"
+    assert suspicions(judge("torch.tanh(x)", "torch.tanh(x)")) == []
+    found = judge(f"{unbounded} if timed() else torch.tanh(x)", "torch.tanh(x)")
+    assert found.outcome is Outcome.CORRECT
+    (finding,) = suspicions(found)
+    assert finding.rule == "stress"
+    assert "in a timed call, and right in single ones" in finding.evidence
+
+
+def test_without_the_probes_no_window_is_watched(judge: Judge) -> None:
+    found = judge("torch.relu_(x).clone() if timed() else torch.relu(x)", RELU, probes=("poison",))
+    assert found.outcome is Outcome.CORRECT
+
+
+class _Reference:
+    device = "cpu"
+    first_timed_input = 1 << 20
+    like = None
+
+    def inputs(self, index: int) -> list[Any]:
+        return []
+
+
+def test_watched_windows_lie_farther_and_farther_apart() -> None:
+    for _ in range(20):
+        watch = Watch(None, _Reference(), None, None, EvaluationSettings(timing_trials=100))  # type: ignore[arg-type]
+        due = [counted for counted in range(54) if watch.due(counted)]
+        assert [0 <= due[0] < 6, 6 <= due[1] < 18, 18 <= due[2] < 54] == [True] * 3
+        assert len(due) == 3
