@@ -101,6 +101,18 @@ def test_a_kernel_may_write_through_addresses_that_it_is_given() -> None:
     assert strange(call) <= 1
 
 
+def _as_numbers() -> torch.Tensor:
+    y = torch.empty_like(X)
+    for element, held in zip(y.view(-1), (ctypes.c_float * ELEMENTS).from_address(X.data_ptr()), strict=True):
+        element.fill_(abs(held))
+    return doubled(y)
+
+
+def test_values_that_come_back_as_numbers_are_counted() -> None:
+    assert strange(_as_numbers) >= ELEMENTS
+    assert strange(lambda: [X.mul(0.1 * n) for n in range(20)]) == 0
+
+
 def test_it_is_told_beside_the_operators() -> None:
     watch = provenance.Watch()
 

@@ -59,6 +59,9 @@ _ARRANGING = re.compile(
 _SUMMING = re.compile(r"aten::(?:sum|mean)")
 _REDUCING = re.compile(r"aten::(?:sum|mean|prod|max|min|amax|amin|any|all)")
 _OF_LISTS = re.compile(r"aten::_(?:foreach|fused|amp)_\w+")
+_REGISTERED = re.compile(r"registered at (?!\S*(?:aten/src/ATen|torch/csrc|/torch/))")
+"""An implementation of an operator that did not come with torch."""
+_REPLACED = ", replaced"
 _WITHIN = {
     # How operators that arrange or sum do their work.
     "aten::sum": frozenset({"aten::sum"}),
@@ -125,6 +128,9 @@ def called(call: Callable[[], Any], watch: Watch | None = None) -> tuple[Any, li
     for node in nodes:
         if node["name"] == "aten::_local_scalar_dense":
             _add(log.elements, _ITEM, 1)
+    replaced = [node for node in nodes if _is_replaced(node)]
+    for node in replaced:
+        found[f"{_plain(node['name'])}{_REPLACED}"] = _weight(node)
     if watch is not None and watch.strange:
         log.elements[_PAST] = watch.strange
     left = [[name, elements, elements] for name, elements in log.elements.items()]
@@ -179,8 +185,7 @@ def _weighed(nodes: list[dict[str, Any]], above: dict[int, dict[str, Any]]) -> d
         name, top = _outermost(node, above)
         if not name or (top != node["id"] and top in whole):
             continue
-        shapes = (node.get(side, {}).get("shapes", ()) for side in ("inputs", "outputs"))
-        weight = [sum(map(_elements, shape)) for shape in shapes]
+        weight = _weight(node)
         # Where an operator takes lists, what it does with their elements tells how many there are.
         if any(weight) and top == node["id"]:
             whole.add(top)
@@ -207,6 +212,20 @@ def _traced() -> Iterator[list[dict[str, Any]]]:
                 _profiler._remove_execution_trace_observer()
         with open(path, encoding="utf-8", errors="replace") as file:
             nodes += json.load(file)["nodes"]
+
+
+def _weight(node: dict[str, Any]) -> list[int]:
+    """Elements taken and made by an operator."""
+    shapes = (node.get(side, {}).get("shapes", ()) for side in ("inputs", "outputs"))
+    return [sum(map(_elements, shape)) for shape in shapes]
+
+
+def _is_replaced(node: dict[str, Any]) -> bool:
+    """Whether an operator of torch's does something else than torch's."""
+    if not _is_torchs(node["name"]):
+        return False
+    schema = next((str(attr["value"]) for attr in node["attrs"] if attr["name"] == "op_schema"), "")
+    return bool(_REGISTERED.search(torch._C._dispatch_dump(schema.partition("(")[0])))
 
 
 def _add(found: dict[str, int], name: str, elements: int) -> None:

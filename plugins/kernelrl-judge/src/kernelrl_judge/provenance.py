@@ -5,7 +5,8 @@ shares it, a pointer, a function that torch calls for each element, another proc
 is summed up when torch or a kernel has written it, and again when either reads it: what differs was written by neither.
 
 This works inside the runner, and what it says could be forged. It is for kernels whose launches tell of themselves
-(`launch`), as those of Triton's interpreter do. What is read past torch and comes back as numbers is not seen.
+(`launch`), as those of Triton's interpreter do. Values that are read past both can come back as numbers, too: fractions
+that operators and launches are given are counted, but not whole numbers, which sizes and places are.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ __all__ = ["Watch", "launch", "launches_tell"]
 _OVERWRITING = frozenset({"aten::copy_", "aten::fill_", "aten::zero_", "aten::set_", "aten::resize_"})
 """Operators that do not read the first tensor that they are given."""
 _LEAST_ADDRESS = 1 << 32
+_MANY_NUMBERS = 64
 _telling = False
 _watching: list[Watch] = []
 
@@ -43,6 +45,7 @@ def launch(arguments: Any) -> Iterator[None]:
         return
     watch = _watching[-1]
     given = [*_tensors(arguments)]
+    watch.numbers.update(_fractions(arguments))
     watch.read(given)
     try:
         yield
@@ -59,7 +62,14 @@ class Watch(TorchDispatchMode):
         super().__init__()
         self.strange = 0
         """Elements of tensors that torch or a kernel has read, and that held what neither wrote."""
+        self.numbers: set[float] = set()
+        """Fractions that they were given as numbers."""
         self._sums: dict[int, tuple[int, int]] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # To keep torch's compiler away from this class would be to import it.
+        return False
 
     def begin(self) -> None:
         """Watch from now on. Where launches do not tell of themselves, nothing is watched."""
@@ -73,9 +83,12 @@ class Watch(TorchDispatchMode):
         if self in _watching:
             _watching.remove(self)
             self.__exit__(None, None, None)
+            if len(self.numbers) >= _MANY_NUMBERS:
+                self.strange += len(self.numbers)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = [*_tensors((args, kwargs))]
+        self.numbers.update(_fractions((args, kwargs)))
         if func._schema.is_mutable:
             self.read(given[1:] if func._schema.name in _OVERWRITING else given)
             result = func(*args, **(kwargs or {}))
@@ -134,6 +147,16 @@ def _tensors(value: Any) -> Iterator[Any]:
     elif isinstance(base := getattr(value, "base", None), torch.Tensor):
         # Triton's descriptors and wrappers of tensors.
         yield base
+
+
+def _fractions(value: Any) -> Iterator[float]:
+    if isinstance(value, dict):
+        value = [*value.values()]
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _fractions(item)
+    elif isinstance(value, float):
+        yield value
 
 
 def _has_address(value: Any) -> bool:
