@@ -9,7 +9,7 @@ of a larger spread. What a task has no inputs for is left out.
 - `aligned`: ordinary inputs, all of which a narrow type rounds the same way, so that nothing averages out either. A
   kernel that tells harsh inputs from ordinary ones does not see the difference. For single precision alone. Whole
   numbers of many values are repeated, to the same end.
-- `edges`: large numbers in the first and last slice along each axis, zeros in one and one number in another.
+- `edges`: large numbers in the first and last slice along each axis, and zeros in one.
 - `ranges`: integers that the task draws with `torch.randint`, the ends of their range and duplicates among them.
 
 Shapes and dtypes stay as they are, and so do other integers and floating-point inputs with a structure
@@ -47,8 +47,10 @@ _COPIES = 16
 _COPIES_IN_OWN_PRECISION = 12
 """Of inputs and outputs alone."""
 _MOST_BYTES_ON_CPU = 256 << 20
-_ENOUGH = 0.9
+_ENOUGH = 0.75
 """Share of the elements that inputs have to decide; otherwise milder ones are tried as well."""
+_MUCH_MORE = 0.2
+"""By how much that share has to be larger for milder inputs to be taken."""
 _MOST_RATIO = {"fp32": 2.0**7, "tf32": 2.0**13, "bf16": 2.0**17}
 """Above what products, sums and pointwise functions in these types showed: up to 2^1 for fp32 (2^5 for convolutions by
 Winograd's method), 2^10 to 2^13 for tf32, 2^13 to 2^16 for bf16."""
@@ -61,7 +63,7 @@ _WORDS = {
     "mixed": "inputs of both signs and of many sizes",
     "aligned": "inputs that narrow types round the same way",
     "spiked": "inputs with a few large values among small ones",
-    "edges": "inputs with large values at their edges, and quiet rows",
+    "edges": "inputs with large values at their edges, and slices of zeros",
     "ranges": "integers from the ends of their range, and repeated ones",
     "sizes": "inputs of other sizes",
 }
@@ -184,7 +186,7 @@ def _call(
         if why == NO_MEMORY:
             return None, exact, why
         reason = why or reason
-        if call is not None and (best is None or call.decided > best[0].decided):
+        if call is not None and (best is None or call.decided > best[0].decided + _MUCH_MORE):
             best = call, variant
         if best is not None and best[0].decided >= _ENOUGH:
             break
