@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from kernelrl_core.errors import KernelRLError
 
-__all__ = ["Journal", "disk_error", "read_rows", "write_atomically"]
+__all__ = ["Journal", "disk_error", "is_finite", "read_rows", "write_atomically"]
 
 _log = logging.getLogger(__name__)
 
@@ -41,8 +44,7 @@ class Journal:
         """
         if not rows:
             return
-        text = "".join(json.dumps(row, allow_nan=False, separators=(",", ":")) + "\n" for row in rows)
-        data = memoryview(text.encode("ascii"))
+        data = memoryview(b"".join(map(_line, rows)))
         size = os.fstat(self._fd).st_size
         try:
             while data:
@@ -123,9 +125,34 @@ def write_atomically(path: Path, text: str, *, mode: int = 0o644) -> None:
         raise disk_error(path, error) from error
 
 
+def is_finite(value: Any) -> bool:
+    """Whether no number in lists and dictionaries is infinite or NaN, for which JSON has no word."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(map(is_finite, value.values()))
+    if isinstance(value, list | tuple):
+        try:
+            # Of thousands of log-probabilities: the sum is finite only if they all are, and is a hundredth of the work.
+            return math.isfinite(sum(value))
+        except (TypeError, OverflowError):
+            return all(map(is_finite, value))
+    return True
+
+
 def disk_error(path: Path, error: OSError) -> KernelRLError:
     """What to tell the user about a failed read or write."""
     return KernelRLError(f"{path}: {error.strerror or error}", fix="make room or give access, then continue the run")
+
+
+def _line(row: Mapping[str, Any]) -> bytes:
+    if not is_finite(row):
+        raise ValueError("a number is not finite")
+    try:
+        return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:
+        # Halves of characters, which models do write, and integers of more than 64 bits.
+        return json.dumps(row, separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def _is_row(line: bytes) -> bool:

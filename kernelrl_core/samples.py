@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from kernelrl_core.codec import from_json, to_json
 from kernelrl_core.errors import KernelRLError
+from kernelrl_core.journal import is_finite
 from kernelrl_core.values import SampleId, Task, Turn
 
 __all__ = ["sample_id", "sample_row", "turn_from_row"]
@@ -57,13 +58,5 @@ def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return list(value) if _all_finite(value) else [_finite(item) for item in value]
+        return list(value) if is_finite(value) else [_finite(item) for item in value]
     return value
-
-
-def _all_finite(values: Sequence[Any]) -> bool:
-    # Of thousands of log-probabilities: the sum is finite only if they all are, and is a hundredth of the work.
-    try:
-        return math.isfinite(sum(values))
-    except (TypeError, OverflowError):
-        return False

@@ -61,7 +61,7 @@ def test_a_full_disk_leaves_whole_rows(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_numbers_that_json_lacks_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="JSON"):
+    with pytest.raises(ValueError, match="not finite"):
         Journal(tmp_path / "a.jsonl").append([{"x": float("nan")}])
     assert not (tmp_path / "a.jsonl").read_text()
 
