@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_judge.suspending import descendants, suspended
+from kernelrl_judge.suspending import descendants, ran_s, suspended
 
 # A process whose child, in a group of its own, counts as well.
 _COUNTING = """
@@ -159,6 +159,25 @@ def test_many_threads_that_do_not_rest_stand_still() -> None:
             with suspended(root) as standing:
                 time.sleep(0.002)
                 assert not standing.moved()
+
+
+def test_the_time_of_threads_that_have_ended_counts() -> None:
+    burns = """
+import threading
+def burn():
+    until = time.thread_time() + 0.2
+    while time.thread_time() < until: pass
+for _ in range(2):
+    thread = threading.Thread(target=burn)
+    thread.start()
+    thread.join()
+"""
+    with child_of(burns + _WAITS) as (root, child), suspended(root):
+        before = ran_s(root)
+        time.sleep(0.01)
+        # 2 * 0.2 s, and what it took to start.
+        assert before[child] > 0.4
+        assert ran_s(root) == before
 
 
 def test_a_process_that_is_gone_is_no_error() -> None:

@@ -7,13 +7,14 @@ import multiprocessing
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from kernelrl_core.values import EvaluationSettings
-from kernelrl_judge import comparing
+from kernelrl_judge import comparing, timing
 from kernelrl_judge.building.store import BuildStore
 from kernelrl_judge.statistics import interval_of_ratio, settled, summarise
 from kernelrl_judge.turns import DeviceTurns
@@ -149,3 +150,20 @@ def test_large_outputs_are_compared_in_blocks_with_the_same_result(monkeypatch: 
     assert parts.mean_abs == pytest.approx(whole.mean_abs)
     assert parts.wrong_share == pytest.approx(whole.wrong_share)
     assert comparing.compare_values(want, want.clone(), limit) is None
+
+
+@pytest.mark.parametrize(
+    ("threads", "ran_ms", "beyond_ms"),
+    # 12 ms of one thread, and 6 ms went by. What one thread has in 6 ms is 6 ms.
+    [(1, 12.0, 6.0), (2, 12.0, 0.0), (1, 6.0, 0.0), (1, 2.0, 0.0), (2, 24.0, 6.0)],
+)
+def test_more_threads_than_were_promised_are_paid_for(
+    threads: int, ran_ms: float, beyond_ms: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    measured = object.__new__(timing._Measurement)
+    # One process was there before, and another was started in the window.
+    measured._runner = SimpleNamespace(ran_s=lambda: {7: 1.0 + ran_ms / 2000, 8: ran_ms / 2000})
+    measured._processors = []
+    assert measured._beyond_s({7: 1.0, 6: 3.0}, 6e-3) == pytest.approx(beyond_ms / 1000)
+    assert measured._processors == [pytest.approx(ran_ms / 6)]

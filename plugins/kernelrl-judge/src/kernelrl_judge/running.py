@@ -22,7 +22,7 @@ from typing import Any
 from kernelrl_judge import protocol
 from kernelrl_judge.exchange import FileExchange
 from kernelrl_judge.protocol import Frame, FrameKind
-from kernelrl_judge.suspending import Standing, suspended
+from kernelrl_judge.suspending import Standing, ran_s, suspended
 
 __all__ = [
     "Cancelled",
@@ -296,6 +296,10 @@ class Runner:
     def suspended(self) -> contextlib.AbstractContextManager[Standing]:
         """Stop the candidate and everything it started, for a while."""
         return suspended(self._pid)
+
+    def ran_s(self) -> dict[int, float]:
+        """Processor time of the candidate and everything it started; see `suspending.ran_s`."""
+        return ran_s(self._pid)
 
     def step_back(self) -> None:
         """Let others go first on the processor: what hangs must not take the time of those who do not."""

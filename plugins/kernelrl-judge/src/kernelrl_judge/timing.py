@@ -6,7 +6,7 @@ and taken off. The inputs come with the order, and the runner stands still while
 measures costs, and on the processor while it writes the inputs: nothing can be done before the clock runs, nor against
 the reference. A GPU has to turn to the runner before the order, when the inputs are there: that may take what it took
 without a candidate, and the rest counts. What a runner left to the GPU is seen when the judge's own work there does not
-start at once.
+start at once. On the processor a window takes at least its processor time by the threads that both sides were promised.
 
 At the end of each window the judge copies the outputs as they are and compares those of calls chosen only then with
 what the reference makes of the same inputs: a call that did not do its work in time is wrong. The reference's windows
@@ -61,6 +61,8 @@ _WORTH_A_LOOK = 1.5
 _LONGEST_S = 15.0
 _BUDGET_S = {"cuda": 0.5, "cpu": 0.8}
 _MAX_SHARED_BYTES = 16 << 30
+_MORE_THREADS = 1.05
+"""Processor time that a window may have for each of its threads, as a share of its length."""
 _DISAGREEMENT = 0.05
 _DISAGREEMENT_S = {"cuda": 100e-6, "cpu": 500e-6}
 """On the processor both sides sleep while they wait, and waking up takes its time."""
@@ -157,6 +159,7 @@ class _Measurement:
         given, made = leaves_bytes(reference.inputs(reference.first_timed_input)), leaves_bytes(reference.like)
         self._copy_share = _COPY_SHARE * (min(given, made) + made) / (2 * max(made, 1))
         self._events: list[float] = []
+        self._processors: list[float] = []
         self._stages_s: dict[str, float] = {}
         # Every round has others, which nobody knows before: one of each round is enough where comparing takes long.
         self._verified_calls = 1 if leaves_bytes(reference.like) > _LARGE_BYTES else _VERIFIED_CALLS
@@ -174,6 +177,7 @@ class _Measurement:
         if self._turning is not None:
             self._turning.forget()
         self._events.clear()
+        self._processors.clear()
         while len(candidate_us) < max_rounds:
             if self._watch is not None and self._watch.due(len(candidate_us)):
                 self._round(staged, *calls, watch=self._watch)
@@ -308,7 +312,7 @@ class _Measurement:
         usual = [index for index in range(calls) if index not in harsh]
         chosen = self._random.sample(usual, min(len(usual), self._verified_calls))
         body = protocol.encode_tree({"count": calls, "watch": watch.order() if watch is not None else None})
-        late_s = 0.0
+        late_s, ran_s = 0.0, {}
         if self._turning is not None:
             late_s = self._turning.turn(lambda: self._share(inputs[:calls]))
             started = time.perf_counter()
@@ -317,10 +321,13 @@ class _Measurement:
             with self._runner.suspended() as standing:
                 self._share(inputs[:calls])
                 _refuse_movement(standing)
+                ran_s = self._runner.ran_s()
                 started = time.perf_counter()
                 self._runner.send(FrameKind.WINDOW, body)
         frame = self._expect(FrameKind.DONE, spin=self._device == "cuda")
         window_s = time.perf_counter() - started
+        if self._turning is None:
+            late_s = self._beyond_s(ran_s, window_s)
         total_s = window_s + late_s
         self._stages_s["candidate"] = self._stages_s.get("candidate", 0.0) + total_s
         # Now, before anything that was left undone could still be done.
@@ -346,6 +353,17 @@ class _Measurement:
         least_s = self._least_s(export_s)
         self._moving.append((spent_s, least_s))
         return max(spent_s, total_s * 0.01, least_s)
+
+    def _beyond_s(self, before_s: dict[int, float], window_s: float) -> float:
+        """What a window would have taken longer with the threads that candidate and reference were promised.
+
+        Nothing keeps a candidate from starting more. To keep it on so many processors would make honest ones wait for
+        whoever else is there.
+        """
+        ran_s = sum(now_s - before_s.get(pid, 0.0) for pid, now_s in self._runner.ran_s().items())
+        self._processors.append(ran_s / window_s)
+        alone_s = ran_s / torch.get_num_threads()
+        return alone_s - window_s if alone_s > _MORE_THREADS * window_s else 0.0
 
     def _share(self, inputs: list[Any]) -> None:
         if self._kept_back:
@@ -432,6 +450,8 @@ class _Measurement:
         }
         if self._turning is not None:
             found |= self._turning.telemetry()
+        if self._processors:
+            found["processors"] = statistics.median(self._processors)
         if self._events:
             found["events_us"] = statistics.median(self._events) / calls[0] * 1e6
         return found
