@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -208,8 +209,27 @@ def test_integers_stay_where_the_answer_depends_on_which_of_two_equals_comes_fir
             "torch.randn(32, 64)",
             lambda x: 63 - x.flip(1).argmax(1),
         ),
+        (
+            "return torch.cumprod(x, 1)",
+            "torch.rand(64, 64)",
+            lambda x: torch.stack(list(accumulate(x.T, torch.mul))).T,
+        ),
+        (
+            "return (x / (x.abs().amax(1, keepdim=True) / 127)).round().to(torch.int8)",
+            "torch.randn(64, 256)",
+            lambda x: (x * (127 / x.abs().amax(1, keepdim=True))).round().to(torch.int8),
+        ),
     ],
-    ids=["one_pass_variance", "total_less_prefix", "powers_of_two", "fourier", "gelu", "argmax"],
+    ids=[
+        "one_pass_variance",
+        "total_less_prefix",
+        "powers_of_two",
+        "fourier",
+        "gelu",
+        "argmax",
+        "scan_in_range",
+        "rounding",
+    ],
 )
 def test_honest_ways_to_compute_the_same_pass(forward: str, inputs: str, honest: Callable[..., Any]) -> None:
     for _ in range(3):
@@ -244,8 +264,10 @@ def test_rows_that_depend_on_each_other_are_told_from_others(forward: str, apart
     assert task.facts["rows_apart"] == apart
 
 
-def test_elements_that_are_not_finite_decide_nothing_and_the_others_do() -> None:
-    exact = torch.tensor([1.0, torch.inf, torch.nan, 2.0]).double()
-    found = bounds(exact, torch.tensor([1.0, torch.inf, 3.0, 2.0]))
-    assert found.noise.isinf().tolist() == [False, True, True, False]
+def test_rows_that_are_not_finite_decide_nothing_and_the_others_do() -> None:
+    exact = torch.tensor([[1.0, 2.0], [torch.inf, 1.0], [3.0, torch.nan], [4.0, 4.0]]).double()
+    own = exact.float().nan_to_num(nan=1.0, posinf=torch.inf)
+    found = bounds(exact, own, rows_apart=True)
+    assert found.noise.isinf().tolist() == [[False] * 2, [True] * 2, [True] * 2, [False] * 2]
     assert found.decided == 0.5
+    assert bounds(exact, own).decided == 0.0

@@ -53,7 +53,7 @@ def bounds(exact: torch.Tensor, own: torch.Tensor, *, rows_apart: bool = False) 
         own: of the same shape: the reference's, in the task's own precision.
         rows_apart: whether no row depends on another, a row being a slice along the first dimension.
     """
-    known = torch.isfinite(exact) & torch.isfinite(own)
+    known = _known(exact, own, rows_apart=rows_apart)
     if not bool(known.any()):
         nothing = exact.new_tensor(math.inf)
         return Bounds(exact.new_tensor(1.0), nothing, 0.0, float(exact.numel() == 0))
@@ -77,6 +77,17 @@ def bounds(exact: torch.Tensor, own: torch.Tensor, *, rows_apart: bool = False) 
     decided = known & (noise <= (_LARGEST_NOISE * torch.maximum(scale, sizes)).clamp_min_(_NO_NOISE * whole))
     noise = noise.where(known, math.inf) if not bool(known.all()) else noise
     return Bounds(scale, noise, float(largest), float(decided.double().mean()))
+
+
+def _known(exact: torch.Tensor, own: torch.Tensor, *, rows_apart: bool) -> torch.Tensor:
+    """Elements that are decided at all: in whatever order, what overflows may reach the rest of its row, or all."""
+    finite = torch.isfinite(exact) & torch.isfinite(own)
+    if bool(finite.all()):
+        return finite
+    if not rows_apart or exact.dim() < 2:
+        return torch.zeros_like(finite)
+    rows = finite.flatten(1).all(1)
+    return rows.view(-1, *[1] * (exact.dim() - 1)).expand(exact.shape)
 
 
 def _sliced(

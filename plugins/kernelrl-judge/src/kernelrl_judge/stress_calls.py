@@ -26,6 +26,8 @@ NO_MEMORY = "not enough memory for double precision"
 """Why there is no call just now, though there may be one another time."""
 _OWN_DECISIONS = 64
 """How many times as many whole numbers as the reference an honest kernel may round to the other side."""
+_FEW_DECISIONS = 4096
+"""Of so many, one may fall to the other side where the reference's own happen not to."""
 _LARGEST_UNDECIDED = 0.1
 _CHUNK = 1 << 26
 
@@ -78,6 +80,7 @@ def stress_call(
     found: list[Bounds | int | None] = []
     shares: list[float] = []
     finite = False
+    rounds = any(tensor.is_floating_point() for tensor in tensors(inputs))
     apart = bool(reference.facts.get("rows_apart"))
     for _, want, wide, _ in leaves(reals(expected), reals(precise), reals(precise)):
         if not isinstance(want, torch.Tensor):
@@ -89,6 +92,7 @@ def stress_call(
             shares.append(limit.decided)
         else:
             others = _OWN_DECISIONS * int((want != wide.to(want.dtype)).sum())
+            others = max(others, int(rounds) * (want.numel() // _FEW_DECISIONS))
             decides = others <= _LARGEST_UNDECIDED * want.numel()
             finite = True
             found.append(others if decides else None)
