@@ -23,7 +23,7 @@ def told(k):
         k[(1,)](x, y, 4, B=4)
         right = y.clone().tolist() == [0.0, 2.0, 4.0, 6.0]
         return [right, sys.stdout.getvalue().strip(), watch.strange]
-    except TypeError as error:
+    except (AttributeError, TypeError) as error:
         return str(error)
     finally:
         watch.end()
@@ -46,6 +46,8 @@ LINES = {
     "tl.device_print('x', x)": RIGHT,
     "int(tl.sum(x))": "fp32 is no index; compute with triton.language",
     "range(tl.max(x))": "fp32 is no index; compute with triton.language",
+    "x.handle.data": "a kernel cannot read the values behind a tensor; compute with triton.language",
+    "assert set(vars(x.handle)) == {'dtype', 'attr'} and not hasattr(x.handle, '_kept')": RIGHT,
     "x += 0.0 * len(range(n))": RIGHT,
     "x = x if tl.sum(x) > 0.0 else -x": RIGHT,
 }

@@ -45,17 +45,23 @@ def _unwrapped(call: Any) -> Any:
     return wrapper
 
 
+class _Handle(TensorHandle):
+    """Behind a tensor. Its values are nowhere among its attributes."""
+
+    __slots__ = ("_kept",)
+
+
 def _values(self: TensorHandle) -> Any:
     if not sys._getframe(1).f_code.co_filename.startswith(_TRITON):
         raise AttributeError("a kernel cannot read the values behind a tensor; compute with triton.language")
-    return self.__dict__["data"]
+    return _KEPT.__get__(self)
 
 
 def _set_values(self: TensorHandle, values: Any) -> None:
     # The constructor of the class comes from generated code.
-    if "data" in self.__dict__ and not sys._getframe(1).f_code.co_filename.startswith(_TRITON):
+    if hasattr(self, "attr") and not sys._getframe(1).f_code.co_filename.startswith(_TRITON):
         raise AttributeError("a kernel cannot change the values behind a tensor; compute with triton.language")
-    self.__dict__["data"] = values
+    _KEPT.__set__(self, values)
 
 
 def _told(call: Any) -> Any:
@@ -90,7 +96,10 @@ def _without_values(patch: Any) -> Any:
 
 
 _TRITON = os.path.dirname(triton.__file__) + os.sep
-TensorHandle.data = property(_values, _set_values)  # type: ignore[assignment]
+_KEPT: Any = vars(_Handle)["_kept"]
+del _Handle._kept
+_Handle.data = property(_values, _set_values)  # type: ignore[assignment]
+interpreter.TensorHandle = _Handle
 Autotuner._bench = _bench
 for _class in (GridExecutor, InterpretedFunction):
     _class.__call__ = _unwrapped(_class.__call__)
