@@ -72,6 +72,8 @@ LINEAR = "self.layer = torch.nn.Linear(16, 16)"
         (task("return x @ y", "torch.randn(8, 8), torch.diag(torch.randn(8))", names="x, y"), {"structured_input"}),
         (task("return x @ y.tril()", "torch.randn(8, 8), torch.randn(8, 8).tril()", names="x, y"), set()),
         (task("return x + y", "torch.randn(16), torch.randn(16).sort()[0]", names="x, y"), {"structured_input"}),
+        (task("return x.float().cos() * torch.arange(1.0, 9.0)", "torch.randint(0, 8, (1,))"), {"few_inputs"}),
+        (task("return torch.eye(8)[x].cos() * torch.arange(1.0, 9.0)", "torch.randint(0, 8, (64,))"), set()),
         (task("return torch.log(x)"), {"non_finite"}),
         (task("raise RuntimeError('broken')"), {"reference_fails"}),
     ],
@@ -86,6 +88,8 @@ def test_every_flag_comes_with_what_was_measured() -> None:
     assert "(16,) and (16, 1)" in str(
         found(task("return x - y", "torch.randn(16), torch.randn(16, 1)", names="x, y"))["flags"]
     )
+    few = task("return x.float().cos() * torch.arange(1.0, 9.0)", "torch.randint(0, 8, (1,))")
+    assert found(few)["flags"]["few_inputs"] == "8 different inputs in 64 calls"
     assert "broken" in found(task("raise RuntimeError('broken')"))["flags"]["reference_fails"]
 
 

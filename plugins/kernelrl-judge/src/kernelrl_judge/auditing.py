@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ast
 import functools
+import hashlib
 import json
 import os
 import re
 import resource
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,11 +29,15 @@ from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
 from kernelrl_judge.overlays import OVERLAYS
 from kernelrl_judge.reference import Reference, TaskError, load_reference
 from kernelrl_judge.structure import structure
+from kernelrl_judge.trees import leaves
 
 __all__ = ["audit"]
 
 _SEED = "audit"
 _TRIALS = 2
+_DRAWS = 64
+"""Inputs among which two are equal, nine times out of ten, if there are fewer than a thousand different ones."""
+_DRAWING_S = 1.0
 _LAUNCH_US = 5.0
 _BYTES_PER_US = 2e6
 _FLOPS_PER_US = 50e6
@@ -109,6 +115,7 @@ class _Subject:
             "non_finite": f"{share:.3g} of the elements of the output" if share else None,
             "nondeterministic": self._nondeterministic(),
             "accidental_broadcast": self._broadcast(),
+            "few_inputs": self._few(),
             "structured_input": self._structured(_promising(source)),
             "tiny": self._tiny(),
         }
@@ -183,6 +190,16 @@ class _Subject:
         found = [place for place, kind in self._structures() if kind == "fixed"]
         return f"input tensor {found[0]} holds the same numbers in every call" if found else None
 
+    def _few(self) -> str | None:
+        if self._fixed() is not None:
+            return None
+        seen: list[bytes] = []
+        started = time.monotonic()
+        while len(seen) < _DRAWS and (len(seen) < _TRIALS or time.monotonic() - started < _DRAWING_S):
+            seen.append(_digest(self._reference.inputs(_TRIALS + len(seen))))
+        different = len(set(seen))
+        return f"{different} different inputs in {len(seen)} calls" if different < len(seen) else None
+
     def _structured(self, said: str) -> str | None:
         for place, kind in self._structures():
             if kind in _STRUCTURES and not _STRUCTURES[kind][1].search(said):
@@ -235,6 +252,17 @@ def _promising(source: str) -> str:
     tree = ast.parse(source)
     tree.body = [node for node in tree.body if getattr(node, "name", "") not in ("get_inputs", "get_init_inputs")]
     return ast.unparse(tree)
+
+
+def _digest(inputs: Any) -> bytes:
+    """The same for equal inputs."""
+    found = hashlib.blake2b()
+    for _, leaf, _, _ in leaves(inputs, inputs, inputs):
+        if isinstance(leaf, torch.Tensor):
+            found.update(leaf.detach().contiguous().reshape(-1).view(torch.uint8).cpu().numpy().data)
+        else:
+            found.update(repr(leaf).encode())
+    return found.digest()
 
 
 def _lacks_memory(error: BaseException) -> bool:
