@@ -11,6 +11,7 @@ each other, only what stands in the same row counts there.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import attrs
 import torch
@@ -76,7 +77,7 @@ def bounds(exact: torch.Tensor, own: torch.Tensor, *, rows_apart: bool = False) 
         )
     decided = known & (noise <= (_LARGEST_NOISE * torch.maximum(scale, sizes)).clamp_min_(_NO_NOISE * whole))
     noise = noise.where(known, math.inf) if not bool(known.all()) else noise
-    return Bounds(scale, noise, float(largest), float(decided.double().mean()))
+    return Bounds(scale.float(), noise.float(), float(largest), float(decided.double().mean()))
 
 
 def _known(exact: torch.Tensor, own: torch.Tensor, *, rows_apart: bool) -> torch.Tensor:
@@ -110,19 +111,19 @@ def _sliced(
         per_block = max(-(-_LEAST_IN_BLOCK * size // sizes.numel()), -(-size // _MOST_BLOCKS))
         if 2 * per_block > size:
             continue
-        squares = _pooled(sizes.square().sum(others), per_block, "sum")
-        counts = _pooled(known.sum(others).double(), per_block, "sum")
+        squares = _pooled(sizes.square().sum(others), per_block, torch.sum)
+        counts = _pooled(known.sum(others).double(), per_block, torch.sum)
         # A block of which nothing is known sets no limit, and needs none.
         rms = (squares / counts.clamp_min(1.0)).sqrt()
         least_scale = torch.minimum(least_scale, rms.view(along))
-        least_errors = torch.minimum(least_errors, _pooled(errors.amax(others), per_block, "amax").view(along))
+        least_errors = torch.minimum(least_errors, _pooled(errors.amax(others), per_block, torch.amax).view(along))
     spread = ROUNDING.get(dtype, ROUNDING[torch.float32]) * reach
     shape = sizes.shape
     return least_scale.expand(shape), torch.minimum(noise, _OWN_ERRORS * (least_errors + spread)).expand(shape)
 
 
-def _pooled(values: torch.Tensor, per_block: int, how: str) -> torch.Tensor:
-    """For each place the sum, or the largest, of its block; the last block has what is left over and a whole one."""
-    blocks = len(values) // per_block
-    place = (torch.arange(len(values), device=values.device) // per_block).clamp_max_(blocks - 1)
-    return torch.zeros(blocks, dtype=values.dtype, device=values.device).scatter_reduce_(0, place, values, how)[place]
+def _pooled(values: torch.Tensor, per_block: int, how: Callable[..., torch.Tensor]) -> torch.Tensor:
+    """For each place the sum, or the largest, of its block; the last block takes what is left over."""
+    whole = (len(values) // per_block - 1) * per_block
+    heads, tail = values[:whole].view(-1, per_block), values[whole:]
+    return torch.cat([how(heads, 1).repeat_interleave(per_block), how(tail, 0).expand(len(tail))])

@@ -77,31 +77,40 @@ def stress_call(
         return None, NO_MEMORY
     if not _alike(expected, precise):
         raise TaskError("the reference gives another structure in double precision")
-    found: list[Bounds | int | None] = []
-    shares: list[float] = []
-    finite = False
+    try:
+        found, shares = _limits(reference, inputs, expected, precise)
+    except torch.OutOfMemoryError:
+        return None, NO_MEMORY
+    decided = sum(shares) / len(shares) if shares else 1.0
+    if not decided:
+        finite = all(bool(torch.isfinite(tensor).all()) for tensor in tensors(reals(precise)))
+        small = "the reference's own errors are too large on such inputs"
+        return None, small if finite else "the reference is not finite on such inputs"
+    return StressCall(part, Trial(inputs, expected), precise, tuple(found), decided), ""
+
+
+def _limits(
+    reference: Reference, inputs: list[Any], expected: Any, precise: Any
+) -> tuple[list[Bounds | int | None], list[float]]:
+    """How far each output tensor may be off, and what share of it is decided."""
     rounds = any(tensor.is_floating_point() for tensor in tensors(inputs))
     apart = bool(reference.facts.get("rows_apart"))
+    found: list[Bounds | int | None] = []
+    shares: list[float] = []
     for _, want, wide, _ in leaves(reals(expected), reals(precise), reals(precise)):
         if not isinstance(want, torch.Tensor):
             continue
         if want.is_floating_point():
             limit = bounds(wide.double(), want, rows_apart=apart)
-            finite |= not bool(torch.isinf(limit.noise).all())
             found.append(limit)
             shares.append(limit.decided)
         else:
             others = _OWN_DECISIONS * int((want != wide.to(want.dtype)).sum())
             others = max(others, int(rounds) * (want.numel() // _FEW_DECISIONS))
             decides = others <= _LARGEST_UNDECIDED * want.numel()
-            finite = True
             found.append(others if decides else None)
             shares.append(float(decides))
-    decided = sum(shares) / len(shares) if shares else 1.0
-    if not decided:
-        small = "the reference's own errors are too large on such inputs"
-        return None, small if finite else "the reference is not finite on such inputs"
-    return StressCall(part, Trial(inputs, expected), precise, tuple(found), decided), ""
+    return found, shares
 
 
 def judged(call: StressCall, actual: Any, settings: EvaluationSettings, dtype: torch.dtype) -> Judged:
