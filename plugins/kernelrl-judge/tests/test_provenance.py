@@ -101,6 +101,22 @@ def test_a_kernel_may_write_through_addresses_that_it_is_given() -> None:
     assert strange(call) <= 1
 
 
+@torch.library.custom_op("test_provenance::doubled", mutates_args=("y",))
+def _doubled(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    y.copy_(x)
+    return doubled(y)
+
+
+@torch.library.custom_op("test_provenance::positive", mutates_args=())
+def _positive(x: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(x.numpy().clip(0.0))
+
+
+def test_operators_of_others_are_seen_through() -> None:
+    assert strange(lambda: _doubled(_doubled(X, HELD), HELD).sum()) == 0
+    assert strange(lambda: doubled(_positive(X))) == ELEMENTS
+
+
 def _as_numbers() -> torch.Tensor:
     y = torch.empty_like(X)
     for element, held in zip(y.view(-1), (ctypes.c_float * ELEMENTS).from_address(X.data_ptr()), strict=True):

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from kernelrl_judge.provenance import Watch
+from kernelrl_judge.provenance import TORCHS, Watch
 
 __all__ = ["called", "computing", "computing_symbols"]
 
@@ -31,23 +31,6 @@ _LEAST_SHARE = 0.25
 _FEW = 64
 """Elements that anybody may read as numbers, for sizes and conditions, and work on."""
 _MOST_NAMED = 64
-_TORCHS = frozenset(
-    {
-        "aten",
-        "prim",
-        "prims",
-        "inductor",
-        "inductor_prims",
-        "rngprims",
-        "quantized",
-        "_quantized",
-        "quantization",
-        "sparse",
-    }
-    | {"mkl", "mkldnn", "mkldnn_prepacked", "onednn", "prepacked", "static_runtime", "fbgemm", "symm_mem", "c10d"}
-    | {"_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_native", "torchvision", "torchaudio"}
-)
-"""Namespaces of operators that come with torch. Operators of others are the candidate's own."""
 _ARRANGING = re.compile(
     r"aten::_*(?:(?:new_)?(?:empty|zeros|ones|full)\w*|fill|zero|arange|scalar_tensor|lift_fresh|clone|copy|copy_from\w*|to_copy"
     r"|to|contiguous|detach\w*|alias\w*|view\w*|reshape\w*|unsafe_view|permute|transpose|t|expand\w*|squeeze|unsqueeze"
@@ -264,7 +247,7 @@ def _plain(name: Any) -> str:
 
 def _is_torchs(name: str) -> bool:
     head, separator, _ = name.partition("::")
-    return bool(separator) and head in _TORCHS
+    return bool(separator) and head in TORCHS
 
 
 def _converts(node: dict[str, Any]) -> bool:

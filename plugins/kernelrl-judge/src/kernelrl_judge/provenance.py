@@ -21,10 +21,17 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["Watch", "launch", "launches_tell"]
+__all__ = ["TORCHS", "Watch", "launch", "launches_tell"]
 
+TORCHS = frozenset(
+    {"aten", "prim", "prims", "inductor", "inductor_prims", "rngprims", "quantized", "_quantized", "quantization"}
+    | {"mkl", "mkldnn", "mkldnn_prepacked", "onednn", "prepacked", "static_runtime", "fbgemm", "sparse", "symm_mem"}
+    | {"c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_native", "torchvision", "torchaudio"}
+)
+"""Namespaces of operators that come with torch. Operators of others are the candidate's own."""
 _OVERWRITING = frozenset({"aten::copy_", "aten::fill_", "aten::zero_", "aten::set_", "aten::resize_"})
 """Operators that do not read the first tensor that they are given."""
+_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 _LEAST_ADDRESS = 1 << 32
 _MANY_NUMBERS = 64
 _telling = False
@@ -89,6 +96,10 @@ class Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = [*_tensors((args, kwargs))]
         self.numbers.update(_fractions((args, kwargs)))
+        if func.namespace not in TORCHS:
+            # Those of others are made of torch's and of launches, which are seen one by one.
+            with self:
+                return func.redispatch(_CPU, *args, **(kwargs or {}))
         if func._schema.is_mutable:
             self.read(given[1:] if func._schema.name in _OVERWRITING else given)
             result = func(*args, **(kwargs or {}))
