@@ -123,8 +123,11 @@ def called(call: Callable[[], Any], watch: Watch | None = None) -> tuple[Any, li
 def _parameters() -> list[torch.Tensor]:
     """Parameters and buffers of all models."""
     models = [held for held in gc.get_objects() if issubclass(type(held), torch.nn.Module)]
-    held = [value for model in models for kind in ("_parameters", "_buffers") for value in vars(model)[kind].values()]
-    return [value for value in held if type(value) in (torch.Tensor, torch.nn.Parameter)]
+    kinds = [vars(model).get(kind) for model in models for kind in ("_parameters", "_buffers")]
+    held = [value for kind in kinds if isinstance(kind, dict) for value in kind.values()]
+    return [
+        value for value in held if type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided
+    ]
 
 
 def _preparing(nodes: list[dict[str, Any]], places: set[int]) -> set[int]:
@@ -205,10 +208,9 @@ def _weight(node: dict[str, Any]) -> list[int]:
 
 def _is_replaced(node: dict[str, Any]) -> bool:
     """Whether an operator of torch's does something else than torch's."""
-    if not _is_torchs(node["name"]):
-        return False
-    schema = next((str(attr["value"]) for attr in node["attrs"] if attr["name"] == "op_schema"), "")
-    return bool(_REGISTERED.search(torch._C._dispatch_dump(schema.partition("(")[0])))
+    schema = next((str(attr["value"]) for attr in node.get("attrs", ()) if attr["name"] == "op_schema"), "")
+    operator = schema.partition("(")[0]
+    return operator.startswith("aten::") and bool(_REGISTERED.search(torch._C._dispatch_dump(operator)))
 
 
 def _add(found: dict[str, int], name: str, elements: int) -> None:
