@@ -89,6 +89,20 @@ def test_large_builds_do_not_wait_to_be_counted(tmp_path: Path) -> None:
         assert sum(path.stat().st_size for path in store_files(tmp_path / "store")) < 1_200_000
 
 
+def test_large_builds_drive_out_none_but_large_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernelrl_judge.building.store._YOUNG_S", 0.0)
+    small, large = tmp_path / "small.so", tmp_path / "large.so"
+    small.write_bytes(bytes(100))
+    large.write_bytes(bytes(100_000))
+    store = BuildStore(tmp_path / "store", 1_000_000)
+    kept = [f"{number:064x}" for number in range(5)]
+    for key in kept:
+        store.write(key, {}, small)
+    for number in range(5, 25):
+        store.write(f"{number:064x}", {}, large)
+    assert all(store.read(key) is not None for key in kept)
+
+
 def store_files(directory: Path) -> list[Path]:
     return [path for path in directory.glob("objects/*/*/*") if path.is_file()]
 

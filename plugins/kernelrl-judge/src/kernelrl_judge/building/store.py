@@ -26,6 +26,10 @@ _PRUNING_SHARE = 1 / 32
 """Share of the writes, however small, after which the size of everything is looked at."""
 _UNSEEN_SHARE = 1 / 256
 """Share of what is kept that is written, in the mean, between two looks."""
+_LARGE_SHARE = 1 / 1024
+"""Share of what is kept beyond which an entry is large."""
+_YOUNG_S = 5.0
+"""How long whoever has an entry made may take to open it."""
 
 
 class BuildStore:
@@ -33,7 +37,8 @@ class BuildStore:
 
     Args:
         directory: made on first use.
-        max_bytes: what is kept; the least recently used tenth goes when there is more.
+        max_bytes: what is kept; when there is more a tenth goes, large entries first and what was not used for longest:
+            who has large ones made drives out his own kind.
     """
 
     def __init__(self, directory: Path, max_bytes: int) -> None:
@@ -97,10 +102,13 @@ class BuildStore:
         return self._directory / "objects" / key[:2] / key
 
     def _prune(self) -> None:
-        entries = []
+        entries, young = [], time.time() - _YOUNG_S
         for entry in (self._directory / "objects").glob("??/*"):
             with contextlib.suppress(OSError):
-                entries.append((entry.stat().st_mtime_ns, _bytes(entry), entry))
+                size = _bytes(entry)
+                used = entry.stat().st_mtime
+                order = used > young, size < self._max_bytes * _LARGE_SHARE, used
+                entries.append((order, size, entry))
         total = sum(size for _, size, _ in entries)
         if total <= self._max_bytes:
             return
