@@ -50,6 +50,10 @@ def test_what_computes_is_named_however_it_is_called(call: Callable[[], Any], na
         lambda: X.unsqueeze(0).expand(3, -1, -1).clone(),
         lambda: X.new_empty(3).fill_(1.0),
         lambda: X.clone().zero_(),
+        lambda: torch.linspace(0.0, 1.0, 128).view(8, 16),
+        lambda: [part.contiguous() for part in X.tensor_split(3)],
+        lambda: torch.vstack([X, X]).tile(2, 2).rot90(),
+        lambda: torch.nn.functional.pad(X[None], (1, 1), mode="reflect").repeat(2, 2, 2),
     ],
 )
 def test_what_allocates_arranges_or_converts_does_not_compute(call: Callable[[], Any]) -> None:

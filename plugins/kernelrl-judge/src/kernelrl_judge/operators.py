@@ -37,7 +37,8 @@ _ARRANGING = re.compile(
     r"|flatten|unflatten|slice\w*|select\w*|narrow\w*|split\w*|chunk|unbind|unfold|as_strided\w*|cat|stack|repeat"
     r"|constant_pad_nd|pad\w*|\w+ion_pad[123]d|flip|roll|diagonal|movedim|real|imag|local_scalar_dense|item|is_\w+|equal"
     r"|record_stream|set|resize\w*|nested\w*|has_\w+|pin_memory|result_type|resolve_\w+|type_as|numpy_T"
-    r"|swapaxes|ravel|[hvd]split|mT|mH|adjoint|concat\w*)_?"
+    r"|swapaxes|swapdims|moveaxis|ravel|[hvd]split|tensor_split|unsafe_(?:split\w*|chunk)|mT|mH|adjoint|concat\w*|tile"
+    r"|broadcast_t\w+|(?:[hvd]|column_|row_)stack|atleast_[123]d|block_diag|diag_embed|rot90|fliplr|flipud)_?"
 )
 _SUMMING = re.compile(r"aten::(?:sum|mean)")
 _REDUCING = re.compile(r"aten::(?:sum|mean|prod|max|min|amax|amin|any|all)")
@@ -173,7 +174,7 @@ def _weighed(nodes: list[dict[str, Any]], above: dict[int, dict[str, Any]]) -> d
             continue
         weight = _weight(node)
         # Where an operator takes lists, what it does with their elements tells how many there are.
-        if any(weight) and top == node["id"]:
+        if top == node["id"] and (any(weight) or not _places(node.get("inputs", {}))):
             whole.add(top)
         found[name] = [sum(pair) for pair in zip(found.get(name, (0, 0)), weight, strict=True)]
     return found
@@ -201,9 +202,9 @@ def _traced() -> Iterator[list[dict[str, Any]]]:
 
 
 def _weight(node: dict[str, Any]) -> list[int]:
-    """Elements taken and made by an operator."""
-    shapes = (node.get(side, {}).get("shapes", ()) for side in ("inputs", "outputs"))
-    return [sum(map(_elements, shape)) for shape in shapes]
+    """Elements taken and made by an operator. What takes none makes constants."""
+    taken, made = (sum(map(_elements, node.get(side, {}).get("shapes", ()))) for side in ("inputs", "outputs"))
+    return [taken, made if taken else 0]
 
 
 def _is_replaced(node: dict[str, Any]) -> bool:
