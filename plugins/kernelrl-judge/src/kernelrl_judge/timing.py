@@ -159,6 +159,7 @@ class _Measurement:
         given, made = leaves_bytes(reference.inputs(reference.first_timed_input)), leaves_bytes(reference.like)
         self._copy_share = _COPY_SHARE * (min(given, made) + made) / (2 * max(made, 1))
         self._events: list[float] = []
+        self._movements: list[bool] = []
         self._processors: list[float] = []
         self._stages_s: dict[str, float] = {}
         # Every round has others, which nobody knows before: one of each round is enough where comparing takes long.
@@ -200,11 +201,26 @@ class _Measurement:
             findings=(
                 *self._disagreements(),
                 *self._faster_than_copying(runtime, baseline),
+                *self._ran_on(),
                 *(self._turning.findings() if self._turning is not None else ()),
                 *(self._watch.findings if self._watch is not None else ()),
             ),
             telemetry=self._telemetry(calls, runtime),
         )
+
+    def _stood(self, standing: Standing) -> None:
+        """Take note of whether the runner stood still; on the processor it had no reason not to."""
+        moved = standing.moved()
+        if moved and self._device == "cpu":
+            raise protocol.ProtocolError("it ran on while the judge had stopped it")
+        self._movements.append(moved)
+
+    def _ran_on(self) -> tuple[Finding, ...]:
+        """A driver of a GPU may wake up a thread now and then."""
+        if sum(self._movements) <= len(self._movements) / 2:
+            return ()
+        evidence = "it ran on most times that the judge had stopped it"
+        return (Finding("ran_when_stopped", Severity.SUSPECT, evidence, checker="judge"),)
 
     def _calls(self) -> tuple[int, int]:
         """Calls per window of the candidate and of the reference, so that each window is long enough.
@@ -284,7 +300,7 @@ class _Measurement:
                         times[False] = self._baseline_window(inputs[:baseline_calls])
                     with self._stage("calibration"):
                         self._overheads.calibrate(candidate_calls)
-                    _refuse_movement(standing)
+                    self._stood(standing)
         return times[True], times[False]
 
     def _places(self, calls: int) -> tuple[list[Any], int]:
@@ -320,7 +336,7 @@ class _Measurement:
         else:
             with self._runner.suspended() as standing:
                 self._share(inputs[:calls])
-                _refuse_movement(standing)
+                self._stood(standing)
                 ran_s = self._runner.ran_s()
                 started = time.perf_counter()
                 self._runner.send(FrameKind.WINDOW, body)
@@ -455,11 +471,6 @@ class _Measurement:
         if self._events:
             found["events_us"] = statistics.median(self._events) / calls[0] * 1e6
         return found
-
-
-def _refuse_movement(standing: Standing) -> None:
-    if standing.moved():
-        raise protocol.ProtocolError("it ran on while the judge had stopped it")
 
 
 def _only_tensors(tree: Any) -> bool:
