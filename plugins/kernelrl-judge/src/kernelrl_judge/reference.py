@@ -189,7 +189,10 @@ class Reference:
         names = self.facts["mutates_state"]
         state = {name: tensor.clone() for name, tensor in self.model.state_dict().items() if name in names}
         self.restore()
-        return Trial(inputs, _detached(found), given if self.facts["mutates_inputs"] else None, state)
+        after = given if self.facts["mutates_inputs"] else None
+        # They may take as much of the device's memory as the outputs that are copied now.
+        del given
+        return Trial(inputs, _detached(found), after, state)
 
     def trial(self, index: int) -> Trial:
         """Fresh inputs of a trial, and the expected outputs. Equal for equal seed, index and device."""
