@@ -13,7 +13,7 @@ import attrs
 from kernelrl_core.checkpoints import choose_checkpoint, load_checkpoint
 from kernelrl_core.codec import dumps, to_json
 from kernelrl_core.console import Console
-from kernelrl_core.errors import LookupFailed, UsageError
+from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError
 from kernelrl_core.heldout import eval_tasks, play_split
 from kernelrl_core.journal import Journal, read_rows
 from kernelrl_core.provenance import provenance
@@ -21,10 +21,10 @@ from kernelrl_core.recipe.load import load_recipe
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.registry import Registry
 from kernelrl_core.rundir import RunDir, find_run
-from kernelrl_core.samples import sample_id, sample_row, turn_from_row
-from kernelrl_core.scoreboard import scoreboard
+from kernelrl_core.samples import sample_id, sample_row, turn_from_row, why_lost
+from kernelrl_core.scoreboard import best_turn, scoreboard
 from kernelrl_core.session import open_session
-from kernelrl_core.values import Outcome, Turn, sha256_text
+from kernelrl_core.values import Episode, Outcome, Turn, sha256_text
 
 __all__ = ["EvalJob", "choose_job", "evaluate_job"]
 
@@ -87,6 +87,7 @@ async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, A
 
     Raises:
         UsageError, MissingPrerequisite: something of the recipe cannot be had.
+        KernelRLError: every sample was lost to the infrastructure.
     """
     console = Console()
     recipe, settings = job.recipe, job.recipe.eval
@@ -115,7 +116,9 @@ async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, A
         console.close()
         if journal is not None:
             journal.close()
-    turns = [turn for group in groups for episode in group.episodes for turn in episode.turns]
+    episodes = [episode for group in groups for episode in group.episodes]
+    turns = [turn for episode in episodes for turn in episode.turns]
+    _say_lost(episodes, console)
     return {
         "policy": job.label,
         "split": settings.split,
@@ -125,6 +128,22 @@ async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, A
         "provenance": provenance(recipe, job.registry),
         "rows": [sample_row(turn) for turn in turns],
     }
+
+
+def _say_lost(episodes: Sequence[Episode], console: Console) -> None:
+    """Say how many attempts the infrastructure lost, and why.
+
+    Raises:
+        KernelRLError: all of them.
+    """
+    lost = sum(best_turn(episode) is None for episode in episodes)
+    if not lost:
+        return
+    message, fix = why_lost(episodes)
+    if lost == len(episodes):
+        raise KernelRLError(f"every sample was lost to the infrastructure; the last error: {message}", fix=fix)
+    reason = message.strip().partition("\n")[0]
+    console.show(f"{lost} of {len(episodes)} samples were lost to the infrastructure; the last error: {reason}")
 
 
 def _open_partial(job: EvalJob, path: Path) -> tuple[Journal, list[dict[str, Any]]]:

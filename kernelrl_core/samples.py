@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kernelrl_core.codec import from_json, to_json
 from kernelrl_core.errors import KernelRLError
 from kernelrl_core.journal import is_finite
-from kernelrl_core.values import SampleId, Task, Turn
+from kernelrl_core.values import Episode, SampleId, Task, Turn
 
-__all__ = ["sample_id", "sample_row", "turn_from_row"]
+__all__ = ["sample_id", "sample_row", "turn_from_row", "why_lost"]
 
 
 def sample_row(turn: Turn) -> dict[str, Any]:
@@ -49,6 +49,17 @@ def turn_from_row(row: Mapping[str, Any], task: Task) -> Turn:
 def sample_id(row: Mapping[str, Any]) -> SampleId:
     """Place of a row's turn in the run."""
     return SampleId(row["step"], row["task_index"], row["attempt"], row["turn"])
+
+
+def why_lost(episodes: Iterable[Episode]) -> tuple[str, str]:
+    """The last error through which the infrastructure lost a turn of these attempts, and its fix; empty where none."""
+    lost = [turn for episode in episodes for turn in episode.turns if turn.masked]
+    if not lost:
+        return "", ""
+    judged = lost[-1].evaluation
+    text = (judged.detail if judged is not None else "") or lost[-1].message
+    message, _, fix = text.partition("\nfix: ")
+    return message, fix
 
 
 def _finite(value: Any) -> Any:

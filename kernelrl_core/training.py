@@ -40,6 +40,7 @@ from kernelrl_core.observers import Observers
 from kernelrl_core.pipelining import GradientStream, Rollout, streaming_obstacle
 from kernelrl_core.recipe.schema import EvalSettings, TrainSettings
 from kernelrl_core.rundir import RunDir, now
+from kernelrl_core.samples import why_lost
 from kernelrl_core.scoreboard import scoreboard
 from kernelrl_core.session import Session
 from kernelrl_core.stages import stage
@@ -200,11 +201,12 @@ class Training:
         return await play_groups(player, step, tasks, recipe.train.group_size, complete)
 
     def _require_samples(self, step: int, groups: Sequence[Group]) -> None:
-        turns = [turn for group in groups for episode in group.episodes for turn in episode.turns]
-        if all(turn.masked for turn in turns):
+        episodes = [episode for group in groups for episode in group.episodes]
+        if all(turn.masked for episode in episodes for turn in episode.turns):
+            message, fix = why_lost(episodes)
             raise KernelRLError(
-                f"every sample of step {step} was lost to the infrastructure; the last error: {turns[-1].message}",
-                fix=f"mend it, then kernelrl resume {self.run.path}",
+                f"every sample of step {step} was lost to the infrastructure; the last error: {message}",
+                fix=f"{fix or 'mend it'}, then kernelrl resume {self.run.path}",
             )
 
     def _gradient_stream(self, step: int, rate: float, planned: int | None) -> GradientStream:

@@ -17,6 +17,7 @@ from typing import Any
 import attrs
 
 from kernelrl_core import Component, hookimpl
+from kernelrl_core.errors import InfrastructureError
 from kernelrl_core.kinds import BackendFacts, PolicyCapabilities, RewardBounds, SamplingSettings, TrainingStep
 from kernelrl_core.values import (
     BuildStatus,
@@ -46,6 +47,7 @@ class PolicyOptions:
     delay_s: float = 0.0
     start_s: float = 0.0
     fail: str = ""
+    lost: float = 0.0
     losses: tuple[str, ...] = ("importance_sampling", "ppo")
 
 
@@ -68,6 +70,8 @@ class Policy:
     async def sample(self, prompt: Prompt, settings: SamplingSettings) -> Reply:
         await asyncio.sleep(self.options.delay_s)
         self._fail("sample")
+        if random.Random(settings.seed + 1).random() < self.options.lost:
+            raise InfrastructureError("planted: the endpoint is away", fix="start the endpoint")
         right = random.Random(settings.seed).random() < self.weight
         source = SOURCE.format(answer="right" if right else "wrong")
         return Reply(f"```python\n{source}```", (1, 2), (-0.5, -0.5), "stop")

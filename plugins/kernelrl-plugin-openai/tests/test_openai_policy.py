@@ -328,6 +328,13 @@ def test_half_answers_cost_one_sample_after_three_tries(server: OpenAIServer, fa
     assert len(server.requests) == 1 + 3
 
 
+def test_a_web_page_in_place_of_an_answer_names_the_address(server: OpenAIServer) -> None:
+    server.fail = lambda body: "not_json"
+    with pytest.raises(UsageError, match="no JSON of an OpenAI-compatible server") as refused:
+        started(options(server, patience_s=20.0))
+    assert "base_url" in refused.value.fix
+
+
 def test_a_prompt_that_is_too_long_for_the_endpoint_is_told_in_its_words(server: OpenAIServer) -> None:
     with pytest.raises(UsageError, match="maximum context length"):
         started(options(server), after_start(server, lambda body: "long"))

@@ -46,7 +46,16 @@ _MAX_TEXT = 300
 
 
 class HalfAnswer(Exception):
-    """An answer that lacks what was asked for."""
+    """An answer that lacks what was asked for.
+
+    Args:
+        told: what it lacks, in words without a secret.
+        fix: what the user can do about it, where that is known.
+    """
+
+    def __init__(self, told: str, fix: str = "") -> None:
+        super().__init__(told)
+        self.fix = fix
 
 
 class _Away(Exception):
@@ -143,7 +152,8 @@ class Endpoint:
                 began = time.monotonic()
                 answer: T = await retrying(self._once, path, body, read)
         except HalfAnswer as error:
-            raise InfrastructureError(f"{self._where}: half an answer, {halves} times: {error}") from None
+            message = f"{self._where}: half an answer, {halves} times: {error}"
+            raise InfrastructureError(message, fix=error.fix) from None
         except _Away as error:
             waited = time.monotonic() - began
             told = f"{self._where}: {error.told}, for {waited:.0f} s"
@@ -178,12 +188,22 @@ class Endpoint:
         except openai.APIStatusError as error:
             raise await self._refused(error) from None
         except (openai.OpenAIError, ValueError) as error:
+            if isinstance(error, json.JSONDecodeError) and error.pos == 0:
+                raise self._no_json() from None
             raise HalfAnswer(self._clean(f"{type(error).__name__}: {error}")) from None
         try:
             found: T = read(answer)
             return found
         except UNREADABLE as error:
+            if isinstance(answer, str):
+                raise self._no_json() from None
             raise HalfAnswer(self._clean(f"it cannot be read ({type(error).__name__}: {error})")) from None
+
+    def _no_json(self) -> HalfAnswer:
+        return HalfAnswer(
+            "the answer is no JSON of an OpenAI-compatible server",
+            fix=f"correct policy.base_url, {self._options.base_url}: the address of the API, up to and including /v1",
+        )
 
     async def _refused(self, error: openai.APIStatusError) -> Exception:
         status, told = error.status_code, self._clean(_message(error))
