@@ -100,6 +100,21 @@ def test_a_missing_key_is_a_missing_prerequisite_of_the_hosted_service(monkeypat
 
 
 @pytest.mark.parametrize(
+    "address",
+    ["http://user:geheim@host:8124", "http://geheim@host", "http://host?key=geheim", "ftp://u:geheim@h", "http://h:x"],
+)
+def test_an_address_with_a_secret_or_none_at_all_is_refused_without_being_shown(address: str) -> None:
+    problems = list(TinkerConfig(model="m", base_url=address).problems())
+    assert problems
+    assert "geheim" not in "".join(problems)
+
+
+def test_an_address_with_a_port_or_a_path_is_accepted() -> None:
+    for address in ("http://127.0.0.1:8124", "https://host/tinker", "http://[::1]:8124"):
+        assert list(TinkerConfig(model="m", base_url=address).problems()) == []
+
+
+@pytest.mark.parametrize(
     ("key", "fault", "message"),
     [("sk-of-somebody-else", "", "must begin with tml-"), ("tml-wrong-secret", "refused", "refuses the API key")],
 )

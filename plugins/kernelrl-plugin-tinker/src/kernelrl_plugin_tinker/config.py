@@ -90,8 +90,9 @@ class TinkerConfig:
         return self.on_this_machine() or Path("~/.tinker/credentials.json").expanduser().is_file()
 
     def on_this_machine(self) -> bool:
-        host = urlsplit(self.base_url or os.environ.get("TINKER_BASE_URL") or "").hostname or ""
+        host = ""
         try:
+            host = urlsplit(self.base_url or os.environ.get("TINKER_BASE_URL") or "").hostname or ""
             return ipaddress.ip_address(host).is_loopback
         except ValueError:
             return host == "localhost"
@@ -103,7 +104,21 @@ class TinkerConfig:
             yield "`model` is missing: the base model's name, such as Qwen/Qwen3-8B; or set server: local"
         if self.start_from is not None and not self.start_from.startswith("tinker://"):
             yield f"start_from must be a tinker:// path, not {self.start_from!r}"
-        if self.base_url is not None and urlsplit(self.base_url).scheme not in ("http", "https"):
-            yield f"base_url must begin with http:// or https://, not {self.base_url!r}"
+        if self.base_url is not None:
+            yield from _problems_of_address(self.base_url)
         if self.server == "local" and self.model is None and self.local.width % (2 * self.local.heads):
             yield f"local.width ({self.local.width}) must be a multiple of twice local.heads ({self.local.heads})"
+
+
+def _problems_of_address(address: str) -> Iterable[str]:
+    """What is wrong with an address, told without it: it may hold a password."""
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        yield "base_url must be an address such as http://127.0.0.1:8124"
+    if "@" in address or "?" in address:
+        # A recipe is saved with the run and must hold no secret.
+        yield "base_url must hold no user, password or query; a key belongs into TINKER_API_KEY"
