@@ -67,11 +67,14 @@ class RunDir:
     def create(cls, path: Path, resolved: Mapping[str, Any], provenance: dict[str, Any]) -> RunDir:
         """Make the directory with its first files, and lock it.
 
+        A run that failed before it recorded anything is replaced.
+
         Raises:
             UsageError: it exists.
             KernelRLError: it cannot be written.
         """
-        if path.exists():
+        earlier = cls(path)
+        if path.exists() and not earlier.blank():
             raise UsageError(
                 f"run directory {path} already exists", fix=f"kernelrl resume {path}, or choose another --name"
             )
@@ -81,10 +84,14 @@ class RunDir:
             growing.path.mkdir(parents=True)
             growing.lock()
             growing._fill(resolved, provenance)
+            if path.exists():
+                earlier.lock()
+                shutil.rmtree(path)
             os.rename(growing.path, path)
         except OSError as error:
             raise disk_error(path, error) from error
         finally:
+            earlier.unlock()
             shutil.rmtree(growing.path, ignore_errors=True)
         growing.path = path
         return growing
@@ -179,6 +186,14 @@ class RunDir:
         if self._lock is None and self.locked():
             return "running", ""
         return ("killed" if state == "running" and self._lock is None else state), message
+
+    def blank(self) -> bool:
+        """Whether the directory is that of a run that ended before it recorded a sample, a step or a checkpoint."""
+        if not (self.path / "recipe.yaml").is_file() or self.state()[0] in ("running", "finished"):
+            return False
+        return not any(
+            path.exists() and path.stat().st_size for path in map(self.journal_path, JOURNALS) if path.stem != "begun"
+        )
 
     def locked(self) -> bool:
         """Whether some process is at work on the run."""

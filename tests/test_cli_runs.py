@@ -173,6 +173,25 @@ def test_a_failing_policy_is_named_and_the_run_can_go_on(kernelrl: Run, tmp_path
     assert kernelrl("resume", "a", "--accept-changes").returncode == 0
 
 
+@pytest.mark.parametrize("more", [[], ["--exist-ok"]])
+def test_the_name_of_a_run_that_failed_before_its_first_sample_is_free(
+    kernelrl: Run, tmp_path: Path, more: list[str]
+) -> None:
+    assert kernelrl("run", "small.yaml", "--name", "a", "policy.fail=start").returncode == 1
+    done = kernelrl("run", "small.yaml", "--name", "a", *more, "train.steps=1")
+    assert done.returncode == 0, done.stderr
+    assert len(rows(tmp_path / "runs/a/metrics.jsonl")) == 1
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["a"]
+
+
+def test_a_run_that_failed_later_keeps_its_name_and_its_samples(kernelrl: Run, tmp_path: Path) -> None:
+    assert kernelrl("run", "small.yaml", "--name", "a", "policy.fail=train").returncode == 1
+    refused = kernelrl("run", "small.yaml", "--name", "a")
+    assert refused.returncode == 2
+    assert "kernelrl resume runs/a" in refused.stderr
+    assert rows(tmp_path / "runs/a/samples.jsonl")
+
+
 def test_a_failing_logger_stops_nothing(kernelrl: Run, tmp_path: Path) -> None:
     done = kernelrl("run", "small.yaml", "--name", "a", "loggers.mine.fail=true")
     assert done.returncode == 0
@@ -260,6 +279,22 @@ def test_a_policy_that_cannot_learn_is_refused_but_can_be_evaluated(kernelrl: Ru
     assert refused.returncode == 2
     assert "cannot learn" in refused.stderr
     assert kernelrl("eval", "small.yaml", "policy.losses=[]").returncode == 0
+
+
+def test_an_evaluation_that_lost_every_sample_fails_with_the_last_error_and_its_fix(kernelrl: Run) -> None:
+    failed = kernelrl("eval", "small.yaml", "policy.lost=1.0")
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert "every sample was lost" in failed.stderr
+    assert "planted: the endpoint is away" in failed.stderr
+    assert "fix: start the endpoint" in failed.stderr
+
+
+def test_an_evaluation_that_lost_a_few_samples_says_how_many_and_why(kernelrl: Run) -> None:
+    done = kernelrl("eval", "small.yaml", "--samples", "4", "policy.lost=0.5", "--json")
+    lost = json.loads(done.stdout)["num_lost"]
+    assert done.returncode == 0
+    assert 0 < lost < 16
+    assert f"{lost} of 16 samples were lost to the infrastructure; the last error: planted" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def command(
     from kernelrl_core.values import sha256_text
 
     run = RunDir(Path("runs") / (name or default_name(loaded.name)))
-    if exist_ok and (run.path / "provenance.json").exists():
+    if exist_ok and (run.path / "provenance.json").exists() and not run.blank():
         same = sha256_text(recipe_text(loaded.resolved)) == run.provenance().get("recipe_sha256")
         if not same and run.state()[0] != "finished":
             raise UsageError(
@@ -68,7 +68,7 @@ def command(
         continue_run(context, run, as_json=as_json)
         return
     details = provenance(loaded.recipe, registry(), sources=loaded.sources, overrides=overrides)
-    if not run.path.exists():
+    if not run.path.exists() or run.blank():
         preflight(loaded.recipe, registry())
     run = RunDir.create(run.path, loaded.resolved, details)
     click.echo(f"run: {run.path}", err=as_json)
