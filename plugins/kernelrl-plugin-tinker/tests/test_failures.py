@@ -207,8 +207,23 @@ def test_a_server_that_is_gone_stops_the_run(policy, proxy, context, sampling) -
 
 def test_nobody_there_is_told_at_once(policy, proxy, context) -> None:
     proxy.leave()
-    with pytest.raises(ServerGone, match="no Tinker server answers"):
-        run(policy(give_up_after_s=2.0), context, nothing)
+    with pytest.raises(MissingPrerequisite, match=r"no connection .*for 1 s") as told:
+        run(policy(give_up_after_s=1.0), context, nothing)
+    assert told.value.fix == "start the server, or correct policy.base_url"
+
+
+def test_a_server_that_is_away_for_a_while_is_waited_for_aloud(policy, proxy, context) -> None:
+    said: list[str] = []
+
+    async def work(started: TinkerPolicy) -> None:
+        proxy.leave()
+        for _ in range(50):
+            await asyncio.sleep(0.1)
+            if said:
+                return
+
+    run(policy(give_up_after_s=2.0), attrs.evolve(context, say=said.append), work)
+    assert said[0].startswith(f"waiting for the server at {proxy.base_url}")
 
 
 # --- training -------------------------------------------------------------------------------------------------------

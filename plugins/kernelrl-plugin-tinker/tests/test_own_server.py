@@ -17,10 +17,13 @@ ASKED = (Message("user", "Write a kernel for relu.\nAnswer with one line.\n"),)
 def test_it_is_started_again_when_it_dies_and_leaves_nothing_behind(
     make_context, sampling, loss, optimizer, tmp_path: Path
 ) -> None:
-    """Replies, and a step that is repeated from the last checkpoint, are those of an untroubled run."""
+    """Replies, and a step that is repeated from the last checkpoint, are those of an untroubled run.
+
+    The end of a child is known at once: the long `give_up_after_s` delays nothing.
+    """
 
     async def play(name: str, *, trouble: bool):
-        policy = TinkerPolicy(TinkerConfig(server="local", local=SMALL, give_up_after_s=10.0))
+        policy = TinkerPolicy(TinkerConfig(server="local", local=SMALL))
         directory = tmp_path / f"{name}-checkpoint"
         directory.mkdir()
         try:

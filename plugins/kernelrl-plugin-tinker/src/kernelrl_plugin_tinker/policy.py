@@ -69,6 +69,7 @@ class TinkerPolicy:
             api_key=self._api_key(),
             give_up_after_s=options.give_up_after_s,
             retries=options.retries,
+            say=context.say,
             revive=self._own.revive if self._own is not None else None,
         )
         served = await self._service.connect()

@@ -30,6 +30,10 @@ _log = logging.getLogger(__name__)
 
 _NO_RETRIES = RetryConfig(enable_retry_logic=False)
 _KEY = re.compile(r"\b(tml-[A-Za-z0-9_-]{4,}|eyJ[A-Za-z0-9_.-]{20,})")
+_START_PATIENCE_S = 10.0
+"""Longest wait for somebody at an address that was given: long enough for a server that is just being started."""
+_LOOK_S = 3.0
+"""Between two looks whether the server is still there."""
 _KEY_FIX = "export TINKER_API_KEY=… with a key of your account, or write it into .env"
 
 
@@ -47,6 +51,7 @@ class Service:
         api_key: str | None,
         give_up_after_s: float,
         retries: int,
+        say: Callable[[str], None] = _log.warning,
         revive: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         """
@@ -55,19 +60,28 @@ class Service:
             api_key: None lets the SDK find it.
             give_up_after_s: longest silence of the server.
             retries: further attempts at what fails.
+            say: shows a line to the user.
             revive: starts a server of our own again when it has ended; whether it had.
         """
         self._address, self._api_key = base_url, api_key
         self._give_up_after_s, self._retries, self._revive = give_up_after_s, retries, revive
+        self._say = say
         self._retried = 0
         self._client: tinker.ServiceClient | None = None
         self._rest: tinker.RestClient | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._watching: list[asyncio.Task[None]] = []
+        self._restarted: asyncio.Event = asyncio.Event()
+        """Set, and replaced by another, when a server of our own was started again: what it was asked is lost."""
         self._gone: asyncio.Event = asyncio.Event()
 
     @property
     def name(self) -> str:
-        return self._address or os.environ.get("TINKER_BASE_URL") or "the Tinker service"
+        return self._given or "the Tinker service"
+
+    @property
+    def _given(self) -> str:
+        """An address that was given; empty for the hosted service."""
+        return (self._address or os.environ.get("TINKER_BASE_URL") or "").rstrip("/")
 
     @property
     def client(self) -> tinker.ServiceClient:
@@ -83,8 +97,8 @@ class Service:
         """Open a session; the answer is the models that are served.
 
         Raises:
-            MissingPrerequisite: the key is missing, malformed or refused.
-            ServerGone: nobody answers.
+            MissingPrerequisite: the key is missing, malformed or refused, or nobody is at an address that was given.
+            ServerGone: the hosted service does not answer.
         """
         os.environ.setdefault("TINKER_TELEMETRY", "0")
         for name in ("httpx", "tinker"):
@@ -99,28 +113,44 @@ class Service:
             client.holder  # noqa: B018  # the session is opened by the first look, which blocks
             return client
 
+        await self._reach()
         try:
             async with asyncio.timeout(self._give_up_after_s):
-                await self._reachable()
                 self._rest = await _in_daemon(open_rest)
                 served = (await self._rest.get_server_capabilities()).supported_models
                 self._client = await _in_daemon(open_session)
         except Exception as error:
             raise self._unreachable(error) from error
-        self._watching = asyncio.create_task(self._watch())
+        self._watching.append(asyncio.create_task(self._watch()))
+        if self._revive is not None:
+            self._watching.append(asyncio.create_task(self._keep_alive(self._revive)))
         return list(served)
 
-    async def _reachable(self) -> None:
+    async def _reach(self) -> None:
         """Wait until somebody answers at an address that was given. Asked of the SDK, nobody there takes minutes."""
-        address = self._address or os.environ.get("TINKER_BASE_URL")
-        if not address:
+        if not self._given:
             return
-        async with httpx.AsyncClient(timeout=10.0) as client:
-            while True:
-                with contextlib.suppress(httpx.TransportError):
-                    await client.get(f"{address.rstrip('/')}/api/v1/healthz")
-                    return
-                await asyncio.sleep(0.5)
+        patience, told = min(_START_PATIENCE_S, self._give_up_after_s), "no answer"
+        try:
+            async with asyncio.timeout(patience):
+                while True:
+                    try:
+                        await self._knock()
+                        return
+                    except httpx.TransportError as error:
+                        told = str(error) or type(error).__name__
+                    await asyncio.sleep(0.5)
+        except TimeoutError:
+            where = "policy.base_url" if self._address else "TINKER_BASE_URL"
+            raise MissingPrerequisite(
+                f"policy tinker: {self.name}: no connection ({told}), for {patience:.0f} s",
+                fix=f"start the server, or correct {where}",
+            ) from None
+
+    async def _knock(self) -> int:
+        """Ask at the address that was given for a sign of life; the answer is the status."""
+        async with httpx.AsyncClient(timeout=_START_PATIENCE_S) as client:
+            return (await client.get(f"{self._given}/api/v1/healthz")).status_code
 
     def _unreachable(self, error: Exception) -> KernelRLError:
         if isinstance(error, tinker.APIConnectionError | TimeoutError):
@@ -143,9 +173,10 @@ class Service:
             UsageError, MissingPrerequisite: the user has to mend something.
         """
         task = asyncio.ensure_future(awaitable)
-        silence = asyncio.create_task(self._gone.wait())
+        silence, restart = asyncio.create_task(self._gone.wait()), asyncio.create_task(self._restarted.wait())
         try:
-            done, _ = await asyncio.wait({task, silence}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            events = {task, silence, restart}
+            done, _ = await asyncio.wait(events, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
             if task in done:
                 return task.result()
             if silence in done:
@@ -153,6 +184,8 @@ class Service:
                     f"{self.name} has not answered for {self._give_up_after_s:.0f} s ({doing})",
                     fix="when it is back: kernelrl resume RUN",
                 )
+            if restart in done:
+                raise InfrastructureError(f"{doing} was lost with the server, which was started again")
             raise InfrastructureError(f"{doing} took more than {timeout_s:.0f} s")
         except KernelRLError:
             raise
@@ -160,6 +193,7 @@ class Service:
             raise explained(error, doing) from error
         finally:
             silence.cancel()
+            restart.cancel()
             task.cancel()
 
     async def retrying(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -193,28 +227,50 @@ class Service:
     async def _watch(self) -> None:
         """Ask the server for a sign of life now and then."""
         clock = asyncio.get_running_loop().time
-        pause = min(30.0, self._give_up_after_s / 4)
-        heard = clock()
+        patience = min(30.0, self._give_up_after_s / 4)
+        # At the hosted service a look is a request like any other.
+        pause = min(_LOOK_S, patience) if self._given else patience
+        heard, waiting = clock(), False
         while True:
             await asyncio.sleep(pause)
             try:
-                async with asyncio.timeout(pause):
-                    await self.rest.get_server_capabilities()
+                async with asyncio.timeout(patience):
+                    await self._sign_of_life()
                 heard = clock()
+                if waiting:
+                    self._say(f"the server at {self.name} answers again")
+                waiting = False
             except Exception as error:
                 _log.info("no sign of life from %s: %s", self.name, type(error).__name__)
-                if self._revive is not None:
-                    try:
-                        heard = clock() if await self._revive() else heard
-                    except KernelRLError as failed:
-                        _log.warning("%s", failed.message)
+                if not waiting and self._revive is None:
+                    left = f"; the run stops after {self._give_up_after_s:.0f} s"
+                    self._say(f"waiting for the server at {self.name} ({type(error).__name__}){left}")
+                waiting = self._revive is None
             if clock() - heard > self._give_up_after_s:
                 self._gone.set()
                 return
 
+    async def _sign_of_life(self) -> None:
+        if not self._given:
+            await self.rest.get_server_capabilities()
+        elif (status := await self._knock()) >= 500:
+            raise InfrastructureError(f"it answers {status}")
+
+    async def _keep_alive(self, revive: Callable[[], Awaitable[bool]]) -> None:
+        """Start a server of our own again as soon as it has ended."""
+        while True:
+            await asyncio.sleep(0.2)
+            try:
+                if await revive():
+                    restarted, self._restarted = self._restarted, asyncio.Event()
+                    restarted.set()
+            except KernelRLError as failed:
+                _log.warning("%s", failed.message)
+                await asyncio.sleep(5.0)
+
     async def aclose(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
+        for task in self._watching:
+            task.cancel()
         if self._client is not None:
             try:
                 async with asyncio.timeout(5):
