@@ -1,6 +1,6 @@
 """A run killed with `kill -9` at random moments ends like the undisturbed one, bit for bit.
 
-`KERNELRL_TEST_KILLS` sets the number of kills (8 by default), `KERNELRL_TEST_SEED` the moments.
+`KERNELRL_TEST_KILLS` sets the number of kills (3 by default), `KERNELRL_TEST_SEED` the moments.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-KILLS = int(os.environ.get("KERNELRL_TEST_KILLS", "8"))
+KILLS = int(os.environ.get("KERNELRL_TEST_KILLS", "3"))
 
 RECIPE = """
 seed: 5
@@ -115,7 +115,8 @@ def test_killed_runs_end_like_the_undisturbed_one(tmp_path: Path) -> None:
 
 def _kill_at(moments: random.Random, process: subprocess.Popen[bytes], place: Place, whole: Place) -> bool:
     """Kill the process a little after some number of rows is written; the answer is whether it was still alive."""
-    rows = moments.randint(place.written(), whole.written())
+    # Rows of attempts that were lost stay, so that there may be more than in the undisturbed run.
+    rows = moments.randint(min(place.written(), whole.written()), whole.written())
     while process.poll() is None and place.written() < rows:
         time.sleep(0.005)
     time.sleep(moments.uniform(0.0, 0.3))

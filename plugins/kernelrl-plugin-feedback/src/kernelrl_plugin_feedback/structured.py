@@ -47,6 +47,8 @@ _MISMATCH_GUIDANCE = {
     "device": "Return the output on the device of the inputs.",
     "non_finite": "Guard divisions, exponentials and reductions, and mask what lies outside the data.",
     "values": "Check the formula, the indexing and the masks of the edges.",
+    "memory": "Give each output memory of its own where `Model` does, and let outputs share it where they do there.",
+    "effects": "Leave inputs and buffers after the call as `Model` leaves them.",
     "inputs": "Write to memory of your own, and leave the arguments of `forward` as they are.",
 }
 

@@ -46,6 +46,8 @@ def describe_mismatch(mismatch: Mismatch) -> list[str]:
             lines = [f"NaN or infinity{where} where the reference has none, or the reverse."]
         case "inputs":
             lines = [f"Input {mismatch.output or 'of forward'} was changed by the call."]
+        case "effects":
+            lines = [f"{mismatch.output or 'State'} does not hold after the call what the reference leaves there."]
         case kind:
             lines = [f"Wrong {kind}{where}: expected {mismatch.expected}, got {mismatch.actual}."]
     differences = []
