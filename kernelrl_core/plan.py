@@ -96,6 +96,12 @@ def plan_lines(facts: dict[str, Any]) -> list[str]:
     lines.append("amounts are estimates: every reply as long as it may be, every sample trained on")
     if facts["usd_per_step_at_most"] is None:
         lines.append("prices are unknown: set cost.prices to know the cost")
+    budget, usd = facts["budget_usd"], facts["usd_at_most"]
+    if budget is not None and usd is not None and budget < usd:
+        lines.append(
+            f"budget: cost.budget_usd, {budget:,.2f} USD, is below the {usd:,.2f} USD that the run may cost; "
+            "the run stops when it is spent"
+        )
     return lines + [f"missing: {item}" for item in facts["missing"]]
 
 

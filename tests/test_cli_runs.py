@@ -264,6 +264,9 @@ def test_a_dry_run_says_what_a_run_costs_at_most(kernelrl: Run) -> None:
     plan = json.loads(kernelrl("run", "small.yaml", "--dry-run", "--json", prices).stdout)
     assert plan["reply_tokens_at_most"] == plan["usd_at_most"] == (3 + 2) * 16 * 4096
     assert plan["usd_per_step_at_most"] == 16 * 4096
+    scarce = kernelrl("run", "small.yaml", "--dry-run", prices, "cost.budget_usd=9").stdout
+    assert "cost.budget_usd, 9.00 USD, is below the 327,680.00 USD that the run may cost" in scarce
+    assert "is below" not in kernelrl("run", "small.yaml", "--dry-run", prices, "cost.budget_usd=400000").stdout
     assert "prices are unknown" in kernelrl("run", "small.yaml", "--dry-run").stdout
 
 
@@ -272,6 +275,17 @@ def test_a_dry_run_touches_nothing(kernelrl: Run, tmp_path: Path) -> None:
     assert (plan["tasks"], plan["steps"], plan["samples_per_step"], plan["missing"]) == (4, 3, 16, [])
     assert not (tmp_path / "runs").exists()
     assert "samples per step" in kernelrl("run", "small.yaml", "--dry-run").stdout
+
+
+def test_what_the_first_step_would_refuse_is_refused_before_all_at_once(kernelrl: Run, tmp_path: Path) -> None:
+    (tmp_path / "kernel.py").write_text("class ModelNew: ...")
+    wrong = ("curriculum={stages: [{levels: [7]}]}", "demonstrations.file=kernel.py")
+    for command in (["validate", "small.yaml"], ["run", "small.yaml", "--dry-run"]):
+        refused = kernelrl(*command, *wrong)
+        assert refused.returncode == 2
+        assert "curriculum.stages.0.levels: no task of split 'train' has one of" in refused.stderr
+        assert "demonstrations.file: " in refused.stderr
+        assert "kernel.py:1: not JSON" in refused.stderr
 
 
 def test_a_policy_that_cannot_learn_is_refused_but_can_be_evaluated(kernelrl: Run) -> None:

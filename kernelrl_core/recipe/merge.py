@@ -62,13 +62,17 @@ def override_layer(text: str) -> Merged:
     """The layer of one `a.b=VALUE` of the command line.
 
     Raises:
-        RecipeError: no `=`, an empty key, or a value that is not YAML.
+        RecipeError: no `=`, an empty key, no value, or a value that is not YAML.
     """
     origin = Origin(COMMAND_LINE)
     dotted, equals, value_text = text.partition("=")
     keys = tuple(dotted.strip().split("."))
     if not equals or not all(keys):
         raise RecipeError([Problem(origin, "", f"{text!r} is not an override", "write key=value, such as seed=1")])
+    if not value_text.strip():
+        # Else an unset variable of a shell would quietly undo what the recipe says.
+        hint = f"write a value, or {dotted.strip()}=null for none, or the default where there is always one"
+        raise RecipeError([Problem(origin, dotted.strip(), "nothing stands after the equals sign", hint)])
     if keys[0] == "extends":
         raise RecipeError([Problem(origin, "extends", "cannot be changed here", "write it in a recipe")])
     try:

@@ -201,6 +201,32 @@ def _estimator(given: Parts, registry: Registry) -> Iterator[Contradiction]:
         yield Contradiction(("train", "group_size"), message, "set it to 2 or more")
 
 
+def _loss(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    losses = getattr(given.policy.options, "losses", None)
+    known = losses() if callable(losses) else ()
+    if known and given.train.loss not in known:
+        message = f"policy {given.policy.use!r} has no loss {given.train.loss!r}"
+        yield Contradiction(("train", "loss"), message, suggestion(given.train.loss, known))
+
+
+def _levels(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    from kernelrl_core.audits import training_tasks
+
+    stages = given.curriculum.stages if given.curriculum is not None else ()
+    if all(stage.levels is None for stage in stages):
+        return
+    try:
+        tasks, _ = training_tasks(registry.make("tasks", given.tasks), given.train)
+    except Exception:  # reported where the tasks are needed; they may be on another machine
+        return
+    levels = {task.level for task in tasks if task.level is not None}
+    known = ", ".join(map(str, sorted(levels))) or "none"
+    for index, stage in enumerate(stages):
+        if stage.levels is not None and not levels.intersection(stage.levels):
+            message = f"no task of split {given.train.split!r} has one of these levels"
+            yield Contradiction(("curriculum", "stages", str(index), "levels"), message, f"known: {known}")
+
+
 def _optimizer(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     for key in ("beta1", "beta2"):
         if getattr(given.train, key) >= 1:
@@ -285,10 +311,19 @@ def _forbid(given: Parts, registry: Registry) -> Iterator[Contradiction]:
 
 
 def _demonstrations(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    from kernelrl_core.distillation import read_conversations
+
     file = given.demonstrations.file
+    hint = "make it with kernelrl distill RUN -o FILE, or set demonstrations.file to null"
     if file is not None and not file.is_file():
-        hint = "make it with kernelrl distill RUN -o FILE, or set demonstrations.file to null"
         yield Contradiction(("demonstrations", "file"), f"there is no file {file}", hint)
+        return
+    try:
+        if file is not None:
+            read_conversations(file)
+    except KernelRLError as error:
+        message = error.message.removeprefix("demonstrations.file: ")
+        yield Contradiction(("demonstrations", "file"), message, error.fix or hint)
 
 
 def _requires(given: Parts, registry: Registry) -> Iterator[Contradiction]:
@@ -318,9 +353,11 @@ _RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("rewards",), _gaps),
     (("rewards", "curriculum"), _curriculum),
     (("train", "evaluation"), _coverage),
+    (("curriculum", "tasks", "train"), _levels),
     (("train",), _length),
     (("train",), _groups),
     (("train", "advantage"), _estimator),
+    (("policy", "train"), _loss),
     (("train",), _optimizer),
     (("train", "curriculum"), _pipeline),
     (("cost", "policy", "evaluator"), _budget),

@@ -342,9 +342,7 @@ class _Walk:
         elif close:
             hint = f"did you mean {close!r}?"
         else:
-            far = {other[-1]: ".".join(other) for other in reversed(list(self._known_paths()))}
-            match = nearest(key, far)
-            hint = f"did you mean {far[match]!r}?" if match else suggestion(key, known)
+            hint = suggestion(key, known)
         self.say(here, f"unknown key {key!r}", hint)
 
     def _known_paths(self) -> Iterator[Keys]:

@@ -56,6 +56,9 @@ class PolicyOptions:
     checked: int = attrs.field(default=5, validator=attrs.validators.ge(2))
     """At least 2, by a validator."""
 
+    def losses(self) -> Iterable[str]:
+        return ("importance_sampling", "ppo")
+
     def problems(self) -> Iterable[str]:
         if self.width > 1000:
             yield "a width above 1000 does not fit"

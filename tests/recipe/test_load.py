@@ -108,6 +108,7 @@ loggers: {t: {use: nobody}}
         ("table: {1: 1}", "policy.table.1: expected text, got 1"),
         ("checked: 1", "policy.checked: 'checked' must be >= 2: 1"),
         ("widht: 3", "policy.widht: unknown key 'widht'; did you mean 'width'?"),
+        ("group_sizes: 3", "policy.group_sizes: unknown key 'group_sizes'; known: "),
         ("group_size: 3", "policy.group_size: unknown key 'group_size'; it belongs at 'train.group_size'"),
         ("<<: {}", "policy.<<: merge keys are not supported; use extends"),
     ],

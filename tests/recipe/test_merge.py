@@ -113,7 +113,7 @@ def test_every_value_knows_where_it_was_written_last(tmp_path: Path) -> None:
     [
         ("a.b=1e-5", {"a": {"b": 1e-5}}),
         ("a=b=c", {"a": "b=c"}),
-        ("a=", {"a": None}),
+        ("a=null", {"a": None}),
         ("a=[1, 2]", {"a": [1, 2]}),
         ("a={use: torch}", {"a": {"use": "torch"}}),
         ("a.1=no", {"a": {1: "no"}}),
@@ -123,7 +123,9 @@ def test_an_override_is_split_at_the_first_equals_sign_and_its_value_is_yaml(tex
     assert override_layer(text).data == data
 
 
-@pytest.mark.parametrize("text", ["train.steps", "=3", "a..b=1", "extends=x", "a=[1", "a=b: c: d"])
+@pytest.mark.parametrize(
+    "text", ["train.steps", "train.steps=", "train.steps= ", "=3", "a..b=1", "extends=x", "a=[1", "a=b: c: d"]
+)
 def test_an_unusable_override_is_refused(text: str) -> None:
     with pytest.raises(RecipeError, match="command line"):
         override_layer(text)

@@ -53,6 +53,7 @@ def check(plugins: Registry, **parts: str) -> list[str]:
         ({"train": "{steps: 1, epochs: 2}"}, "train.epochs: train.steps is given, too"),
         ({"train": "{group_size: 4, min_group_size: 5}"}, "train.min_group_size: 5 is more than train.group_size"),
         ({"train": "{group_size: 1, min_group_size: 1}"}, "train.group_size: advantage 'grpo' compares the attempts"),
+        ({"train": "{loss: pppo}"}, "train.loss: policy 'tiny' has no loss 'pppo'; did you mean 'ppo'?"),
         ({"train": "{beta2: 1}"}, "train.beta2: must be below 1"),
         ({"train": "{loss: ppo, clip_low: 1}"}, "train.clip_low: must be below 1"),
         ({"sampling": "{max_tokens: 9, extend: {after_step: 1, max_tokens: 8}}"}, "sampling.extend.max_tokens: 8 does"),

@@ -10,7 +10,9 @@ import attrs
 
 from kernelrl_core.recipe.schema import NonNegativeFloat, PositiveInt
 
-__all__ = ["ScriptedConfig", "ScriptedReply"]
+__all__ = ["LOSSES", "ScriptedConfig", "ScriptedReply"]
+
+LOSSES = frozenset({"importance_sampling", "ppo"})
 
 
 @attrs.frozen
@@ -46,6 +48,9 @@ class ScriptedConfig:
     """How long a reply takes; replies do not wait for one another."""
     context_tokens: PositiveInt = PositiveInt(1_000_000)
     """Longest prompt and reply together, in bytes."""
+
+    def losses(self) -> Iterable[str]:
+        return LOSSES
 
     def problems(self) -> Iterable[str]:
         if (self.path is None) == (not self.replies):

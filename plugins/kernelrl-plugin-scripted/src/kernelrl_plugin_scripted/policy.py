@@ -14,7 +14,7 @@ from typing import Any
 from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.kinds import PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
 from kernelrl_core.values import Message, Prompt, Reply
-from kernelrl_plugin_scripted.config import ScriptedConfig, ScriptedReply
+from kernelrl_plugin_scripted.config import LOSSES, ScriptedConfig, ScriptedReply
 from kernelrl_plugin_scripted.script import read_script
 
 __all__ = ["ScriptedPolicy"]
@@ -33,9 +33,7 @@ class ScriptedPolicy:
         """How often each set of fitting replies was asked for."""
         self._steps = 0
         self.context_tokens: int = options.context_tokens
-        self.capabilities = PolicyCapabilities(
-            losses=frozenset({"importance_sampling", "ppo"}), deterministic=options.choose == "seed"
-        )
+        self.capabilities = PolicyCapabilities(losses=LOSSES, deterministic=options.choose == "seed")
 
     async def start(self, context: PolicyContext) -> None:
         path = self._options.path

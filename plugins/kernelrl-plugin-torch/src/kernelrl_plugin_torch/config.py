@@ -10,7 +10,10 @@ import attrs
 from kernelrl_core.component import Requires
 from kernelrl_core.recipe.schema import NonNegativeFloat, PositiveFloat, PositiveInt
 
-__all__ = ["TorchConfig", "WarmStart"]
+__all__ = ["LOSSES", "TorchConfig", "WarmStart"]
+
+LOSSES = frozenset({"importance_sampling", "ppo", "cispo"})
+"""Policy-gradient losses."""
 
 
 @attrs.frozen
@@ -82,6 +85,9 @@ class TorchConfig:
             return Requires(modules=("torch", "tokenizers"), gpu=gpu, fix=fix)
         modules = ("torch", "transformers", "peft") if self.lora_rank else ("torch", "transformers")
         return Requires(modules=modules, gpu=gpu, fix="pip install 'kernelrl-plugin-torch[hf]'" if not gpu else "")
+
+    def losses(self) -> Iterable[str]:
+        return LOSSES
 
     def problems(self) -> Iterable[str]:
         if self.model is None:

@@ -17,11 +17,9 @@ import torch
 from torch import Tensor
 
 from kernelrl_core.errors import UsageError
+from kernelrl_plugin_torch.config import LOSSES
 
-__all__ = ["LOSSES", "TokenLoss", "token_loss"]
-
-LOSSES = frozenset({"importance_sampling", "ppo", "cispo"})
-"""Policy-gradient losses."""
+__all__ = ["TokenLoss", "token_loss"]
 
 
 class TokenLoss(NamedTuple):

@@ -23,12 +23,11 @@ from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.kinds import PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
 from kernelrl_core.shaping import ShapedStep, mean_gap, parts, shape_step
 from kernelrl_core.values import Message, Prompt, Reply, WarmStartExample
-from kernelrl_plugin_torch.config import TorchConfig
+from kernelrl_plugin_torch.config import LOSSES, TorchConfig
 from kernelrl_plugin_torch.devices import DeviceShare
 from kernelrl_plugin_torch.files import read_tensors, write_tensors
 from kernelrl_plugin_torch.language_model import LanguageModel, Spoken
 from kernelrl_plugin_torch.learner import Learner, Lesson, Totals, micro_batches
-from kernelrl_plugin_torch.losses import LOSSES
 from kernelrl_plugin_torch.model_directory import write_model
 from kernelrl_plugin_torch.sampler import Request, Sampler, rows_agree
 from kernelrl_plugin_torch.scratch_model import TOKENIZER_FILE, ScratchModel
