@@ -84,7 +84,7 @@ def step_line(row: Mapping[str, Any], n_steps: int) -> str:
         parts.append("nothing to learn from")
     if row.get("infra_rate"):
         parts.append(f"lost {row['infra_rate']:.0%}")
-    if "cost/total_usd" in row:
+    if row.get("cost/total_usd"):
         parts.append(f"{row['cost/total_usd']:.2f} USD")
     spent = shares_text({kind: row.get(f"time/in_{kind}", 0.0) for kind in KINDS}, row["time/total"])
     return "  ".join([*parts, f"{row['time/total']:.1f} s{spent}"])

@@ -58,7 +58,7 @@ def result_lines(facts: Mapping[str, Any]) -> list[str]:
     if facts["steps"]:
         spent = shares_text(facts["seconds_spent_on"], facts["seconds"])
         lines.append(f"time      {facts['seconds']:.0f} s, {facts['seconds_per_step']:.1f} s per step{spent}")
-    if facts["usd"] is not None:
+    if facts["usd"]:
         lines.append(f"cost      {facts['usd']:.2f} USD")
     return lines
 

@@ -21,7 +21,8 @@ from kernelrl_core.values import Turn
 __all__ = ["KINDS", "Span", "Timeline", "shares_text", "split_judgement"]
 
 KINDS = ("sampling", "building", "evaluating", "waiting", "training", "saving", "core")
-"""What a second can be spent on. `waiting`: for a place at the sampler or the evaluator, or for a device."""
+"""What a second can be spent on. `waiting`: for a place at the sampler or the evaluator, for a device, or for
+judge processes that are still starting."""
 
 
 @attrs.define(eq=False)

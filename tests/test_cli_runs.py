@@ -270,6 +270,13 @@ def test_a_dry_run_says_what_a_run_costs_at_most(kernelrl: Run) -> None:
     assert "prices are unknown" in kernelrl("run", "small.yaml", "--dry-run").stdout
 
 
+def test_a_run_that_is_free_says_nothing_of_dollars(kernelrl: Run) -> None:
+    for price, shown in ((0.0, False), (1.0, True)):
+        prices = f"cost.prices={{prompt: {price}, reply: {price}, train: {price}}}"
+        done = kernelrl("run", "small.yaml", "--name", f"at-{price:.0f}", "train.steps=1", prices)
+        assert ("USD" in done.stderr, "USD" in done.stdout) == (shown, shown)
+
+
 def test_a_dry_run_touches_nothing(kernelrl: Run, tmp_path: Path) -> None:
     plan = json.loads(kernelrl("run", "small.yaml", "--dry-run", "--json").stdout)
     assert (plan["tasks"], plan["steps"], plan["samples_per_step"], plan["missing"]) == (4, 3, 16, [])

@@ -13,7 +13,7 @@ import click
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--name", help="Name of the run below runs/; the recipe's name and a time stamp when left out.")
 @click.option("--exist-ok", is_flag=True, help="Continue the run if it exists, or show its result if it is finished.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and what is missing for it. Touches nothing.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and what is missing; exits 0 then, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
 @click.pass_context
 def command(
