@@ -128,6 +128,16 @@ def test_a_bad_key_is_told_without_being_shown(policy, proxy, context, monkeypat
     assert "TINKER_API_KEY" in told.value.fix
 
 
+def test_a_server_that_wants_a_key_where_none_is_set_says_whose(policy, proxy, context, monkeypatch) -> None:
+    for name in ("TINKER_API_KEY", "TINKER_CREDENTIAL_CMD"):
+        monkeypatch.delenv(name, raising=False)
+    proxy.fault("refused", "get_server_capabilities", 50)
+    with pytest.raises(MissingPrerequisite, match="wants an API key, and TINKER_API_KEY is not set") as told:
+        run(policy(), context, nothing)
+    assert "account" not in told.value.fix
+    assert "KERNELRL_TINKER_SERVER_KEY" in told.value.fix
+
+
 # --- what the server has --------------------------------------------------------------------------------------------
 
 
@@ -165,6 +175,18 @@ def test_a_checkpoint_that_is_gone_is_told(policy, context, server, tmp_path) ->
     with pytest.raises(UsageError, match="there is no checkpoint") as told:
         run(policy(), context, lambda policy: policy.load(state, tmp_path))
     assert "checkpoint_days" in told.value.fix
+
+
+def test_the_servers_own_model_brings_its_tokenizer(policy, context, sampling, monkeypatch) -> None:
+    """`tiny` is neither a directory nor at the hub."""
+    monkeypatch.setattr("tinker_cookbook.tokenizer_utils.get_tokenizer", lambda name: pytest.fail("asked the hub"))
+
+    async def work(started: TinkerPolicy):
+        return started.render(ASKED).tokens, await one_reply(sampling)(started)
+
+    tokens, reply = run(policy(model="tiny", renderer=None), context, work)
+    assert len(tokens) > len(ASKED[0].content) - 1  # a token for each byte
+    assert len(reply.tokens) == len(reply.logprobs)
 
 
 # --- the network ----------------------------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 
+import httpx
 import numpy as np
 import pytest
 import tinker
@@ -50,6 +52,16 @@ def logprobs(result, index: int = 0) -> np.ndarray:
 def sampled(client, seed: int = 7, n: int = 1, **changes):
     params = types.SamplingParams(**({"max_tokens": 12, "seed": seed, "temperature": 1.0} | changes))
     return client.sample(types.ModelInput.from_ints(PROMPT), n, params).result()
+
+
+def test_the_tokenizer_of_its_own_model_comes_from_the_server(server) -> None:
+    """`tiny` has a token for each byte, so its vocabulary holds them."""
+    address = f"{server.base_url}/kernelrl/tokenizer"
+    files = httpx.get(address, params={"model": "tiny"}).json()["files"]
+    assert set(files) == {"tokenizer.json", "tokenizer_config.json"}
+    assert len(json.loads(files["tokenizer.json"])["model"]["vocab"]) >= 256
+    assert httpx.get(address, params={"model": "Qwen/Qwen3-8B"}).status_code == 404
+    assert httpx.get(address).status_code == 422
 
 
 def test_the_sdk_finds_the_model_and_its_tokenizer(server, service) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from kernelrl_core.errors import MissingPrerequisite, UsageError
@@ -19,6 +21,9 @@ __all__ = [
 ]
 
 CHAT_TEMPLATE = "chat_template"
+_TOKENIZER_FILES = frozenset(
+    {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "config.json"}
+)
 _PREFIX_TOKENS = 8
 """Tokens at the end of a prompt in which a renderer's own opening tag is looked for."""
 
@@ -159,21 +164,41 @@ def make_chat(model: str, name: str, tokenizer: Any) -> Chat:
         ) from error
 
 
-def load_tokenizer(model: str) -> Any:
-    """The tokenizer of a model, by hub id or directory.
+def load_tokenizer(model: str, files: Mapping[str, str] | None = None) -> Any:
+    """The tokenizer of a model.
+
+    Args:
+        model: a hub id or a directory.
+        files: its files by name, where the server gave them.
 
     Raises:
         MissingPrerequisite: it cannot be had.
     """
+    from huggingface_hub.utils import logging
     from tinker_cookbook import tokenizer_utils
 
+    logging.set_verbosity_error()  # its retries, a line for each, say less than the error in the end
     try:
-        return tokenizer_utils.get_tokenizer(model)
+        return tokenizer_utils.get_tokenizer(model) if files is None else _tokenizer_of(files)
     except Exception as error:
         raise MissingPrerequisite(
-            f"policy.model: the tokenizer of {model!r} cannot be loaded: {str(error).splitlines()[0]}",
-            fix="check the name, the network, and HF_TOKEN for gated models",
+            f"policy.model: the tokenizer of {model!r} cannot be loaded: {_first_line(error)}",
+            fix="check the name, the network, and HF_TOKEN for gated models; only kernelrl tinker-server gives "
+            "tokenizers itself, those of models in a directory",
         ) from error
+
+
+def _tokenizer_of(files: Mapping[str, str]) -> Any:
+    from transformers import AutoTokenizer
+
+    with tempfile.TemporaryDirectory() as directory:
+        for name in _TOKENIZER_FILES & files.keys():
+            (Path(directory) / name).write_text(files[name], encoding="utf-8")
+        return AutoTokenizer.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _split_prefill(messages: Sequence[Message]) -> tuple[Sequence[Message], str]:

@@ -104,7 +104,9 @@ class TinkerPolicy:
         renderer = given or recommended_renderer(self._model)
         if given is None and renderer == CHAT_TEMPLATE and not self._is_local:
             context.say(f"tinker-cookbook knows no renderer for {self._model}: the tokenizer's chat template is used")
-        tokenizer = await asyncio.to_thread(load_tokenizer, self._model)
+        here = Path(self._model).is_dir()
+        files = None if here else await _present(self._service).tokenizer_files(self._model)
+        tokenizer = await asyncio.to_thread(load_tokenizer, self._model, files)
         self._chat = make_chat(self._model, renderer, tokenizer)
 
     async def aclose(self) -> None:

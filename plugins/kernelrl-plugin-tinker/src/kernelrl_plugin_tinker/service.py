@@ -158,7 +158,19 @@ class Service:
                 f"no Tinker server answers at {self.name}",
                 fix="check policy.base_url and the network, or set policy.server=local",
             )
-        return explained(error, f"connecting to {self.name}")
+        return self._explained(error, f"connecting to {self.name}")
+
+    def _explained(self, error: BaseException, doing: str) -> KernelRLError:
+        """Whose key it is depends on the server."""
+        told = explained(error, doing)
+        if not self._given or not isinstance(told, MissingPrerequisite) or told.fix != _KEY_FIX:
+            return told
+        fix = "export TINKER_API_KEY=… with the key of that server, or write it into .env"
+        fix += " (kernelrl tinker-server: its KERNELRL_TINKER_SERVER_KEY)"
+        message = told.message
+        if not os.environ.get("TINKER_API_KEY") and isinstance(error, tinker.APIStatusError):
+            message = f"the server at {self.name} wants an API key, and TINKER_API_KEY is not set ({doing})"
+        return MissingPrerequisite(message, fix=fix)
 
     async def call(self, doing: str, awaitable: Awaitable[T], *, timeout_s: float | None = None) -> T:
         """The result of one call of the SDK.
@@ -190,7 +202,7 @@ class Service:
         except KernelRLError:
             raise
         except Exception as error:
-            raise explained(error, doing) from error
+            raise self._explained(error, doing) from error
         finally:
             silence.cancel()
             restart.cancel()
@@ -214,6 +226,19 @@ class Service:
         """How often something was done again since the last call."""
         taken, self._retried = self._retried, 0
         return taken
+
+    async def tokenizer_files(self, model: str) -> dict[str, str] | None:
+        """Files of a model's tokenizer by name, from a server of `kernelrl tinker-server`; None: it has none for us."""
+        if not self._given:
+            return None
+        headers = {"X-API-Key": self._api_key or os.environ.get("TINKER_API_KEY", "")}
+        try:
+            async with httpx.AsyncClient(timeout=_START_PATIENCE_S) as client:
+                answer = await client.get(f"{self._given}/kernelrl/tokenizer", params={"model": model}, headers=headers)
+            files: dict[str, str] = answer.raise_for_status().json()["files"]
+            return files
+        except (httpx.HTTPError, ValueError, KeyError, TypeError):
+            return None  # another implementation, or a model whose tokenizer is at the hub
 
     async def sampling_client(self, **which: str) -> Any:
         """A sampling client for a `base_model` or a `model_path`; whoever uses it decides how often to ask."""

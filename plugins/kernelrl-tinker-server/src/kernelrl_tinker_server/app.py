@@ -59,6 +59,7 @@ class _Server:
         one = "/api/v1/training_runs/{run}/checkpoints/{kind}/{name}"
         return [
             get("/api/v1/healthz", self.health),
+            get("/kernelrl/tokenizer", self.tokenizer),
             post("/api/v1/client/config", self.client_config),
             post("/api/v1/client/dynamic_config", self.client_dynamic_config),
             post("/api/v1/telemetry", self.telemetry),
@@ -138,6 +139,11 @@ class _Server:
             for name in self._served.names
         ]
         return web.json_response({"supported_models": models})
+
+    async def tokenizer(self, request: web.Request) -> web.Response:
+        """Outside Tinker's API, whose clients look for a tokenizer at the hub."""
+        self._served.check(request.query["model"], None)
+        return web.json_response({"files": await asyncio.to_thread(self._served.tokenizer_files)})
 
     async def create_session(self, request: web.Request) -> web.Response:
         session = f"s{uuid.uuid4().hex[:12]}"

@@ -25,6 +25,10 @@ __all__ = ["TINY", "ServedModel", "load_served_model", "warm_started_model"]
 
 TINY = "tiny"
 """Name of the bundled model: 90,000 random weights, one token for each byte."""
+_TOKENIZER_FILES = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"),
+    "config.json",  # names the tokenizer's class where its own files do not
+)
 
 
 @attrs.frozen
@@ -55,6 +59,18 @@ class ServedModel:
             raise LookupFailed(f"model {name!r} is not served here, but {', '.join(map(repr, self.names))}{meant}")
         if rank is not None and self.rank is not None and rank != self.rank:
             raise UsageError(f"adapters of rank {rank} are asked for; this server was started with rank {self.rank}")
+
+    def tokenizer_files(self) -> dict[str, str]:
+        """Files of the tokenizer by name, for clients that cannot read this machine's directory.
+
+        Raises:
+            LookupFailed: it is one of the hub, where clients find it by the model's name.
+        """
+        directory = Path(self.tokenizer)
+        if not (directory / "tokenizer.json").is_file():
+            raise LookupFailed(f"the tokenizer of {self.names[0]!r} is at the hub")
+        found = (directory / name for name in _TOKENIZER_FILES)
+        return {path.name: path.read_text(encoding="utf-8") for path in found if path.is_file()}
 
 
 def load_served_model(name: str, options: TorchConfig, state: Path) -> tuple[LanguageModel, ServedModel]:
