@@ -16,7 +16,7 @@ from kernelrl_core.recipe.schema import PriceSettings, Recipe
 from kernelrl_core.registry import Registry
 from kernelrl_core.values import Task
 
-__all__ = ["plan", "plan_lines", "preflight"]
+__all__ = ["budget_lines", "plan", "plan_lines", "preflight"]
 
 CHARACTERS_PER_TOKEN = 3.5
 """Rough figure for code; the policy's tokenizer is not loaded for a plan."""
@@ -96,13 +96,19 @@ def plan_lines(facts: dict[str, Any]) -> list[str]:
     lines.append("amounts are estimates: every reply as long as it may be, every sample trained on")
     if facts["usd_per_step_at_most"] is None:
         lines.append("prices are unknown: set cost.prices to know the cost")
-    budget, usd = facts["budget_usd"], facts["usd_at_most"]
-    if budget is not None and usd is not None and budget < usd:
-        lines.append(
-            f"budget: cost.budget_usd, {budget:,.2f} USD, is below the {usd:,.2f} USD that the run may cost; "
-            "the run stops when it is spent"
-        )
+    lines += budget_lines(facts)
     return lines + [f"missing: {item}" for item in facts["missing"]]
+
+
+def budget_lines(facts: dict[str, Any]) -> list[str]:
+    """What there is to say of the budget: that the run may cost more."""
+    budget, usd = facts["budget_usd"], facts["usd_at_most"]
+    if budget is None or usd is None or budget >= usd:
+        return []
+    return [
+        f"budget: cost.budget_usd, {budget:,.2f} USD, is below the {usd:,.2f} USD that the run may cost; "
+        "the run stops when it is spent"
+    ]
 
 
 def _held_out_attempts(recipe: Recipe, registry: Registry, steps: int) -> int:

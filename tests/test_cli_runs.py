@@ -266,6 +266,8 @@ def test_a_dry_run_says_what_a_run_costs_at_most(kernelrl: Run) -> None:
     assert plan["usd_per_step_at_most"] == 16 * 4096
     scarce = kernelrl("run", "small.yaml", "--dry-run", prices, "cost.budget_usd=9").stdout
     assert "cost.budget_usd, 9.00 USD, is below the 327,680.00 USD that the run may cost" in scarce
+    validated = kernelrl("validate", "small.yaml", prices, "cost.budget_usd=9")
+    assert (validated.returncode, "9.00 USD, is below" in validated.stderr) == (0, True)
     assert "is below" not in kernelrl("run", "small.yaml", "--dry-run", prices, "cost.budget_usd=400000").stdout
     assert "prices are unknown" in kernelrl("run", "small.yaml", "--dry-run").stdout
 

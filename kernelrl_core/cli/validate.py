@@ -41,4 +41,9 @@ def command(context: click.Context, recipe: str, overrides: tuple[str, ...], as_
         ]
         click.echo(json.dumps({"recipe": recipe, "valid": False, "problems": problems}))
         context.exit(int(error.exit_code))
+    if loaded.recipe.cost.budget_usd is not None:
+        from kernelrl_core.plan import budget_lines, plan
+
+        for line in budget_lines(plan(loaded.name, loaded.recipe, registry())):
+            click.echo(line, err=True)
     click.echo(json.dumps({"recipe": loaded.name, "valid": True, "problems": []}) if as_json else f"{loaded.name}: ok")

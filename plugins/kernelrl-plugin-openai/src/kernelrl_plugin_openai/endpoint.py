@@ -152,8 +152,8 @@ class Endpoint:
                 began = time.monotonic()
                 answer: T = await retrying(self._once, path, body, read)
         except HalfAnswer as error:
-            message = f"{self._where}: half an answer, {halves} times: {error}"
-            raise InfrastructureError(message, fix=error.fix) from None
+            told = f"{error}, {halves} times" if error.fix else f"half an answer, {halves} times: {error}"
+            raise InfrastructureError(f"{self._where}: {told}", fix=error.fix) from None
         except _Away as error:
             waited = time.monotonic() - began
             told = f"{self._where}: {error.told}, for {waited:.0f} s"
