@@ -9,6 +9,7 @@ import tinker
 import torch
 from tinker import types
 
+from kernelrl_core.errors import InfrastructureError
 from kernelrl_tinker_server.local import LocalServer
 
 transformers = pytest.importorskip("transformers")
@@ -33,6 +34,13 @@ def small_model(directory: Path) -> Path:
     torch.manual_seed(0)
     transformers.LlamaForCausalLM(config).save_pretrained(directory)
     return directory
+
+
+def test_a_model_that_cannot_be_had_is_one_message_about_the_option(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(InfrastructureError, match="--model: cannot load 'nosuch/model'") as told:
+        LocalServer(state=tmp_path, model="nosuch/model").start()
+    assert "policy." not in str(told.value)
 
 
 def test_adapters_are_trained_sampled_and_saved(tmp_path) -> None:

@@ -97,8 +97,11 @@ def load_served_model(name: str, options: TorchConfig, state: Path) -> tuple[Lan
             rank=None,
         )
         return model, served
+    from huggingface_hub.utils import logging as hub_logging
+
     from kernelrl_plugin_torch.huggingface import HuggingFaceModel
 
+    hub_logging.set_verbosity_error()  # its retries, a line for each, say less than the error in the end
     loaded = HuggingFaceModel(attrs.evolve(options, model=name), seed=0)
     return loaded, ServedModel((name,), "huggingface", name, _special_tokens(name), options.lora_rank)
 

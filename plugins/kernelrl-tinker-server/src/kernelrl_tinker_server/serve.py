@@ -8,6 +8,7 @@ import fcntl
 import ipaddress
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -16,11 +17,11 @@ from pathlib import Path
 import attrs
 from aiohttp import web
 
-from kernelrl_core.errors import UsageError
+from kernelrl_core.errors import MissingPrerequisite, UsageError
 from kernelrl_plugin_torch.config import TorchConfig
 from kernelrl_tinker_server.app import make_app
 from kernelrl_tinker_server.engine import Engine
-from kernelrl_tinker_server.models import ServedModel, load_served_model
+from kernelrl_tinker_server.models import TINY, ServedModel, load_served_model
 from kernelrl_tinker_server.store import Store
 from kernelrl_tinker_server.worker import Worker
 
@@ -70,11 +71,15 @@ async def _serve(options: ServeOptions, say: Callable[[str], None]) -> None:
         loop.add_reader(sys.stdin.fileno(), lambda: None if sys.stdin.buffer.read1(4096) else os._exit(0))
     store = Store(options.state)
     store.sweep()
-    say(f"loading {options.model}")
+    hub = "" if options.model == TINY or Path(options.model).is_dir() else ", from the hub where it is not cached"
+    say(f"loading {options.model}{hub}")
     served: list[ServedModel] = []
 
     def make() -> Engine:
-        model, described = load_served_model(options.model, options.torch, options.state)
+        try:
+            model, described = load_served_model(options.model, options.torch, options.state)
+        except (UsageError, MissingPrerequisite) as error:
+            raise type(error)(_in_options(error.message), fix=_in_options(error.fix)) from error
         served.append(described)
         rows = options.torch.sample_rows or (64 if described.kind == "kernelrl-scratch" else 16)
         return Engine(model, rows=rows, train_tokens=options.torch.train_tokens)
@@ -99,6 +104,11 @@ async def _serve(options: ServeOptions, say: Callable[[str], None]) -> None:
         worker.close()
         if runner is not None:
             await runner.cleanup()
+
+
+def _in_options(text: str) -> str:
+    """The engine speaks of a recipe's settings; here they are options: `policy.lora_rank` is `--lora-rank`."""
+    return re.sub(r"\bpolicy\.(\w+)", lambda found: "--" + found[1].replace("_", "-"), text)
 
 
 def _is_loopback(host: str) -> bool:
