@@ -244,7 +244,8 @@ def test_a_warm_start_on_what_a_run_found_gives_a_model_that_answers_like_it(
 def test_a_file_for_a_policy_that_does_not_warm_start_is_refused(
     kernelrl: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    (tmp_path / "best.jsonl").write_text("")
+    conversation = [{"role": "user", "content": "Ask."}, {"role": "assistant", "content": "Answer."}]
+    (tmp_path / "best.jsonl").write_text(json.dumps({"messages": conversation}))
     done = kernelrl("run", "small.yaml", "demonstrations.file=best.jsonl")
     assert done.returncode == 2
     assert "policy 'fake' does not warm-start" in done.stderr
