@@ -14,7 +14,9 @@ import attrs
 from kernelrl_core.component import Requires
 from kernelrl_core.recipe.schema import NonNegativeInt, PositiveFloat, PositiveInt
 
-__all__ = ["LocalModel", "TinkerConfig"]
+__all__ = ["LOSSES", "LocalModel", "TinkerConfig"]
+
+LOSSES = frozenset({"importance_sampling", "ppo", "cispo"})
 
 
 @attrs.frozen
@@ -82,6 +84,9 @@ class TinkerConfig:
     def prices(self) -> Mapping[str, float]:
         """Of tokens; what a server elsewhere asks is not known here."""
         return {"prompt": 0.0, "reply": 0.0, "train": 0.0} if self.server == "local" or self.on_this_machine() else {}
+
+    def losses(self) -> Iterable[str]:
+        return LOSSES
 
     def has_key(self) -> bool:
         """Whether the SDK will find a key, or none is needed since the server is on this machine."""

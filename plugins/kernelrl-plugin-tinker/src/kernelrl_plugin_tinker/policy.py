@@ -16,7 +16,7 @@ from kernelrl_core.errors import InfrastructureError, KernelRLError, UsageError
 from kernelrl_core.kinds import PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
 from kernelrl_core.values import Message, Prompt, Reply
 from kernelrl_plugin_tinker.chat import CHAT_TEMPLATE, Chat, load_tokenizer, make_chat, recommended_renderer
-from kernelrl_plugin_tinker.config import TinkerConfig
+from kernelrl_plugin_tinker.config import LOSSES, TinkerConfig
 from kernelrl_plugin_tinker.saved import STATE_FILE, SavedState
 from kernelrl_plugin_tinker.service import Service, choose_model
 from kernelrl_plugin_tinker.trainer import Trainer
@@ -24,12 +24,11 @@ from kernelrl_plugin_tinker.trainer import Trainer
 if TYPE_CHECKING:
     from kernelrl_plugin_tinker.own_server import OwnServer
 
-__all__ = ["LOSSES", "TinkerPolicy"]
+__all__ = ["TinkerPolicy"]
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
-LOSSES = frozenset({"importance_sampling", "ppo", "cispo"})
 _NOT_SECRET = "tml-for-a-server-on-this-machine"
 
 
