@@ -235,17 +235,24 @@ class Trainer:
         """
         async with self._lock:
             try:
-                await self._require_client()
-                name = f"checkpoint-{self.steps:06d}"
-                future = self._client.save_state(name, ttl_seconds=self._ttl, overwrite=True)
-                path = str((await self._call("saving the state", future)).path)
-                sampler = self.saved.sampler or await self._save_for_sampler(name)
+                path, sampler = await self._service.retrying(self._save_once)
             except InfrastructureError as error:
-                self._give_up_client(error)
                 raise KernelRLError(f"the checkpoint could not be saved: {error.message}") from error
             self.saved = SavedState(path, sampler, self.saved.first_sampler)
             self._unsaved = 0
             return self.saved
+
+    async def _save_once(self) -> tuple[str, str]:
+        """Paths of state and sampler weights. A client that was lost before any further step can be made again."""
+        try:
+            await self._require_client()
+            name = f"checkpoint-{self.steps:06d}"
+            future = self._client.save_state(name, ttl_seconds=self._ttl, overwrite=True)
+            path = str((await self._call("saving the state", future)).path)
+            return path, self.saved.sampler or await self._save_for_sampler(name)
+        except InfrastructureError as error:
+            self._give_up_client(error)
+            raise
 
     async def restore(self, saved: SavedState, steps: int, *, learning: bool) -> None:
         """Continue from what was saved; a training client is made only for learning."""
