@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -257,8 +258,7 @@ def test_a_step_is_repeated_with_a_client_made_from_the_last_checkpoint(
     """The result is that of a run in which nothing failed."""
 
     async def saved(started: TinkerPolicy, number: int) -> None:
-        directory = tmp_path / f"{id(started)}-{number}"
-        directory.mkdir()
+        directory = Path(tempfile.mkdtemp(dir=tmp_path, prefix=f"{number}-"))
         if number:
             await started.save(directory)
 
