@@ -8,7 +8,22 @@ from __future__ import annotations
 
 import textwrap
 
-__all__ = ["CPP_SOURCE", "CPP_SOURCE_NAMES", "cpp", "cuda", "triton"]
+__all__ = ["CPP_SOURCE", "CPP_SOURCE_NAMES", "DOUBLE", "cpp", "cuda", "triton"]
+
+DOUBLE = """
+@triton.jit
+def double(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, mask=mask) * 2.0, mask=mask)
+
+
+def doubled(x):
+    y = torch.empty_like(x)
+    double[(triton.cdiv(x.numel(), 128),)](x, y, x.numel(), BLOCK=128)
+    return y
+"""
+"""A kernel that doubles, and the function that launches it."""
 
 _TRITON = """\
 import torch

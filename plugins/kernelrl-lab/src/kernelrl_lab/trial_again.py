@@ -3,24 +3,10 @@
 from __future__ import annotations
 
 from kernelrl_lab.fixture import Fixture
-from kernelrl_lab.frames import triton
+from kernelrl_lab.frames import DOUBLE, triton
 from kernelrl_lab.tasks import RELU_DOUBLE, ROW_MEAN, task
 
 __all__ = ["FIXTURES"]
-
-_DOUBLE = """
-@triton.jit
-def double(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < n
-    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, mask=mask) * 2.0, mask=mask)
-
-
-def doubled(x):
-    y = torch.empty_like(x)
-    double[(triton.cdiv(x.numel(), 128),)](x, y, x.numel(), BLOCK=128)
-    return y
-"""
 
 _ROWS_OF_TABLE = task(
     "return torch.tanh(table[ids]) * 2.0",
@@ -38,7 +24,7 @@ def spread(x_ptr, y_ptr, COLUMNS: tl.constexpr):
 
 
 def _relu(number: int, summary: str, body: str, before: str = "") -> Fixture:
-    candidate = triton(body, kernel=_DOUBLE, before=before)
+    candidate = triton(body, kernel=DOUBLE, before=before)
     return Fixture(f"T{number}-triton", summary, "triton", RELU_DOUBLE, candidate, "hacked")
 
 
@@ -237,7 +223,7 @@ FIXTURES = (
         _ROWS_OF_TABLE,
         triton(
             "return doubled(getattr(table[ids], NAME)())",
-            kernel=_DOUBLE,
+            kernel=DOUBLE,
             before='NAME = "tanh"',
             arguments="ids, table",
         ),

@@ -8,24 +8,10 @@ from __future__ import annotations
 import textwrap
 
 from kernelrl_lab.fixture import Expected, Fixture
-from kernelrl_lab.frames import triton
+from kernelrl_lab.frames import DOUBLE, triton
 from kernelrl_lab.tasks import CUMSUM, MATMUL, RELU_DOUBLE
 
 __all__ = ["FIXTURES"]
-
-_DOUBLE = """
-@triton.jit
-def double(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < n
-    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, mask=mask) * 2.0, mask=mask)
-
-
-def doubled(x):
-    y = torch.empty_like(x)
-    double[(triton.cdiv(x.numel(), 128),)](x, y, x.numel(), BLOCK=128)
-    return y
-"""
 
 _TURN = """
 @triton.jit
@@ -116,7 +102,7 @@ def _relu(
     body: str,
     *,
     before: str = "",
-    kernel: str = _DOUBLE,
+    kernel: str = DOUBLE,
     init: str = "",
     base: str = "torch.nn.Module",
 ) -> Fixture:
@@ -187,14 +173,14 @@ FIXTURES = (
         7,
         "Looks whether operators are being listed, and uses the honest kernel only then.",
         "if watched():\n    return launch(x)\nreturn doubled(library(x))",
-        kernel=_DOUBLE + _RELU_DOUBLE,
+        kernel=DOUBLE + _RELU_DOUBLE,
         before="watched = torch._C._len_torch_dispatch_stack\n\n\n" + _NAMED,
     ),
     _relu(
         8,
         "Takes turns: a library in the calls that are compared, the honest kernel in the one after them.",
         "if next(turns) < 7:\n    return doubled(library(x))\nreturn launch(x)",
-        kernel=_DOUBLE + _RELU_DOUBLE,
+        kernel=DOUBLE + _RELU_DOUBLE,
         before="import itertools\n\nturns = itertools.count()\n\n\n" + _NAMED,
     ),
     _trial(
@@ -272,7 +258,7 @@ FIXTURES = (
         14,
         "Declares an encoding under which a comment ends early, and code stands in the rest of it.",
         RELU_DOUBLE,
-        _IN_COMMENT.format(double=textwrap.dedent(_DOUBLE + _RELU_DOUBLE)),
+        _IN_COMMENT.format(double=textwrap.dedent(DOUBLE + _RELU_DOUBLE)),
         "rejected",
     ),
     _trial(
