@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kernelrl_core.extraction import MAX_SOURCE_CHARACTERS
@@ -156,10 +158,23 @@ def test_any_text_is_checked_without_an_exception(text: str) -> None:
 
 
 @given(st.one_of(st.text(max_size=300), st.lists(_PIECES, max_size=40).map("".join)))
+@example("\\\n")
+@example("\\\nint a\\\nb;")
+@example("#a \\\\\n\nb")
 def test_tokens_cover_any_text_in_order(text: str) -> None:
     found = list(tokens(text))
-    assert "".join(token.text for token in found) == text
-    assert [token.start for token in found] == [sum(len(t.text) for t in found[:i]) for i in range(len(found))]
+    starts = [token.start for token in found]
+    assert starts == sorted(set(starts))
+    assert _joined(text[: starts[0] if starts else None]) == ""
+    spans = itertools.pairwise([*starts, len(text)])
+    assert [_joined(text[start:end]) for start, end in spans] == [_joined(token.text) for token in found]
+
+
+def _joined(text: str) -> str:
+    """The text without the ends of its continued lines, also those that joining lines makes."""
+    while (joined := re.sub(r"\\[^\S\n]*\n", "", text)) != text:
+        text = joined
+    return text
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ __all__ = ["Token", "tokens"]
 
 
 class Token(NamedTuple):
-    """A piece of a text; all of them together are the text, continued lines joined."""
+    """A piece of a text; all of them together are the text, its continued lines joined outside comments and strings."""
 
     kind: str
     """`space`, `comment`, `directive`, `string`, `character`, `name`, `number` or `mark`."""
