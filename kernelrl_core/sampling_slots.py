@@ -1,15 +1,17 @@
 """Which attempt is sampled next while fewer replies may be drawn at once than attempts wait.
 
 A step is over when its slowest attempt is. So the attempt with the longest expected rest goes first: the turns that are
-left, times what its turns, those of its task and those of its step took so far. Nothing is known beforehand, and
-nothing but time depends on the order.
+left, times what its turns, those of its task and those of its step took so far. A reply that is being drawn for longer
+than the turns of its task take tells as much of the task already: were only those counted that have ended, a slow task
+would look like a fast one until late. Nothing is known beforehand, and nothing but time depends on the order.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import attrs
@@ -46,6 +48,7 @@ class SamplingSlots:
         self._free = capacity
         self._turns = turns
         self._waiting: dict[SampleId, asyncio.Future[None]] = {}
+        self._drawn_since: dict[SampleId, float] = {}
         self._took: defaultdict[tuple[int, ...], _Mean] = defaultdict(_Mean)
         self._step = -1
 
@@ -60,7 +63,7 @@ class SamplingSlots:
         try:
             yield waited.seconds()
         finally:
-            self._give()
+            self._give(sample)
 
     def took(self, sample: SampleId, seconds: float) -> None:
         """A turn is over, its judgement included, and took so long without waiting for a place."""
@@ -84,25 +87,44 @@ class SamplingSlots:
             await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():
-                self._give()
+                self._give(sample)
             raise
         finally:
             self._waiting.pop(sample, None)
 
-    def _give(self) -> None:
+    def _give(self, sample: SampleId) -> None:
         assert self._free is not None
         self._free += 1
+        del self._drawn_since[sample]
         self._serve()
 
     def _serve(self) -> None:
         assert self._free is not None
-        while self._free and (waiting := [sample for sample, place in self._waiting.items() if not place.done()]):
-            self._waiting[min(waiting, key=self._urgency)].set_result(None)
+        waiting = [sample for sample, place in self._waiting.items() if not place.done()]
+        if not waiting or not self._free:
+            return
+        now = time.monotonic()
+        of_tasks = self._of_tasks({(sample.step, sample.task_index) for sample in waiting}, now)
+        waiting.sort(key=lambda sample: self._urgency(sample, of_tasks))
+        for sample in waiting[: self._free]:
+            self._waiting[sample].set_result(None)
+            self._drawn_since[sample] = now
             self._free -= 1
 
-    def _urgency(self, sample: SampleId) -> tuple[int, float, int, int]:
+    def _of_tasks(self, tasks: set[tuple[int, int]], now: float) -> dict[tuple[int, int], float]:
+        """Seconds that turns of each of these tasks are expected to take."""
         everything = self._took.get((), _Mean()).drawn_to(1.0, 1e-9)
-        of_task = self._took.get((sample.step, sample.task_index), _Mean()).drawn_to(everything, _TASK)
+        means = {task: attrs.evolve(self._took.get(task, _Mean())) for task in tasks}
+        usual = {task: mean.drawn_to(everything, _TASK) for task, mean in means.items()}
+        for sample, since in self._drawn_since.items():
+            task = (sample.step, sample.task_index)
+            if task in means and now - since > usual[task]:
+                means[task].total += now - since
+                means[task].n += 1
+        return {task: mean.drawn_to(everything, _TASK) for task, mean in means.items()}
+
+    def _urgency(self, sample: SampleId, of_tasks: Mapping[tuple[int, int], float]) -> tuple[int, float, int, int]:
+        of_task = of_tasks[sample.step, sample.task_index]
         own = self._took.get((sample.step, sample.task_index, sample.attempt), _Mean()).drawn_to(of_task, _OWN)
         # Of equal ones, one of each task: what tells the tasks apart is known early.
         return sample.step, -own * (self._turns - sample.turn), sample.attempt, sample.task_index

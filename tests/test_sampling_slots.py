@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
 from kernelrl_core.sampling_slots import SamplingSlots
 from kernelrl_core.timeline import Timeline
 from kernelrl_core.values import SampleId
@@ -40,6 +42,35 @@ def test_attempts_that_were_slow_so_far_go_first() -> None:
     slots.took(SampleId(0, 1, 0, 0), 70.0)
     fast, slow = SampleId(0, 0, 0, 1), SampleId(0, 1, 0, 1)
     assert served(slots, [fast, slow]) == [slow, fast]
+
+
+def test_a_reply_that_takes_long_already_tells_of_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns of both tasks took 10 s; a reply for task 1 is being drawn for 100 s, so (4 * 10 + 10 + 100) / 6 = 25 s."""
+    now = 0.0
+    monkeypatch.setattr("kernelrl_core.sampling_slots.time.monotonic", lambda: now)
+    slots = SamplingSlots(2, 2, Timeline())
+    for task in (0, 1):
+        slots.took(SampleId(0, task, 0, 0), 10.0)
+    order: list[SampleId] = []
+
+    async def draw(sample: SampleId) -> None:
+        async with slots.place(sample):
+            order.append(sample)
+
+    async def play() -> None:
+        nonlocal now
+        async with (
+            asyncio.TaskGroup() as everything,
+            slots.place(SampleId(0, 1, 2, 0)),
+            slots.place(SampleId(0, 0, 2, 0)),
+        ):
+            now = 100.0
+            for sample in (SampleId(0, 0, 1, 0), SampleId(0, 1, 1, 0)):
+                everything.create_task(draw(sample))
+            await asyncio.sleep(0)
+
+    asyncio.run(play())
+    assert [sample.task_index for sample in order] == [1, 0]
 
 
 def test_an_earlier_step_goes_before_a_later_one() -> None:
