@@ -273,6 +273,56 @@ def test_a_step_is_repeated_with_a_client_made_from_the_last_checkpoint(
     assert metrics == untroubled
 
 
+@pytest.mark.parametrize("path", ["forward_backward", "optim_step", "save_weights_for_sampler"])
+def test_a_training_request_that_hangs_is_repeated_with_a_new_client(
+    policy, proxy, context, loss, optimizer, tmp_path, path: str
+) -> None:
+    """The result is that of a run in which nothing hung."""
+
+    async def troubled(started: TinkerPolicy, number: int) -> None:
+        if number:
+            await started.save(tmp_path)
+            proxy.fault("hang", path)
+
+    untroubled = run(policy(), context, learn(loss, optimizer, 2))
+    metrics = run(policy(train_timeout_s=1.0), context, learn(loss, optimizer, 2, troubled))
+    assert (untroubled.pop("retried"), metrics.pop("retried")) == (0, 1)
+    assert metrics == untroubled
+
+
+def test_a_save_that_hangs_after_a_step_says_what_is_lost(policy, proxy, context, loss, optimizer, tmp_path) -> None:
+    async def troubled(started: TinkerPolicy, number: int) -> None:
+        if number:
+            proxy.fault("hang", "save_weights")
+            await started.save(tmp_path)
+
+    with pytest.raises(KernelRLError, match=r"1 steps after .* saving the state took more than 1 s") as told:
+        run(policy(train_timeout_s=1.0), context, learn(loss, optimizer, 2, troubled))
+    assert "kernelrl resume" in told.value.fix
+
+
+def test_a_server_that_begins_no_training_in_time_is_told(policy, proxy, context) -> None:
+    """It answers everything else."""
+    proxy.fault("hang", "create_model", 50)
+    with pytest.raises(InfrastructureError, match=r"a training client for .* took more than 1 s") as told:
+        run(policy(train_timeout_s=1.0, retries=1), context, nothing)
+    assert proxy.seen.count("/api/v1/create_model") == 2
+    assert "policy.train_timeout_s" in told.value.fix
+
+
+def test_a_checkpoint_that_hangs_once_is_loaded(policy, proxy, context, loss, optimizer, tmp_path) -> None:
+    async def loaded(started: TinkerPolicy, number: int) -> None:
+        if number:
+            state = await started.save(tmp_path)
+            proxy.fault("hang", "load_weights")
+            await started.load(state, tmp_path)
+
+    untroubled = run(policy(), context, learn(loss, optimizer, 2))
+    metrics = run(policy(train_timeout_s=1.0), context, learn(loss, optimizer, 2, loaded))
+    assert (untroubled.pop("retried"), metrics.pop("retried")) == (0, 1)
+    assert metrics == untroubled
+
+
 @pytest.mark.parametrize("failed", ["first pass", "second pass", "the rest"])
 def test_passes_before_the_rest_of_a_step_end_alike_whatever_fails(
     policy, proxy, context, loss, optimizer, tmp_path, failed: str

@@ -64,6 +64,9 @@ class TinkerConfig:
     """Longest prompt and reply together; null: what the server says."""
     sample_timeout_s: PositiveFloat = PositiveFloat(1800.0)
     """A reply that takes longer is given up and asked for again."""
+    train_timeout_s: PositiveFloat = PositiveFloat(3600.0)
+    """A request of training (a pass, an optimizer step, saving, loading) that takes longer is given up with its client,
+    and repeated with one made from the last checkpoint."""
     retries: NonNegativeInt = NonNegativeInt(4)
     """Further attempts at a reply, or at an update after its training client was rebuilt."""
     give_up_after_s: PositiveFloat = PositiveFloat(600.0)

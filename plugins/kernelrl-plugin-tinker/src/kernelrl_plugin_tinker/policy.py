@@ -66,6 +66,7 @@ class TinkerPolicy:
         self._service = Service(
             base_url=self._own.server.base_url if self._own is not None else options.base_url,
             api_key=self._api_key(),
+            timeout_s=options.train_timeout_s,
             give_up_after_s=options.give_up_after_s,
             retries=options.retries,
             say=context.say,

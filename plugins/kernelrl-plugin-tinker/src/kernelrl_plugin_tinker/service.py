@@ -49,6 +49,7 @@ class Service:
         *,
         base_url: str | None,
         api_key: str | None,
+        timeout_s: float,
         give_up_after_s: float,
         retries: int,
         say: Callable[[str], None] = _log.warning,
@@ -58,13 +59,15 @@ class Service:
         Args:
             base_url: None takes the SDK's default.
             api_key: None lets the SDK find it.
+            timeout_s: longest time of a call that names none.
             give_up_after_s: longest silence of the server.
             retries: further attempts at what fails.
             say: shows a line to the user.
             revive: starts a server of our own again when it has ended; whether it had.
         """
         self._address, self._api_key = base_url, api_key
-        self._give_up_after_s, self._retries, self._revive = give_up_after_s, retries, revive
+        self._timeout_s, self._give_up_after_s = timeout_s, give_up_after_s
+        self._retries, self._revive = retries, revive
         self._say = say
         self._retried = 0
         self._client: tinker.ServiceClient | None = None
@@ -177,18 +180,20 @@ class Service:
 
         Args:
             doing: what is going on, for messages.
-            timeout_s: longest time; None waits as long as the server answers at all.
+            timeout_s: longest time; None: that of the service.
 
         Raises:
             InfrastructureError: it failed, took too long, or may be tried again.
             ServerGone: the server has been silent for too long.
             UsageError, MissingPrerequisite: the user has to mend something.
         """
+        fix = "policy.train_timeout_s waits longer" if timeout_s is None else ""
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
         task = asyncio.ensure_future(awaitable)
         silence, restart = asyncio.create_task(self._gone.wait()), asyncio.create_task(self._restarted.wait())
         try:
             events = {task, silence, restart}
-            done, _ = await asyncio.wait(events, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(events, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
             if task in done:
                 return task.result()
             if silence in done:
@@ -198,7 +203,7 @@ class Service:
                 )
             if restart in done:
                 raise InfrastructureError(f"{doing} was lost with the server, which was started again")
-            raise InfrastructureError(f"{doing} took more than {timeout_s:.0f} s")
+            raise InfrastructureError(f"{doing} took more than {limit_s:g} s", fix=fix)
         except KernelRLError:
             raise
         except Exception as error:

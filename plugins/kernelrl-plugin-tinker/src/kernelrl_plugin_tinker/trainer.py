@@ -1,8 +1,8 @@
 """Learning through a training client, and getting a new one when it breaks.
 
 Every step ends with new sampler weights at the server. A training client that fails in any request is useless for good
-(the SDK refuses further ones), so the step is repeated with one made from the last checkpoint; where steps would be
-lost by that, the run stops and is resumed from the checkpoint instead.
+(the SDK refuses further ones), and so is one that hangs: the step is repeated with one made from the last checkpoint;
+where steps would be lost by that, the run stops and is resumed from the checkpoint instead.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from kernelrl_plugin_tinker.service import Service
 __all__ = ["Trainer"]
 
 _log = logging.getLogger(__name__)
+
+_PROBE = TrainingSample("probe", (1,), (1,), (-1.0,), 0.0)
 
 
 class Trainer:
@@ -65,26 +67,12 @@ class Trainer:
         if self._options.start_from is None:
             self.sampler = await self._service.sampling_client(base_model=self._model)
         if loss or self._options.start_from is not None:
-            await self._begin_client()
-        if loss:
-            await self._probe(loss, reference=reference)
-
-    async def _probe(self, loss: str, *, reference: bool) -> None:
-        """A position that counts nothing has no gradient, so the training client stays as it was."""
-        sample, name = TrainingSample("probe", (1,), (1,), (-1.0,), 0.0), self._service.name
-        try:
-            await self._call(f"the loss {loss}", self._client.forward_backward([datum(sample, [0.0])], loss))
-        except UsageError as error:
-            raise UsageError(f"train.loss: {name} does not offer {loss!r}: {error.message}") from error
+            await self._service.retrying(lambda: self._begin_client(loss))
         if reference:
-            try:
-                await self._reference_logprobs([sample])
-            except UsageError as error:
-                raise UsageError(
-                    f"train.kl: {name} gives no log-probabilities of prompts: {error.message}", fix="set train.kl=0"
-                ) from error
+            await self._probe_reference()
 
-    async def _begin_client(self) -> None:
+    async def _begin_client(self, loss: str = "") -> None:
+        """A training client at the initial weights; with a loss, one that has it."""
         client, options = self._service.client, self._options
         if options.start_from is not None:
             future = client.create_training_client_from_state(options.start_from)
@@ -97,15 +85,38 @@ class Trainer:
             path = await self._save_for_sampler("start")
             self.saved = SavedState(sampler=path, first_sampler=path)
             self.sampler = await self._service.sampling_client(model_path=path)
+        if loss:
+            await self._probe(loss)
+
+    async def _probe(self, loss: str) -> None:
+        """A position that counts nothing has no gradient, so the training client stays as it was."""
+        try:
+            await self._call(f"the loss {loss}", self._client.forward_backward([datum(_PROBE, [0.0])], loss))
+        except UsageError as error:
+            raise UsageError(f"train.loss: {self._service.name} does not offer {loss!r}: {error.message}") from error
+
+    async def _probe_reference(self) -> None:
+        try:
+            await self._reference_logprobs([_PROBE])
+        except UsageError as error:
+            raise UsageError(
+                f"train.kl: {self._service.name} gives no log-probabilities of prompts: {error.message}",
+                fix="set train.kl=0",
+            ) from error
 
     # --- learning -------------------------------------------------------------------------------------------------
 
     async def train(self, step: TrainingStep) -> dict[str, float]:
         """One step; see `kernelrl_core.kinds.Policy`."""
         async with self._lock:
-            metrics, path, sampler = await self._service.retrying(lambda: self._whole_step(step))
+            metrics, path = await self._service.retrying(lambda: self._whole_step(step))
+            try:
+                self.sampler = await self._service.sampling_client(model_path=path)
+            except BaseException as error:
+                self._give_up_client(error)  # it is a step ahead of what is told
+                raise
             self._ahead = None
-            self.saved, self.sampler = self.saved.trained(path), sampler
+            self.saved = self.saved.trained(path)
             self.steps += 1
             self._unsaved += 1
             self.at_server.add_sampler(path)
@@ -131,13 +142,12 @@ class Trainer:
                 self._give_up_client(error)
                 raise
 
-    async def _whole_step(self, step: TrainingStep) -> tuple[dict[str, float], str, Any]:
-        """Metrics, path and sampling client of one step from the state at its beginning."""
+    async def _whole_step(self, step: TrainingStep) -> tuple[dict[str, float], str]:
+        """Metrics and path of the sampler weights of one step from the state at its beginning."""
         try:
             await self._require_client()
             metrics = await self._update(step)
-            path = await self._save_for_sampler(f"step-{self.steps + 1:06d}")
-            return metrics, path, await self._service.sampling_client(model_path=path)
+            return metrics, await self._save_for_sampler(f"step-{self.steps + 1:06d}")
         except BaseException as error:
             self._give_up_client(error)
             raise
@@ -257,10 +267,11 @@ class Trainer:
     async def restore(self, saved: SavedState, steps: int, *, learning: bool) -> None:
         """Continue from what was saved; a training client is made only for learning."""
         self.saved, self.steps, self._unsaved = saved, steps, 0
-        if saved.state is None or saved.sampler is None:
+        state = saved.state
+        if state is None or saved.sampler is None:
             raise UsageError("it names no state or no sampler weights")
         if learning:
-            self._client = await self._client_from(saved.state)
+            self._client = await self._service.retrying(lambda: self._client_from(state))
         self.sampler = await self._service.sampling_client(model_path=saved.sampler)
 
     async def _save_for_sampler(self, name: str) -> str:
