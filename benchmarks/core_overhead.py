@@ -9,8 +9,9 @@ tokenisation; there are no checkers. Tokens and log-probabilities are drawn for 
 that takes is measured alone and subtracted. What the backend reads from a kernel's source is part of the result, and
 measured alone, too.
 
-Processor time is that of the whole process, all threads, between the second step and the last; memory is its resident
-set after the second step and after the last one.
+Processor time is that of the whole process, all threads, between the second step and the last. Memory is its resident
+set: the most within a step, of which growth is told, and at the ends of steps, where Python's allocator keeps more and
+more of what the step has used, to use it again.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ from kernelrl_core.values import (
     Reply,
 )
 
-RUNS = ((10_000, 1000), (10_000, 4096), (2_000, 16_384))
+RUNS = ((10_000, 1000), (10_000, 4096), (10_000, 16_384))
 """Samples and tokens of a reply, each measured in a process of its own."""
 PROMPT_TOKENS = 2000
 TARGET_MS, TARGET_MIB = 5.0, 100.0
@@ -136,7 +137,8 @@ class Meter:
     """Stands where the console does, and reads clock and memory when a step is over."""
 
     def __init__(self) -> None:
-        self.steps: list[tuple[float, float, float]] = []
+        self.steps: list[tuple[float, float, float, float]] = []
+        """Of each: processor seconds so far, MiB at its end and at its highest, samples."""
 
     def say(self, text: str) -> None: ...
     def expect(self, what: str, samples: int) -> None: ...
@@ -144,7 +146,14 @@ class Meter:
 
     def step(self, row: Mapping[str, Any], n_steps: int) -> None:
         memory = psutil.Process().memory_info().rss / 2**20
-        self.steps.append((time.process_time(), memory, row["batch/total_steps"]))
+        self.steps.append((time.process_time(), memory, self._highest_mib(), row["batch/total_steps"]))
+
+    @staticmethod
+    def _highest_mib() -> float:
+        """The most resident memory since the last call."""
+        status = Path("/proc/self/status").read_text()
+        Path("/proc/self/clear_refs").write_text("5")
+        return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) / 2**10
 
 
 async def play(samples: int, reply_tokens: int, folder: Path) -> dict[str, Any]:
@@ -183,8 +192,9 @@ async def play(samples: int, reply_tokens: int, folder: Path) -> dict[str, Any]:
         ledger.close()
         run.unlock()
         await environment.aclose()
-    (begin_cpu, begin_mib, _), (end_cpu, end_mib, _) = meter.steps[1], meter.steps[-1]
-    n = sum(size for _, _, size in meter.steps[2:])
+    (begin_cpu, begin_mib, begin_highest, _), (end_cpu, end_mib, *_) = meter.steps[1], meter.steps[-1]
+    highest = max(step_highest for _, _, step_highest, _ in meter.steps[2:])
+    n = sum(size for *_, size in meter.steps[2:])
     begin = time.process_time()
     for seed in range(100):
         drawn(seed, reply_tokens)
@@ -200,8 +210,13 @@ async def play(samples: int, reply_tokens: int, folder: Path) -> dict[str, Any]:
         "cpu_ms_per_sample": round((end_cpu - begin_cpu) / n * 1e3 - stand_in_ms, 2),
         "of_it_source_facts_of_the_backend_ms": round(facts_ms, 2),
         "stand_in_ms_per_sample": round(stand_in_ms, 2),
-        "memory_mib": {"after_step_2": round(begin_mib), "end": round(end_mib)},
-        "memory_growth_mib": round(end_mib - begin_mib, 1),
+        "memory_mib": {
+            "highest_in_step_2": round(begin_highest),
+            "highest_in_a_later_step": round(highest),
+            "after_step_2": round(begin_mib),
+            "after_the_last": round(end_mib),
+        },
+        "memory_growth_mib": round(highest - begin_highest, 1),
         "journal_mib": round(run.journal_path("samples").stat().st_size / 2**20),
     }
 
