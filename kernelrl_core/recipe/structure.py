@@ -335,8 +335,13 @@ class _Walk:
         if key == "<<":
             self.say(here, "merge keys are not supported", "use extends")
             return
-        elsewhere = [".".join(other) for other in self._known_paths() if other[-1] == key and other[:-1] != path]
-        close = nearest(key, known)
+        close, others = nearest(key, known), [other for other in self._known_paths() if other[:-1] != path]
+        inside = [other for other in others if other[: len(path)] == path]
+        found = [other for other in inside if other[-1] == key] or [other for other in others if other[-1] == key]
+        if not found and not close:
+            # What one component has as a mapping, another may spell out further inside.
+            found = [other for other in inside if other[-1].startswith(f"{key}_")]
+        elsewhere = [".".join(other) for other in found]
         if elsewhere and _similarity(key, close) < 0.85:
             hint = f"it belongs at {' or '.join(elsewhere[:3])!r}"
         elif close:
@@ -367,6 +372,9 @@ class _Walk:
                     continue
                 prefix = (name, str(entry_name)) if block.named else (name,)
                 yield from ((*prefix, option) for option in [*core_keys(block.cls), *options])
+                for option, wanted in options.items():
+                    for member in filter(attrs.has, _members(wanted)):
+                        yield from ((*prefix, option, inner) for inner in field_types(member))
 
 
 def _similarity(one: str, other: str) -> float:

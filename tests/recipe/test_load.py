@@ -110,6 +110,7 @@ loggers: {t: {use: nobody}}
         ("widht: 3", "policy.widht: unknown key 'widht'; did you mean 'width'?"),
         ("group_sizes: 3", "policy.group_sizes: unknown key 'group_sizes'; known: "),
         ("group_size: 3", "policy.group_size: unknown key 'group_size'; it belongs at 'train.group_size'"),
+        ("share: 3", "policy.share: unknown key 'share'; it belongs at 'policy.nested.share'"),
         ("<<: {}", "policy.<<: merge keys are not supported; use extends"),
     ],
 )

@@ -1,0 +1,25 @@
+"""Options as a recipe gives them."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernelrl_core.recipe.load import load_recipe
+from kernelrl_core.recipe.problems import RecipeError
+from kernelrl_core.registry import registry
+
+
+@pytest.mark.parametrize("given", ["policy.warm_start.steps=3", "policy.warm_start=null", "policy.warm_start_steps=3"])
+def test_the_warm_start_of_policy_torch_is_told_where_it_belongs_here(given: str) -> None:
+    with pytest.raises(RecipeError, match=r"it belongs at 'policy\.local\.warm_start_steps'"):
+        load_recipe("tinker_local", [given], registry=registry())
+
+
+def test_an_address_with_a_secret_in_a_recipe_is_refused_without_being_shown() -> None:
+    with pytest.raises(RecipeError, match="base_url must hold no user, password or query") as told:
+        load_recipe(
+            "tinker_local",
+            ["policy.server=null", "policy.model=m", "policy.base_url=http://u:geheim@h"],
+            registry=registry(),
+        )
+    assert "geheim" not in str(told.value)
