@@ -110,6 +110,13 @@ def test_an_address_with_a_secret_or_none_at_all_is_refused_without_being_shown(
     assert "geheim" not in "".join(problems)
 
 
+def test_a_variable_with_a_secret_is_refused_without_being_shown(policy, context, monkeypatch) -> None:
+    monkeypatch.setenv("TINKER_BASE_URL", "http://user:geheim@127.0.0.1:9")
+    with pytest.raises(UsageError, match="TINKER_BASE_URL must hold no user, password or query") as told:
+        run(policy(base_url=None), context, nothing)
+    assert "geheim" not in str(told.value)
+
+
 def test_an_address_with_a_port_or_a_path_is_accepted() -> None:
     for address in ("http://127.0.0.1:8124", "https://host/tinker", "http://[::1]:8124"):
         assert list(TinkerConfig(model="m", base_url=address).problems()) == []

@@ -77,10 +77,14 @@ class OpenAIConfig:
         return needs
 
     def problems(self) -> Iterable[str]:
-        parts = urlsplit(self.base_url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            parts = urlsplit(self.base_url)
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # its text would show the address
+            usable = False
+        if not usable:
             yield "base_url must be an address such as http://127.0.0.1:8000/v1"
-        if parts.username or parts.password or parts.query:
+        if "@" in self.base_url or "?" in self.base_url:
             # A recipe is saved with the run and must hold no secret.
             yield "base_url must hold no user, password or query; a key belongs into the variable of api_key_env"
         for key in sorted(_RESERVED & set(self.extra_body)):

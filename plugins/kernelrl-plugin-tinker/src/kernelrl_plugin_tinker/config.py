@@ -14,7 +14,7 @@ import attrs
 from kernelrl_core.component import Requires
 from kernelrl_core.recipe.schema import NonNegativeInt, PositiveFloat, PositiveInt
 
-__all__ = ["LOSSES", "LocalModel", "TinkerConfig"]
+__all__ = ["LOSSES", "LocalModel", "TinkerConfig", "problems_of_address"]
 
 LOSSES = frozenset({"importance_sampling", "ppo", "cispo"})
 
@@ -113,20 +113,20 @@ class TinkerConfig:
         if self.start_from is not None and not self.start_from.startswith("tinker://"):
             yield f"start_from must be a tinker:// path, not {self.start_from!r}"
         if self.base_url is not None:
-            yield from _problems_of_address(self.base_url)
+            yield from problems_of_address("base_url", self.base_url)
         if self.server == "local" and self.model is None and self.local.width % (2 * self.local.heads):
             yield f"local.width ({self.local.width}) must be a multiple of twice local.heads ({self.local.heads})"
 
 
-def _problems_of_address(address: str) -> Iterable[str]:
-    """What is wrong with an address, told without it: it may hold a password."""
+def problems_of_address(name: str, address: str) -> Iterable[str]:
+    """What is wrong with an address, told by the name of its option or variable alone: it may hold a password."""
     try:
         parts = urlsplit(address)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         usable = False
     if not usable:
-        yield "base_url must be an address such as http://127.0.0.1:8124"
+        yield f"{name} must be an address such as http://127.0.0.1:8124"
     if "@" in address or "?" in address:
-        # A recipe is saved with the run and must hold no secret.
-        yield "base_url must hold no user, password or query; a key belongs into TINKER_API_KEY"
+        # A recipe is saved with the run, and messages with an address are logged there: neither may hold a secret.
+        yield f"{name} must hold no user, password or query; a key belongs into TINKER_API_KEY"

@@ -16,7 +16,7 @@ from kernelrl_core.errors import InfrastructureError, KernelRLError, UsageError
 from kernelrl_core.kinds import PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
 from kernelrl_core.values import Message, Prompt, Reply
 from kernelrl_plugin_tinker.chat import CHAT_TEMPLATE, Chat, load_tokenizer, make_chat, recommended_renderer
-from kernelrl_plugin_tinker.config import LOSSES, TinkerConfig
+from kernelrl_plugin_tinker.config import LOSSES, TinkerConfig, problems_of_address
 from kernelrl_plugin_tinker.saved import STATE_FILE, SavedState
 from kernelrl_plugin_tinker.service import Service, choose_model
 from kernelrl_plugin_tinker.trainer import Trainer
@@ -58,6 +58,7 @@ class TinkerPolicy:
 
     async def start(self, context: PolicyContext) -> None:
         options, self._learns = self._options, bool(context.loss)
+        self._refuse_bad_address()
         if self._is_local:
             from kernelrl_plugin_tinker.own_server import OwnServer
 
@@ -78,6 +79,13 @@ class TinkerPolicy:
         await self._start_chat(context)
         self._trainer = Trainer(self._service, options, self._model, context.seed)
         await self._trainer.begin(context.loss, reference=context.reference)
+
+    def _refuse_bad_address(self) -> None:
+        """That of the recipe was looked at when it was read."""
+        address = os.environ.get("TINKER_BASE_URL")
+        if address and not self._is_local and self._options.base_url is None:
+            for problem in problems_of_address("TINKER_BASE_URL", address):
+                raise UsageError(problem, fix="export TINKER_BASE_URL=http://HOST:PORT, or set policy.base_url")
 
     def _api_key(self) -> str | None:
         """The key to use; None lets the SDK look for it."""
