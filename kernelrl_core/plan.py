@@ -51,7 +51,8 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
     try:
         tasks = list(training_tasks(registry.make("tasks", recipe.tasks), recipe.train)[0])
     except KernelRLError as error:
-        missing.append(f"{recipe.tasks.use}: {error}".replace("\n", "; "))
+        told = str(error) if error.message.startswith(f"{recipe.tasks.use}:") else f"{recipe.tasks.use}: {error}"
+        missing.append(told.replace("\n", "; "))
     steps = Course(tasks, recipe).n_steps if tasks is not None else recipe.train.steps
     per_step = recipe.train.tasks_per_step * recipe.train.group_size * recipe.episode.turns
     known = _prompt_tokens(recipe, registry, tasks or [])
@@ -94,6 +95,10 @@ def plan_lines(facts: dict[str, Any]) -> list[str]:
     hidden = {"missing"} | ({"budget_usd"} if facts["budget_usd"] is None else set())
     lines = [f"{key.replace('_', ' '):<32}{_shown(value)}" for key, value in facts.items() if key not in hidden]
     lines.append("amounts are estimates: every reply as long as it may be, every sample trained on")
+    if facts["tasks"] is None:
+        lines.append(
+            f"no task was read: prompts of {ASSUMED_PROMPT_TOKENS:,} tokens are assumed, evaluation is left out"
+        )
     if facts["usd_per_step_at_most"] is None:
         lines.append("prices are unknown: set cost.prices to know the cost")
     lines += budget_lines(facts)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from decimal import ROUND_UP, Context, Decimal
 from pathlib import Path
 
 import pytest
 
 from kernelrl_core.judging import WeightedReward, score
-from kernelrl_core.plan import plan
+from kernelrl_core.plan import plan, plan_lines
 from kernelrl_core.recipe.load import load_recipe, recipe_from_mapping
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.recipe.yaml import parse_value
@@ -112,6 +113,29 @@ def test_a_dry_run_needs_nothing_and_names_what_a_run_would_miss(
     assert f"{gpu};" in missing
     assert "TINKER_API_KEY" in missing
     assert "git clone https://github.com/ScalingIntelligence/KernelBench" in missing
+
+
+def in_millions(tokens: int) -> str:
+    """As headers say it: two digits, rounded up."""
+    text = f"{Decimal(tokens).scaleb(-6).normalize(Context(prec=2, rounding=ROUND_UP)):f}"
+    return f"{int(text):,}" if "." not in text else text
+
+
+@pytest.mark.parametrize("name", [*NAMES, "kevin_tinker"])
+def test_a_header_says_what_a_dry_run_without_the_tasks_says(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KERNELBENCH_ROOT", raising=False)
+    monkeypatch.chdir(tmp_path)
+    facts = plan(name, load(name), registry())
+    of = "" if facts["steps"] is not None else "_per_step"
+    amounts = (
+        facts[f"{key}_tokens{of}{most}"] for key, most in (("reply", "_at_most"), ("prompt", ""), ("train", "_at_most"))
+    )
+    reply, prompt, train = map(in_millions, amounts)
+    header = " ".join((RECIPES / f"{name}.yaml").read_text().split("\n\n")[0].replace("#", " ").split())
+    assert f"{reply}, {prompt} and {train} million tokens" in header
+    assert "no task was read: prompts of 2,000 tokens are assumed, evaluation is left out" in plan_lines(facts)
 
 
 def test_kevin_is_the_published_algorithm() -> None:
