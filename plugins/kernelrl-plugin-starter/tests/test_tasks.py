@@ -6,8 +6,9 @@ import ast
 import asyncio
 import itertools
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -119,45 +120,68 @@ def recipe(backend: str = "triton", mode: str = "interpreter") -> object:
     ).recipe
 
 
-async def judged(
-    pairs: list[tuple[Task, str]], *, rules: bool, backend: str = "triton", mode: str = "interpreter"
-) -> list[Outcome]:
-    """Outcomes of sources, each against its task, with the real judge."""
-    import attrs
+class Judges:
+    """Environments that several tests share: to start a judge takes seconds."""
 
-    from kernelrl_core.environment import Environment
-    from kernelrl_core.extraction import extract_file
-    from kernelrl_core.registry import registry
-    from kernelrl_core.values import Prompt, Reply, SampleId
+    def __init__(self) -> None:
+        self._loop = asyncio.Runner()
+        self._environments: dict[tuple[bool, str, str], Any] = {}
 
-    chosen = recipe(backend, mode)
-    chosen = chosen if rules else attrs.evolve(chosen, checkers={}, forbid=())
-    environment = Environment.from_recipe(chosen, registry=registry(), secret=b"secret", cache_dir=None)
+    def outcomes(
+        self, pairs: list[tuple[Task, str]], *, rules: bool, backend: str = "triton", mode: str = "interpreter"
+    ) -> list[Outcome]:
+        """Outcomes of sources, each against its task, with the real judge."""
+        return self._loop.run(self._judged(pairs, rules, backend, mode))
 
-    async def one(task: Task, source: str) -> Outcome:
-        extraction = extract_file(source, backend=backend)
-        here = SampleId(0, 0, 0, 0)
-        reply = Reply(source, (), (), "stop")
-        turn = await environment.judge(here, task, Prompt((), ()), reply, extraction, seconds={})
-        return turn.outcome
+    def misjudged(
+        self, answers: list[tuple[Task, Demonstration]], backend: str, mode: str = "interpreter"
+    ) -> list[str]:
+        """The answers that do not end as they say."""
+        pairs = [(task, answer.source) for task, answer in answers]
+        outcomes = self.outcomes(pairs, rules=True, backend=backend, mode=mode)
+        return [
+            f"{task.id} {answer.flaw or 'right'}: {outcome}, not {answer.outcome}"
+            for (task, answer), outcome in zip(answers, outcomes, strict=True)
+            if outcome is not answer.outcome
+        ]
 
-    try:
+    def close(self) -> None:
+        for environment in self._environments.values():
+            self._loop.run(environment.aclose())
+        self._loop.close()
+
+    async def _judged(self, pairs: list[tuple[Task, str]], rules: bool, backend: str, mode: str) -> list[Outcome]:
+        import attrs
+
+        from kernelrl_core.environment import Environment
+        from kernelrl_core.extraction import extract_file
+        from kernelrl_core.registry import registry
+        from kernelrl_core.values import Prompt, Reply, SampleId
+
+        key = rules, backend, mode
+        if key not in self._environments:
+            chosen = recipe(backend, mode)
+            chosen = chosen if rules else attrs.evolve(chosen, checkers={}, forbid=())
+            self._environments[key] = Environment.from_recipe(
+                chosen, registry=registry(), secret=b"secret", cache_dir=None
+            )
+        environment = self._environments[key]
+
+        async def one(task: Task, source: str) -> Outcome:
+            extraction = extract_file(source, backend=backend)
+            here = SampleId(0, 0, 0, 0)
+            reply = Reply(source, (), (), "stop")
+            turn = await environment.judge(here, task, Prompt((), ()), reply, extraction, seconds={})
+            return turn.outcome
+
         return await asyncio.gather(*(one(*pair) for pair in pairs))
-    finally:
-        await environment.aclose()
 
 
-def misjudged(
-    source: StarterTasks, answers: list[tuple[Task, Demonstration]], backend: str, mode: str = "interpreter"
-) -> list[str]:
-    """The answers that do not end as they say."""
-    pairs = [(task, answer.source) for task, answer in answers]
-    outcomes = asyncio.run(judged(pairs, rules=True, backend=backend, mode=mode))
-    return [
-        f"{task.id} {answer.flaw or 'right'}: {outcome}, not {answer.outcome}"
-        for (task, answer), outcome in zip(answers, outcomes, strict=True)
-        if outcome is not answer.outcome
-    ]
+@pytest.fixture(scope="module")
+def judges() -> Iterator[Judges]:
+    judges = Judges()
+    yield judges
+    judges.close()
 
 
 def answers_in(source: StarterTasks, backend: str) -> list[tuple[Task, Demonstration]]:
@@ -170,20 +194,20 @@ def answers_in(source: StarterTasks, backend: str) -> list[tuple[Task, Demonstra
 
 
 @pytest.mark.slow
-def test_every_answer_ends_as_it_says() -> None:
-    assert misjudged(SOURCE, answers_in(SOURCE, "triton"), "triton") == []
+def test_every_answer_ends_as_it_says(judges: Judges) -> None:
+    assert judges.misjudged(answers_in(SOURCE, "triton"), "triton") == []
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
-def test_cpp_answers_end_as_they_say() -> None:
+def test_cpp_answers_end_as_they_say(judges: Judges) -> None:
     """A task with all its answers, in the large size, and every kind of flaw at least once."""
     source = StarterTasks(StarterOptions(practice=0, size="large"))
     answers = answers_in(source, "cpp")
     flaws = {answer.flaw: (task, answer) for task, answer in answers if answer.flaw}
     assert set(flaws) == {flaw.name for flaw in (*CPP_SEMANTIC, *CPP_SYNTACTIC)}
     chosen = [*flaws.values(), *((task, answer) for task, answer in answers if task.name == "layer_norm")]
-    assert misjudged(source, chosen, "cpp") == []
+    assert judges.misjudged(chosen, "cpp") == []
 
 
 def huge_answers() -> list[tuple[Task, Demonstration]]:
@@ -191,24 +215,24 @@ def huge_answers() -> list[tuple[Task, Demonstration]]:
 
 
 @pytest.mark.slow
-def test_answers_for_a_gpu_are_right_on_small_inputs_too() -> None:
+def test_answers_for_a_gpu_are_right_on_small_inputs_too(judges: Judges) -> None:
     """Fast, middling and slow ones, in the interpreter."""
     small = {task.id: task for task in SOURCE.tasks("train")}
     right = [(small[task.id], answer) for task, answer in huge_answers() if answer.outcome is Outcome.CORRECT]
     assert len(right) == 3 * len(small)
-    assert misjudged(SOURCE, right, "triton") == []
+    assert judges.misjudged(right, "triton") == []
 
 
 @pytest.mark.gpu
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="needs a GPU")
-def test_answers_for_a_gpu_end_as_they_say_there() -> None:
+def test_answers_for_a_gpu_end_as_they_say_there(judges: Judges) -> None:
     """Every kind of flaw at least once, and all answers to one task of each frame."""
     names = ("layer_norm", "total_of_squares", "linear")
     answers = huge_answers()
     flaws = {answer.flaw: (task, answer) for task, answer in answers if answer.flaw}
     chosen = [*flaws.values(), *((task, answer) for task, answer in answers if task.name in names)]
-    assert misjudged(SOURCE, chosen, "triton", mode="gpu") == []
+    assert judges.misjudged(chosen, "triton", mode="gpu") == []
 
 
 @pytest.mark.parametrize("size", ["large", "huge"])
@@ -223,7 +247,7 @@ def test_a_larger_size_changes_nothing_but_sizes(size: Literal["large", "huge"])
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EMPTY)
-def test_nothing_passes_without_the_work(name: str) -> None:
+def test_nothing_passes_without_the_work(judges: Judges, name: str) -> None:
     """The candidate runs in the runner alone and copies the reference's class only to learn the output's shape."""
     pairs = []
     for task in TASKS:
@@ -235,16 +259,16 @@ def test_nothing_passes_without_the_work(name: str) -> None:
             "        return tuple(made) if several else made[0]\n"
         )
         pairs.append((task, source))
-    outcomes = asyncio.run(judged(pairs, rules=False))
+    outcomes = judges.outcomes(pairs, rules=False)
     passed = [task.id for (task, _), outcome in zip(pairs, outcomes, strict=True) if outcome is not Outcome.INCORRECT]
     assert passed == []
 
 
 @pytest.mark.slow
-def test_practice_is_right_nearly_always() -> None:
+def test_practice_is_right_nearly_always(judges: Judges) -> None:
     """Made-up compositions may divide by next to nothing; nine in ten of the right answers must hold all the same."""
     pairs = [(task, SOURCE.demonstrations(task)[0].source) for task in SOURCE.tasks("practice")]
-    outcomes = asyncio.run(judged(pairs, rules=True))
+    outcomes = judges.outcomes(pairs, rules=True)
     assert outcomes.count(Outcome.CORRECT) >= 0.9 * len(outcomes)
 
 
