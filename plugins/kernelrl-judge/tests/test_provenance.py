@@ -101,6 +101,23 @@ def test_a_kernel_may_write_through_addresses_that_it_is_given() -> None:
     assert strange(call) <= 1
 
 
+def test_a_function_of_an_extension_may_have_torch_work_on_what_it_writes() -> None:
+    def function(x: torch.Tensor, factor: float) -> torch.Tensor:
+        y = torch.zeros_like(x)
+        ctypes.memset(y.data_ptr(), 1, 4)
+        return y * factor
+
+    assert strange(lambda: provenance.told(function)(X, 2.0).sum()) == 0
+    assert strange(lambda: function(X, 2.0).sum()) == ELEMENTS
+
+
+def test_nothing_is_said_where_some_functions_do_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "_with_extensions", False)
+    provenance.extension_calls_tell(all_of_them=False)
+    provenance.launches_tell()
+    assert strange(_by_array) == 0
+
+
 @torch.library.custom_op("test_provenance::doubled", mutates_args=("y",))
 def _doubled(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     y.copy_(x)

@@ -186,6 +186,51 @@ def test_the_output_of_an_honest_kernel_depends_on_it(judge: Judge, example: Exa
     assert (found.outcome, found.profile["no_op"] == "correct") == (Outcome.CORRECT, False)
 
 
+UNCOMMON = "torch::Tensor f(torch::Tensor x, std::array<double, 1> twice) {"
+ELSEWHERE = """\
+import numpy
+import torch
+from torch.utils.cpp_extension import load_inline
+
+source = '''
+#include <torch/extension.h>
+
+HEADER
+    auto y = torch::zeros_like(x);
+    for (int64_t i = 0; i < x.numel(); ++i) y.data_ptr<float>()[i] = FACTOR * x.data_ptr<float>()[i];
+    return y.view({-1}).contiguous().view_as(x);
+}
+'''
+extension = load_inline("e", source, functions=["f"])
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, a, b):
+        array = numpy.zeros(a.shape, dtype="float32")
+        x = torch.from_numpy(array).copy_(a - b)
+        numpy.multiply(array, 3.0 / FACTOR, out=array)
+        return extension.f(x MORE)
+"""
+
+
+@pytest.mark.parametrize(
+    ("header", "more", "factor", "listed"),
+    [
+        ("torch::Tensor f(torch::Tensor x) {", "", "3.0", []),
+        ("torch::Tensor f(torch::Tensor x) {", "", "1.0", ["writing past torch and kernels"]),
+        (UNCOMMON, ", [2.0]", "1.0", ["writing past torch and kernels"]),
+    ],
+    ids=["the function", "an array", "an array beside a module"],
+)
+def test_what_an_array_computes_in_its_place_is_listed(
+    judge: Judge, header: str, more: str, factor: str, listed: list[str]
+) -> None:
+    """The function itself may have torch work on what it writes."""
+    found = judge(ELSEWHERE.replace("HEADER", header).replace("FACTOR", factor).replace(" MORE", more))
+    assert found.outcome is Outcome.CORRECT, found.message
+    assert [name for name in found.profile["computing_operators"] if "past" in name] == listed
+
+
 def test_a_text_that_is_unscrambled_when_it_runs_is_seen_when_it_is_built(judge: Judge) -> None:
     text = (
         "#include <torch/extension.h>\ntorch::Tensor f(torch::Tensor a, torch::Tensor b) "

@@ -5,23 +5,25 @@ shares it, a pointer, a function that torch calls for each element, another proc
 is summed up when torch or a kernel has written it, and again when either reads it: what differs was written by neither.
 
 This works inside the runner, and what it says could be forged. It is for kernels whose launches tell of themselves
-(`launch`), as those of Triton's interpreter do. Values that are read past both can come back as numbers, too: fractions
-that operators and launches are given are counted, but not whole numbers, which sizes and places are.
+(`launch`), as those of Triton's interpreter and functions of extensions for the processor do. Values that are read past
+both can come back as numbers, too: fractions that operators and launches are given are counted, but not whole numbers,
+which sizes and places are.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["TORCHS", "Watch", "launch", "launches_tell"]
+__all__ = ["TORCHS", "Watch", "extension_calls_tell", "launch", "launches_tell", "told"]
 
 TORCHS = frozenset(
     {"aten", "prim", "prims", "inductor", "inductor_prims", "rngprims", "quantized", "_quantized", "quantization"}
@@ -34,14 +36,46 @@ _OVERWRITING = frozenset({"aten::copy_", "aten::fill_", "aten::zero_", "aten::se
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 _LEAST_ADDRESS = 1 << 32
 _MANY_NUMBERS = 64
-_telling = False
+_telling: bool | None = None
 _watching: list[Watch] = []
+_switches: list[Callable[[Any], None]] = []
+_with_extensions = False
 
 
 def launches_tell() -> None:
     """From now on, every launch of a kernel in this process tells of itself."""
     global _telling
-    _telling = True
+    _telling = _telling is not False
+
+
+def extension_calls_tell(switch: Callable[[Any], None] | None = None, *, all_of_them: bool = True) -> None:
+    """Functions of an extension tell of their calls, as `told` has them, or once they know whom.
+
+    Args:
+        switch: is given a function while a watch goes on, and None afterwards. The function is called with the
+            arguments before each call; what it returns, with the result after it.
+        all_of_them: False if some do not tell; then nothing can be said of this process, whatever others tell.
+    """
+    global _telling, _with_extensions
+    _with_extensions = True
+    _telling = all_of_them and _telling is not False
+    if switch is not None:
+        _switches.append(switch)
+
+
+def told(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of an extension that tells of its calls."""
+
+    @functools.wraps(function)
+    def wrapper(*arguments: Any, **named: Any) -> Any:
+        if not _watching:
+            return function(*arguments, **named)
+        ended = _begun((arguments, named))
+        result = function(*arguments, **named)
+        ended(result)
+        return result
+
+    return wrapper
 
 
 @contextlib.contextmanager
@@ -50,16 +84,28 @@ def launch(arguments: Any) -> Iterator[None]:
     if not _watching:
         yield
         return
+    ended = _begun(arguments)
+    try:
+        yield
+    finally:
+        ended(None)
+
+
+def _begun(arguments: Any) -> Callable[[Any], None]:
+    """A kernel is launched, or a function called; to be called with what it returns."""
     watch = _watching[-1]
     given = [*_tensors(arguments)]
     watch.numbers.update(_fractions(arguments))
     watch.read(given)
-    try:
-        yield
-    finally:
+    watch.inside += 1
+
+    def ended(result: Any) -> None:
+        watch.inside -= 1
         # Through an address a kernel may write to any tensor.
         by_address = any(tensor.dtype is torch.int64 for tensor in given) or _has_address(arguments)
-        watch.written(_alive() if by_address else given)
+        watch.written(_alive() if by_address else [*given, *_tensors(result)])
+
+    return ended
 
 
 class Watch(TorchDispatchMode):
@@ -71,6 +117,8 @@ class Watch(TorchDispatchMode):
         """Elements of tensors that torch or a kernel has read, and that held what neither wrote."""
         self.numbers: set[float] = set()
         """Fractions that they were given as numbers."""
+        self.inside = 0
+        """Launches under way. A function of an extension writes and has torch read, as it likes."""
         self._sums: dict[int, tuple[int, int]] = {}
 
     @classmethod
@@ -83,12 +131,16 @@ class Watch(TorchDispatchMode):
         if _telling:
             self.written(_alive())
             _watching.append(self)
+            for switch in _switches:
+                switch(_begun)
             self.__enter__()
 
     def end(self) -> None:
         """Watch no more; once is enough."""
         if self in _watching:
             _watching.remove(self)
+            for switch in _switches:
+                switch(None)
             self.__exit__(None, None, None)
             if len(self.numbers) >= _MANY_NUMBERS:
                 self.strange += len(self.numbers)
@@ -99,7 +151,11 @@ class Watch(TorchDispatchMode):
         if func.namespace not in TORCHS:
             # Those of others are made of torch's and of launches, which are seen one by one.
             with self:
-                return func.redispatch(_CPU, *args, **(kwargs or {}))
+                result = func.redispatch(_CPU, *args, **(kwargs or {}))
+            if _with_extensions:
+                # Or they are what an extension registered.
+                self.written([*_tensors(result), *given])
+            return result
         if func._schema.is_mutable:
             self.read(given[1:] if func._schema.name in _OVERWRITING else given)
             result = func(*args, **(kwargs or {}))
@@ -118,7 +174,7 @@ class Watch(TorchDispatchMode):
         for tensor in tensors:
             address, size = _memory(tensor)
             entry = (size, _sum(address, size))
-            if size and self._sums.get(address) != entry:
+            if size and not self.inside and self._sums.get(address) != entry:
                 self.strange += tensor.numel()
                 self._sums[address] = entry
 

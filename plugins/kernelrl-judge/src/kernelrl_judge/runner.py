@@ -203,7 +203,8 @@ class _Candidate:
         if order["builds"]:
             from kernelrl_judge import runner_builds
 
-            runner_builds.install(self._stream, idle=order["disabled"] and self._mode == "cpu")
+            on_cpu = self._mode == "cpu"
+            runner_builds.install(self._stream, idle=order["disabled"] and on_cpu, tells=on_cpu)
         if self._mode == "cpu":
             fill_fresh_memory(_FRESH_BYTE)
         if order["disabled"]:

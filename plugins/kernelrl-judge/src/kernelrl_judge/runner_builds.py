@@ -38,15 +38,16 @@ class ToolDenied(BaseException):
     exception."""
 
 
-def install(stream: socket.socket, *, idle: bool = False) -> None:
+def install(stream: socket.socket, *, idle: bool = False, tells: bool = False) -> None:
     """Put the replacement in the place of torch's function, in this process and for good.
 
     Args:
         idle: let the functions of every extension do nothing.
+        tells: have them tell of their calls (`provenance`).
     """
     import torch.utils.cpp_extension as extensions
 
-    builds = _Builds(stream, idle)
+    builds = _Builds(stream, idle, tells)
     extensions.load_inline = builds.load_inline
     extensions.load = _refuse
     refuse_tools("use load_inline")
@@ -76,9 +77,10 @@ def _refuse(*_: Any, **__: Any) -> NoReturn:
 
 
 class _Builds:
-    def __init__(self, stream: socket.socket, idle: bool) -> None:
+    def __init__(self, stream: socket.socket, idle: bool, tells: bool) -> None:
         self._stream = stream
         self._idle = idle
+        self._tells = tells
         self._built: dict[str, Any] = {}
 
     def load_inline(
@@ -146,7 +148,7 @@ class _Builds:
             sys.modules.setdefault(str(name), self._built[order])
             return self._built[order]
         try:
-            self._built[order] = _load(str(name), frame.descriptors, answer)
+            self._built[order] = _load(str(name), frame.descriptors, answer, self._tells)
             known = sys.modules.get(str(name))
             # One that is named like a module of somebody else does not take its place.
             if known is None or any(known is other for other in self._built.values()):
@@ -177,20 +179,36 @@ def _texts(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else [str(item) for item in value]
 
 
-def _load(name: str, descriptors: Sequence[int], answer: dict[str, Any]) -> Any:
+def _load(name: str, descriptors: Sequence[int], answer: dict[str, Any], tells: bool) -> Any:
     # They stay open: the loader knows a library by its path, and the next one must get another.
     path, *binders = (f"/proc/self/fd/{descriptor}" for descriptor in descriptors)
     if answer["kind"] == "bound":
         module = types.ModuleType(name)
-        module.__dict__.update(_binder(binders[0]).bind(path, json.dumps(answer["bindings"])))
-    else:
-        module = _import(answer["module_name"], path)
+        module.__dict__.update(_binder(binders[0], tells).bind(path, json.dumps(answer["bindings"])))
+        return module
+    module = _import(answer["module_name"], path)
+    if tells:
+        _tell_of_calls(module)
     return module
 
 
-def _binder(path: str) -> Any:
+def _tell_of_calls(module: types.ModuleType) -> None:
+    from kernelrl_judge import provenance
+
+    public = {name: value for name, value in vars(module).items() if not name.startswith("__")}
+    functions = {name: value for name, value in public.items() if isinstance(value, types.BuiltinFunctionType)}
+    vars(module).update({name: provenance.told(function) for name, function in functions.items()})
+    # Of the methods of classes nobody would know.
+    provenance.extension_calls_tell(all_of_them=len(functions) == len(public))
+
+
+def _binder(path: str, tells: bool) -> Any:
     if _BINDER not in sys.modules:
         sys.modules[_BINDER] = _import(_BINDER, path)
+        if tells:
+            from kernelrl_judge import provenance
+
+            provenance.extension_calls_tell(sys.modules[_BINDER].watch)
     return sys.modules[_BINDER]
 
 
