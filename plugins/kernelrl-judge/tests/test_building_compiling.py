@@ -46,6 +46,9 @@ torch::Tensor fail(int kind) {
 }
 """
 
+USUAL_FLAGS = ("-O3", "-march=native", "-fopenmp")
+"""Those of kernels for the processor: each variant has precompiled headers of its own, and these are there."""
+
 Build = Callable[..., Compiled]
 
 
@@ -62,7 +65,7 @@ def prepared(session_cache: Path) -> Prepared:
 
 @pytest.fixture
 def build(prepared: Prepared, tmp_path: Path) -> Build:
-    def run(source: str, *functions: str, cflags: tuple[str, ...] = ()) -> Compiled:
+    def run(source: str, *functions: str, cflags: tuple[str, ...] = USUAL_FLAGS) -> Compiled:
         named = tuple((name, name) for name in functions)
         request = InlineRequest("cpp", "x", (source,), (), named, cflags, (), (), (), ())
         return compile_extension(request, prepared.toolchain, prepared, tmp_path, run=_run)
@@ -128,7 +131,9 @@ def test_bound_functions_do_what_those_of_an_ordinary_module_do(
     source = tmp_path / "ordinary.cpp"
     source.write_text(f"#include <torch/extension.h>\n{_FUNCTIONS}\nPYBIND11_MODULE(ordinary, m) {{ {definitions} }}\n")
     paths = [f"-L{path}" for path in prepared.toolchain.library_dirs]
-    command = [*prepared.host_command(["-O0", "-shared"]), str(source), "-o", str(tmp_path / "ordinary.so"), *paths]
+    header = prepared.header("extension", USUAL_FLAGS)
+    command = [*prepared.host_command(USUAL_FLAGS), f"-I{header.parent}", "-include", header.name, "-shared"]
+    command += [str(source), "-o", str(tmp_path / "ordinary.so"), *paths]
     status, log, _ = _run([*command, "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"], tmp_path)
     assert status == 0, log
     ordinary = _load("ordinary", tmp_path / "ordinary.so")
@@ -159,7 +164,7 @@ def test_bound_functions_do_what_those_of_an_ordinary_module_do(
 
 def test_flags_of_the_candidate_have_the_last_word(build: Build) -> None:
     source = "#if __cplusplus < 202002L || ROWS != 3\n#error\n#endif\ntorch::Tensor f(torch::Tensor a) { return a; }"
-    assert build(source, "f", cflags=("-O2 -DROWS=3", "-std=c++20")).route == "bound"
+    assert build(source, "f", cflags=(*USUAL_FLAGS, "-O2 -DROWS=3", "-std=c++20")).route == "bound"
 
 
 def test_a_mistake_is_told_in_the_lines_of_the_candidate_without_paths(build: Build, tmp_path: Path) -> None:

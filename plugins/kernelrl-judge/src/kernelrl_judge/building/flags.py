@@ -79,12 +79,11 @@ def gencode(arch: str, flags: Sequence[str]) -> list[str]:
 def _flags_of_sources(request: InlineRequest) -> HostFlags:
     """Flags of the C++ sources.
 
-    A header per combination would fill the disk: common ones have one; with others, which may be more than such a
-    header bears, the compiler reads the headers again where it has to.
+    A header per combination would fill the disk: common ones have one; others, which may be more than such a header
+    bears, stand behind those, and the compiler reads the headers again where it has to.
     """
     level = "-O3" if request.language == "cpp" else _HOST_LEVEL
     given = words(request.cflags)
     meaning = [word for word in given if not _LEVELS.fullmatch(word)]
-    if all(word in _USUAL_FLAGS for word in meaning):
-        return (level, *(word for word in _USUAL_FLAGS if word in meaning)), ()
-    return (level,), tuple(given)
+    others = () if all(word in _USUAL_FLAGS for word in meaning) else tuple(given)
+    return (level, *(word for word in _USUAL_FLAGS if word in meaning)), others
