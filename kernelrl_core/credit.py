@@ -81,7 +81,9 @@ def planned_samples(recipe: Recipe, n_tasks: int) -> int | None:
 
 
 def loss_normaliser(batch: Sequence[Credit], train: TrainSettings, max_tokens: int, planned: int | None) -> float:
-    """Divisor of the summed token loss. It counts filtered samples too, so it does not depend on the filter.
+    """Divisor of the token loss that an optimizer step sums, over 1/`substeps` of the samples.
+
+    It counts filtered samples too, so it does not depend on the filter.
 
     Args:
         planned: samples of the step as planned, which is then the number of samples, lost ones included; None counts
@@ -97,7 +99,7 @@ def loss_normaliser(batch: Sequence[Credit], train: TrainSettings, max_tokens: i
         divisor = n
     else:
         divisor = n * train.length_norm
-    return float(max(divisor, 1))
+    return max(divisor, 1) / train.substeps
 
 
 def training_samples(batch: Sequence[Credit]) -> tuple[TrainingSample, ...]:

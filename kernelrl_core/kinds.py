@@ -302,7 +302,7 @@ class LossSettings:
     clip_high: float
     """… and below 1 + clip_high."""
     normaliser: float
-    """The summed token loss is divided by this: fixed by core before anything is filtered."""
+    """The token loss that an optimizer step sums is divided by this: fixed by core before anything is filtered."""
     kl: float = 0.0
     """Weight of the penalty for leaving the reference, the model as it started (`kernelrl_core.shaping`)."""
     mismatch: MismatchSettings | None = None

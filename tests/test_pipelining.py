@@ -194,7 +194,7 @@ def test_what_is_accumulated_is_the_beginning_of_the_first_substep(tmp_path: Pat
     given = [sample for step in policy.accumulated for sample in step.samples]
     assert list(policy.steps[0].samples[:6]) == given
     assert {step.loss for step in policy.accumulated} == {policy.steps[0].loss}
-    assert policy.steps[0].loss.normaliser == 12 * 10
+    assert policy.steps[0].loss.normaliser == 12 * 10 / 2
 
 
 @pytest.mark.parametrize(

@@ -299,8 +299,8 @@ class TrainSettings:
     coverage_rejection: CoverageRejection | None = None
     """Leave out correct but lazy kernels, by their profile; null: none."""
     length_norm: Literal["tokens", "max_tokens", "none"] | PositiveInt = "tokens"
-    """Divisor of the summed token loss: sampled tokens of the batch; samples times the step's `max_tokens`; samples; or
-    samples times a constant."""
+    """Divisor, times `substeps`, of the token loss that an optimizer step sums: sampled tokens of the batch; samples
+    times the step's `max_tokens`; samples; or samples times a constant."""
     max_grad_norm: PositiveFloat | None = None
     """Clip the gradient's global norm."""
     beta1: Fraction = Fraction(0.9)
