@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
 
 from kernelrl_core.audits import FLAGS
 from kernelrl_core.values import EvaluationSettings, Task
-from kernelrl_judge.audit_process import audit_task
+from kernelrl_judge.audit_process import Auditor
 
 torch = pytest.importorskip("torch")
 
@@ -152,23 +153,27 @@ def test_a_task_that_hangs_or_ends_its_process_is_unaudited_and_never_clean() ->
     settings = EvaluationSettings()
 
     async def audits() -> list[Any]:
-        return [
-            await audit_task(hanging, settings, 8.0),
-            await audit_task(dying, settings, 60.0),
-            await audit_task(greedy, settings, 60.0),
-        ]
+        async with contextlib.aclosing(Auditor()) as auditor:
+            return [
+                await auditor.audit(hanging, settings, 2.0),
+                await auditor.audit(dying, settings, 60.0),
+                await auditor.audit(greedy, settings, 60.0),
+            ]
 
     first, second, third = asyncio.run(audits())
-    assert first.unaudited == "not finished within 8 s"
+    assert first.unaudited == "not finished within 2 s"
     assert "ended with status 3" in second.unaudited
     assert third.unaudited == "not enough memory here"
     assert not any((first.flags, second.flags, third.flags))
 
 
 def test_what_a_reference_prints_does_not_disturb_the_answer() -> None:
-    audited = asyncio.run(
-        audit_task(Task("loud", "print('{}')\n" + task("return x.sin()")), EvaluationSettings(), 60.0)
-    )
+    async def audits() -> Any:
+        async with contextlib.aclosing(Auditor()) as auditor:
+            loud = Task("loud", "print('{}')\n" + task("return x.sin()"))
+            return await auditor.audit(loud, EvaluationSettings(), 60.0)
+
+    audited = asyncio.run(audits())
     assert set(audited.flags) == {"tiny"}
     assert audited.provenance["device"]
     assert set(audited.flags) <= set(FLAGS)

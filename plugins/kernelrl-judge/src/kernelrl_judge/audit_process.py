@@ -1,4 +1,4 @@
-"""Audits a task in a process of its own. Imports no torch."""
+"""Audits tasks in processes of their own. Imports no torch."""
 
 from __future__ import annotations
 
@@ -13,49 +13,74 @@ from kernelrl_core import codec
 from kernelrl_core.audits import audit_conditions
 from kernelrl_core.values import EvaluationSettings, Task, TaskAudit
 
-__all__ = ["audit_task"]
+__all__ = ["Auditor"]
 
 _MEMORY_SHARE = 0.6
+_START_S = 180.0
+_MOST_BYTES = 1 << 24
+"""Of an answer."""
 
 
-async def audit_task(task: Task, settings: EvaluationSettings, timeout_s: float, jobs: int = 1) -> TaskAudit:
-    """Audit a task; one that hangs, takes all memory or ends its process is `unaudited`.
+class Auditor:
+    """A process with torch loaded that forks for each task; started on first use. Takes one task at a time."""
 
-    Args:
-        jobs: audits that share the memory of this machine.
-    """
-    request = {
-        "task_id": task.id,
-        "source": task.reference,
-        "settings": codec.to_json(settings),
-        "cpu_s": int(timeout_s) + 60,
-        "memory_bytes": int(_free_memory_bytes() * _MEMORY_SHARE / jobs),
-    }
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",
-        "-m",
-        "kernelrl_judge.auditing",
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
-        start_new_session=True,
-    )
-    try:
-        answer, said = await asyncio.wait_for(process.communicate(json.dumps(request).encode()), timeout_s)
-    except TimeoutError:
-        return _audit(task, settings, unaudited=f"not finished within {timeout_s:g} s")
-    finally:
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float, jobs: int = 1) -> TaskAudit:
+        """Audit a task; one that hangs, takes all memory or ends its process is `unaudited`.
+
+        Args:
+            jobs: audits that share the memory of this machine.
+        """
+        request = {
+            "task_id": task.id,
+            "source": task.reference,
+            "settings": codec.to_json(settings),
+            "timeout_s": timeout_s,
+            "memory_bytes": int(_free_memory_bytes() * _MEMORY_SHARE / jobs),
+        }
+        process = await self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            with contextlib.suppress(ConnectionError):
+                process.stdin.write(json.dumps(request).encode() + b"\n")
+                await process.stdin.drain()
+            answer = await asyncio.wait_for(process.stdout.readline(), timeout_s + _START_S)
+        except TimeoutError:
+            answer = b""
+        except BaseException:
+            await self.aclose()
+            raise
+        if not answer:
+            await self.aclose()
+            return _audit(task, settings, unaudited=f"the process of the audits ended with status {process.returncode}")
+        return _audit(task, settings, **json.loads(answer))
+
+    async def aclose(self) -> None:
+        """End the process and what it has forked."""
+        process, self._process = self._process, None
+        if process is None:
+            return
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
-    try:
-        found = json.loads(answer)
-    except ValueError:
-        last = (said.decode("utf-8", "replace").strip().splitlines() or [""])[-1][:300]
-        return _audit(task, settings, unaudited=f"its process ended with status {process.returncode} {last}".strip())
-    return _audit(task, settings, **found)
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        if self._process is None or self._process.returncode is not None:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-P",
+                "-m",
+                "kernelrl_judge.auditing",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+                limit=_MOST_BYTES,
+                start_new_session=True,
+            )
+        return self._process
 
 
 def _audit(task: Task, settings: EvaluationSettings, **found: object) -> TaskAudit:

@@ -24,7 +24,7 @@ from kernelrl_core.values import (
     sha256_text,
 )
 from kernelrl_core.version import API_VERSION
-from kernelrl_judge.audit_process import audit_task
+from kernelrl_judge.audit_process import Auditor
 from kernelrl_judge.building.calls import find_inline_calls
 from kernelrl_judge.building.service import BuildService
 from kernelrl_judge.worker import JudgeDied
@@ -56,6 +56,7 @@ class LocalEvaluator:
         self.capacity = self._on_cpu.size + self._on_cpu.spare + (self._on_gpu.size + 2 * cores if self._gpus else 0)
         self._audits = config.gpu_workers if self._gpus else workers
         self._auditing = asyncio.Semaphore(self._audits)
+        self._auditors: list[Auditor] = []
         self._store = cache_directory() / "builds"
         self._builds = BuildService(self._store)
         self._announced = False
@@ -94,11 +95,16 @@ class LocalEvaluator:
     async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float) -> TaskAudit:
         """Audit a task on the first GPU, or on the processor; see `kernelrl_core.kinds.TaskAuditor`."""
         async with self._auditing:
-            return await audit_task(task, settings, timeout_s, self._audits)
+            auditor = self._auditors.pop() if self._auditors else Auditor()
+            try:
+                return await auditor.audit(task, settings, timeout_s, self._audits)
+            finally:
+                self._auditors.append(auditor)
 
     async def aclose(self) -> None:
-        """End every judge, zygote and runner."""
-        await asyncio.gather(self._on_cpu.aclose(), self._on_gpu.aclose())
+        """End every judge, zygote and runner, and every audit."""
+        auditors = [auditor.aclose() for auditor in self._auditors]
+        await asyncio.gather(self._on_cpu.aclose(), self._on_gpu.aclose(), *auditors)
 
     async def _compile(self, request: EvaluationRequest, spec: Any) -> None:
         """Build what can be read off the source; a judge builds the rest when the candidate asks for it."""
