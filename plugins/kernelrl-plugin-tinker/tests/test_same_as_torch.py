@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
-from kernelrl_core.kinds import Policy, PolicyContext, TrainingSample, TrainingStep
+from kernelrl_core.kinds import PolicyContext, TrainingSample, TrainingStep
 from kernelrl_core.recipe.schema import MismatchSettings
-from kernelrl_core.values import Message
+from kernelrl_core.values import Message, Reply
 from kernelrl_plugin_tinker.config import LocalModel, TinkerConfig
 from kernelrl_plugin_tinker.policy import TinkerPolicy
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
@@ -30,8 +31,8 @@ def torch_policy() -> TorchPolicy:
     return TorchPolicy(TorchConfig(**SIZES, warm_start=WarmStart(steps=30)))
 
 
-async def play(policy: Policy, context: PolicyContext, sampling, steps) -> list[dict[str, Any]]:
-    """Sample and learn for some steps; everything that was seen on the way."""
+async def play(policy: Any, context: PolicyContext, sampling, steps, *, streamed: int = 0) -> list[dict[str, Any]]:
+    """Sample and learn for some steps, the first samples of each one by one; everything that was seen on the way."""
     seen: list[dict[str, Any]] = []
     await policy.start(context)
     try:
@@ -40,19 +41,30 @@ async def play(policy: Policy, context: PolicyContext, sampling, steps) -> list[
             asked = [(prompt, sampling(100 * number + i, stop=("!",))) for prompt in prompts for i in range(4)]
             replies = await asyncio.gather(*(policy.sample(*one) for one in asked))
             samples = tuple(
-                TrainingSample(str(i), prompt.tokens, reply.tokens, reply.logprobs, 1.5 - i % 4)
+                TrainingSample(
+                    str(i), prompt.tokens, reply.tokens, _moved(reply, 0.1 * i if streamed else 0), 1.5 - i % 4
+                )
                 for i, ((prompt, _), reply) in enumerate(zip(asked, replies, strict=True))
             )
-            metrics = await policy.train(TrainingStep(number, samples, substeps, loss, settings))
+            step = TrainingStep(number, samples, substeps, loss, settings)
+            for sample in samples[:streamed]:
+                await policy.accumulate(attrs.evolve(step, samples=(sample,)))
+            metrics = await policy.train(step)
             seen.append({"replies": replies, "prompts": [p.tokens for p in prompts], "metrics": dict(metrics)})
     finally:
         await policy.aclose()
     return seen
 
 
-def both(make_context, sampling, steps, **context) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    there = asyncio.run(play(tinker_policy(), make_context(run="there", **context), sampling, steps))
-    here = asyncio.run(play(torch_policy(), make_context(run="here", **context), sampling, steps))
+def _moved(reply: Reply, by: float) -> tuple[float, ...]:
+    return tuple(logprob - by for logprob in reply.logprobs)
+
+
+def both(make_context, sampling, steps, *, streamed: int = 0, **context) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    there, here = (
+        asyncio.run(play(policy, make_context(run=run, **context), sampling, steps, streamed=streamed))
+        for run, policy in (("there", tinker_policy()), ("here", torch_policy()))
+    )
     return list(zip(there, here, strict=True))
 
 
@@ -74,6 +86,27 @@ def test_replies_log_probabilities_and_losses_are_equal(make_context, sampling, 
         assert numbers == pytest.approx(here["metrics"], rel=1e-5, abs=1e-7)
         assert numbers["loss"] == here["metrics"]["loss"]
         assert numbers["grad_norm"] == here["metrics"]["grad_norm"]
+
+
+def test_gradients_that_stream_are_told_alike(make_context, sampling, loss, optimizer) -> None:
+    """Four passes of one sample each, then the other two of the first six; what `mismatch` says is of all six."""
+    ((there, here),) = both(make_context, sampling, [(loss("ppo"), 2, optimizer())], streamed=4)
+    numbers = there["metrics"]
+    del numbers["retried"]
+    assert here["metrics"]["mismatch"] > 0
+    assert numbers["mismatch"] == pytest.approx(here["metrics"]["mismatch"], rel=1e-3)
+    assert numbers == pytest.approx(here["metrics"], rel=1e-4, abs=1e-6)
+
+
+def test_gradients_that_stream_are_told_alike(make_context, sampling, loss, optimizer) -> None:
+    """Four passes of one sample each, then the other two of the first six; what `mismatch` says is of all six."""
+    ((there, here),) = both(make_context, sampling, [(loss("ppo"), 2, optimizer())], streamed=4)
+    numbers = there["metrics"]
+    del numbers["retried"]
+    # 0, 0.1 ... 0.5 of replies that are nearly of one length
+    assert here["metrics"]["mismatch"] == pytest.approx(0.25, abs=0.1)
+    assert numbers["mismatch"] == pytest.approx(here["metrics"]["mismatch"], rel=1e-3)
+    assert numbers == pytest.approx(here["metrics"], rel=1e-4, abs=1e-6)
 
 
 def test_the_reference_and_rejection_are_equal(make_context, sampling, loss, optimizer) -> None:

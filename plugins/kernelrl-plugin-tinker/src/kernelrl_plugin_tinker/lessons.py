@@ -66,8 +66,9 @@ class UpdateMetrics:
         self._sums = {"ratio_mean": 0.0, "clipped_share": 0.0, "kl": 0.0}
         self._told = {"loss": 0.0, "entropy": 0.0}
         self._norms: list[float] = []
-        self.gap: float | None = None
-        """Mean over tokens of |log p_train - log p_sample| in the first part, before any update."""
+        self._gaps, self._n_gaps = 0.0, 0
+        """Sum over the tokens of the first substep of |log p_train - log p_sample|, and their number."""
+        self._updated = False
 
     def add_part(self, pairs: Sequence[tuple[TrainingSample, Sequence[float]]], output: Any) -> None:
         """What a forward and backward pass said of some samples, each with the advantages of its tokens."""
@@ -90,11 +91,13 @@ class UpdateMetrics:
             self._sums[name] += float(values.sum(dtype=np.float64))
         for name in self._told:
             self._told[name] += float(output.metrics.get(f"{name}:sum", float("nan")))
-        if self.gap is None:
-            self.gap = float(np.abs(now.astype(np.float64) - then).mean()) if len(now) else 0.0
+        if not self._updated:
+            self._gaps += float(np.abs(now.astype(np.float64) - then).sum())
+            self._n_gaps += len(now)
 
     def add_norm(self, metrics: Mapping[str, float] | None) -> None:
         """What an optimizer step said; a server need not tell the gradient's norm."""
+        self._updated = True
         told = [value for name, value in (metrics or {}).items() if name.partition(":")[0] == "grad_norm"]
         self._norms += told[:1]
 
@@ -102,7 +105,7 @@ class UpdateMetrics:
         n = max(self._n, 1)
         row = {name: total / n for name, total in self._sums.items()}
         row |= {"loss": self._told["loss"], "entropy": self._told["entropy"] / n}
-        row |= {"tokens": float(self._n), "mismatch": self.gap or 0.0}
+        row |= {"tokens": float(self._n), "mismatch": self._gaps / max(self._n_gaps, 1)}
         if self._norms:
             row["grad_norm"] = sum(self._norms) / len(self._norms)
         return {name: value for name, value in row.items() if value == value}
