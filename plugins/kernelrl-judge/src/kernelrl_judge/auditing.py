@@ -12,6 +12,7 @@ import contextlib
 import functools
 import gc
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -348,6 +349,8 @@ def main() -> None:
     # What a reference prints is no answer.
     os.dup2(2, 1)
     requests = os.fdopen(os.dup(0), "rb", buffering=0)
+    # What counts operations imports torch's compiler, which takes longer than an audit.
+    importlib.import_module("torch._dynamo")
     # Pages of objects that the collector does not visit stay shared with the forks.
     gc.freeze()
     while line := requests.readline():
