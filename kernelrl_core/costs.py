@@ -16,10 +16,19 @@ import yaml
 
 from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.naming import suggestion
-from kernelrl_core.recipe.schema import PriceSettings, Recipe
+from kernelrl_core.recipe.schema import PriceSettings, Recipe, TrainSettings
 from kernelrl_core.values import Turn
 
-__all__ = ["BudgetReached", "Meter", "Spent", "prices_of", "spent_on_row", "spent_on_step", "spent_on_turn"]
+__all__ = [
+    "BudgetReached",
+    "Meter",
+    "Spent",
+    "prices_of",
+    "spent_on_row",
+    "spent_on_step",
+    "spent_on_training",
+    "spent_on_turn",
+]
 
 
 class BudgetReached(KernelRLError):
@@ -38,6 +47,8 @@ class Spent:
     """Tokens of prompts and replies in forward and backward passes."""
     gpu_seconds: float = 0.0
     """Seconds in which a GPU worked for the judge."""
+    scored_tokens: int = 0
+    """Tokens of prompts and replies in forward passes alone; they cost what prompts do."""
 
     def __add__(self, other: Spent) -> Spent:
         return Spent(*(a + b for a, b in zip(attrs.astuple(self), attrs.astuple(other), strict=True)))
@@ -50,7 +61,7 @@ class Spent:
         if all(price is None for price in attrs.astuple(prices)):
             return None
         tokens = (
-            self.prompt_tokens * (prices.prompt or 0.0)
+            (self.prompt_tokens + self.scored_tokens) * (prices.prompt or 0.0)
             + self.reply_tokens * (prices.reply or 0.0)
             + self.train_tokens * (prices.train or 0.0)
         )
@@ -116,7 +127,20 @@ def spent_on_step(row: Mapping[str, Any]) -> Spent:
         int(row.get("cost/reply_tokens", 0)),
         int(row.get("cost/train_tokens", 0)),
         float(row.get("cost/gpu_seconds", 0.0)),
+        int(row.get("cost/scored_tokens", 0)),
     )
+
+
+def spent_on_training(tokens: int, train: TrainSettings, *, scored: int) -> Spent:
+    """What learning from samples costs.
+
+    Args:
+        tokens: of their prompts and replies.
+        scored: of the samples of whole steps among them: `train.mismatch` asks for all their probabilities under the
+            weights of now, `train.kl` under the reference.
+    """
+    passes = (train.mismatch is not None) + (train.kl > 0)
+    return Spent(train_tokens=tokens, scored_tokens=scored * passes)
 
 
 def _gpu_seconds(seconds: Mapping[str, float], provenance: Mapping[str, Any]) -> float:

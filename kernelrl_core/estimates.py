@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelrl_core.costs import Spent, prices_of
+from kernelrl_core.costs import Spent, prices_of, spent_on_training
 from kernelrl_core.episodes import reply_limit
 from kernelrl_core.recipe.schema import LastHistory, Recipe
 from kernelrl_core.registry import Registry
@@ -22,7 +22,7 @@ def spent_at_most(
         prompt_tokens: of a first turn, in the mean.
         attempts: attempts of a step.
         on_gpu: kernels are judged on a GPU.
-        trains: every sample is trained on, once.
+        trains: every sample is trained on, once, and scored as `train.mismatch` and `train.kl` want it.
     """
     turns = recipe.episode.turns
     keep = recipe.history.keep
@@ -33,7 +33,8 @@ def spent_at_most(
     read = round(sum(prompts) * attempts * len(steps))
     drawn = sum(reply_limit(recipe, step) for step in steps) * attempts * turns
     gpu = recipe.cost.gpu_seconds_per_evaluation * attempts * turns * len(steps) if on_gpu else 0.0
-    return Spent(read, drawn, read + drawn if trains else 0, gpu)
+    learnt = spent_on_training(read + drawn, recipe.train, scored=read + drawn) if trains else Spent()
+    return Spent(read, drawn, gpu_seconds=gpu) + learnt
 
 
 def judges_on_gpu(recipe: Recipe, registry: Registry) -> bool:

@@ -46,8 +46,8 @@ class Ledger:
         """Kernels of the finished steps."""
         self.booked = sum((spent_on_step(row) for row in metrics if row["step"] < self.next_step), Spent())
         """What the finished steps spent."""
-        trained = sum(int(row.get("cost/train_tokens", 0)) for row in metrics)
-        self.spent = Spent(train_tokens=trained)
+        learnt = sum((spent_on_step(row) for row in metrics), Spent())
+        self.spent = Spent(train_tokens=learnt.train_tokens, scored_tokens=learnt.scored_tokens)
         """What the run spent so far, as far as it was journalled."""
         self.lost = sum(1 for _ in run.each_row("begun"))
         """Replies that were begun and whose turns were not journalled: what interruptions cost."""

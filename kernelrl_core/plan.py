@@ -85,6 +85,7 @@ def _amounts(of: str, spent: Spent | None, prices: PriceSettings) -> dict[str, A
         f"prompt_tokens{of}": spent and spent.prompt_tokens,
         f"reply_tokens{of}_at_most": spent and spent.reply_tokens,
         f"train_tokens{of}_at_most": spent and spent.train_tokens,
+        f"scored_tokens{of}_at_most": spent and spent.scored_tokens,
         f"gpu_seconds{of}": spent and round(spent.gpu_seconds),
         f"usd{of}_at_most": spent and spent.usd(prices),
     }
@@ -93,6 +94,7 @@ def _amounts(of: str, spent: Spent | None, prices: PriceSettings) -> dict[str, A
 def plan_lines(facts: dict[str, Any]) -> list[str]:
     """A plan for people."""
     hidden = {"missing"} | ({"budget_usd"} if facts["budget_usd"] is None else set())
+    hidden |= {key for key in facts if key.startswith("scored_tokens") and not facts["scored_tokens_per_step_at_most"]}
     lines = [f"{key.replace('_', ' '):<32}{_shown(value)}" for key, value in facts.items() if key not in hidden]
     lines.append("amounts are estimates: every reply as long as it may be, every sample trained on")
     if facts["tasks"] is None:

@@ -20,7 +20,7 @@ from kernelrl_core.alarms import Alarms
 from kernelrl_core.audits import training_tasks
 from kernelrl_core.batches import repeats_tasks
 from kernelrl_core.checkpoints import checkpoint_name, load_checkpoint, prune_checkpoints, save_checkpoint, sweep
-from kernelrl_core.costs import Meter, Spent, prices_of, spent_on_turn
+from kernelrl_core.costs import Meter, prices_of, spent_on_training, spent_on_turn
 from kernelrl_core.credit import Credit, assign_credit, loss_normaliser, planned_samples, training_samples
 from kernelrl_core.curricula import Course
 from kernelrl_core.episodes import Player, reply_limit
@@ -216,7 +216,7 @@ class Training:
             request = self._request(step, samples, [], rate, planned)
             with self.session.timeline.span("training"), stage(self.session.policy_label, "accumulate"):
                 await cast(StreamingPolicy, policy).accumulate(request)
-            self._meter.add(_spent_on_training(samples))
+            self._meter.add(spent_on_training(_tokens(samples), recipe.train, scored=0))
 
         return GradientStream(
             lambda group: assign_credit([group], self._estimate, recipe.returns, recipe.train, recipe.seed),
@@ -237,7 +237,8 @@ class Training:
         request = self._request(step, samples, stream.batch, rate, planned)
         with self.session.timeline.span("training"), stage(self.session.policy_label, "train"):
             said = await self.session.policy.train(request)
-        self._meter.add(_spent_on_training(samples[stream.handed :]))
+        left, train = samples[stream.handed :], self.session.recipe.train
+        self._meter.add(spent_on_training(_tokens(left), train, scored=_tokens(samples)))
         own = ("time/", "cost/")
         return {"train/skipped": 0.0} | {k if k.startswith(own) else f"train/{k}": v for k, v in said.items()}
 
@@ -329,8 +330,8 @@ class Training:
             _log.info("continuing at step %d from checkpoint %s", self.ledger.next_step, row["name"])
 
 
-def _spent_on_training(samples: Sequence[TrainingSample]) -> Spent:
-    return Spent(train_tokens=sum(len(sample.prompt_tokens) + len(sample.tokens) for sample in samples))
+def _tokens(samples: Sequence[TrainingSample]) -> int:
+    return sum(len(sample.prompt_tokens) + len(sample.tokens) for sample in samples)
 
 
 def _evaluates_after(settings: EvalSettings, step: int, n_steps: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -17,6 +18,7 @@ from kernelrl_core.recipe.schema import (
     Extension,
     HistorySettings,
     LastHistory,
+    MismatchSettings,
     PriceSettings,
     Recipe,
     RewardUse,
@@ -45,6 +47,7 @@ def test_a_sum_in_dollars() -> None:
     assert spent.usd(PriceSettings(reply=3.0)) == pytest.approx(3.0)
     assert spent.usd(PriceSettings()) is None
     assert spent + spent - spent == spent
+    assert Spent(scored_tokens=2_000_000).usd(PriceSettings(0.5, 3.0, 0.25)) == pytest.approx(1.0)
 
 
 def test_the_recipe_comes_before_its_table_and_that_before_the_plugin(tmp_path: Path) -> None:
@@ -105,3 +108,14 @@ def test_an_estimate_takes_replies_as_long_as_they_may_be_and_lets_prompts_grow(
     )
     found = spent_at_most(whole, 500, attempts=2, steps=range(2), on_gpu=True, trains=True)
     assert found == Spent(15_600, 1_500, 17_100, 36.0)
+
+
+@pytest.mark.parametrize(("changes", "passes"), [({"kl": 0.1}, 1), ({"kl": 0.1, "mismatch": MismatchSettings()}, 2)])
+def test_an_estimate_holds_the_passes_that_only_score(changes: dict[str, Any], passes: int) -> None:
+    """4 attempts of one turn: 4 * 500 tokens read and 4 * 100 drawn are trained on, and each pass scores all 2,400."""
+    whole = recipe(sampling=SamplingOptions(max_tokens=100))
+    whole = attrs.evolve(whole, train=attrs.evolve(whole.train, **changes))
+    found = spent_at_most(whole, 500, attempts=4, steps=range(1), on_gpu=False, trains=True)
+    assert found == Spent(2_000, 400, 2_400, 0.0, passes * 2_400)
+    evaluated = spent_at_most(whole, 500, attempts=4, steps=range(1), on_gpu=False, trains=False)
+    assert evaluated == Spent(2_000, 400)

@@ -21,6 +21,7 @@ from kernelrl_core.recipe.schema import (
     CostSettings,
     EpisodeSettings,
     EvalSettings,
+    MismatchSettings,
     PriceSettings,
     Recipe,
     RewardUse,
@@ -312,6 +313,20 @@ def test_a_run_stops_at_its_budget_and_goes_on_with_a_larger_one(tmp_path: Path)
     assert rows[-1]["cost/total_usd"] == 240.0
     assert (rows[0]["cost/prompt_tokens"], rows[0]["cost/reply_tokens"], rows[0]["cost/gpu_seconds"]) == (60, 24, 43200)
     assert rows[0]["cost/train_tokens"] == 12 * 7
+
+
+def test_what_is_only_scored_is_metered_and_known_on_resume(tmp_path: Path) -> None:
+    """12 samples of 7 tokens, at the reference and at the weights of now: 2 * 84 at 1 USD, and 12 prompts of 5."""
+    recipe = with_train(steps=1, kl=0.1, mismatch=MismatchSettings())
+    recipe = attrs.evolve(recipe, cost=CostSettings(prices=PriceSettings(prompt=1e6, reply=0.0, train=0.0)))
+    run, _, _ = play(tmp_path / "run", recipe)
+    (row,) = run.rows("metrics")
+    assert (row["cost/train_tokens"], row["cost/scored_tokens"]) == (84, 168)
+    assert row["cost/usd"] == 168 + 60
+    ledger = Ledger(run)
+    ledger.close()
+    assert ledger.spent == ledger.booked
+    assert ledger.spent.scored_tokens == 168
 
 
 def test_replies_that_were_under_way_are_counted_on_resume(tmp_path: Path) -> None:
