@@ -247,6 +247,12 @@ def _pipeline(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     if train.staleness and given.curriculum is not None:
         message = "a curriculum chooses the tasks of a step by what the one before measured"
         yield Contradiction(("train", "staleness"), message, "set it to 0, or remove curriculum")
+    if train.staleness and train.mismatch is not None:
+        message = "train.mismatch compares with the weights of now, and stale samples were drawn with others"
+        yield Contradiction(("train", "staleness"), message, "set it to 0, or null train.mismatch")
+    if train.staleness >= 3 and train.loss == "importance_sampling":
+        message = f"the ratios of importance_sampling are not clipped, and {train.staleness} updates let them run away"
+        yield Contradiction(("train", "staleness"), message, "set it to 2 or below, or train.loss to ppo or cispo")
 
 
 def _budget(given: Parts, registry: Registry) -> Iterator[Contradiction]:

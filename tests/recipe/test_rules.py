@@ -55,6 +55,14 @@ def check(plugins: Registry, **parts: str) -> list[str]:
         ({"train": "{group_size: 1, min_group_size: 1}"}, "train.group_size: advantage 'grpo' compares the attempts"),
         ({"train": "{loss: pppo}"}, "train.loss: policy 'tiny' has no loss 'pppo'; did you mean 'ppo'?"),
         ({"train": "{beta2: 1}"}, "train.beta2: must be below 1"),
+        (
+            {"train": "{exact_resume: false, staleness: 1, mismatch: {}}"},
+            "train.staleness: train.mismatch compares with the weights of now",
+        ),
+        (
+            {"train": "{exact_resume: false, staleness: 3, loss: importance_sampling}"},
+            "train.staleness: the ratios of importance_sampling are not clipped, and 3 updates",
+        ),
         ({"train": "{loss: ppo, clip_low: 1}"}, "train.clip_low: must be below 1"),
         ({"sampling": "{max_tokens: 9, extend: {after_step: 1, max_tokens: 8}}"}, "sampling.extend.max_tokens: 8 does"),
         ({"sampling": "{top_p: 0}"}, "sampling.top_p: keeps no token"),
@@ -89,6 +97,8 @@ def test_a_contradiction_is_refused(plugins: Registry, parts: dict[str, str], me
         {"rewards": "{r: {use: bounded, profiled: true}}", "evaluation": "{profile_kernels: true}"},
         {"rewards": "{r: {use: bounded, low: -1}}", "verdicts": "{hack_reward: -1}"},
         {"train": "{steps: 0}"},
+        {"train": "{exact_resume: false, staleness: 2, loss: importance_sampling}"},
+        {"train": "{exact_resume: false, staleness: 3, loss: ppo}"},
         {"train": "{epochs: 0.5, warmup_ratio: 1}"},
         {"eval": "{samples: 1, pass_at: [1, 10]}"},
         {"checkers": "{c: {use: rules}}"},
