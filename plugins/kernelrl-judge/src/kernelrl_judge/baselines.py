@@ -7,11 +7,13 @@ that drifts between then and now drops out.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import statistics
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -28,8 +30,17 @@ _WARM_UPS = 3
 _CALLS = 10
 
 
-def compiled_share(reference: Reference, request: EvaluationRequest, cache_dir: Path) -> float:
-    """Run time of the compiled reference over that of the eager one. The device must be this judge's alone."""
+def compiled_share(
+    reference: Reference,
+    request: EvaluationRequest,
+    cache_dir: Path,
+    turn: Callable[..., contextlib.AbstractContextManager[None]],
+) -> float:
+    """Run time of the compiled reference over that of the eager one.
+
+    Args:
+        turn: for the device, `alone` or not; nobody else is kept waiting while the reference is compiled.
+    """
     known = [
         request.task_sha256,
         request.settings.precision,
@@ -42,7 +53,7 @@ def compiled_share(reference: Reference, request: EvaluationRequest, cache_dir: 
         return float(json.loads(path.read_text())["compiled_share"])
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    share = _measured(reference)
+    share = _measured(reference, turn)
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(descriptor, "w") as file:
@@ -51,17 +62,19 @@ def compiled_share(reference: Reference, request: EvaluationRequest, cache_dir: 
     return share
 
 
-def _measured(reference: Reference) -> float:
-    compiled = torch.compile(reference.model)
-    first = reference.first_timed_input
-    staged = [reference.inputs(first + index) for index in range(_CALLS)]
-    for _ in range(_WARM_UPS):
-        window(compiled, staged, reference.device)
-        window(reference.model, staged, reference.device)
+def _measured(reference: Reference, turn: Callable[..., contextlib.AbstractContextManager[None]]) -> float:
+    with turn(alone=False):
+        compiled = torch.compile(reference.model)
+        first = reference.first_timed_input
+        staged = [reference.inputs(first + index) for index in range(_CALLS)]
+        for _ in range(_WARM_UPS):
+            window(compiled, staged, reference.device)
+            window(reference.model, staged, reference.device)
     shares = []
-    for index in range(_ROUNDS):
-        models = (compiled, reference.model) if index % 2 else (reference.model, compiled)
-        times = {id(model): window(model, staged, reference.device).calls_s for model in models}
-        shares.append(times[id(compiled)] / times[id(reference.model)])
-        reference.restore()
+    with turn(alone=True):
+        for index in range(_ROUNDS):
+            models = (compiled, reference.model) if index % 2 else (reference.model, compiled)
+            times = {id(model): window(model, staged, reference.device).calls_s for model in models}
+            shares.append(times[id(compiled)] / times[id(reference.model)])
+            reference.restore()
     return statistics.median(shares)

@@ -189,13 +189,15 @@ class Case:
         with self._dialogue.turn(alone=True):
             started = time.monotonic()
             try:
-                found = self._timed(reference, exchange)
+                measured = self._timed(reference, exchange)
+                ceilings = device_facts.ceilings(self._device, self._settings.precision, cache_directory())
             finally:
                 self._timing_s = time.monotonic() - started
+        # What follows takes tenths of a second and more, in which others may be timed.
         if self._device == "cuda":
-            # Windows of large tensors take gigabytes, and the next judge's must not be short for the want of them. To
-            # give them back takes tenths of a second, in which others may be timed.
+            # Windows of large tensors take gigabytes, and the next judge's must not be short for the want of them.
             torch.cuda.empty_cache()
+        found = self._weighed(reference, measured, ceilings)
         if self._settings.profile_kernels or (self._device == "cuda" and self._suspect(found.findings)):
             assert found.runtime is not None
             with self._stage("profile"):
@@ -328,29 +330,32 @@ class Case:
         harsh, self._harsh = self._harsh, []
         return Watch(self._runner, reference, exchange, self._dialogue.expect, self._settings, harsh)
 
-    def _timed(self, reference: Reference, exchange: Exchange) -> Evaluation:
+    def _timed(self, reference: Reference, exchange: Exchange) -> timing.Timing:
         self._runner.deadline = time.monotonic() + self._settings.timeout_s
-        if self._settings.timing_method == "window":
-            watch = self._watch(reference, exchange)
-            found = timing.measure(
-                self._runner,
-                reference,
-                exchange,
-                self._dialogue.expect,
-                limit=tolerance(self._settings),
-                message_s=self._message_s,
-                wake_s=self._bench.wake_s,
-                max_rounds=self._settings.timing_trials,
-                reads_again="late_writes" in self._settings.probes,
-                watch=watch,
-            )
-            if watch is not None and watch.operators:
-                known = self._profile.get("computing_operators", [])
-                self._profile["computing_operators"] = [*dict.fromkeys([*known, *watch.operators])]
-        else:
+        if self._settings.timing_method != "window":
             from kernelrl_judge.kernelbench_timing import compare
 
-            found = compare(self._runner, reference, exchange, self._dialogue.expect, self._settings)
+            return compare(self._runner, reference, exchange, self._dialogue.expect, self._settings)
+        watch = self._watch(reference, exchange)
+        found = timing.measure(
+            self._runner,
+            reference,
+            exchange,
+            self._dialogue.expect,
+            limit=tolerance(self._settings),
+            message_s=self._message_s,
+            wake_s=self._bench.wake_s,
+            max_rounds=self._settings.timing_trials,
+            reads_again="late_writes" in self._settings.probes,
+            watch=watch,
+        )
+        if watch is not None and watch.operators:
+            known = self._profile.get("computing_operators", [])
+            self._profile["computing_operators"] = [*dict.fromkeys([*known, *watch.operators])]
+        return found
+
+    def _weighed(self, reference: Reference, found: timing.Timing, ceilings: device_facts.Ceilings) -> Evaluation:
+        """The end of a candidate that was timed: its speedup, and what the device could have done."""
         findings = [*self._findings, *found.findings]
         limit = self._settings.excessive_speedup
         if limit is not None and found.speedup > limit:
@@ -358,14 +363,14 @@ class Case:
             findings.append(Finding("excessive_speedup", Severity.SUSPECT, evidence, checker="judge"))
         baseline, speedup, interval = self._bench_baseline(reference, found)
         self._profile["timing"] = found.telemetry
-        ceilings = device_facts.ceilings(self._device, self._settings.precision, cache_directory())
         line = self._profile["roofline"] = roofline(reference, found.runtime.median_us, ceilings)
         if self._device == "cuda" and self._settings.timing_method == "window" and line["bandwidth_share"] > 1.0:
             # Too fast for all of its bytes: were all of them needed?
             calls = int(found.telemetry["calls_per_window"])
-            line["memory_floor_us"] = memory_floor_us(
-                reference, calls, ceilings.bandwidth_gb_s, device_facts.cache_bytes()
-            )
+            with self._dialogue.turn(alone=False):
+                line["memory_floor_us"] = memory_floor_us(
+                    reference, calls, ceilings.bandwidth_gb_s, device_facts.cache_bytes()
+                )
         return attrs.evolve(
             self._end(Outcome.CORRECT, "", findings=tuple(findings)),
             runtime=found.runtime,
@@ -381,7 +386,7 @@ class Case:
         from kernelrl_judge.baselines import compiled_share
 
         self._profile["eager_speedup"] = found.speedup
-        share = compiled_share(reference, self._request, cache_directory())
+        share = compiled_share(reference, self._request, cache_directory(), self._dialogue.turn)
         scaled = attrs.evolve(
             found.baseline,
             median_us=found.baseline.median_us * share,

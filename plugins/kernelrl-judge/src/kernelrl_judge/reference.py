@@ -145,7 +145,7 @@ class Reference:
     def declared_ranges(self) -> list[tuple[int, int] | None] | None:
         """The ranges of integers that inputs are drawn from (`kernelrl_judge.stress_ranges.declared`)."""
         _seed(self._number(0, 0), self.device)
-        with _told(self._task_id, "get_inputs()"):
+        with _told(self._task_id, "get_inputs()"), torch.device(self.device):
             return declared(self._module.get_inputs)
 
     def resized_inputs(self, index: int) -> list[Any] | None:
@@ -163,8 +163,10 @@ class Reference:
     def many_inputs(self, index: int, count: int) -> list[list[Any]]:
         """Fresh inputs of several calls, drawn one after the other. Equal for equal seed, index, count and device."""
         _seed(self._number(index, 0), self.device)
-        # Drawing large inputs on the CPU would take longer than everything else.
-        place = torch.device(self.device) if self._makes_on_device else contextlib.nullcontext()
+        # Drawing large inputs on the CPU would take longer than everything else. Those of trials are on the CPU where
+        # others draw the same there.
+        on_device = self._makes_on_device or index >= self.first_timed_input
+        place = torch.device(self.device) if on_device else contextlib.nullcontext()
         with _told(self._task_id, "get_inputs()"), place:
             made = [self._module.get_inputs() for _ in range(count)]
             if self._settings.input_overlay != "none":
