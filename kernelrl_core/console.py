@@ -22,7 +22,7 @@ class Console:
     """Shows a run; what it says is logged too."""
 
     def __init__(self) -> None:
-        self._console = RichConsole(file=sys.stderr, highlight=False, soft_wrap=True)
+        self._console = RichConsole(file=sys.stderr, highlight=False, emoji=False, soft_wrap=True)
         self._progress: Progress | None = None
         self._samples = self._correct = 0
 

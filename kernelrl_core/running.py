@@ -131,7 +131,9 @@ def _record_failure(run: RunDir, error: BaseException) -> BaseException:
             f"then kernelrl resume {run.path} --accept-changes",
         )
         _log.warning("%s", error.message)
-    elif not stopped:
+    elif isinstance(error, KernelRLError):
+        # Plugins do not know the name of the run.
+        error.fix = error.fix.replace("kernelrl resume RUN", f"kernelrl resume {run.path}")
         _log.error("the run failed: %s", error)
     # On a full disk the state cannot be written either; the run then counts as killed, and resumes as well.
     with suppress(KernelRLError):

@@ -304,6 +304,12 @@ def test_a_policy_that_cannot_learn_is_refused_but_can_be_evaluated(kernelrl: Ru
     assert kernelrl("eval", "small.yaml", "policy.losses=[]").returncode == 0
 
 
+def test_a_fix_of_a_plugin_names_the_run(kernelrl: Run) -> None:
+    failed = kernelrl("run", "small.yaml", "--name", "a", "policy.fail=server")
+    assert failed.returncode == 1
+    assert "fix: when it is back: kernelrl resume runs/a\n" in failed.stderr
+
+
 def test_an_evaluation_that_lost_every_sample_fails_with_the_last_error_and_its_fix(kernelrl: Run) -> None:
     failed = kernelrl("eval", "small.yaml", "policy.lost=1.0")
     assert (failed.returncode, failed.stdout) == (1, "")

@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 
 from kernelrl_core import Component, hookimpl
-from kernelrl_core.errors import InfrastructureError
+from kernelrl_core.errors import InfrastructureError, KernelRLError
 from kernelrl_core.kinds import BackendFacts, PolicyCapabilities, RewardBounds, SamplingSettings, TrainingStep
 from kernelrl_core.values import (
     BuildStatus,
@@ -78,6 +78,8 @@ class Policy:
 
     async def train(self, step: TrainingStep) -> Mapping[str, float]:
         self._fail("train")
+        if self.options.fail == "server":
+            raise KernelRLError("planted: the server is gone", fix="when it is back: kernelrl resume RUN")
         self.weight += step.optimizer.learning_rate * sum(abs(s.advantage) for s in step.samples) / 100
         return {"weight": self.weight}
 
