@@ -11,11 +11,22 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from kernelrl_core.kinds import LossSettings, OptimizerSettings, PolicyContext, SamplingSettings
+from kernelrl_core.kinds import (
+    LossSettings,
+    OptimizerSettings,
+    PolicyContext,
+    SamplingSettings,
+    TrainingSample,
+    TrainingStep,
+)
 from kernelrl_core.values import Message, Outcome, WarmStartExample
+from kernelrl_plugin_tinker.config import TinkerConfig
+from kernelrl_plugin_tinker.policy import TinkerPolicy
+from kernelrl_tinker_server.local import LocalServer
 
 os.environ["TINKER_TELEMETRY"] = "0"
 
+ASKED = (Message("user", "Write relu.\n"),)
 OPERATIONS = ("relu", "exp", "abs", "sin", "cos", "neg")
 
 
@@ -77,6 +88,80 @@ def optimizer():
         return OptimizerSettings(learning_rate, 0.9, 0.95, 1e-8, 0.01, max_grad_norm)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    with LocalServer(state=tmp_path_factory.mktemp("state")) as started:
+        yield started
+
+
+@pytest.fixture
+def proxy(server, make_proxy):
+    return make_proxy(server.base_url)
+
+
+@pytest.fixture
+def policy(server, proxy):
+    """Through the proxy; impatient."""
+
+    def make(**options: Any) -> TinkerPolicy:
+        given = {"model": server.models[0], "renderer": "chat_template", "base_url": proxy.base_url, "retries": 2}
+        return TinkerPolicy(TinkerConfig(**(given | {"give_up_after_s": 20.0} | options)))
+
+    return make
+
+
+@pytest.fixture
+def context(tmp_path: Path):
+    async def none() -> tuple[()]:
+        return ()
+
+    return PolicyContext(3, tmp_path, tmp_path, none, "none", lambda line: None, "importance_sampling")
+
+
+@pytest.fixture
+def run(context: PolicyContext):
+    """What some work gives with a policy that was started."""
+
+    def made(policy: TinkerPolicy, work, context: PolicyContext = context) -> Any:
+        async def whole() -> Any:
+            try:
+                await policy.start(context)
+                return await work(policy)
+            finally:
+                await policy.aclose()
+
+        return asyncio.run(asyncio.wait_for(whole(), 60))
+
+    return made
+
+
+@pytest.fixture
+def one_reply(sampling):
+    async def work(policy: TinkerPolicy):
+        return await policy.sample(policy.render(ASKED), sampling(3))
+
+    return work
+
+
+@pytest.fixture
+def learn(loss, optimizer):
+    """Some equal steps, before each of which something is done; the metrics of the last one."""
+
+    def made(steps: int = 1, then=None):
+        async def work(policy: TinkerPolicy):
+            prompt = policy.render(ASKED).tokens
+            samples = tuple(TrainingSample(str(a), prompt, (65 + a, 66), (-5.0, -5.0), 1.0 - a) for a in range(3))
+            for number in range(steps):
+                if then is not None:
+                    await then(policy, number)
+                metrics = await policy.train(TrainingStep(number, samples, 2, loss("importance_sampling"), optimizer()))
+            return metrics
+
+        return work
+
+    return made
 
 
 @pytest.fixture

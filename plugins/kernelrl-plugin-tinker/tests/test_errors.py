@@ -54,6 +54,11 @@ def test_a_key_in_a_servers_words_is_not_passed_on() -> None:
         assert "tml-…" in told
 
 
+def test_the_fix_of_a_server_is_no_part_of_its_message() -> None:
+    told = explained(failed(404, "there is no checkpoint\nfix: take another"), "loading")
+    assert (told.message, told.fix) == ("the server refuses loading: there is no checkpoint", "take another")
+
+
 def test_only_what_no_checkpoint_needs_is_superfluous() -> None:
     saved = SavedPaths()
     for number in range(5):

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from kernelrl_core.errors import MissingPrerequisite, UsageError
-from kernelrl_core.values import Message, Reply
+from kernelrl_core.extraction import opened_thinking
+from kernelrl_core.values import Message, Prompt, Reply
 
 __all__ = [
     "CHAT_TEMPLATE",
@@ -24,14 +25,14 @@ CHAT_TEMPLATE = "chat_template"
 _TOKENIZER_FILES = frozenset(
     {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "config.json"}
 )
-_PREFIX_TOKENS = 8
+_LAST_TOKENS = 16
 """Tokens at the end of a prompt in which a renderer's own opening tag is looked for."""
 
 
 class Chat(Protocol):
     """How a model is spoken to."""
 
-    def render(self, messages: Sequence[Message]) -> list[int]:
+    def render(self, messages: Sequence[Message]) -> Prompt:
         """Tokens up to where the reply begins; a last message of the assistant is continued."""
         ...
 
@@ -41,7 +42,7 @@ class Chat(Protocol):
 
     def read(
         self,
-        prompt: Sequence[Message],
+        prompt: Prompt,
         tokens: Sequence[int],
         logprobs: Sequence[float],
         reason: Literal["stop", "length"],
@@ -60,7 +61,7 @@ class ChatTemplate:
         # Markers around thinking may be special tokens of the vocabulary; they belong to the text.
         self._unspoken = {int(i) for i, token in special if token.special and "think" not in token.content}
 
-    def render(self, messages: Sequence[Message]) -> list[int]:
+    def render(self, messages: Sequence[Message]) -> Prompt:
         continued = bool(messages) and messages[-1].role == "assistant"
         text = self._tokenizer.apply_chat_template(
             [{"role": message.role, "content": message.content} for message in messages],
@@ -68,15 +69,15 @@ class ChatTemplate:
             add_generation_prompt=not continued,
             continue_final_message=continued,
         )
-        tokens: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
-        return tokens
+        tokens = self._tokenizer.encode(text, add_special_tokens=False)
+        return Prompt(tuple(messages), tuple(tokens), opened_thinking(text))
 
     def stops(self, strings: Sequence[str]) -> list[str] | list[int] | None:
         return [self._tokenizer.eos_token, *strings] if strings else None
 
     def read(
         self,
-        prompt: Sequence[Message],
+        prompt: Prompt,
         tokens: Sequence[int],
         logprobs: Sequence[float],
         reason: Literal["stop", "length"],
@@ -96,18 +97,17 @@ class CookbookChat:
     def __init__(self, renderer: Any, tokenizer: Any) -> None:
         self._renderer, self._tokenizer = renderer, tokenizer
 
-    def render(self, messages: Sequence[Message]) -> list[int]:
+    def render(self, messages: Sequence[Message]) -> Prompt:
         shown, prefill = _split_prefill(messages)
         plain = [{"role": message.role, "content": message.content} for message in shown]
         tokens: list[int] = self._renderer.build_generation_prompt(plain).to_ints()
-        if prefill and not self._opened(tokens):
+        # Renderers of thinking models may begin the thinking by themselves.
+        if prefill and not self._opening(tokens):
             tokens = self._renderer.build_generation_prompt(plain, prefill=prefill).to_ints()
-        return tokens
+        return Prompt(tuple(messages), tuple(tokens), self._opening(tokens))
 
-    def _opened(self, tokens: Sequence[int]) -> bool:
-        """Whether the renderer has begun the thinking by itself."""
-        end: str = self._tokenizer.decode(list(tokens[-_PREFIX_TOKENS:]))
-        return end.rstrip().endswith("<think>")
+    def _opening(self, tokens: list[int]) -> str:
+        return opened_thinking(self._tokenizer.decode(tokens[-_LAST_TOKENS:]))
 
     def stops(self, strings: Sequence[str]) -> list[str] | list[int] | None:
         own = list(self._renderer.get_stop_sequences())
@@ -117,17 +117,31 @@ class CookbookChat:
 
     def read(
         self,
-        prompt: Sequence[Message],
+        prompt: Prompt,
         tokens: Sequence[int],
         logprobs: Sequence[float],
         reason: Literal["stop", "length"],
         strings: Sequence[str],
     ) -> Reply:
-        _, prefill = _split_prefill(prompt)
+        _, prefill = _split_prefill(prompt.messages)
         begun = self._tokenizer.encode(prefill, add_special_tokens=False) if prefill else []
-        message, _ = self._renderer.parse_response([*begun, *tokens])
+        message, termination = self._renderer.parse_response([*begun, *tokens])
+        if not termination.is_clean:
+            # What has no end is not parsed at all, so that thinking in marks other than tags would not be told apart.
+            message, _ = self._renderer.parse_response([*begun, *tokens, *self._end()])
         text, thinking = _join(message["content"])
+        if isinstance(message["content"], str):
+            text = text.removeprefix(prefill)
+        elif prompt.begun:
+            # Parts do not say whether thinking that the prompt has opened was empty or never ended.
+            ends = {stop for stop in self._renderer.get_stop_sequences() if not isinstance(stop, str)}
+            text = self._tokenizer.decode([token for token in tokens if token not in ends])
         return Reply(_cut(text, strings), tuple(tokens), tuple(logprobs), reason, thinking)
+
+    def _end(self) -> list[int]:
+        """Tokens that end a turn."""
+        stop = self._renderer.get_stop_sequences()[0]
+        return [stop] if not isinstance(stop, str) else self._tokenizer.encode(stop, add_special_tokens=False)
 
 
 def recommended_renderer(model: str) -> str:

@@ -112,6 +112,8 @@ class TinkerConfig:
             yield "`model` is missing: the base model's name, such as Qwen/Qwen3-8B; or set server: local"
         if self.start_from is not None and not self.start_from.startswith("tinker://"):
             yield f"start_from must be a tinker:// path, not {self.start_from!r}"
+        if self.server == "local" and self.start_from is not None:
+            yield "start_from needs a server that keeps what it saved: kernelrl tinker-server, and its base_url"
         if self.base_url is not None:
             yield from problems_of_address("base_url", self.base_url)
         if self.server == "local" and self.model is None and self.local.width % (2 * self.local.heads):

@@ -126,7 +126,7 @@ class TinkerPolicy:
     # --- sampling -------------------------------------------------------------------------------------------------
 
     def render(self, messages: Sequence[Message]) -> Prompt:
-        return Prompt(tuple(messages), tuple(_present(self._chat).render(messages)))
+        return _present(self._chat).render(messages)
 
     async def sample(self, prompt: Prompt, settings: SamplingSettings) -> Reply:
         chat, service, sampler = _present(self._chat), _present(self._service), _present(self._trainer).sampler
@@ -156,7 +156,7 @@ class TinkerPolicy:
 
         drawn = await service.retrying(draw)
         reason: Literal["stop", "length"] = "length" if drawn.stop_reason == "length" else "stop"
-        return chat.read(prompt.messages, list(drawn.tokens), list(drawn.logprobs or ()), reason, settings.stop)
+        return chat.read(prompt, list(drawn.tokens), list(drawn.logprobs or ()), reason, settings.stop)
 
     def _seed(self, seed: int) -> int:
         # What range the hosted service takes is not known; every server takes 31 bits.
@@ -188,7 +188,8 @@ class TinkerPolicy:
         if state.get("model") != self._model_key:
             raise UsageError(
                 f"the checkpoint {directory} is of the model {state.get('model')!r}, "
-                f"and the recipe's policy is {self._model_key!r}"
+                f"and the recipe's policy is {self._model_key!r}",
+                fix="set policy.model to that of the checkpoint, or begin a new run",
             )
         trainer, saved = _present(self._trainer), SavedState.from_json(state)
         if self._own is not None:

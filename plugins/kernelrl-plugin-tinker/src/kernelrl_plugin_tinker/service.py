@@ -34,6 +34,7 @@ _START_PATIENCE_S = 10.0
 """Longest wait for somebody at an address that was given: long enough for a server that is just being started."""
 _LOOK_S = 3.0
 """Between two looks whether the server is still there."""
+_RESUME_FIX = "mend it, then kernelrl resume RUN; policy.retries and policy.train_timeout_s are more patient"
 _KEY_FIX = "export TINKER_API_KEY=… with a key of your account, or write it into .env"
 
 
@@ -187,7 +188,6 @@ class Service:
             ServerGone: the server has been silent for too long.
             UsageError, MissingPrerequisite: the user has to mend something.
         """
-        fix = "policy.train_timeout_s waits longer" if timeout_s is None else ""
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         task = asyncio.ensure_future(awaitable)
         silence, restart = asyncio.create_task(self._gone.wait()), asyncio.create_task(self._restarted.wait())
@@ -203,7 +203,7 @@ class Service:
                 )
             if restart in done:
                 raise InfrastructureError(f"{doing} was lost with the server, which was started again")
-            raise InfrastructureError(f"{doing} took more than {limit_s:g} s", fix=fix)
+            raise InfrastructureError(f"{doing} took more than {limit_s:g} s", fix=_RESUME_FIX)
         except KernelRLError:
             raise
         except Exception as error:
@@ -337,20 +337,20 @@ async def _in_daemon(work: Callable[[], T]) -> T:
 
 def explained(error: BaseException, doing: str) -> KernelRLError:
     """An error of the SDK in the words of kernelrl: what went wrong, and whose business it is."""
-    told = _KEY.sub("tml-…", _message(error))
+    told, _, fix = _KEY.sub("tml-…", _message(error)).partition("\nfix: ")  # as kernelrl tinker-server says it
     if isinstance(error, tinker.AuthenticationError | tinker.PermissionDeniedError):
         return MissingPrerequisite(f"the server refuses the API key ({doing})", fix=_KEY_FIX)
     if getattr(error, "status_code", None) == 402:
         return MissingPrerequisite(f"the account cannot be charged ({doing}): {told}", fix="set up billing for it")
     if isinstance(error, tinker.BadRequestError | tinker.NotFoundError | tinker.UnprocessableEntityError):
-        return UsageError(f"the server refuses {doing}: {told}")
+        return UsageError(f"the server refuses {doing}: {told}", fix=fix)
     if isinstance(error, tinker.RequestFailedError) and str(error.category).lower() == "user":
-        return UsageError(f"the server refuses {doing}: {told}")
+        return UsageError(f"the server refuses {doing}: {told}", fix=fix)
     if isinstance(error, tinker.TinkerError) and "api_key" in told:
         # The SDK looks for a key, and at its form, before anything is sent.
         what = "is malformed: it must begin with tml-" if "prefix" in told else "is missing"
         return MissingPrerequisite(f"the Tinker API key {what}", fix=_KEY_FIX)
-    return InfrastructureError(f"{doing} failed: {told}")
+    return InfrastructureError(f"{doing} failed: {told}", fix=_RESUME_FIX)
 
 
 def _message(error: BaseException) -> str:

@@ -75,6 +75,7 @@ class Trainer:
         """A training client at the initial weights; with a loss, one that has it."""
         client, options = self._service.client, self._options
         if options.start_from is not None:
+            await self._check_start(options.start_from)
             future = client.create_training_client_from_state(options.start_from)
         else:
             future = client.create_lora_training_client(
@@ -87,6 +88,15 @@ class Trainer:
             self.sampler = await self._service.sampling_client(model_path=path)
         if loss:
             await self._probe(loss)
+
+    async def _check_start(self, path: str) -> None:
+        """Another model would be trained on the tokens of this one."""
+        info = await self._call("policy.start_from", self._service.rest.get_weights_info_by_tinker_path(path))
+        if info.base_model != self._model:
+            raise UsageError(
+                f"policy.start_from: {path} is of the model {info.base_model!r}, and policy.model is {self._model!r}",
+                fix=f"policy.model={info.base_model}, or another path",
+            )
 
     async def _probe(self, loss: str) -> None:
         """A position that counts nothing has no gradient, so the training client stays as it was."""
@@ -230,7 +240,7 @@ class Trainer:
         if self.saved.state is None:
             await self._begin_client()
         else:
-            _log.warning("the training client is made again from %s", self.saved.state)
+            _log.warning("%s; the training client is made again from %s", self._failure, self.saved.state)
             self._client = await self._client_from(self.saved.state)
 
     async def _client_from(self, path: str) -> Any:

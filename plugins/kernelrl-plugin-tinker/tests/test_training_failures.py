@@ -1,0 +1,195 @@
+"""What happens when training requests fail or hang, and where a run begins."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import attrs
+import pytest
+
+from kernelrl_core.errors import InfrastructureError, KernelRLError, UsageError
+from kernelrl_core.kinds import SamplingSettings, TrainingSample, TrainingStep
+from kernelrl_core.values import Message
+from kernelrl_plugin_tinker.policy import TinkerPolicy
+
+ASKED = (Message("user", "Write relu.\n"),)
+
+
+async def nothing(policy: TinkerPolicy) -> None:
+    pass
+
+
+# --- beginning ------------------------------------------------------------------------------------------------------
+
+
+def test_saved_state_of_another_model_is_no_start(run, learn, policy, server, tmp_path) -> None:
+    """The server knows its model by two names, of which the state was saved under the first."""
+
+    async def save(started: TinkerPolicy):
+        await learn()(started)
+        return (await started.save(tmp_path))["state"]
+
+    path = run(policy(), save)
+    with pytest.raises(UsageError, match=f"{path} is of the model '{server.models[0]}', and policy.model is 'tiny'"):
+        run(policy(model="tiny", start_from=path), nothing)
+
+
+def test_a_run_begins_with_saved_state(run, learn, one_reply, policy, tmp_path) -> None:
+    async def save(started: TinkerPolicy):
+        await learn()(started)
+        return (await started.save(tmp_path))["state"], await one_reply(started)
+
+    path, reply = run(policy(), save)
+    assert run(policy(start_from=path), one_reply) == reply
+    assert run(policy(), one_reply) != reply
+    with pytest.raises(UsageError, match=r"refuses policy.start_from: there is no checkpoint"):
+        run(policy(start_from=f"{path}x"), nothing)
+
+
+# --- training -------------------------------------------------------------------------------------------------------
+
+
+def test_a_step_is_repeated_with_a_client_made_from_the_last_checkpoint(run, learn, policy, proxy, tmp_path) -> None:
+    """The result is that of a run in which nothing failed."""
+
+    async def saved(started: TinkerPolicy, number: int) -> None:
+        directory = Path(tempfile.mkdtemp(dir=tmp_path, prefix=f"{number}-"))
+        if number:
+            await started.save(directory)
+
+    async def troubled(started: TinkerPolicy, number: int) -> None:
+        await saved(started, number)
+        proxy.fault("failed", "retrieve_future", after=1)  # the pass succeeds, the optimizer step does not
+
+    untroubled = run(policy(), learn(3, saved))
+    metrics = run(policy(), learn(3, troubled))
+    assert untroubled.pop("retried") == 0
+    assert metrics.pop("retried") == 1
+    assert metrics == untroubled
+
+
+@pytest.mark.parametrize("path", ["forward_backward", "optim_step", "save_weights_for_sampler"])
+def test_a_training_request_that_hangs_is_repeated_with_a_new_client(
+    run, learn, policy, proxy, tmp_path, path: str
+) -> None:
+    """The result is that of a run in which nothing hung."""
+
+    async def troubled(started: TinkerPolicy, number: int) -> None:
+        if number:
+            await started.save(tmp_path)
+            proxy.fault("hang", path)
+
+    untroubled = run(policy(), learn(2))
+    metrics = run(policy(train_timeout_s=1.0), learn(2, troubled))
+    assert (untroubled.pop("retried"), metrics.pop("retried")) == (0, 1)
+    assert metrics == untroubled
+
+
+def test_a_save_that_hangs_after_a_step_says_what_is_lost(run, learn, policy, proxy, tmp_path) -> None:
+    async def troubled(started: TinkerPolicy, number: int) -> None:
+        if number:
+            proxy.fault("hang", "save_weights")
+            await started.save(tmp_path)
+
+    with pytest.raises(KernelRLError, match=r"1 steps after .* saving the state took more than 1 s") as told:
+        run(policy(train_timeout_s=1.0), learn(2, troubled))
+    assert "kernelrl resume" in told.value.fix
+
+
+def test_a_server_that_begins_no_training_in_time_is_told(run, policy, proxy) -> None:
+    """It answers everything else."""
+    proxy.fault("hang", "create_model", 50)
+    with pytest.raises(InfrastructureError, match=r"a training client for .* took more than 1 s") as told:
+        run(policy(train_timeout_s=1.0, retries=1), nothing)
+    assert proxy.seen.count("/api/v1/create_model") == 2
+    assert "policy.train_timeout_s" in told.value.fix
+
+
+def test_a_checkpoint_that_hangs_once_is_loaded(run, learn, policy, proxy, tmp_path) -> None:
+    async def loaded(started: TinkerPolicy, number: int) -> None:
+        if number:
+            state = await started.save(tmp_path)
+            proxy.fault("hang", "load_weights")
+            await started.load(state, tmp_path)
+
+    untroubled = run(policy(), learn(2))
+    metrics = run(policy(train_timeout_s=1.0), learn(2, loaded))
+    assert (untroubled.pop("retried"), metrics.pop("retried")) == (0, 1)
+    assert metrics == untroubled
+
+
+@pytest.mark.parametrize("failed", ["first pass", "second pass", "the rest"])
+def test_passes_before_the_rest_of_a_step_end_alike_whatever_fails(
+    run, policy, proxy, loss, optimizer, failed: str
+) -> None:
+    """Gradients of 2 and 1 of 5 samples come first; the result is that of a run in which nothing failed."""
+
+    def learning(trouble: str):
+        async def work(started: TinkerPolicy):
+            prompt = started.render(ASKED).tokens
+            samples = tuple(TrainingSample(str(a), prompt, (65 + a, 66), (-5.0, -5.0), 2.0 - a) for a in range(5))
+            step = TrainingStep(0, samples, 1, loss("ppo"), optimizer())
+            for number, (begin, end) in enumerate(((0, 2), (2, 3))):
+                if trouble == ("first pass", "second pass")[number]:
+                    proxy.fault("failed", "retrieve_future")
+                await started.accumulate(attrs.evolve(step, samples=samples[begin:end]))
+            if trouble == "the rest":
+                proxy.fault("failed", "retrieve_future", after=1)
+            metrics = dict(await started.train(step))
+            metrics.pop("retried")
+            return metrics, await started.sample(started.render(ASKED), sampled)
+
+        return work
+
+    sampled = SamplingSettings(16, 1.0, 1.0, -1, (), 5)
+    untroubled = run(policy(), learning(""))
+    assert run(policy(), learning(failed)) == untroubled
+
+
+def test_a_step_in_passes_is_the_step_but_for_rounding(run, policy, loss, optimizer) -> None:
+    def learning(cuts):
+        async def work(started: TinkerPolicy):
+            prompt = started.render(ASKED).tokens
+            samples = tuple(TrainingSample(str(a), prompt, (65 + a, 66), (-5.0, -5.0), 2.0 - a) for a in range(5))
+            step = TrainingStep(0, samples, 2, loss("ppo"), optimizer())
+            for begin, end in cuts:
+                await started.accumulate(attrs.evolve(step, samples=samples[begin:end]))
+            return dict(await started.train(step))
+
+        return work
+
+    whole = run(policy(), learning(()))
+    parted = run(policy(), learning(((0, 1), (1, 3))))
+    for name in ("loss", "grad_norm", "ratio_mean", "tokens"):
+        assert parted[name] == pytest.approx(whole[name], rel=1e-5)
+
+
+def test_steps_after_the_last_checkpoint_are_never_lost_in_silence(run, learn, policy, proxy) -> None:
+    async def troubled(started: TinkerPolicy, number: int) -> None:
+        if number == 1:
+            proxy.fault("failed", "retrieve_future")
+
+    with pytest.raises(KernelRLError, match="1 steps after the last checkpoint") as told:
+        run(policy(), learn(2, troubled))
+    assert "kernelrl resume" in told.value.fix
+
+
+def test_what_no_checkpoint_needs_is_deleted_at_the_server(run, learn, policy, server, tmp_path) -> None:
+    """Core keeps two checkpoints here and removes the files of the older ones."""
+    folder = tmp_path / "checkpoints"
+
+    async def saved(started: TinkerPolicy, number: int) -> None:
+        directory = folder / f"{number:06d}"
+        directory.mkdir(parents=True)
+        await started.save(directory)
+        if number >= 2:
+            (folder / f"{number - 2:06d}" / "tinker.json").unlink()
+
+    before = {path.name for path in (server.state / "checkpoints").glob("*")}
+    run(policy(checkpoint_days=None), learn(6, saved))
+    (made,) = {path.name for path in (server.state / "checkpoints").glob("*")} - before
+    names = {path.name for path in (server.state / "checkpoints" / made / "weights").glob("*")}
+    assert names == {"checkpoint-000003", "checkpoint-000004", "checkpoint-000005"}
+    samplers = {path.name for path in (server.state / "checkpoints" / made / "sampler_weights").glob("*")}
+    assert len(samplers) <= 6
