@@ -42,6 +42,28 @@ def _request(**given: object) -> InlineRequest:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        f"{'(' * _SIZE}1{')' * _SIZE}",
+        "-" * _SIZE + "1",
+        "1" + "+1" * _SIZE,
+        "A<" * _SIZE,
+        "f(1, " * _SIZE,
+        "if (1) " * _SIZE,
+    ],
+    ids=["brackets", "signs", "a sum", "templates", "calls", "conditions"],
+)
+def test_depths_that_compilers_drown_in_are_refused_before_one_is_started(text: str) -> None:
+    with pytest.raises(Denied, match="at most"):
+        screen(_request(cpp_sources=(f"int x = {text};",)))
+
+
+def test_a_long_table_and_much_code_are_no_depth() -> None:
+    table = f"const int table[] = {{{', '.join(map(str, range(30_000)))}}};"
+    screen(_request(cpp_sources=(table + "void f(int a) { if (a < 3 || a << 2 > 1) { a = -a; } }\n" * 3_000,)))
+
+
+@pytest.mark.parametrize(
     ("source", "named"),
     [
         ('#include "/etc/passwd"', "#include"),

@@ -45,6 +45,7 @@ _PRAGMA = re.compile(r"\bGCC\s+(?:plugin|pch_preprocess|dependency)\b")
 _READS = re.compile(rb"^.*\.(?:include|incbin|macro|irpc?|altmacro|mri)(?!\w).*$", re.IGNORECASE | re.MULTILINE)
 """Lines of assembly that read files, or may put together a directive that does."""
 _DATA = re.compile(rb'\s*\.(?:string|ascii|asciz)\s+"(?:[^"\\]|\\.)*"\s*')
+_DEEPEST, _LONGEST = 1_000, 10_000
 _TOOLKIT = re.compile(r"/(?:usr/local/cuda(?:-[\d.]+)?|opt/rocm(?:-[\d.]+)?)/(?:include|lib64|lib)/?")
 """Directories that the compilers search anyhow; naming them changes nothing."""
 
@@ -116,6 +117,7 @@ def _screen_source(source: str, label: str) -> None:
         found = [Token("directive", line.strip(), 1) for line in source.splitlines() if line.lstrip().startswith("#")]
         if re.search(r"\.inc(?:bin|lude)", source):
             raise Denied(f"{label}: .incbin and .include are not allowed in assembly") from None
+    _screen_depth(found, label)
     said, before = "", ""
     for token in found:
         if token.kind == "string":
@@ -133,6 +135,24 @@ def _screen_source(source: str, label: str) -> None:
             _screen_directive(token, label)
         elif token.kind == "name" and token.text in ("__has_include", "__has_include_next", "__has_embed"):
             raise Denied(f"{label}:{token.line}: {token.text} is not allowed")
+
+
+def _screen_depth(found: list[Token], label: str) -> None:
+    """A compiler that goes into such depths takes a minute, and ends by a fault."""
+    depth = angles = length = 0
+    for token in found:
+        if token.kind != "mark":
+            length += not token.blank and token.kind != "directive"
+            continue
+        depth += (token.text in "([{") - (token.text in ")]}")
+        angles += (token.text == "<") - (token.text == ">")
+        length += 1
+        if token.text in ";{},":
+            angles, length = angles if token.text == "," else 0, 0
+        if max(depth, angles) > _DEEPEST:
+            raise Denied(f"{label}:{token.line}: brackets may be nested {_DEEPEST} deep at most")
+        if length > _LONGEST:
+            raise Denied(f"{label}:{token.line}: an expression may have {_LONGEST} tokens at most")
 
 
 def _leads_out(path: str) -> bool:
