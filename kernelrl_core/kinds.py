@@ -358,7 +358,7 @@ class Policy(Protocol):
     """
 
     capabilities: PolicyCapabilities
-
+    """Final after `start`."""
     context_tokens: int
     """Longest prompt and reply together, known after `start`."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.errors import KernelRLError, MissingPrerequisite
+from kernelrl_core.errors import InfrastructureError, KernelRLError, MissingPrerequisite, UsageError
 from kernelrl_core.kinds import RewardBounds
 from kernelrl_core.naming import suggestion
 from kernelrl_core.recipe.blocks import blocks
@@ -207,6 +207,11 @@ def _loss(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     if known and given.train.loss not in known:
         message = f"policy {given.policy.use!r} has no loss {given.train.loss!r}"
         yield Contradiction(("train", "loss"), message, suggestion(given.train.loss, known))
+    ratios = getattr(given.policy.options, "ratios", None)
+    offered = sorted(ratios()) if callable(ratios) else []
+    if offered and given.train.ratio not in offered:
+        message = f"policy {given.policy.use!r}, as it is set, weights its losses by {' or '.join(offered)} alone"
+        yield Contradiction(("train", "ratio"), message, "leave it out, or choose another policy")
 
 
 def _levels(given: Parts, registry: Registry) -> Iterator[Contradiction]:
@@ -217,7 +222,10 @@ def _levels(given: Parts, registry: Registry) -> Iterator[Contradiction]:
         return
     try:
         tasks, _ = training_tasks(registry.make("tasks", given.tasks), given.train)
-    except Exception:  # reported where the tasks are needed; they may be on another machine
+    except (InfrastructureError, MissingPrerequisite, UsageError):
+        return  # told where the tasks are needed; they may be on another machine
+    except KernelRLError as error:
+        yield Contradiction(("tasks",), error.message, error.fix)
         return
     levels = {task.level for task in tasks if task.level is not None}
     known = ", ".join(map(str, sorted(levels))) or "none"

@@ -12,11 +12,12 @@ import attrs
 import pytest
 
 from kernelrl_core.component import Component
+from kernelrl_core.errors import MissingPrerequisite
 from kernelrl_core.kinds import RewardBounds
 from kernelrl_core.plugin_loading import PluginInfo
 from kernelrl_core.recipe.schema import Fraction, NonNegativeFloat, PositiveInt
 from kernelrl_core.registry import Registry
-from kernelrl_core.values import Rule, Severity
+from kernelrl_core.values import Rule, Severity, Task
 
 
 @attrs.frozen
@@ -59,6 +60,9 @@ class PolicyOptions:
     def losses(self) -> Iterable[str]:
         return ("importance_sampling", "ppo")
 
+    def ratios(self) -> Iterable[str]:
+        return ("token",)
+
     def problems(self) -> Iterable[str]:
         if self.width > 1000:
             yield "a width above 1000 does not fit"
@@ -87,6 +91,24 @@ class Bounded:
         return self.timing
 
 
+class Files:
+    def __init__(self, options: PolicyOptions) -> None:
+        pass
+
+    def tasks(self, split: str) -> tuple[Task, ...]:
+        return (Task("t", "", level=1),)
+
+
+class Elsewhere(Files):
+    def tasks(self, split: str) -> tuple[Task, ...]:
+        raise MissingPrerequisite("no clone on this machine")
+
+
+class Failing(Files):
+    def tasks(self, split: str) -> tuple[Task, ...]:
+        raise ValueError("planted")
+
+
 class RulesChecker:
     rules = (Rule("no_kernel", Severity.HACK, "Launch a kernel."), Rule("library_compute", Severity.HACK, "Compute."))
 
@@ -103,7 +125,7 @@ def plugins() -> Registry:
         return Component(name, f"{place}:{target}", config=f"{place}:{config}" if config else "")
 
     demo = {
-        "tasks": (component("files", "PolicyOptions"),),
+        "tasks": tuple(component(name.lower(), "PolicyOptions", name) for name in ("Files", "Elsewhere", "Failing")),
         "backends": (component("triton"),),
         "policies": (component("tiny", "PolicyOptions"),),
         "rewards": (component("bounded", "Bounded"), component("boundless", "PolicyOptions"), component("twice")),

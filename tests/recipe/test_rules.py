@@ -41,6 +41,11 @@ def check(plugins: Registry, **parts: str) -> list[str]:
         ({"train": "{coverage_rejection: {}}"}, "train.coverage_rejection: kernels are not profiled"),
         ({"curriculum": "{}"}, "curriculum: there are neither stages nor difficulty"),
         ({"curriculum": "{stages: [{levels: [1]}, {}]}"}, "curriculum.stages.0: it never ends"),
+        ({"curriculum": "{stages: [{levels: [2]}]}"}, "curriculum.stages.0.levels: no task of split 'train' has one"),
+        (
+            {"tasks": "{use: failing}", "curriculum": "{stages: [{levels: [1]}]}"},
+            "tasks: task source kernelrl_recipe_test_components:Failing failed in listing split 'train': ValueError: pl",
+        ),
         ({"curriculum": "{stages: [{max_steps: 2}]}"}, "curriculum.stages.0: the last stage lasts to the end"),
         ({"curriculum": "{stages: [{weights: {rr: 1}}]}"}, "curriculum.stages.0.weights.rr: there is no reward 'rr'"),
         ({"curriculum": "{stages: [{weights: {r: 0}}]}"}, "curriculum.stages.0.weights: a wrong kernel could earn as"),
@@ -54,6 +59,10 @@ def check(plugins: Registry, **parts: str) -> list[str]:
         ({"train": "{group_size: 4, min_group_size: 5}"}, "train.min_group_size: 5 is more than train.group_size"),
         ({"train": "{group_size: 1, min_group_size: 1}"}, "train.group_size: advantage 'grpo' compares the attempts"),
         ({"train": "{loss: pppo}"}, "train.loss: policy 'tiny' has no loss 'pppo'; did you mean 'ppo'?"),
+        (
+            {"train": "{ratio: sequence}"},
+            "train.ratio: policy 'tiny', as it is set, weights its losses by token alone",
+        ),
         ({"train": "{beta2: 1}"}, "train.beta2: must be below 1"),
         (
             {"train": "{exact_resume: false, staleness: 1, mismatch: {}}"},
@@ -93,6 +102,7 @@ def test_a_contradiction_is_refused(plugins: Registry, parts: dict[str, str], me
         {"train": "{group_size: 1, min_group_size: 1}", "advantage": "{use: raw}"},
         {"evaluation": "{min_precision: tf32}"},
         {"curriculum": "{stages: [{levels: [1], until: {above: 0.5}}, {weights: {r: 2}}], difficulty: {}}"},
+        {"tasks": "{use: elsewhere}", "curriculum": "{stages: [{levels: [7]}]}"},
         {"train": "{coverage_rejection: {}}", "evaluation": "{timing: true, profile_kernels: true}"},
         {"rewards": "{r: {use: bounded, profiled: true}}", "evaluation": "{profile_kernels: true}"},
         {"rewards": "{r: {use: bounded, low: -1}}", "verdicts": "{hack_reward: -1}"},

@@ -15,6 +15,17 @@ def test_the_warm_start_of_policy_torch_is_told_where_it_belongs_here(given: str
         load_recipe("tinker_local", [given], registry=registry())
 
 
+def test_ratios_of_sequences_are_refused_at_once_at_the_hosted_service_alone(monkeypatch) -> None:
+    hosted = ["policy.server=null", "policy.model=m", "train.ratio=sequence"]
+    monkeypatch.delenv("TINKER_BASE_URL", raising=False)
+    with pytest.raises(
+        RecipeError, match=r"train\.ratio: policy 'tinker', as it is set, weights its losses by token al"
+    ):
+        load_recipe("tinker_local", hosted, registry=registry())
+    load_recipe("tinker_local", [*hosted, "policy.base_url=http://127.0.0.1:8124"], registry=registry())
+    load_recipe("tinker_local", ["train.ratio=sequence"], registry=registry())
+
+
 def test_an_address_with_a_secret_in_a_recipe_is_refused_without_being_shown() -> None:
     with pytest.raises(RecipeError, match="base_url must hold no user, password or query") as told:
         load_recipe(

@@ -93,6 +93,15 @@ def test_a_loss_the_server_lacks_is_refused_at_the_start(run, policy, context) -
         run(policy(), nothing, evolve(context, loss="dro"))
 
 
+def test_only_our_own_server_is_known_to_have_ratios_of_sequences(run, policy, proxy) -> None:
+    async def ratios(started: TinkerPolicy) -> frozenset[str]:
+        return started.capabilities.ratios
+
+    assert run(policy(), ratios) == {"token", "sequence"}
+    proxy.fault("refused", "/kernelrl/capabilities")
+    assert run(policy(), ratios) == {"token"}
+
+
 def test_a_context_longer_than_the_models_is_refused(run, policy) -> None:
     with pytest.raises(UsageError, match="allows 2048"):
         run(policy(context_tokens=4096), nothing)

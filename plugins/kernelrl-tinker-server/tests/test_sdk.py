@@ -64,6 +64,10 @@ def test_the_tokenizer_of_its_own_model_comes_from_the_server(server) -> None:
     assert httpx.get(address).status_code == 422
 
 
+def test_it_says_what_tinkers_api_has_no_word_for(server) -> None:
+    assert httpx.get(f"{server.base_url}/kernelrl/capabilities").json() == {"ratios": ["sequence", "token"]}
+
+
 def test_the_sdk_finds_the_model_and_its_tokenizer(server, service) -> None:
     rest = tinker.RestClient(base_url=server.base_url, api_key=server.api_key)
     told = rest.get_server_capabilities().result().supported_models

@@ -52,6 +52,9 @@ class ScriptedConfig:
     def losses(self) -> Iterable[str]:
         return LOSSES
 
+    def ratios(self) -> Iterable[str]:
+        return ("token",)
+
     def problems(self) -> Iterable[str]:
         if (self.path is None) == (not self.replies):
             yield "give either `path` or `replies`"

@@ -91,6 +91,13 @@ class TinkerConfig:
     def losses(self) -> Iterable[str]:
         return LOSSES
 
+    def ratios(self) -> Iterable[str]:
+        """At an address that was given there may be a `kernelrl tinker-server`, which is asked at the start."""
+        return {"token", "sequence"} if self.server == "local" or self._address() else {"token"}
+
+    def _address(self) -> str:
+        return self.base_url or os.environ.get("TINKER_BASE_URL") or ""
+
     def has_key(self) -> bool:
         """Whether the SDK will find a key, or none is needed since the server is on this machine."""
         if any(os.environ.get(name) for name in ("TINKER_API_KEY", "TINKER_CREDENTIAL_CMD")):
@@ -100,7 +107,7 @@ class TinkerConfig:
     def on_this_machine(self) -> bool:
         host = ""
         try:
-            host = urlsplit(self.base_url or os.environ.get("TINKER_BASE_URL") or "").hostname or ""
+            host = urlsplit(self._address()).hostname or ""
             return ipaddress.ip_address(host).is_loopback
         except ValueError:
             return host == "localhost"

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import attrs
 from tinker import types
 
 from kernelrl_core.errors import InfrastructureError, KernelRLError, UsageError
@@ -40,8 +41,7 @@ class TinkerPolicy:
         self._is_local = options.server == "local"
         self.capabilities = PolicyCapabilities(
             losses=LOSSES,
-            # How the hosted service's losses over sequences are computed is not published.
-            ratios=frozenset({"token", "sequence"} if self._is_local else {"token"}),
+            ratios=frozenset(options.ratios()),
             warm_start=self._is_local and options.model is None,
             deterministic=self._is_local and options.local.device == "cpu",
             streams=True,
@@ -74,6 +74,7 @@ class TinkerPolicy:
             revive=self._own.revive if self._own is not None else None,
         )
         served = await self._service.connect()
+        self.capabilities = attrs.evolve(self.capabilities, ratios=await self._service.ratios())
         entry = choose_model(self._model, served, training=self._learns, server=self._service.name)
         self.context_tokens = self._context_of(entry.max_context_length)
         await self._start_chat(context)

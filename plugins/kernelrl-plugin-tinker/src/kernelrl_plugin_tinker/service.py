@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import httpx
@@ -233,17 +233,34 @@ class Service:
         return taken
 
     async def tokenizer_files(self, model: str) -> dict[str, str] | None:
-        """Files of a model's tokenizer by name, from a server of `kernelrl tinker-server`; None: it has none for us."""
+        """Files of a model's tokenizer by name; None: it is at the hub."""
+        told: Mapping[str, dict[str, str]] = await self._own_answer("tokenizer", model=model)
+        return told.get("files")
+
+    async def ratios(self) -> frozenset[str]:
+        """Values of `train.ratio`. How other servers compute losses over sequences is not published."""
+        told: Mapping[str, list[str]] = await self._own_answer("capabilities")
+        return frozenset(told.get("ratios", ("token",)))
+
+    async def _own_answer(self, question: str, **parameters: str) -> Mapping[str, Any]:
+        """What a `kernelrl tinker-server` says beside Tinker's API; nothing: it is another server."""
         if not self._given:
-            return None
+            return {}
         headers = {"X-API-Key": self._api_key or os.environ.get("TINKER_API_KEY", "")}
+
+        async def ask() -> httpx.Response:
+            try:
+                async with httpx.AsyncClient(timeout=_START_PATIENCE_S) as client:
+                    return await client.get(f"{self._given}/kernelrl/{question}", params=parameters, headers=headers)
+            except httpx.TransportError as error:
+                raise InfrastructureError(f"{self.name}: {type(error).__name__}") from error
+
+        answer = await self.retrying(ask)
         try:
-            async with httpx.AsyncClient(timeout=_START_PATIENCE_S) as client:
-                answer = await client.get(f"{self._given}/kernelrl/tokenizer", params={"model": model}, headers=headers)
-            files: dict[str, str] = answer.raise_for_status().json()["files"]
-            return files
-        except (httpx.HTTPError, ValueError, KeyError, TypeError):
-            return None  # another implementation, or a model whose tokenizer is at the hub
+            told = answer.json() if answer.is_success else {}
+        except ValueError:
+            return {}
+        return told if isinstance(told, dict) else {}
 
     async def sampling_client(self, **which: str) -> Any:
         """A sampling client for a `base_model` or a `model_path`; whoever uses it decides how often to ask."""

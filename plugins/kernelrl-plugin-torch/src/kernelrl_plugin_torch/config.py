@@ -10,10 +10,12 @@ import attrs
 from kernelrl_core.component import Requires
 from kernelrl_core.recipe.schema import NonNegativeFloat, PositiveFloat, PositiveInt
 
-__all__ = ["LOSSES", "TorchConfig", "WarmStart"]
+__all__ = ["LOSSES", "RATIOS", "TorchConfig", "WarmStart"]
 
 LOSSES = frozenset({"importance_sampling", "ppo", "cispo"})
 """Policy-gradient losses."""
+RATIOS = frozenset({"token", "sequence"})
+"""What losses weight and clip by."""
 
 
 @attrs.frozen
@@ -88,6 +90,9 @@ class TorchConfig:
 
     def losses(self) -> Iterable[str]:
         return LOSSES
+
+    def ratios(self) -> Iterable[str]:
+        return RATIOS
 
     def problems(self) -> Iterable[str]:
         if self.model is None:

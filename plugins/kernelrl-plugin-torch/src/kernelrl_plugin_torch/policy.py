@@ -23,7 +23,7 @@ from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.kinds import PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
 from kernelrl_core.shaping import ShapedStep, mean_gap, parts, shape_step
 from kernelrl_core.values import Message, Prompt, Reply, WarmStartExample
-from kernelrl_plugin_torch.config import LOSSES, TorchConfig
+from kernelrl_plugin_torch.config import LOSSES, RATIOS, TorchConfig
 from kernelrl_plugin_torch.devices import DeviceShare
 from kernelrl_plugin_torch.files import read_tensors, write_tensors
 from kernelrl_plugin_torch.language_model import LanguageModel, Spoken
@@ -49,7 +49,7 @@ class TorchPolicy:
         self._options = options
         self.capabilities = PolicyCapabilities(
             losses=LOSSES,
-            ratios=frozenset({"token", "sequence"}),
+            ratios=RATIOS,
             warm_start=options.warm_start_settings is not None,
             # On a GPU gradients are summed in an order that changes from run to run.
             deterministic=options.device == "cpu",

@@ -20,6 +20,7 @@ from aiohttp import web
 from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError
 from kernelrl_core.kinds import OptimizerSettings
 from kernelrl_core.values import Reply
+from kernelrl_plugin_torch.config import RATIOS
 from kernelrl_plugin_torch.language_model import Spoken
 from kernelrl_tinker_server.engine import Engine
 from kernelrl_tinker_server.models import ServedModel
@@ -59,6 +60,7 @@ class _Server:
         one = "/api/v1/training_runs/{run}/checkpoints/{kind}/{name}"
         return [
             get("/api/v1/healthz", self.health),
+            get("/kernelrl/capabilities", self.own_capabilities),
             get("/kernelrl/tokenizer", self.tokenizer),
             post("/api/v1/client/config", self.client_config),
             post("/api/v1/client/dynamic_config", self.client_dynamic_config),
@@ -139,6 +141,10 @@ class _Server:
             for name in self._served.names
         ]
         return web.json_response({"supported_models": models})
+
+    async def own_capabilities(self, request: web.Request) -> web.Response:
+        """What Tinker's API cannot tell."""
+        return web.json_response({"ratios": sorted(RATIOS)})
 
     async def tokenizer(self, request: web.Request) -> web.Response:
         """Outside Tinker's API, whose clients look for a tokenizer at the hub."""
