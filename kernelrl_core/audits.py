@@ -15,6 +15,7 @@ from kernelrl_core import codec
 from kernelrl_core.errors import UsageError
 from kernelrl_core.kinds import TaskSource
 from kernelrl_core.recipe.schema import TrainSettings
+from kernelrl_core.stages import stage
 from kernelrl_core.values import EvaluationSettings, Task, TaskAudit
 from kernelrl_core.version import API_VERSION
 
@@ -25,6 +26,7 @@ __all__ = [
     "append_audit",
     "audit_conditions",
     "audit_key",
+    "listed",
     "quarantine_reasons",
     "read_audits",
     "training_tasks",
@@ -135,8 +137,9 @@ def training_tasks(source: TaskSource, settings: TrainSettings) -> tuple[Sequenc
 
     Raises:
         UsageError: the split is unknown, or nothing of it is left.
+        KernelRLError: the source failed.
     """
-    tasks = source.tasks(settings.split)
+    tasks = listed(source, settings.split)
     if not settings.quarantine:
         return tasks, None
     kept = [task for task in tasks if not quarantine_reasons(task)]
@@ -146,6 +149,17 @@ def training_tasks(source: TaskSource, settings: TrainSettings) -> tuple[Sequenc
     if not kept:
         raise UsageError(f"split {settings.split!r}: {line}", fix="train.quarantine=false trains on them all the same")
     return kept, f"{line}; train.quarantine=false takes them"
+
+
+def listed(source: TaskSource, split: str) -> Sequence[Task]:
+    """The tasks of a split.
+
+    Raises:
+        KernelRLError: the source's own message, or one that names the source where its code failed.
+    """
+    kind = type(source)
+    with stage(f"task source {kind.__module__}:{kind.__qualname__}", f"listing split {split!r}"):
+        return source.tasks(split)
 
 
 def _counted(tasks: Iterable[Task]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from kernelrl_core.audits import listed
 from kernelrl_core.costs import BudgetReached
 from kernelrl_core.episodes import Player
 from kernelrl_core.errors import UsageError
@@ -21,8 +22,9 @@ def eval_tasks(source: TaskSource, settings: EvalSettings) -> list[Task]:
 
     Raises:
         UsageError: the split is unknown or empty.
+        KernelRLError: the source failed.
     """
-    tasks = list(source.tasks(settings.split))[: settings.max_tasks]
+    tasks = list(listed(source, settings.split))[: settings.max_tasks]
     if not tasks:
         raise UsageError(f"split {settings.split!r} holds no tasks to evaluate")
     return tasks

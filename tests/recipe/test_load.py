@@ -160,7 +160,7 @@ def test_null_removes_an_entry_restores_a_default_and_is_a_value_where_the_type_
 
 def test_a_required_key_cannot_be_left_out(plugins: Registry) -> None:
     assert sorted(problems(plugins, "", "policy=null", "tasks.use=null")) == [
-        "command line: tasks: required key 'use' is missing; known: files",
+        "command line: tasks: required key 'use' is missing; known: elsewhere, failing, files",
         "r.yaml:1: required key 'policy' is missing",
     ]
 

@@ -44,7 +44,7 @@ def check(plugins: Registry, **parts: str) -> list[str]:
         ({"curriculum": "{stages: [{levels: [2]}]}"}, "curriculum.stages.0.levels: no task of split 'train' has one"),
         (
             {"tasks": "{use: failing}", "curriculum": "{stages: [{levels: [1]}]}"},
-            "tasks: task source kernelrl_recipe_test_components:Failing failed in listing split 'train': ValueError: pl",
+            "tests.recipe.conftest:Failing failed in listing split 'train': ValueError: planted",
         ),
         ({"curriculum": "{stages: [{max_steps: 2}]}"}, "curriculum.stages.0: the last stage lasts to the end"),
         ({"curriculum": "{stages: [{weights: {rr: 1}}]}"}, "curriculum.stages.0.weights.rr: there is no reward 'rr'"),
