@@ -141,10 +141,11 @@ def _rank(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _conversation(row: Mapping[str, Any], run: str) -> dict[str, Any]:
     messages = [dict(message) for message in row["prompt"]["messages"]]
-    opening = ""
+    # The prompt may have ended with the beginning of the reply, such as an opening think tag.
+    opening = row["prompt"].get("opening", "")
     if messages and messages[-1]["role"] == "assistant":
-        # The prompt ended with the beginning of the reply, such as an opening think tag.
-        opening = messages.pop()["content"]
+        begun = messages.pop()["content"]
+        opening = opening or begun
     messages.append({"role": "assistant", "content": opening + row["reply"]["text"]})
     return {
         "messages": messages,

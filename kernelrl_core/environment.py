@@ -19,7 +19,6 @@ from kernelrl_core.extraction import extract
 from kernelrl_core.judging import WeightedReward, conclude, forbidden, score
 from kernelrl_core.kinds import Backend, Checker, Feedback, Retriever, TaskSource
 from kernelrl_core.prompting import Composer
-from kernelrl_core.prompting.composer import THINK_PREFIX
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.registry import Registry
 from kernelrl_core.requirements import missing_requirements
@@ -188,10 +187,8 @@ class Environment:
         Raises:
             KernelRLError: a plugin failed, or the task cannot be used.
         """
-        # Where the prompt ends with an opened think tag, the reply begins inside it.
-        opening = THINK_PREFIX if self.recipe.prompt.think_prefix else ""
         extraction = extract(
-            opening + reply.text,
+            prompt.begun + reply.text,
             stop_reason=reply.stop_reason,
             fences=self.backend.facts.fences,
             backend=self.recipe.backend.use,

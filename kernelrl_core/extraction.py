@@ -36,6 +36,8 @@ __all__ = [
     "canonical_source",
     "extract",
     "extract_file",
+    "opened_thinking",
+    "said_behind",
     "split_thinking",
 ]
 
@@ -54,10 +56,13 @@ _MAX_CLOSINGS = 64
 """Closing fences or tags tried for one opening."""
 _MAX_INDENT = 64
 """White space before a fence that still begins its line."""
+_LONGEST_OPENING = 64
+"""Characters at the end of a prompt in which an opening think tag is looked for."""
 _COST_OF_PARSING = 500
 """Counted for each attempt, beside its characters."""
 
 _THINK = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE | re.ASCII)
+_OPENED = re.compile(r"<think(?:ing)?>\s*\Z", re.IGNORECASE | re.ASCII)
 _KERNEL = re.compile(r"<(/?)KERNEL>", re.IGNORECASE | re.ASCII)
 _SUMMARY = re.compile(r"<(/?)SUMMARY>", re.IGNORECASE | re.ASCII)
 _OPENING = re.compile(r"(`{3,}|~{3,})[ \t]*+([^\s`~{]*+)([^\n`]*+)(?:\n|\Z)")
@@ -150,6 +155,26 @@ def split_thinking(text: str, thinking: str = "") -> tuple[str, str]:
     """The text without its thinking, and the thinking; `thinking` is what a renderer separated, if it did."""
     visible, cut = _cut_thinking(text, thinking)
     return visible, cut.thinking
+
+
+def opened_thinking(rendered: str) -> str:
+    """The opening think tag with which a rendered prompt ends, and the white space behind it; empty for none.
+
+    Many chat templates open the thinking themselves, so the model's reply begins inside it: see `Prompt.opening`.
+    """
+    opened = _OPENED.search(rendered[-_LONGEST_OPENING:])
+    return opened[0] if opened else ""
+
+
+def said_behind(opening: str, reply: str) -> str:
+    """What is to be said behind the beginning of a reply, so that both together read like the whole `reply`.
+
+    Behind an open think tag a reply without thinking closes it first.
+    """
+    tag = _THINK.search(reply)
+    if reply.startswith(opening) or not opened_thinking(opening) or (tag and tag[1]):
+        return reply.removeprefix(opening)
+    return reply[tag.end() :] if tag and not reply[: tag.start()].strip() else f"\n</think>\n\n{reply}"
 
 
 def _cut_thinking(text: str, given: str) -> tuple[str, _Cut]:

@@ -182,6 +182,16 @@ class Prompt:
     messages: tuple[Message, ...]
     tokens: tuple[int, ...]
     """Token ids after the policy's chat template; their number is what every budget counts."""
+    opening: str = ""
+    """The opening think tag with which the chat template ends, see `kernelrl_core.extraction.opened_thinking`: the
+    reply begins inside thinking, and its text behind the tag."""
+
+    @property
+    def begun(self) -> str:
+        """What the prompt holds of the reply: `opening`, or else a last message of the assistant."""
+        if self.opening or not self.messages or self.messages[-1].role != "assistant":
+            return self.opening
+        return self.messages[-1].content
 
 
 @attrs.frozen
@@ -189,7 +199,7 @@ class Reply:
     """One sampled continuation of a prompt."""
 
     text: str
-    """The whole raw text, thinking included."""
+    """The raw text behind what the prompt holds of the reply (`Prompt.begun`), thinking included."""
     tokens: tuple[int, ...]
     """[n] sampled token ids, the stop token included when it was sampled."""
     logprobs: tuple[float, ...]

@@ -137,9 +137,15 @@ def test_the_reply_ends_the_conversation_of_its_own_prompt(run: Callable[..., Ru
 
 
 def test_an_opened_thought_is_part_of_the_reply(run: Callable[..., RunDir]) -> None:
-    asked = [{"role": "user", "content": "u"}, {"role": "assistant", "content": "<think>\n"}]
-    (entry,) = distill(run(row("0.0.0.0", messages=asked)), Choice()).conversations
-    assert entry["messages"][1:] == [{"role": "assistant", "content": "<think>\nanswer 0.0.0.0"}]
+    """Whether the recipe has opened it, the model's chat template, or both."""
+    user, push = {"role": "user", "content": "u"}, {"role": "assistant", "content": "<think>\n"}
+    for prompt in (
+        {"messages": [user, push]},
+        {"messages": [user], "opening": "<think>\n"},
+        {"messages": [user, push], "opening": "<think>\n"},
+    ):
+        (entry,) = distill(run(row("0.0.0.0", prompt=prompt)), Choice()).conversations
+        assert entry["messages"] == [user, {"role": "assistant", "content": "<think>\nanswer 0.0.0.0"}]
 
 
 def test_a_run_without_a_good_sample_says_why(run: Callable[..., RunDir]) -> None:

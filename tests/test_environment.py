@@ -20,6 +20,7 @@ from kernelrl_core.values import (
     Evaluation,
     EvaluationRequest,
     Finding,
+    Message,
     Outcome,
     Prompt,
     Reply,
@@ -98,6 +99,7 @@ def judged(
     second: Outcome | None = None,
     found_then: tuple[Finding, ...] = (),
     task: Task = TASK,
+    asked: Prompt = Prompt((), ()),  # noqa: B008  (frozen)
     **prompt: Any,
 ) -> tuple[Turn, Evaluator]:
     recipe = recipe_from_mapping(
@@ -125,7 +127,7 @@ def judged(
             service=EvaluationService(evaluator, cache_dir=None),
             secret=secret,
         )
-        turn = await environment.judge_reply(HERE, task, Prompt((), ()), Reply(text, (), (), "stop"), seconds={})
+        turn = await environment.judge_reply(HERE, task, asked, Reply(text, (), (), "stop"), seconds={})
         if second is not None:
             evaluator.answer, evaluator.findings = second, found_then
             turn = await environment.verify(turn)
@@ -170,10 +172,13 @@ def test_a_checker_that_fails_leaves_a_note_in_its_name_and_stops_nothing(
     assert "checkers.mine" in caplog.text
 
 
-def test_a_reply_that_continues_an_opened_think_tag_is_read_from_there() -> None:
-    turn, _ = judged(f"a draft\n{CODE}\n", think_prefix=True)
+@pytest.mark.parametrize(
+    "asked", [Prompt((Message("assistant", "<think>\n"),), ()), Prompt((Message("user", "u"),), (), "<think>\n")]
+)
+def test_a_reply_that_continues_an_opened_think_tag_is_read_from_there(asked: Prompt) -> None:
+    turn, _ = judged(f"a draft\n{CODE}\n", asked=asked)
     assert turn.outcome is Outcome.FORMAT_ERROR
-    turn, _ = judged(f"a thought</think>\n{CODE}\n", think_prefix=True)
+    turn, _ = judged(f"a thought</think>\n{CODE}\n", asked=asked)
     assert turn.outcome is Outcome.CORRECT
 
 

@@ -15,6 +15,8 @@ from kernelrl_core.extraction import (
     canonical_source,
     extract,
     extract_file,
+    opened_thinking,
+    said_behind,
     split_thinking,
 )
 from kernelrl_core.values import sha256_text
@@ -197,6 +199,38 @@ def test_file_is_source_or_reply(text):
 )
 def test_unusable_file(text, problem):
     assert extract_file(text, backend="triton").problem == problem
+
+
+@pytest.mark.parametrize(
+    ("rendered", "opening"),
+    [
+        ("<|im_start|>assistant\n<think>\n", "<think>\n"),
+        ("Assistant:<Thinking>", "<Thinking>"),
+        ("<think>\n\n</think>\n\n", ""),
+        ("Begin with <think>.<|im_end|>\n<|im_start|>assistant\n", ""),
+        ("", ""),
+    ],
+)
+def test_a_think_tag_at_the_end_of_a_prompt_opens_the_reply(rendered, opening):
+    assert opened_thinking(rendered) == opening
+
+
+@pytest.mark.parametrize(
+    ("opening", "whole", "behind"),
+    [
+        ("", "answer", "answer"),
+        ("<think>\n", "<think>\nhm\n</think>\nanswer", "hm\n</think>\nanswer"),
+        ("<think>\n", "<think>hm</think>answer", "hm</think>answer"),
+        ("<think>\n", "hm</think>answer", "hm</think>answer"),
+        ("<think>\n", "answer", "\n</think>\n\nanswer"),
+        ("Sure: ", "answer", "answer"),
+        ("Sure: ", "Sure: answer", "answer"),
+    ],
+)
+def test_what_is_said_behind_an_opening_makes_the_whole_reply(opening, whole, behind):
+    assert said_behind(opening, whole) == behind
+    if opening.startswith("<think>"):
+        assert split_thinking(opening + behind)[0].strip() == "answer"
 
 
 def test_split_thinking():

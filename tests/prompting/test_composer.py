@@ -157,6 +157,12 @@ def test_summary_is_asked_for_and_shown():
     assert "SUMMARY" not in text(composer().messages(TASK, turns=[turn(0, reply(0))]))
 
 
+def test_an_answer_that_was_never_given_is_not_shown_by_its_thinking():
+    cut = turn(0, "a first draft, which")
+    cut = attrs.evolve(cut, prompt=Prompt((), (), "<think>\n"))
+    assert composer().messages(TASK, turns=[cut])[2] == Message("assistant", "(no answer)")
+
+
 def test_think_prefix_begins_the_reply():
     assert composer(PromptSettings(think_prefix=True)).messages(TASK)[-1] == Message("assistant", "<think>\n")
 

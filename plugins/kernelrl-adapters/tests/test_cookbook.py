@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("tinker_cookbook")
 
 import tinker
+from tinker_cookbook import tokenizer_utils
 from tinker_cookbook.completers import TokenCompleter, TokensWithLogprobs
 from tinker_cookbook.rl import rollouts
 from tinker_cookbook.rl.types import InitialObservationOverflow
@@ -22,6 +23,7 @@ from transformers import PreTrainedTokenizerFast
 from kernelrl_adapters.cookbook import KernelDatasetBuilder
 from kernelrl_adapters.speech import CHAT_TEMPLATE, Speech
 from kernelrl_core.errors import UsageError
+from kernelrl_core.extraction import extract
 from kernelrl_core.values import Message
 
 RECIPE = """
@@ -348,3 +350,33 @@ def test_a_renderer_that_opens_the_thinking_itself_is_not_given_a_second_tag(
     monkeypatch.setattr(module, "_renderer", lambda speech: Opens())
     prompt = speech.render((Message("user", "u"), Message("assistant", "<think>\n")))
     assert prompt.tokens == tuple(begun)
+
+
+@pytest.mark.parametrize("pushed", [False, True], ids=["", "think_prefix"])
+@pytest.mark.parametrize("renderer", [CHAT_TEMPLATE, "qwen3_5", "role_colon"])
+def test_thinking_that_the_prompt_opened_ends_with_its_closing_tag_alone(
+    tokenizer: str, renderer: str, pushed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kernelrl_adapters import speech as module
+
+    loaded = tokenizer_utils.get_tokenizer(tokenizer)
+    loaded.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>", "<think>", "</think>"]})
+    loaded.chat_template = "{% for m in messages %}{{ m['content'] }};{% endfor %}assistant: {{ '<think>\n' }}"
+    monkeypatch.setattr(module, "_tokenizer", lambda name: loaded)
+    module._renderer.cache_clear()
+    speech = Speech(tokenizer, renderer, 1000)
+    prompt = speech.render((Message("user", "Write."), *([Message("assistant", "<think>\n")] if pushed else [])))
+    assert prompt.opening == ("<think>\n" if pushed or renderer != "role_colon" else "")
+    opening = "" if prompt.opening else "<think>\n"
+    ends = [end if isinstance(end, str) else loaded.decode([end]) for end in speech.stops()]
+    draft, answer = ANSWER.format("draft"), ANSWER.format("answer")
+
+    def read(text: str, *, cut: bool = False) -> Any:
+        reply = speech.reply(prompt, loaded.encode(opening + text, add_special_tokens=False), cut=cut)
+        return extract(prompt.begun + reply.text, backend="cuda", thinking=reply.thinking)
+
+    assert read(f"First\n{draft}\nand then", cut=True).candidate is None
+    assert read(f"First\n{draft}\nand then{ends[0]}").candidate is None
+    assert "'answer'" in read(f"First\n{draft}\n</think>\n\n{answer}\n{ends[0]}").candidate.source
+    assert read(f"\n</think>\n\n{answer}\n{ends[0]}").candidate is not None
+    module._renderer.cache_clear()

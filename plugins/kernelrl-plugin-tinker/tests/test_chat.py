@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 from tinker_cookbook import model_info
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -31,6 +33,7 @@ TABLES = {
 }
 KNOWN = [f"{owner}/{name}" for owner, table in TABLES.items() for name in table()]
 CODE = "```python\nclass ModelNew:\n    pass\n```"
+PUSH = Message("assistant", "<think>\n")
 ASKED = (Message("system", "You write kernels."), Message("user", "Write relu."))
 
 
@@ -46,24 +49,41 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|end|>", chat_template=template)
 
 
+@pytest.fixture(scope="module")
+def thinker(tokenizer) -> PreTrainedTokenizerFast:
+    """With a chat template that opens the thinking, as that of QwQ does."""
+    made = copy.deepcopy(tokenizer)
+    made.chat_template = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}"
+    )
+    return made
+
+
 def chat_with(model: str, tokenizer):
     return make_chat(model, recommended_renderer(model), tokenizer)
 
 
 def said(chat, tokenizer, text: str, *, prompt=ASKED, reason: str = "stop", end: str = ""):
     tokens = tokenizer.encode(text + end, add_special_tokens=False)
-    return chat.read(prompt, tokens, [-1.0] * len(tokens), reason, ())
+    return chat.read(chat.render(prompt), tokens, [-1.0] * len(tokens), reason, ())
 
 
-def end_of(chat: CookbookChat, tokenizer) -> str:
-    stop = chat.stops(())[0]
+def read(chat, asked, reply):
+    return extract(
+        chat.render(asked).begun + reply.text, backend="triton", thinking=reply.thinking, stop_reason=reply.stop_reason
+    )
+
+
+def end_of(chat, tokenizer) -> str:
+    stop = (chat.stops(()) or [tokenizer.eos_token])[0]
     return stop if isinstance(stop, str) else tokenizer.decode([stop])
 
 
 @pytest.mark.parametrize("model", KNOWN)
 def test_a_draft_in_the_thinking_is_never_the_answer(model, tokenizer) -> None:
     chat = chat_with(model, tokenizer)
-    prompt = tokenizer.decode(chat.render(ASKED))
+    prompt = tokenizer.decode(chat.render(ASKED).tokens)
     assert "Write relu." in prompt
     draft = "A draft: ```python\nclass ModelNew:\n    draft = 1\n```"
     if model.startswith("openai/"):
@@ -73,36 +93,62 @@ def test_a_draft_in_the_thinking_is_never_the_answer(model, tokenizer) -> None:
     else:
         text = f"<think>\n{draft}\n</think>\n\n{CODE}"
     reply = said(chat, tokenizer, text, end=end_of(chat, tokenizer))
-    found = extract(reply.text, backend="triton", thinking=reply.thinking, stop_reason=reply.stop_reason)
+    found = read(chat, ASKED, reply)
     assert found.candidate is not None
     assert "draft" not in found.candidate.source
     assert "A draft" in found.candidate.thinking
     assert end_of(chat, tokenizer) not in reply.text
 
 
-def test_thinking_that_was_cut_off_is_no_answer(tokenizer) -> None:
-    for model in ("Qwen/Qwen3-8B", "Qwen/Qwen3.5-4B"):
-        chat = chat_with(model, tokenizer)
-        opened = tokenizer.decode(chat.render(ASKED)).rstrip().endswith("<think>")
-        reply = said(chat, tokenizer, ("" if opened else "<think>\n") + f"First {CODE} and then", reason="length")
-        assert extract(reply.text, backend="triton", thinking=reply.thinking, stop_reason="length").candidate is None
+@pytest.mark.parametrize("pushed", [False, True], ids=["", "think_prefix"])
+@pytest.mark.parametrize("model", [*KNOWN, "Qwen/QwQ-32B"])
+def test_thinking_that_never_ended_is_no_answer(model, pushed, tokenizer, thinker) -> None:
+    """Neither cut off nor ended by the model; a draft in it is complete and stands in a block of its own."""
+    if model == "Qwen/QwQ-32B":
+        tokenizer = thinker
+    chat = chat_with(model, tokenizer)
+    asked = (*ASKED, PUSH) if pushed else ASKED
+    draft = f"First\n{CODE}\nand then"
+    text = f"<|channel|>analysis<|message|>{draft}" if model.startswith("openai/") else draft
+    if not tokenizer.decode(chat.render(asked).tokens).rstrip().endswith("<think>") and text is draft:
+        text = f"<think>\n{draft}"
+    for reason, end in (("length", ""), ("stop", end_of(chat, tokenizer)), ("stop", "")):
+        reply = said(chat, tokenizer, text, prompt=asked, reason=reason, end=end)
+        assert read(chat, asked, reply).candidate is None, (reason, reply.text)
+
+
+@pytest.mark.parametrize("thought", ["", "First\n```python\nclass ModelNew:\n    draft = 1\n```\n"])
+@pytest.mark.parametrize("pushed", [False, True], ids=["", "think_prefix"])
+@pytest.mark.parametrize("model", ["Qwen/QwQ-32B", "Qwen/Qwen3-8B", "Qwen/Qwen3.5-4B", "moonshotai/Kimi-K2.5"])
+def test_the_answer_stands_behind_thinking_that_the_prompt_opened(model, pushed, thought, tokenizer, thinker) -> None:
+    tokenizer = thinker if model == "Qwen/QwQ-32B" else tokenizer
+    chat = chat_with(model, tokenizer)
+    asked = (*ASKED, PUSH) if pushed else ASKED
+    opening = chat.render(asked).opening
+    assert opening.strip() == ("" if model == "Qwen/Qwen3-8B" and not pushed else "<think>")
+    text = ("" if opening else "<think>\n") + f"{thought}\n</think>\n\n{CODE}"
+    reply = said(chat, tokenizer, text, prompt=asked, end=end_of(chat, tokenizer))
+    found = read(chat, asked, reply)
+    assert found.candidate is not None
+    assert "draft" not in found.candidate.source
+    assert found.thinking == thought.strip()
 
 
 def test_a_think_tag_is_put_in_front_once(tokenizer) -> None:
-    asked = (*ASKED, Message("assistant", "<think>\n"))
+    asked = (*ASKED, PUSH)
     for model in ("Qwen/Qwen3-8B", "Qwen/Qwen3.5-4B"):
         chat = chat_with(model, tokenizer)
-        assert tokenizer.decode(chat.render(asked)).endswith("<|im_start|>assistant\n<think>\n")
+        assert tokenizer.decode(chat.render(asked).tokens).endswith("<|im_start|>assistant\n<think>\n")
         reply = said(chat, tokenizer, f"hm\n</think>\n{CODE}", prompt=asked, end="<|im_end|>")
         assert reply.thinking.strip() == "hm"
-        assert extract(reply.text, backend="triton", thinking=reply.thinking).candidate is not None
+        assert read(chat, asked, reply).candidate is not None
 
 
 def test_stop_strings_stand_beside_the_models_own(tokenizer) -> None:
     chat = chat_with("Qwen/Qwen3-8B", tokenizer)
     assert chat.stops(("</KERNEL>",)) == ["<|im_end|>", "</KERNEL>"]
     tokens = tokenizer.encode("a</KERNEL>b", add_special_tokens=False)
-    assert chat.read(ASKED, tokens, [0.0] * len(tokens), "stop", ("</KERNEL>",)).text == "a</KERNEL>"
+    assert chat.read(chat.render(ASKED), tokens, [0.0] * len(tokens), "stop", ("</KERNEL>",)).text == "a</KERNEL>"
 
 
 def test_a_model_the_cookbook_does_not_know_is_spoken_to_by_its_own_template(tokenizer) -> None:
@@ -116,5 +162,5 @@ def test_a_model_the_cookbook_does_not_know_is_spoken_to_by_its_own_template(tok
 
 def test_a_chat_template_leaves_out_ends_of_turn_and_keeps_think_tags(tokenizer) -> None:
     chat = chat_with("anything", tokenizer)
-    assert tokenizer.decode(chat.render(ASKED[1:])) == "<|user|>Write relu.<|end|><|assistant|>"
+    assert tokenizer.decode(chat.render(ASKED[1:]).tokens) == "<|user|>Write relu.<|end|><|assistant|>"
     assert said(chat, tokenizer, "<think>x</think>y", end="<|end|>").text == "<think>x</think>y"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from kernelrl_core.errors import MissingPrerequisite, UsageError
 from kernelrl_core.kinds import TrainingSample, TrainingStep
 from kernelrl_core.values import Message
+from kernelrl_plugin_torch import warm_start
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
 from kernelrl_plugin_torch.policy import TorchPolicy
 
@@ -172,6 +174,33 @@ def test_a_warm_start_is_possible_too(make_context, model_dir, bundled) -> None:
             policy = await started(context, model_dir, warm_start=WarmStart(steps=3))
             await policy.aclose()
         assert make_context.asked == 1
+
+    asyncio.run(work())
+
+
+def test_a_template_that_opens_the_thinking_is_told_of_and_is_not_opened_twice(
+    make_context, model_dir, bundled, tmp_path
+) -> None:
+    """A warm start closes the thinking of answers that have none."""
+    thinker = tmp_path / "thinker"
+    shutil.copytree(model_dir, thinker)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(thinker)
+    tokenizer.chat_template = TEMPLATE.replace("<|assistant|>{% endif", "<|assistant|><think>\n{% endif")
+    tokenizer.save_pretrained(thinker)
+    asked = (Message("user", "hi"),)
+    given = [
+        type(bundled[0])(asked, text, 1.0, "t", bundled[0].outcome) for text in ("yes", "<think>\nhm\n</think>\nyes")
+    ]
+
+    async def work() -> None:
+        policy = await started(make_context(given=given), thinker)
+        assert policy.render(asked).opening == "<think>\n"
+        assert policy.render((*asked, Message("assistant", "<think>\n"))).opening == "<think>\n"
+        assert policy.render((*asked, Message("assistant", "<think>\n</think>"))).opening == ""
+        corpus = warm_start._Corpus(policy._model, given)
+        said = [tokenizer.decode(tokens) for tokens in corpus._replies[0]]
+        assert said == ["\n</think>\n\nyes<|end|>", "hm\n</think>\nyes<|end|>"]
+        await policy.aclose()
 
     asyncio.run(work())
 

@@ -10,6 +10,7 @@ from typing import Any
 from tinker_cookbook import model_info, renderers, tokenizer_utils
 
 from kernelrl_core.errors import UsageError
+from kernelrl_core.extraction import opened_thinking
 from kernelrl_core.values import Message, Prompt, Reply
 
 __all__ = ["CHAT_TEMPLATE", "Speech", "recommended_renderer"]
@@ -17,7 +18,7 @@ __all__ = ["CHAT_TEMPLATE", "Speech", "recommended_renderer"]
 CHAT_TEMPLATE = "chat_template"
 """Name that stands for the template of the tokenizer, for models that the cookbook does not know."""
 
-_LAST_TOKENS = 8
+_LAST_TOKENS = 16
 """Tokens at the end of a prompt in which a renderer's own opening tag is looked for."""
 
 
@@ -39,12 +40,18 @@ class Speech:
         asked = [renderers.Message(role=message.role, content=message.content) for message in shown]
         if renderer is None:
             text = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
-            return Prompt(tuple(messages), tuple(tokenizer.encode(text + prefill, add_special_tokens=False)))
+            text += prefill if not opened_thinking(text) else ""
+            return Prompt(
+                tuple(messages), tuple(tokenizer.encode(text, add_special_tokens=False)), opened_thinking(text)
+            )
         tokens = renderer.build_generation_prompt(asked).to_ints()
         # Renderers of thinking models open the thinking by themselves.
-        if prefill and not tokenizer.decode(tokens[-_LAST_TOKENS:]).rstrip().endswith("<think>"):
+        if prefill and not self._opening(tokens):
             tokens = renderer.build_generation_prompt(asked, prefill=prefill).to_ints()
-        return Prompt(tuple(messages), tuple(tokens))
+        return Prompt(tuple(messages), tuple(tokens), self._opening(tokens))
+
+    def _opening(self, tokens: list[int]) -> str:
+        return opened_thinking(self.load_tokenizer().decode(tokens[-_LAST_TOKENS:]))
 
     def stops(self) -> Any:
         """What ends a reply."""
@@ -63,12 +70,26 @@ class Speech:
             text, thinking = tokenizer.decode(tokens[:-1] if whole else tokens), None
         else:
             _, prefill = _split(prompt.messages)
-            begun = tokenizer.encode(prefill, add_special_tokens=False) if prefill else []
+            begun = tokenizer.encode(prompt.begun, add_special_tokens=False) if prefill else []
             message, termination = renderer.parse_response([*begun, *tokens])
-            (text, thinking), whole = _text(message["content"]), termination.is_clean
+            whole = termination.is_clean
+            if not whole:
+                # What has no end is not parsed at all, so that thinking in marks other than tags would not be told
+                # apart.
+                message, _ = renderer.parse_response([*begun, *tokens, *self._end()])
+            text, thinking = _text(message["content"])
             if isinstance(message["content"], str):
-                text = text.removeprefix(prefill)
+                text = text.removeprefix(prompt.begun)
+            elif prompt.begun:
+                # Parts do not say whether thinking that the prompt has opened was empty or never ended.
+                ends = {stop for stop in self.stops() if not isinstance(stop, str)}
+                text = tokenizer.decode([token for token in tokens if token not in ends])
         return Reply(text, tuple(tokens), (), "stop" if whole and not cut else "length", thinking)
+
+    def _end(self) -> list[int]:
+        """Tokens that end a turn."""
+        stop = self.stops()[0]
+        return [stop] if not isinstance(stop, str) else self.load_tokenizer().encode(stop, add_special_tokens=False)
 
     def load_tokenizer(self) -> Any:
         """The tokenizer, loaded once in each process."""

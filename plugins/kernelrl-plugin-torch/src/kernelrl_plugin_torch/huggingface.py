@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from kernelrl_core.errors import MissingPrerequisite, UsageError
+from kernelrl_core.extraction import opened_thinking
 from kernelrl_core.values import Message
 from kernelrl_plugin_torch.config import TorchConfig
 from kernelrl_plugin_torch.devices import usable_device
@@ -27,6 +28,8 @@ except ImportError as missing:
 __all__ = ["HuggingFaceModel"]
 
 _BUCKET = 64
+_LAST_TOKENS = 16
+"""Tokens at the end of a prompt in which the chat template's opening tag of thinking is looked for."""
 
 
 class HuggingFaceModel:
@@ -81,6 +84,9 @@ class HuggingFaceModel:
             continue_final_message=continued,
         )
         return tuple(self._tokenizer.encode(text, add_special_tokens=False))
+
+    def opening(self, prompt: Sequence[int]) -> str:
+        return opened_thinking(self._tokenizer.decode(list(prompt[-_LAST_TOKENS:])))
 
     def encode_reply(self, text: str) -> tuple[int, ...]:
         return (*self._tokenizer.encode(text, add_special_tokens=False), self._turn_end)

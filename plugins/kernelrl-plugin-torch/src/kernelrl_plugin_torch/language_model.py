@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from kernelrl_core.values import Message
+from kernelrl_core.values import Message, Prompt
 
-__all__ = ["Decoder", "LanguageModel", "Prefix", "Scores", "Spoken"]
+__all__ = ["Decoder", "LanguageModel", "Prefix", "Scores", "Spoken", "rendered"]
 
 
 class Spoken(NamedTuple):
@@ -19,6 +19,12 @@ class Spoken(NamedTuple):
 
     prompt: tuple[int, ...]
     reply: tuple[int, ...]
+
+
+def rendered(model: LanguageModel, messages: Sequence[Message]) -> Prompt:
+    """A conversation as the model is to continue it."""
+    tokens = model.render(messages)
+    return Prompt(tuple(messages), tokens, model.opening(tokens))
 
 
 class Prefix(NamedTuple):
@@ -74,6 +80,10 @@ class LanguageModel(Protocol):
 
     def render(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """Tokens of a conversation, up to where the reply begins. A last message of the assistant is continued."""
+        ...
+
+    def opening(self, prompt: Sequence[int]) -> str:
+        """The open think tag with which the chat template has ended a rendered conversation; empty for none."""
         ...
 
     def encode_reply(self, text: str) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ from kernelrl_core.values import Message, Prompt, Reply, WarmStartExample
 from kernelrl_plugin_torch.config import LOSSES, RATIOS, TorchConfig
 from kernelrl_plugin_torch.devices import DeviceShare
 from kernelrl_plugin_torch.files import read_tensors, write_tensors
-from kernelrl_plugin_torch.language_model import LanguageModel, Spoken
+from kernelrl_plugin_torch.language_model import LanguageModel, Spoken, rendered
 from kernelrl_plugin_torch.learner import Learner, Lesson, Totals, micro_batches
 from kernelrl_plugin_torch.model_directory import write_model
 from kernelrl_plugin_torch.sampler import Request, Sampler, rows_agree
@@ -165,7 +165,7 @@ class TorchPolicy:
     # --- sampling -------------------------------------------------------------------------------------------------
 
     def render(self, messages: Sequence[Message]) -> Prompt:
-        return Prompt(tuple(messages), _present(self._model).render(messages))
+        return rendered(_present(self._model), messages)
 
     async def sample(self, prompt: Prompt, settings: SamplingSettings) -> Reply:
         sampler = _present(self._sampler)

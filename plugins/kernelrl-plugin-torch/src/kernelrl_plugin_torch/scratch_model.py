@@ -185,6 +185,9 @@ class ScratchModel:
     def render(self, messages: Sequence[Message]) -> tuple[int, ...]:
         return tuple(self.tokenizer.render(messages))
 
+    def opening(self, prompt: Sequence[int]) -> str:
+        return ""
+
     def encode_reply(self, text: str) -> tuple[int, ...]:
         return (*self.tokenizer.encode(text), self.tokenizer.end)
 

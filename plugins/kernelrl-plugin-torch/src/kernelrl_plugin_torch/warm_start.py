@@ -18,10 +18,11 @@ import numpy as np
 import torch
 
 from kernelrl_core.errors import UsageError
-from kernelrl_core.values import Message, WarmStartExample
+from kernelrl_core.extraction import said_behind
+from kernelrl_core.values import Message, Prompt, WarmStartExample
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
 from kernelrl_plugin_torch.files import read_tensors, sync, write_tensors
-from kernelrl_plugin_torch.language_model import LanguageModel, Spoken
+from kernelrl_plugin_torch.language_model import LanguageModel, Spoken, rendered
 
 __all__ = ["WarmStartCache", "imitate", "warm_start_key"]
 
@@ -83,14 +84,16 @@ class _Corpus:
         self._replies: list[list[tuple[int, ...]]] = []
         weights: list[list[float]] = []
         places: dict[tuple[Message, ...], int] = {}
+        prompts: list[Prompt] = []
         for example in examples:
             if example.messages not in places:
                 places[example.messages] = len(places)
-                self._prompts.append(model.render(example.messages))
+                prompts.append(rendered(model, example.messages))
+                self._prompts.append(prompts[-1].tokens)
                 self._replies.append([])
                 weights.append([])
             place = places[example.messages]
-            reply = model.encode_reply(example.reply)
+            reply = model.encode_reply(said_behind(prompts[place].begun, example.reply))
             length = len(self._prompts[place]) + len(reply)
             if length > model.context_tokens:
                 raise UsageError(
