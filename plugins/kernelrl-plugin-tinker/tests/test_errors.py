@@ -48,7 +48,7 @@ def test_a_failed_request_says_whose_fault_it_is(category: str) -> None:
 
 
 def test_a_key_in_a_servers_words_is_not_passed_on() -> None:
-    for key in ("tml-secret-1234", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln"):
+    for key in ("tml-secret-1234", "tml-se.cr+et/12=", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln"):
         told = str(explained(failed(500, f"who is {key}?"), "a reply"))
         assert key not in told
         assert "tml-…" in told
@@ -67,6 +67,16 @@ def test_only_what_no_checkpoint_needs_is_superfluous() -> None:
     # Checkpoints 3 and 4 are there; of the samplers the newest three stay in any case.
     assert saved.superfluous({"c3"}) == ["w0", "s0", "w1", "s1", "w2"]
     assert saved.superfluous({"c3", "c4"}) == []
+
+
+def test_what_a_checkpoint_of_the_same_name_replaced_is_superfluous() -> None:
+    """A crash left checkpoint 1 without its row, so it is made again; the newest three samplers stay."""
+    saved = SavedPaths()
+    saved.add(SavedState("w1", "s1"), "c1")
+    saved.add(SavedState("w1 again", "s1 again"), "c1")
+    for number in (2, 3, 4):
+        saved.add_sampler(f"s{number}")
+    assert saved.superfluous({"c1"}) == ["w1", "s1"]
 
 
 def test_the_server_is_never_asked_for_less_than_an_hour() -> None:

@@ -119,10 +119,12 @@ class TinkerPolicy:
         self._chat = make_chat(self._model, renderer, tokenizer)
 
     async def aclose(self) -> None:
-        if self._service is not None:
-            await self._service.aclose()
-        if self._own is not None:
-            await self._own.aclose()
+        try:
+            if self._service is not None:
+                await self._service.aclose()
+        finally:
+            if self._own is not None:
+                await self._own.aclose()
 
     # --- sampling -------------------------------------------------------------------------------------------------
 
@@ -202,7 +204,25 @@ class TinkerPolicy:
                 f"the checkpoint {directory} cannot be loaded: {error.message}",
                 fix="it may have expired at the server (policy.checkpoint_days), or be of another account",
             ) from error
+        if self._learns and self._own is None:
+            await self._recall(directory.parent)
         trainer.at_server.add(saved, directory.name)
+
+    async def _recall(self, directory: Path) -> None:
+        """Learn what earlier processes of the run left at the server, which goes with what this one adds."""
+        service, at_server = _present(self._service), _present(self._trainer).at_server
+        for path in sorted(directory.glob(f"[!.]*/{STATE_FILE}")):
+            at_server.add(SavedState.from_json(json.loads(path.read_text(encoding="utf-8"))), path.parent.name)
+        for run in at_server.training_runs():
+            try:
+                future = service.rest.list_checkpoints(run)
+                found = (await service.call(f"listing what {run} saved", future, timeout_s=60)).checkpoints
+            except KernelRLError as error:
+                _log.info("not listed: %s", error.message)
+                continue
+            for checkpoint in sorted(found, key=lambda one: one.time):
+                if at_server.of_step(checkpoint.tinker_path):
+                    at_server.add_sampler(checkpoint.tinker_path)
 
     async def _prune(self, directory: Path) -> None:
         """Delete at the server what no checkpoint of the run refers to any more. A failure costs only space there."""

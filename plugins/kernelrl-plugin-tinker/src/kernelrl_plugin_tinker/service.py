@@ -29,12 +29,15 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _NO_RETRIES = RetryConfig(enable_retry_logic=False)
-_KEY = re.compile(r"\b(tml-[A-Za-z0-9_-]{4,}|eyJ[A-Za-z0-9_.-]{20,})")
+_KEY = re.compile(r"\b(tml-[\w.+/=~-]{4,}|eyJ[A-Za-z0-9_.-]{20,})")
 _START_PATIENCE_S = 10.0
 """Longest wait for somebody at an address that was given: long enough for a server that is just being started."""
 _LOOK_S = 3.0
 """Between two looks whether the server is still there."""
-_RESUME_FIX = "mend it, then kernelrl resume RUN; policy.retries and policy.train_timeout_s are more patient"
+_AGAIN_FIX = (
+    "mend it, then kernelrl resume RUN, or the same evaluation again; policy.retries, policy.sample_timeout_s and "
+    "policy.train_timeout_s are more patient"
+)
 _KEY_FIX = "export TINKER_API_KEY=… with a key of your account, or write it into .env"
 
 
@@ -199,11 +202,11 @@ class Service:
             if silence in done:
                 raise ServerGone(
                     f"{self.name} has not answered for {self._give_up_after_s:.0f} s ({doing})",
-                    fix="when it is back: kernelrl resume RUN",
+                    fix="when it is back: kernelrl resume RUN, or the same evaluation again",
                 )
             if restart in done:
                 raise InfrastructureError(f"{doing} was lost with the server, which was started again")
-            raise InfrastructureError(f"{doing} took more than {limit_s:g} s", fix=_RESUME_FIX)
+            raise InfrastructureError(f"{doing} took more than {limit_s:g} s", fix=_AGAIN_FIX)
         except KernelRLError:
             raise
         except Exception as error:
@@ -367,7 +370,7 @@ def explained(error: BaseException, doing: str) -> KernelRLError:
         # The SDK looks for a key, and at its form, before anything is sent.
         what = "is malformed: it must begin with tml-" if "prefix" in told else "is missing"
         return MissingPrerequisite(f"the Tinker API key {what}", fix=_KEY_FIX)
-    return InfrastructureError(f"{doing} failed: {told}", fix=_RESUME_FIX)
+    return InfrastructureError(f"{doing} failed: {told}", fix=_AGAIN_FIX)
 
 
 def _message(error: BaseException) -> str:
