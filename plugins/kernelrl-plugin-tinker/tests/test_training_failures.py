@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 
@@ -175,8 +176,21 @@ def test_steps_after_the_last_checkpoint_are_never_lost_in_silence(run, learn, p
     assert "kernelrl resume" in told.value.fix
 
 
-def test_what_no_checkpoint_needs_is_deleted_at_the_server(run, learn, policy, server, tmp_path) -> None:
-    """Core keeps two checkpoints here and removes the files of the older ones."""
+@pytest.fixture
+def at_server(server):
+    """Names that were saved at the server since the test began."""
+    before = {path.name for path in (server.state / "checkpoints").glob("*")}
+
+    def made(kind: str) -> list[str]:
+        found = (server.state / "checkpoints").glob(f"*/{kind}/*")
+        return sorted(path.name for path in found if path.parents[1].name not in before)
+
+    return made
+
+
+@pytest.fixture
+def saving(tmp_path: Path):
+    """Saves before every step; like core with two checkpoints to keep, it removes the files of older ones."""
     folder = tmp_path / "checkpoints"
 
     async def saved(started: TinkerPolicy, number: int) -> None:
@@ -186,10 +200,27 @@ def test_what_no_checkpoint_needs_is_deleted_at_the_server(run, learn, policy, s
         if number >= 2:
             (folder / f"{number - 2:06d}" / "tinker.json").unlink()
 
-    before = {path.name for path in (server.state / "checkpoints").glob("*")}
-    run(policy(checkpoint_days=None), learn(6, saved))
-    (made,) = {path.name for path in (server.state / "checkpoints").glob("*")} - before
-    names = {path.name for path in (server.state / "checkpoints" / made / "weights").glob("*")}
-    assert names == {"checkpoint-000003", "checkpoint-000004", "checkpoint-000005"}
-    samplers = {path.name for path in (server.state / "checkpoints" / made / "sampler_weights").glob("*")}
-    assert len(samplers) <= 6
+    return saved
+
+
+def test_what_no_checkpoint_needs_is_deleted_at_the_server(run, learn, policy, at_server, saving) -> None:
+    run(policy(checkpoint_days=None), learn(6, saving))
+    assert at_server("weights") == ["checkpoint-000003", "checkpoint-000004", "checkpoint-000005"]
+    assert len(at_server("sampler_weights")) <= 6
+
+
+def test_what_earlier_processes_saved_is_deleted_at_the_server_too(
+    run, learn, policy, at_server, saving, tmp_path
+) -> None:
+    """The first one ends after step 4, which no checkpoint holds; the second goes on from checkpoint 3."""
+    run(policy(checkpoint_days=None), learn(4, saving))
+    assert "step-000004" in at_server("sampler_weights")
+    newest = tmp_path / "checkpoints" / "000003"
+
+    async def resumed(started: TinkerPolicy) -> None:
+        await started.load(json.loads((newest / "tinker.json").read_text()), newest)
+        await learn(5, lambda policy, number: saving(policy, number + 4))(started)
+
+    run(policy(checkpoint_days=None), resumed)
+    assert at_server("weights") == ["checkpoint-000005", "checkpoint-000006", "checkpoint-000007"]
+    assert at_server("sampler_weights") == [f"step-{number:06d}" for number in (5, 6, 7, 8)]

@@ -45,19 +45,38 @@ class SavedState:
 
 
 class SavedPaths:
-    """Everything this process knows to lie at the server."""
+    """Everything that is known to lie at the server."""
 
     def __init__(self) -> None:
         self._by_checkpoint: dict[str, SavedState] = {}
         self._samplers: list[str] = []
+        """Of steps, oldest first; before them what no checkpoint needs."""
         self._newest = ""
 
     def add(self, state: SavedState, checkpoint: str) -> None:
+        replaced = self._by_checkpoint.get(checkpoint, state)
+        self._samplers[:0] = (path for _, path in replaced.paths() if replaced != state)
         self._by_checkpoint[checkpoint] = state
         self._newest = checkpoint
 
+    def training_runs(self) -> list[str]:
+        """Those at the server that checkpoints were saved by."""
+        paths = (path for state in self._by_checkpoint.values() for _, path in state.paths())
+        return list(dict.fromkeys(path.removeprefix("tinker://").split("/")[0] for path in paths))
+
     def add_sampler(self, path: str) -> None:
         self._samplers.append(path)
+
+    def add_found(self, path: str, steps: int) -> None:
+        """What an earlier process left: samplers of its steps, and checkpoints from before the one after so many steps.
+
+        Checkpoints after it may belong to a copy of the run that went on.
+        """
+        kind, _, number = path.rpartition("/")[2].rpartition("-")
+        if kind == "step":
+            self._samplers.append(path)
+        elif kind == "checkpoint" and number.isdecimal() and int(number) < steps:
+            self._samplers.insert(0, path)
 
     def superfluous(self, kept: Collection[str]) -> list[str]:
         """Paths that may be deleted, which are forgotten here.
