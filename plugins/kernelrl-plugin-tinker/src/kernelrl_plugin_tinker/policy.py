@@ -205,10 +205,10 @@ class TinkerPolicy:
                 fix="it may have expired at the server (policy.checkpoint_days), or be of another account",
             ) from error
         if self._learns and self._own is None:
-            await self._recall(directory.parent)
+            await self._recall(directory.parent, int(state["steps"]))
         trainer.at_server.add(saved, directory.name)
 
-    async def _recall(self, directory: Path) -> None:
+    async def _recall(self, directory: Path, steps: int) -> None:
         """Learn what earlier processes of the run left at the server, which goes with what this one adds."""
         service, at_server = _present(self._service), _present(self._trainer).at_server
         for path in sorted(directory.glob(f"[!.]*/{STATE_FILE}")):
@@ -221,8 +221,7 @@ class TinkerPolicy:
                 _log.info("not listed: %s", error.message)
                 continue
             for checkpoint in sorted(found, key=lambda one: one.time):
-                if at_server.of_step(checkpoint.tinker_path):
-                    at_server.add_sampler(checkpoint.tinker_path)
+                at_server.add_found(checkpoint.tinker_path, steps)
 
     async def _prune(self, directory: Path) -> None:
         """Delete at the server what no checkpoint of the run refers to any more. A failure costs only space there."""

@@ -19,7 +19,7 @@ from kernelrl_core.kinds import TrainingSample, TrainingStep
 from kernelrl_core.shaping import ShapedStep, parts, shape_step
 from kernelrl_plugin_tinker.config import TinkerConfig
 from kernelrl_plugin_tinker.lessons import Ahead, adam, datum, loss_options, present_logprobs, scored_datum
-from kernelrl_plugin_tinker.saved import STEP_PREFIX, SavedPaths, SavedState, seconds_to_live
+from kernelrl_plugin_tinker.saved import SavedPaths, SavedState, seconds_to_live
 from kernelrl_plugin_tinker.service import Service
 
 __all__ = ["Trainer"]
@@ -157,7 +157,7 @@ class Trainer:
         try:
             await self._require_client()
             metrics = await self._update(step)
-            return metrics, await self._save_for_sampler(f"{STEP_PREFIX}{self.steps + 1:06d}")
+            return metrics, await self._save_for_sampler(f"step-{self.steps + 1:06d}")
         except BaseException as error:
             self._give_up_client(error)
             raise
