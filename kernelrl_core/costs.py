@@ -185,7 +185,9 @@ class Meter:
         """
         usd = self._total.usd(self._prices)
         if self._budget_usd is not None and usd is not None and usd >= self._budget_usd:
-            raise BudgetReached(f"the budget is spent: {usd:.2f} of {self._budget_usd:.2f} USD (cost.budget_usd)")
+            digits = 2 if self._budget_usd >= 1 else 6
+            told = f"{usd:,.{digits}f} of {self._budget_usd:,.{digits}f} USD"
+            raise BudgetReached(f"the budget is spent: {told} (cost.budget_usd)")
 
     def book(self) -> dict[str, float]:
         """Metrics of what was spent since the last call, and in all."""

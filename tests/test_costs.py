@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
-from kernelrl_core.costs import Spent, prices_of, spent_on_row
+from kernelrl_core.costs import BudgetReached, Meter, Spent, prices_of, spent_on_row
 from kernelrl_core.errors import UsageError
 from kernelrl_core.estimates import spent_at_most
 from kernelrl_core.recipe.schema import (
@@ -119,3 +119,13 @@ def test_an_estimate_holds_the_passes_that_only_score(changes: dict[str, Any], p
     assert found == Spent(2_000, 400, 2_400, 0.0, passes * 2_400)
     evaluated = spent_at_most(whole, 500, attempts=4, steps=range(1), on_gpu=False, trains=False)
     assert evaluated == Spent(2_000, 400)
+
+
+@pytest.mark.parametrize(
+    ("budget", "told"), [(0.003, "0.004200 of 0.003000 USD"), (1200.0, "1,200.50 of 1,200.00 USD")]
+)
+def test_a_budget_that_is_spent_is_told_with_digits_that_say_something(budget: float, told: str) -> None:
+    """At 1 dollar a million tokens, 4,200 tokens cost 0.0042 dollars."""
+    spent = Spent(reply_tokens=4200 if budget < 1 else 1_200_500_000)
+    with pytest.raises(BudgetReached, match=f"the budget is spent: {told}"):
+        Meter(PriceSettings(1.0, 1.0, 1.0), budget, before=spent).check()
