@@ -18,10 +18,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import datetime
 import json
-import os
-import platform
 import random
 import re
 import subprocess
@@ -29,12 +26,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import attrs
 import psutil
+from provenance import provenance
 
 from kernelrl_core.advantages import grpo
 from kernelrl_core.environment import Environment
@@ -221,18 +218,6 @@ async def play(samples: int, reply_tokens: int, folder: Path) -> dict[str, Any]:
     }
 
 
-def provenance() -> dict[str, Any]:
-    models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    return {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
-        "cpu": models[0] if models else "",
-        "cores": len(os.sched_getaffinity(0)),
-        "load_at_start": round(os.getloadavg()[0], 2),
-        "python": platform.python_version(),
-        **{name: version(name) for name in ("kernelrl", "attrs", "cattrs")},
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--one", type=int, nargs=2, metavar=("SAMPLES", "TOKENS"), help="one measurement, and no more")
@@ -248,7 +233,7 @@ def main() -> None:
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         measured.append(json.loads(done.stdout.splitlines()[-1]))
     result = {
-        "provenance": provenance(),
+        "provenance": provenance("attrs", "cattrs"),
         "targets": {"cpu_ms_per_sample": TARGET_MS, "memory_growth_mib": TARGET_MIB},
         "runs": measured,
     }

@@ -8,15 +8,11 @@ The evaluator is a fake that sleeps, so that only the service is measured.
 from __future__ import annotations
 
 import asyncio
-import datetime
 import json
-import os
-import platform
-import re
 import time
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
+
+from provenance import provenance
 
 from kernelrl_core.evaluating import EvaluationService
 from kernelrl_core.values import Evaluation, EvaluationRequest, EvaluationSettings, Outcome
@@ -67,16 +63,7 @@ async def measure() -> dict[str, Any]:
 
 
 def main() -> None:
-    models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    provenance = {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
-        "cpu": models[0] if models else "",
-        "cores": len(os.sched_getaffinity(0)),
-        "load_at_start": round(os.getloadavg()[0], 2),
-        "python": platform.python_version(),
-        "kernelrl": version("kernelrl"),
-    }
-    print(json.dumps({"provenance": provenance, **asyncio.run(measure())}, indent=1))
+    print(json.dumps({"provenance": provenance(), **asyncio.run(measure())}, indent=1))
 
 
 if __name__ == "__main__":

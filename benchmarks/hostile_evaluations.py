@@ -19,8 +19,6 @@ import datetime
 import itertools
 import json
 import os
-import platform
-import re
 import secrets
 import shutil
 import statistics
@@ -28,12 +26,12 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import psutil
 from corpora.hostile_kernels import MARK, Kernel, honest, hostile
+from provenance import machine
 
 from kernelrl_core.values import EvaluationRequest, EvaluationSettings, sha256_text
 from kernelrl_core.version import API_VERSION
@@ -385,27 +383,13 @@ def summary(slices: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def provenance(device: str) -> dict[str, Any]:
+def origin(device: str) -> dict[str, Any]:
     """What figures of several calls must share to be added up."""
-    models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    versions = {}
-    for name in ("kernelrl", "torch", "triton"):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "unknown"
     gpu = None
     if device == "cuda":
         command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
         gpu = subprocess.run(command, capture_output=True, text=True).stdout.strip().splitlines()[0]
-    return {
-        "device": device,
-        "gpu": gpu,
-        "cpu": models[0] if models else platform.machine(),
-        "cores": len(os.sched_getaffinity(0)),
-        "python": platform.python_version(),
-        **versions,
-    }
+    return {"device": device, "gpu": gpu, **machine("torch", "triton")}
 
 
 def table(found: dict[str, Any]) -> str:
@@ -424,7 +408,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     given = parser.parse_args()
     output = given.output or RESULTS / f"hostile_evaluations_{given.device}.json"
-    about = provenance(given.device)
+    about = origin(given.device)
     result: dict[str, Any] = {"provenance": about, "count": given.count, "slices": []}
     if output.exists():
         kept = json.loads(output.read_text())

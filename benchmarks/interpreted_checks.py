@@ -10,17 +10,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import datetime
 import json
-import os
-import platform
-import re
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import psutil
+from provenance import provenance
 
 from kernelrl_core.values import EvaluationRequest, EvaluationSettings, Outcome, sha256_text
 from kernelrl_core.version import API_VERSION
@@ -124,16 +120,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
-    models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    provenance = {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
-        "cpu": models[0] if models else "",
-        "cores": len(os.sched_getaffinity(0)),
-        "load_at_start": round(os.getloadavg()[0], 2),
-        "python": platform.python_version(),
-        **{name: version(name) for name in ("kernelrl", "torch", "triton")},
-    }
-    text = json.dumps({"provenance": provenance, **asyncio.run(measure(arguments.count))}, indent=1)
+    text = json.dumps({"provenance": provenance("torch", "triton"), **asyncio.run(measure(arguments.count))}, indent=1)
     print(text)
     if arguments.output:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)

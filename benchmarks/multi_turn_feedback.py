@@ -8,17 +8,15 @@ Prints P(correct at turn 2 | wrong at turn 1) on the training and the held-out t
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
-import platform
-import re
 import subprocess
 import sys
 import tempfile
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from provenance import provenance
 
 
 def kernelrl(folder: Path, *arguments: str) -> None:
@@ -50,15 +48,8 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=8)
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
-    models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     result: dict[str, Any] = {
-        "provenance": {
-            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
-            "cpu": models[0] if models else "",
-            "cores": len(os.sched_getaffinity(0)),
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("kernelrl", "torch", "triton")},
-        },
+        "provenance": provenance("torch", "triton"),
         "seed": arguments.seed,
     }
     with tempfile.TemporaryDirectory() as name:

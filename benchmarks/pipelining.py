@@ -24,23 +24,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import datetime
 import heapq
 import json
 import math
-import os
-import platform
 import random
-import re
 import statistics
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import attrs
+from provenance import provenance
 
 from kernelrl_core.advantages import dr_grpo
 from kernelrl_core.evaluating import EvaluationService
@@ -433,18 +429,6 @@ def measure_real(scale: float) -> dict[str, Any]:
 
 def spread(values: Sequence[float]) -> dict[str, float]:
     return {"mean": round(statistics.fmean(values), 3), "min": round(min(values), 3), "max": round(max(values), 3)}
-
-
-def provenance() -> dict[str, Any]:
-    models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    return {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
-        "cpu": models[0] if models else "",
-        "cores": len(os.sched_getaffinity(0)),
-        "load_at_start": round(os.getloadavg()[0], 2),
-        "python": platform.python_version(),
-        "kernelrl": version("kernelrl"),
-    }
 
 
 def main() -> None:

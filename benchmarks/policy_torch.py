@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import datetime
 import json
-import os
-import platform
-import re
 import resource
 import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from provenance import provenance
 
 from kernelrl_core.environment import Environment
 from kernelrl_core.kinds import (
@@ -37,18 +34,6 @@ from kernelrl_core.recipe.load import load_recipe
 from kernelrl_core.registry import registry
 
 TASKS, ATTEMPTS, ROUNDS = 8, 8, 7
-
-
-def provenance() -> dict[str, Any]:
-    models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    return {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
-        "cpu": models[0] if models else "",
-        "cores": len(os.sched_getaffinity(0)),
-        "load_at_start": round(os.getloadavg()[0], 2),
-        "python": platform.python_version(),
-        **{name: version(name) for name in ("kernelrl", "torch", "tokenizers")},
-    }
 
 
 async def timed(work: Callable[[], Awaitable[Any]]) -> tuple[Any, float, float]:
@@ -132,7 +117,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     parser.add_argument("overrides", nargs="*", help="key=value")
     arguments = parser.parse_args()
-    begun = provenance()
+    begun = provenance("torch", "tokenizers")
     result = {**asyncio.run(measure(arguments.recipe, arguments.overrides)), "provenance": begun}
     print(json.dumps(result, indent=1))
     if arguments.output:

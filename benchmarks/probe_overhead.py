@@ -14,19 +14,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import datetime
 import functools
 import importlib
 import json
-import os
-import platform
 import random
-import re
 import statistics
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from provenance import provenance
 
 from kernelrl_core.recipe.schema import Use
 from kernelrl_core.registry import registry
@@ -130,19 +127,11 @@ def main() -> None:
             "triton_timed": (examples("triton"), "triton", {}, True),
         },
     }[arguments.device]
-    models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    provenance = {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
-        "device": _gpu() if arguments.device == "cuda" else "cpu",
-        "cpu": models[0] if models else "",
-        "cores": len(os.sched_getaffinity(0)),
-        "load_at_start": round(os.getloadavg()[0], 2),
-        "python": platform.python_version(),
-        **{name: version(name) for name in ("kernelrl", "torch", "triton")},
-    }
+    device = _gpu() if arguments.device == "cuda" else "cpu"
+    origin = {"device": device, **provenance("torch", "triton")}
     results = {name: asyncio.run(measure(*case, arguments.rounds)) for name, case in cases.items()}
     reached = all(result["ratio"]["all"] <= LARGEST_RATIO for result in results.values() if result["timed"])
-    document = {"provenance": provenance, "largest_ratio": LARGEST_RATIO, "reached": reached, "results": results}
+    document = {"provenance": origin, "largest_ratio": LARGEST_RATIO, "reached": reached, "results": results}
     text = json.dumps(document, indent=1)
     print(text)
     if arguments.output:

@@ -16,11 +16,9 @@ noise of its timing is the same on both sides. Run it on a machine that does not
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import math
 import os
-import platform
 import random
 import re
 import statistics
@@ -30,11 +28,11 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import psutil
+from provenance import provenance
 
 WARM_START_STEPS = 600
 TIMED = "quickstart_cpp"
@@ -212,19 +210,6 @@ def interval(differences: dict[str, list[float]]) -> tuple[float, float, float]:
     return sum(means) / len(means), sampled[249], sampled[9749]
 
 
-def provenance() -> dict[str, Any]:
-    names = ("kernelrl", "torch", "triton")
-    models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    return {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
-        "cpu": models[0] if models else "",
-        "cores": len(os.sched_getaffinity(0)),
-        "load_at_start": round(os.getloadavg()[0], 2),
-        "python": platform.python_version(),
-        **{name: version(name) for name in names},
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
@@ -234,7 +219,7 @@ def main() -> None:
     arguments = parser.parse_args()
     output: Path = arguments.output or Path(f"benchmarks/results/{arguments.recipe}.json")
     results: dict[str, Any] = json.loads(output.read_text()) if output.exists() else {"seeds": {}}
-    results.setdefault("provenance", provenance())
+    results.setdefault("provenance", provenance("torch", "triton"))
     results.setdefault("recipe", arguments.recipe)
     if results["recipe"] != arguments.recipe:
         sys.exit(f"{output} holds results of the recipe {results['recipe']}")

@@ -15,22 +15,20 @@ that was journalled is begun again. Every evaluation follows a reply, so none of
 from __future__ import annotations
 
 import argparse
-import datetime
 import hashlib
 import json
 import os
-import platform
 import random
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from provenance import provenance
 
 RECIPE = """
 seed: 5
@@ -231,19 +229,6 @@ def _at(values: Any, key: Any) -> Any:
         return None
 
 
-def provenance(policy: str) -> dict[str, Any]:
-    models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    packages = ("kernelrl", "torch", "triton", *(("tinker",) if policy == "tinker" else ()))
-    return {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
-        "cpu": models[0] if models else "",
-        "cores": len(os.sched_getaffinity(0)),
-        "load_at_start": round(os.getloadavg()[0], 2),
-        "python": platform.python_version(),
-        **{name: version(name) for name in packages},
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policy", choices=sorted(POLICIES), default="torch")
@@ -252,7 +237,8 @@ def main() -> None:
     parser.add_argument("--within", type=float, default=1.0, help="latest moment, as a part of an undisturbed run")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
-    head = {"provenance": provenance(arguments.policy)}
+    packages = ("torch", "triton", *(("tinker",) if arguments.policy == "tinker" else ()))
+    head = {"provenance": provenance(*packages)}
     with tempfile.TemporaryDirectory() as folder:
         result = head | measure(arguments.policy, arguments.kills, arguments.seed, arguments.within, Path(folder))
     text = json.dumps(result, indent=1)

@@ -8,16 +8,13 @@ of the processor, for the checker alone; the backend's reading of the source, wh
 
 from __future__ import annotations
 
-import datetime
 import json
-import os
-import platform
 import re
 import statistics
 import time
 from collections.abc import Callable
-from importlib import metadata
-from pathlib import Path
+
+from provenance import provenance
 
 from kernelrl_core.values import Candidate, SourceFacts, Task
 from kernelrl_judge.building.kernel_facts import extension_facts
@@ -33,7 +30,7 @@ TARGET_MS = 20.0
 
 
 def main() -> None:
-    results = {}
+    begun, results = provenance("kernelrl-plugin-checkers"), {}
     for language, example, facts in (
         ("cuda", CUDA[0].kernel, lambda source: extension_facts(source, "cuda")),
         ("triton", TRITON[0].kernel, lambda source: SourceFacts(kernels=find_kernels(source))),
@@ -45,16 +42,11 @@ def main() -> None:
         json.dumps(
             {
                 "benchmark": "source_rules",
-                "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
                 "results": results,
                 "target_ms": TARGET_MS,
                 "reached": largest <= TARGET_MS,
                 "runs": RUNS,
-                "cpu": _cpu(),
-                "cores": os.cpu_count(),
-                "load_average": round(os.getloadavg()[0], 1),
-                "python": platform.python_version(),
-                "versions": {name: metadata.version(name) for name in ("kernelrl", "kernelrl-plugin-checkers")},
+                "provenance": begun,
             },
             indent=1,
         )
@@ -92,14 +84,6 @@ def _measure(source: str, language: str, read: Callable[[str], SourceFacts]) -> 
         "p95_ms": round(statistics.quantiles(checks[1:], n=20)[-1] * 1e3, 2),
         "backend_facts_median_ms": round(statistics.median(readings[1:]) * 1e3, 2),
     }
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 if __name__ == "__main__":

@@ -7,17 +7,15 @@ Prints one JSON document: medians of alternating runs in milliseconds, their rat
 
 from __future__ import annotations
 
-import datetime
 import json
-import os
-import platform
 import shutil
 import statistics
 import subprocess
 import sys
 import time
-from importlib import metadata
 from pathlib import Path
+
+from provenance import provenance
 
 RUNS = 15
 TARGET_RATIO = 2.5
@@ -27,6 +25,7 @@ def main() -> None:
     program = shutil.which("kernelrl", path=str(Path(sys.executable).parent)) or shutil.which("kernelrl")
     if program is None:
         sys.exit("the program kernelrl is not installed in this environment")
+    begun = provenance("click", "rich", "pyyaml", "attrs", "pluggy")
     commands = {
         "baseline": [sys.executable, "-c", "import click, rich.table, yaml, attrs"],
         "help": [program, "--help"],
@@ -43,29 +42,14 @@ def main() -> None:
     ratios = {name: medians[name] / medians["baseline"] for name in commands if name != "baseline"}
     result = {
         "benchmark": "startup",
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "median_ms": {name: round(value * 1e3, 1) for name, value in medians.items()},
         "ratio": {name: round(value, 2) for name, value in ratios.items()},
         "target_ratio": TARGET_RATIO,
         "reached": max(ratios.values()) <= TARGET_RATIO,
         "runs": RUNS,
-        "cpu": _cpu(),
-        "cores": os.cpu_count(),
-        "load_average": round(os.getloadavg()[0], 1),
-        "python": platform.python_version(),
-        "versions": {
-            name: metadata.version(name) for name in ("kernelrl", "click", "rich", "pyyaml", "attrs", "pluggy")
-        },
+        "provenance": begun,
     }
     print(json.dumps(result, indent=1))
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 if __name__ == "__main__":

@@ -26,9 +26,10 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from provenance import machine
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -266,8 +267,7 @@ def main() -> None:
     rows = [json.loads(line) for line in given.kernels.read_text().splitlines()]
     result: dict[str, Any] = {
         "gpu": of_gpu("name"),
-        "torch": version("torch"),
-        "cores": os.cpu_count(),
+        **machine("torch"),
         "host": platform.node(),
         "kernels_sha256": hashlib.sha256(given.kernels.read_bytes()).hexdigest()[:16],
     }

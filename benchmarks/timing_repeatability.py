@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import datetime
 import json
-import os
 import statistics
 from pathlib import Path
 from typing import Any
 
 import attrs
+from provenance import provenance
 
 from kernelrl_core.values import EvaluationRequest, EvaluationSettings, sha256_text
 from kernelrl_core.version import API_VERSION
@@ -152,13 +151,10 @@ def main() -> None:
     given = parser.parse_args()
     import torch
 
-    rows = asyncio.run(run(given.times))
     result = {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        **provenance("torch"),
         "gpu": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "cores": os.cpu_count(),
-        "rows": rows,
+        "rows": asyncio.run(run(given.times)),
     }
     given.output.write_text(json.dumps(result, indent=1) + "\n")
 

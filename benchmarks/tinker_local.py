@@ -11,22 +11,19 @@ Equal kernels are judged once: the second run finds the verdicts of the first, s
 from __future__ import annotations
 
 import argparse
-import datetime
 import hashlib
 import json
 import os
-import platform
-import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
+from provenance import provenance
 
 ARMS = {"in_process": "quickstart", "through_sdk": "tinker_local"}
 CURVES = ("reward/mean", "kernel/correct_rate", "train/loss", "train/grad_norm", "train/kl", "train/mismatch")
@@ -79,18 +76,6 @@ def weights(checkpoints: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def provenance() -> dict[str, Any]:
-    models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    return {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
-        "cpu": models[0] if models else "",
-        "cores": len(os.sched_getaffinity(0)),
-        "load_at_start": round(os.getloadavg()[0], 2),
-        "python": platform.python_version(),
-        **{name: version(name) for name in ("kernelrl", "torch", "triton", "tinker")},
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
@@ -98,7 +83,11 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results/tinker_local.json"))
     parser.add_argument("--cache", type=Path, help="where the warm start is kept; default: made anew")
     arguments = parser.parse_args()
-    results: dict[str, Any] = {"provenance": provenance(), "seed": arguments.seed, "steps": arguments.steps}
+    results: dict[str, Any] = {
+        "provenance": provenance("torch", "triton", "tinker"),
+        "seed": arguments.seed,
+        "steps": arguments.steps,
+    }
     with tempfile.TemporaryDirectory() as name:
         for arm in ARMS:
             cache = (arguments.cache or Path(name) / "cache").absolute()

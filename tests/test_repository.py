@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
+import re
 import shutil
 import subprocess
 import sys
@@ -127,3 +129,20 @@ def test_results_hold_no_path_of_the_machine_that_made_them() -> None:
     results = [path for path in (ROOT / "benchmarks/results").iterdir() if path.suffix in (".json", ".jsonl")]
     assert [path.name for path in results if "site-packages/" in path.read_text()] == []
     assert [path.name for path in results if "Traceback (most recent" in path.read_text()] == []
+
+
+def test_benchmarks_share_one_provenance() -> None:
+    """It names the revision; a benchmark that describes the machine by itself would leave that out."""
+    spec = importlib.util.spec_from_file_location("provenance", ROOT / "benchmarks/provenance.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    told = module.provenance("attrs", "no-such-distribution")
+    assert {"date", "load_at_start", "cpu", "cores", "python", "kernelrl", "attrs", "git"} <= told.keys()
+    assert told["no-such-distribution"] == "none"
+    if shutil.which("git") is not None and (ROOT / ".git").exists():
+        assert re.fullmatch("[0-9a-f]{40}", told["git"]["revision"])
+        assert isinstance(told["git"]["changed"], bool)
+    others = [path for path in (ROOT / "benchmarks").glob("*.py") if path.name != "provenance.py"]
+    assert [path.name for path in others if "/proc/cpuinfo" in path.read_text()] == []

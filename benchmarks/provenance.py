@@ -1,0 +1,68 @@
+"""Where the figures of a benchmark come from, as it stands beside them."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import re
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+__all__ = ["machine", "provenance"]
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def provenance(*packages: str) -> dict[str, Any]:
+    """The moment, the load, and what `machine` says; called before anything is measured."""
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
+        "load_at_start": round(os.getloadavg()[0], 2),
+        **machine(*packages),
+    }
+
+
+def machine(*packages: str) -> dict[str, Any]:
+    """What figures of several calls must share to be one result.
+
+    Args:
+        packages: distributions whose versions matter, beside kernelrl.
+    """
+    cpu = Path("/proc/cpuinfo")
+    models = re.findall(r"model name\s*: (.*)", cpu.read_text()) if cpu.exists() else []
+    return {
+        "cpu": models[0] if models else platform.machine(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "python": platform.python_version(),
+        **{name: _version(name) for name in ("kernelrl", *packages)},
+        "git": _git(),
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "none"
+
+
+def _git() -> dict[str, Any] | None:
+    """Revision of this repository, and whether it was changed since, results of benchmarks apart; None: no checkout."""
+    revision = _lines("rev-parse", "HEAD")
+    if not revision:
+        return None
+    changed = _lines("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
+    return {"revision": revision[0], "changed": bool(changed)}
+
+
+def _lines(*arguments: str) -> list[str]:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return done.stdout.splitlines()
