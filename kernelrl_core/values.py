@@ -205,7 +205,8 @@ class Reply:
     logprobs: tuple[float, ...]
     """[n] natural-log probability of each sampled token under the sampling policy, at temperature 1."""
     stop_reason: Literal["stop", "length"]
-    """`stop`: the model ended by itself or at a stop string; `length`: it was cut at `max_tokens`."""
+    """`stop`: it ends with the model's own end of turn or at a stop string; `length`: it was cut, at `max_tokens` or
+    elsewhere."""
     thinking: str | None = None
     """Thinking as parsed by the policy's renderer; None when the renderer does not separate it."""
 

@@ -298,7 +298,7 @@ def spoken(speech: Speech, text: str) -> Any:
 def test_the_end_of_a_turn_is_no_part_of_the_reply(tokenizer: str) -> None:
     reply = spoken(Speech(tokenizer, "role_colon", 1000), "Done.\n\nUser:")
     assert (reply.text, reply.stop_reason) == ("Done.", "stop")
-    assert spoken(Speech(tokenizer, "role_colon", 1000), "Done.").stop_reason == "length"
+    assert spoken(Speech(tokenizer, "role_colon", 1000), "Done.").stop_reason == "length"  # nobody said `cut`
 
 
 def test_the_tokenizer_s_own_template_serves_models_the_cookbook_does_not_know(tokenizer: str) -> None:

@@ -144,6 +144,25 @@ def test_a_think_tag_is_put_in_front_once(tokenizer) -> None:
         assert read(chat, asked, reply).candidate is not None
 
 
+@pytest.mark.parametrize("model", ["Qwen/QwQ-32B", "Qwen/Qwen3-8B", "Qwen/Qwen3.5-4B", "openai/gpt-oss-20b"])
+def test_a_reply_without_an_end_was_cut_whatever_the_server_says(model, tokenizer, thinker) -> None:
+    chat = chat_with(model, thinker if model == "Qwen/QwQ-32B" else tokenizer)
+    prompt, text = chat.render(ASKED), "hm\n</think>\n\nx</KERNEL>"
+    told = {}
+    for name, end in (("its own", end_of(chat, tokenizer)), ("none", "")):
+        tokens = tokenizer.encode(text + end, add_special_tokens=False)
+        for reason in ("stop", "length"):
+            for strings in ((), ("</KERNEL>",)):
+                told[name, reason, strings] = chat.read(
+                    prompt, tokens, [0.0] * len(tokens), reason, strings
+                ).stop_reason
+    assert {where for where, reason in told.items() if reason == "stop"} == {
+        ("its own", "stop", ()),
+        ("its own", "stop", ("</KERNEL>",)),
+        ("none", "stop", ("</KERNEL>",)),
+    }
+
+
 def test_stop_strings_stand_beside_the_models_own(tokenizer) -> None:
     chat = chat_with("Qwen/Qwen3-8B", tokenizer)
     assert chat.stops(("</KERNEL>",)) == ["<|im_end|>", "</KERNEL>"]

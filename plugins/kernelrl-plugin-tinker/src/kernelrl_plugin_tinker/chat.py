@@ -48,7 +48,12 @@ class Chat(Protocol):
         reason: Literal["stop", "length"],
         strings: Sequence[str],
     ) -> Reply:
-        """A reply from its tokens."""
+        """A reply from its tokens.
+
+        Args:
+            reason: why it ended, as the server says. A reply that ends neither with the model's own end of turn nor at
+                one of `strings` was cut, whatever is said.
+        """
         ...
 
 
@@ -88,6 +93,8 @@ class ChatTemplate:
             skip_special_tokens=False,
             clean_up_tokenization_spaces=False,
         )
+        ends = {*self._unspoken, self._tokenizer.eos_token_id}
+        reason = _reason(reason, bool(tokens) and tokens[-1] in ends, text, strings)
         return Reply(_cut(text, strings), tuple(tokens), tuple(logprobs), reason)
 
 
@@ -136,6 +143,7 @@ class CookbookChat:
             # Parts do not say whether thinking that the prompt has opened was empty or never ended.
             ends = {stop for stop in self._renderer.get_stop_sequences() if not isinstance(stop, str)}
             text = self._tokenizer.decode([token for token in tokens if token not in ends])
+        reason = _reason(reason, termination.is_clean, text, strings)
         return Reply(_cut(text, strings), tuple(tokens), tuple(logprobs), reason, thinking)
 
     def _end(self) -> list[int]:
@@ -150,7 +158,7 @@ def recommended_renderer(model: str) -> str:
 
     try:
         return model_info.get_recommended_renderer_name(model)
-    except Exception:  # unknown names raise KeyError, ValueError or the cookbook's own error
+    except (KeyError, ValueError):  # of these kinds are the cookbook's own errors, too
         return CHAT_TEMPLATE
 
 
@@ -234,6 +242,13 @@ def _join(content: str | Sequence[Mapping[str, Any]]) -> tuple[str, str | None]:
         elif part["type"] == "text":
             text += part["text"]
     return text, "\n\n".join(thoughts) if thoughts else None
+
+
+def _reason(
+    said: Literal["stop", "length"], whole: bool, text: str, strings: Sequence[str]
+) -> Literal["stop", "length"]:
+    """Why a reply ended; `whole`: with the model's own end of turn."""
+    return said if whole or any(stop in text for stop in strings) else "length"
 
 
 def _cut(text: str, strings: Sequence[str]) -> str:
