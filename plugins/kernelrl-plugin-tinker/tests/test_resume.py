@@ -33,7 +33,7 @@ backend:   {use: triton}
 policy:
   use: tinker
   server: local
-  local: {width: 64, layers: 2, heads: 2, context_tokens: 2048, warm_start_steps: 300}
+  local: {width: 64, layers: 2, heads: 2, context_tokens: 2048, warm_start_steps: 150}
 evaluator: {use: local}
 evaluation: {trials: 1}
 prompt:    {template: brief}
@@ -94,10 +94,31 @@ class Place:
         return self.state()["state"] == "finished"
 
 
-def test_killed_runs_end_like_the_undisturbed_one(tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    whole = Place(tmp_path / "whole", cache)
-    whole.finish()
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Place:
+    """An undisturbed run."""
+    folder = tmp_path_factory.mktemp("whole")
+    place = Place(folder / "run", folder / "cache")
+    place.finish()
+    return place
+
+
+def test_advantages_are_those_of_a_run_in_process(whole: Place, tmp_path: Path) -> None:
+    """Policy `torch` with the same sizes: equal replies, returns and advantages, bit for bit, and all not 0."""
+    policy = "policy: {use: torch, width: 64, layers: 2, heads: 2, context_tokens: 2048, warm_start: {steps: 300}}\n"
+    inside = Place(tmp_path / "run", whole.cache, re.sub(r"policy:\n(  .*\n)+", policy, RECIPE))
+    inside.finish()
+    assert inside.rows("credits") == whole.rows("credits")
+    assert any(row["advantage"] for row in whole.rows("credits"))
+    replies = [
+        [(row["sample"], row["reply"]["tokens"], row["score"]) for row in sorted(rows, key=lambda row: row["sample"])]
+        for rows in (inside.rows("samples"), whole.rows("samples"))
+    ]
+    assert replies[0] == replies[1]
+
+
+def test_killed_runs_end_like_the_undisturbed_one(whole: Place, tmp_path: Path) -> None:
+    cache = whole.cache
     assert len(whole.weights()) == 6  # two checkpoints with weights and optimizer, and weights to sample from
     assert not all(row["train/skipped"] for row in whole.metrics())
     shutil.rmtree(cache / "verdicts", ignore_errors=True)
