@@ -54,13 +54,14 @@ FLAGS: Mapping[str, Flag] = {
     "identity_pass": Flag("An input, passed on as it is, is within tolerance of the output.", mendable=True),
     "input_blind": Flag("The output for some inputs is within tolerance of that for others.", mendable=True),
     "weight_blind": Flag("Changing every parameter leaves the output within tolerance.", mendable=True),
-    "fixed_input": Flag("A floating-point input holds the same numbers in every call.", mendable=True),
+    "fixed_input": Flag("An input tensor, or a plain fraction, is the same in every call.", mendable=True),
     "few_inputs": Flag("Inputs of some calls are equal: there are few, and answers can be kept."),
     "structured_input": Flag("An input has zeros in fixed places, symmetry or order, and the model does not say so."),
     "nondeterministic": Flag("The reference, called twice with the same inputs, disagrees with itself."),
     "accidental_broadcast": Flag("Operands of unequal rank were broadcast to a shape that neither has, or by chance."),
     "non_finite": Flag("The output holds infinities or NaN."),
     "reference_fails": Flag("The reference does not run."),
+    "fixed_number": Flag("A plain whole number among the inputs is the same in every call.", quarantines=False),
     "tiny": Flag("On a data-centre GPU the launch takes longer than the work.", quarantines=False),
 }
 

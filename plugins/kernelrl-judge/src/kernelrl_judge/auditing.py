@@ -46,6 +46,7 @@ _SEED = "audit"
 _TRIALS = 2
 _DRAWS = 64
 """Inputs among which two are equal, nine times out of ten, if there are fewer than a thousand different ones."""
+_DRAWS_ALIKE = 16
 _DRAWING_S = 1.0
 _LAUNCH_US = 5.0
 _BYTES_PER_US = 2e6
@@ -125,6 +126,7 @@ class _Subject:
             "non_finite": f"{share:.3g} of the elements of the output" if share else None,
             "nondeterministic": self._nondeterministic(),
             "accidental_broadcast": self._broadcast(),
+            "fixed_number": self._fixed_number(),
             "few_inputs": self._few(),
             "structured_input": self._structured(_promising(source)),
             "tiny": self._tiny(),
@@ -196,9 +198,30 @@ class _Subject:
                 return f"called again with {what}, {mismatch.wrong_share or 0:.3g} of the elements are off"
         return None
 
+    @functools.cached_property
+    def _same(self) -> list[tuple[str, Any]]:
+        """Tensors, numbers and texts among the inputs that are the same in every call, with their paths."""
+        found = _named(self._trials[0].inputs)
+        started = time.monotonic()
+        # Few integers may be the same in a few calls by chance.
+        for index in range(1, _DRAWS_ALIKE):
+            if not found or (index >= _TRIALS and time.monotonic() - started > _DRAWING_S):
+                break
+            drawn = _named(self._trials[index].inputs if index < _TRIALS else self._reference.inputs(index))
+            found = {path: leaf for path, leaf in found.items() if _equal(leaf, drawn.get(path))}
+        return list(found.items())
+
     def _fixed(self) -> str | None:
-        found = [place for place, kind in self._structures() if kind == "fixed"]
-        return f"input tensor {found[0]} holds the same numbers in every call" if found else None
+        for path, leaf in self._same:
+            if isinstance(leaf, torch.Tensor) and leaf.numel():
+                return f"input{path} holds the same values in every call"
+            if isinstance(leaf, float | complex):
+                return f"input{path} is {leaf} in every call"
+        return None
+
+    def _fixed_number(self) -> str | None:
+        found = [f"input{path} is {leaf!r}" for path, leaf in self._same if isinstance(leaf, int)]
+        return f"{found[0]} in every call" if found else None
 
     def _few(self) -> str | None:
         if self._fixed() is not None:
@@ -255,6 +278,17 @@ class _Subject:
         """Largest difference between answers and expected outputs."""
         pairs = zip(_tensors([trial.expected for trial in self._trials]), _tensors(answers), strict=True)
         return max((_size(_finite(left) - _finite(right)) for left, right in pairs), default=0.0)
+
+
+def _named(inputs: Any) -> dict[str, Any]:
+    """Leaves of inputs by their paths."""
+    return {path: leaf for path, leaf, _, _ in leaves(inputs, inputs, inputs)}
+
+
+def _equal(first: Any, second: Any) -> bool:
+    if isinstance(first, torch.Tensor):
+        return isinstance(second, torch.Tensor) and first.shape == second.shape and torch.equal(first, second)
+    return bool(first == second)
 
 
 def _promising(source: str) -> str:
