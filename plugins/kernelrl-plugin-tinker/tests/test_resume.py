@@ -105,7 +105,7 @@ def whole(tmp_path_factory) -> Place:
 
 def test_advantages_are_those_of_a_run_in_process(whole: Place, tmp_path: Path) -> None:
     """Policy `torch` with the same sizes: equal replies, returns and advantages, bit for bit, and all not 0."""
-    policy = "policy: {use: torch, width: 64, layers: 2, heads: 2, context_tokens: 2048, warm_start: {steps: 300}}\n"
+    policy = "policy: {use: torch, width: 64, layers: 2, heads: 2, context_tokens: 2048, warm_start: {steps: 150}}\n"
     inside = Place(tmp_path / "run", whole.cache, re.sub(r"policy:\n(  .*\n)+", policy, RECIPE))
     inside.finish()
     assert inside.rows("credits") == whole.rows("credits")
