@@ -14,6 +14,7 @@ import platformdirs
 from kernelrl_core.environment import Environment
 from kernelrl_core.errors import UsageError
 from kernelrl_core.kinds import Policy, PolicyContext
+from kernelrl_core.prompting.history import require_kept_thinking
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.registry import Registry
 from kernelrl_core.sampling_slots import SamplingSlots
@@ -83,6 +84,8 @@ async def open_session(
         )
         with stage(session.policy_label, "start"):
             await policy.start(context)
+        with stage(session.policy_label, "render"):
+            require_kept_thinking(recipe, policy.render)
         yield session
     finally:
         try:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from kernelrl_core.errors import UsageError
 from kernelrl_core.extraction import split_thinking
-from kernelrl_core.recipe.schema import BestHistory, HistorySettings, LastHistory
-from kernelrl_core.values import Turn
+from kernelrl_core.recipe.schema import BestHistory, HistorySettings, LastHistory, Recipe
+from kernelrl_core.values import Message, Prompt, Turn
 
-__all__ = ["bounded", "raw_reply", "shown_turns"]
+__all__ = ["bounded", "raw_reply", "require_kept_thinking", "shown_turns"]
 
 MAX_RAW_CHARACTERS = 2000
 """Of a reply without usable code, so many characters are shown."""
@@ -37,6 +38,37 @@ def raw_reply(turn: Turn, *, with_thinking: bool) -> str:
     if not with_thinking:
         text, _ = split_thinking(text, turn.reply.thinking or "")
     return bounded(text.strip(), MAX_RAW_CHARACTERS) or "(no answer)"
+
+
+def require_kept_thinking(recipe: Recipe, render: Callable[[Sequence[Message]], Prompt]) -> None:
+    """Refuse to keep the thinking of earlier replies as the model's messages where its chat template leaves it out.
+
+    Args:
+        render: the policy's chat template and tokeniser.
+
+    Raises:
+        UsageError: it does.
+    """
+    if recipe.episode.turns == 1 or recipe.history.thinking != "kept" or recipe.history.form != "chat":
+        return
+    # Of different lengths, since policies that do not know the template count characters.
+    thoughts = ("yes", "yes, and so on, and on")
+    first, second = (
+        render(
+            (
+                Message("user", "Hi"),
+                Message("assistant", f"<think>\n{thought}\n</think>\n\nHello."),
+                Message("user", "Again"),
+            )
+        )
+        for thought in thoughts
+    )
+    if first.tokens == second.tokens:
+        raise UsageError(
+            "history.thinking=kept: the model's chat template leaves the thinking of earlier replies out of what it is "
+            "shown as a chat",
+            fix="set history.form=prompt, or history.thinking=stripped or summarised",
+        )
 
 
 def bounded(text: str, limit: int) -> str:

@@ -24,7 +24,7 @@ from kernelrl_adapters.cookbook import KernelDatasetBuilder
 from kernelrl_adapters.speech import CHAT_TEMPLATE, Speech
 from kernelrl_core.errors import UsageError
 from kernelrl_core.extraction import extract
-from kernelrl_core.values import Message
+from kernelrl_core.values import Message, Prompt
 
 RECIPE = """
 tasks:     {use: fake}
@@ -245,6 +245,16 @@ def test_a_model_without_a_recommended_renderer_needs_one_named(builder: Callabl
     with pytest.raises(UsageError, match="recommends no renderer") as failure:
         asyncio.run(builder(renderer_name=None)())
     assert "renderer_name" in failure.value.fix
+
+
+def test_thinking_that_the_renderer_would_leave_out_is_not_kept(
+    builder: Callable[..., KernelDatasetBuilder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = ("history.thinking=kept", "episode.turns=2")
+    asyncio.run(builder(*kept)())
+    monkeypatch.setattr(Speech, "render", lambda speech, messages: Prompt(tuple(messages), (1, 2)))
+    with pytest.raises(UsageError, match=r"history\.thinking=kept"):
+        asyncio.run(builder(*kept)())
 
 
 def test_an_opened_thought_is_a_prefill_and_not_a_message(tokenizer: str) -> None:

@@ -33,6 +33,7 @@ from kernelrl_core.batches import schedule
 from kernelrl_core.episodes import reply_limit
 from kernelrl_core.errors import InfrastructureError
 from kernelrl_core.heldout import eval_tasks
+from kernelrl_core.prompting.history import require_kept_thinking
 from kernelrl_core.registry import registry
 from kernelrl_core.values import Task, Turn
 
@@ -171,7 +172,7 @@ class KernelDatasetBuilder(RLDatasetBuilder):
     """Whether the recipe's `eval.split` is the test set."""
 
     async def __call__(self) -> tuple[KernelDataset, KernelDataset | None]:
-        """Raises UsageError: the recipe has mistakes, or the model needs a `renderer_name`."""
+        """Raises UsageError: the recipe has mistakes or does not suit the model, or that needs a `renderer_name`."""
         text = read_recipe(self.recipe, self.overrides)
         recipe = recipe_of(text)
         source = registry().make("tasks", recipe.tasks)
@@ -180,6 +181,7 @@ class KernelDatasetBuilder(RLDatasetBuilder):
         batches = tuple(tuple(tasks[index] for index in step) for step in order)
         renderer = self.renderer_name or recommended_renderer(self.model_name)
         speech = Speech(self.model_name, renderer, self.context_tokens)
+        require_kept_thinking(recipe, speech.render)
         training = KernelDataset(text, batches, speech, recipe.train.group_size, "train")
         if not self.test:
             return training, None
