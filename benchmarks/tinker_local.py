@@ -3,8 +3,9 @@
     python benchmarks/tinker_local.py --steps 60
 
 The recipes `quickstart` (policy `torch`) and `tinker_local` (policy `tinker`, server on this machine) with one seed,
-one after the other, from one warm start. They should agree sample for sample; what is compared is the hash of every
-reply with its outcome, the learning curves, the weights at the end, and the seconds that a reply and an update take.
+one after the other, from one warm start. They have to agree sample for sample: hashes of every reply with its outcome,
+of all returns and advantages, and of the weights at the end; where one differs the exit code is 1. Beside them stand the
+learning curves, and the seconds that a reply and an update take.
 Equal kernels are judged once: the second run finds the verdicts of the first, so whole steps are not compared.
 """
 
@@ -50,6 +51,7 @@ def train(folder: Path, cache: Path, arm: str, seed: int, steps: int) -> dict[st
         "curves": {name: [round(row[name], 6) for row in metrics if name in row] for name in CURVES},
         "held_out": [metrics[0]["eval_start/correct_rate"], metrics[-1]["eval/correct_rate"]],
         "replies_sha256": replies(rows(run / "samples.jsonl")),
+        "advantages_sha256": advantages(rows(run / "credits.jsonl")),
         "weights_sha256": weights(run / "checkpoints"),
     }
 
@@ -63,6 +65,12 @@ def replies(samples: list[dict[str, Any]]) -> str:
     # Log-probabilities are left out: they travel in single precision.
     ordered = sorted((row["sample"], row["reply"]["tokens"], row["reply"]["text"], row["outcome"]) for row in samples)
     return hashlib.sha256(json.dumps(ordered).encode()).hexdigest()[:16]
+
+
+def advantages(batches: list[dict[str, Any]]) -> str:
+    """Hash over the credit of every sample, in canonical order."""
+    ordered = sorted(batches, key=lambda row: row["sample"])
+    return hashlib.sha256(json.dumps(ordered, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def weights(checkpoints: Path) -> str:
@@ -93,8 +101,8 @@ def main() -> None:
             cache = (arguments.cache or Path(name) / "cache").absolute()
             results[arm] = train(Path(name), cache, arm, arguments.seed, arguments.steps)
     here, there = (results[arm] for arm in ARMS)
-    results["same_replies"] = here["replies_sha256"] == there["replies_sha256"]
-    results["same_weights"] = here["weights_sha256"] == there["weights_sha256"]
+    same = {name: here[f"{name}_sha256"] == there[f"{name}_sha256"] for name in ("replies", "advantages", "weights")}
+    results |= {f"same_{name}": equal for name, equal in same.items()}
     arguments.output.write_text(json.dumps(results, indent=1) + "\n")
     for arm in ARMS:
         row = results[arm]
@@ -104,7 +112,8 @@ def main() -> None:
             f"held out {row['held_out'][0]:.3f} -> {row['held_out'][1]:.3f}  "
             f"{row['reply_s']} s a reply, {row['update_s']} s an update"
         )
-    print(f"same replies: {results['same_replies']}, same weights: {results['same_weights']}")
+    print(", ".join(f"same {name}: {equal}" for name, equal in same.items()))
+    sys.exit(not all(same.values()))
 
 
 if __name__ == "__main__":
