@@ -4,8 +4,8 @@
 
 The recipes `quickstart` (policy `torch`) and `tinker_local` (policy `tinker`, server on this machine) with one seed,
 one after the other, from one warm start. They have to agree sample for sample: hashes of every reply with its outcome,
-of all returns and advantages, and of the weights at the end; where one differs the exit code is 1. Beside them stand the
-learning curves, and the seconds that a reply and an update take.
+of all returns and advantages, and of the weights at the end; where one differs the exit code is 1. Beside them stand
+the learning curves, and the seconds that a reply and an update take.
 Equal kernels are judged once: the second run finds the verdicts of the first, so whole steps are not compared.
 """
 
