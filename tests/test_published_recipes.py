@@ -253,3 +253,13 @@ def test_dr_kernel_is_the_published_algorithm() -> None:
     assert total(recipe, Outcome.CORRECT, 4.0, 0.5) == pytest.approx(4.5)
     assert total(recipe, Outcome.INCORRECT, 4.0, 0.5) == 0.0
     assert recipe.evaluation.profile_kernels
+
+
+def test_the_cold_start_of_dr_kernel_is_made_elsewhere_as_its_header_says() -> None:
+    """`demonstrations.file` is refused with its policy, and `policy.start_from` is an option of it."""
+    recipe = load("dr_kernel")
+    assert not registry().make("policies", recipe.policy).capabilities.warm_start
+    assert hasattr(recipe.policy.options, "start_from")
+    header = " ".join((RECIPES / "dr_kernel.yaml").read_text().split("\n\n")[0].replace("#", " ").split())
+    assert "learns from examples with `server: local` alone" in header
+    assert "named by policy.start_from" in header
