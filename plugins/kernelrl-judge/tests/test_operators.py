@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 import threading
@@ -10,10 +11,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch._C import _profiler
+from torch.autograd import _enable_record_function
 from torch.utils._python_dispatch import _disable_current_modes
 
+from kernelrl_judge.listing import TORCHS
 from kernelrl_judge.operators import called, computing
-from kernelrl_judge.provenance import TORCHS
 
 X = torch.randn(8, 16)
 
@@ -131,6 +134,13 @@ def test_what_makes_the_output_counts_however_large_the_input_is() -> None:
     assert computing(found, (torch.empty(10**5), square)) == ["aten::matrix_exp"]
 
 
+def test_operators_that_make_the_output_count_together() -> None:
+    parts, table = X.repeat(6, 1).split(6), torch.empty(10**5)
+    found = called(lambda: [getattr(parts[at], name)() for at, name in enumerate(("relu", "abs"))])[1]
+    assert set(computing(found, (table, torch.empty(600)))) == {"aten::relu", "aten::abs"}
+    assert computing(found, (table, torch.empty(1000))) == []
+
+
 def test_a_sum_of_what_kernels_left_may_make_the_output() -> None:
     assert computing(called(lambda: X.sum(0))[1], (torch.empty(10**5), X[0])) == []
 
@@ -167,6 +177,50 @@ def test_a_buffer_that_is_filled_with_an_input_is_no_parameter_any_more() -> Non
     model = _Normed()
     found = called(lambda: model.variance.copy_(X).relu())[1]
     assert computing(found, (X, X)) == ["aten::relu"]
+
+
+def test_a_buffer_that_no_operator_has_filled_is_no_parameter_either() -> None:
+    model = _Normed()
+    kept = model.variance.clone()
+
+    def call() -> None:
+        ctypes.memmove(model.variance.data_ptr(), X.data_ptr(), 4 * X.numel())
+        model.variance.matmul(model.weight.t())
+        ctypes.memmove(model.variance.data_ptr(), kept.data_ptr(), 4 * X.numel())
+
+    with torch.no_grad():
+        assert computing(called(call)[1], (X, X)) == ["aten::matmul"]
+        assert computing(called(lambda: model.variance.mul_(2.0).sqrt())[1], (X, X)) == []
+
+
+def _paused() -> None:
+    _profiler._disable_execution_trace_observer()
+    torch.relu(X)
+    _profiler._enable_execution_trace_observer()
+
+
+def _unrecorded() -> None:
+    _enable_record_function(False)
+    torch.relu(X)
+    _enable_record_function(True)
+
+
+@pytest.mark.parametrize("call", [_paused, _unrecorded])
+def test_what_is_called_while_the_trace_stands_still_is_named(call: Callable[[], None]) -> None:
+    assert computing(called(call)[1], (X, X)) == ["aten::relu, not in torch's trace"]
+
+
+def test_a_trace_that_does_not_go_on_to_the_end_is_told_of() -> None:
+    found = called(_profiler._disable_execution_trace_observer)[1]
+    assert computing(found, (X, X)) == ["stopping torch's trace"]
+
+
+def test_a_trace_begins_though_recording_was_ended_before() -> None:
+    _enable_record_function(False)
+    try:
+        assert computing(called(lambda: torch.relu(X))[1], (X, X)) == ["aten::relu"]
+    finally:
+        _enable_record_function(True)
 
 
 def test_operators_that_come_with_torch_are_told_from_those_of_others() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from kernelrl_judge import provenance
 from kernelrl_judge.operators import called, computing
@@ -82,8 +83,14 @@ def _from_elsewhere() -> torch.Tensor:
     return doubled(torch.frombuffer(bytearray(4 * ELEMENTS), dtype=torch.float32).view(8, 16))
 
 
+def _unseen() -> torch.Tensor:
+    with _disable_current_modes():
+        y = X.abs()
+    return doubled(y)
+
+
 @pytest.mark.parametrize(
-    "call", [_by_array, _by_pointer, _after_the_kernel, _from_elsewhere, lambda: X.clone().apply_(abs).sum()]
+    "call", [_by_array, _by_pointer, _after_the_kernel, _from_elsewhere, _unseen, lambda: X.clone().apply_(abs).sum()]
 )
 def test_what_is_written_past_both_is_counted_when_it_is_read(call: Callable[[], Any]) -> None:
     assert strange(call) == ELEMENTS

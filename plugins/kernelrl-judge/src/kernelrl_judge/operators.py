@@ -5,7 +5,8 @@ only allocates, arranges or converts, and what works on little beside the inputs
 on parts counts as work on the whole, under whatever names. What is computed of parameters alone prepares them.
 
 The operators are those of torch's execution trace, which sees every thread, and what happens below operators of other
-names. Its profiler sees them, too, but can then record nothing of the device any more in the same process.
+names. Its profiler sees them, too, but can then record nothing of the device any more in the same process. A candidate
+can have the trace stop: a second list (`listing`) stands beside it, and marks at its beginning and its end.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ import os
 import re
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch.autograd import _enable_record_function
 from torch.overrides import TorchFunctionMode
 
-from kernelrl_judge.provenance import TORCHS, Watch
+from kernelrl_judge.listing import TORCHS, Listing
+from kernelrl_judge.provenance import Watch
 
 __all__ = ["called", "computing", "computing_symbols"]
 
@@ -49,7 +53,7 @@ _REPLACED = ", replaced"
 _WITHIN = {
     # How operators that arrange or sum do their work.
     "aten::sum": frozenset({"aten::sum"}),
-    "aten::mean": frozenset({"aten::sum", "aten::div_"}),
+    "aten::mean": frozenset({"aten::mean", "aten::sum", "aten::div_"}),
     "aten::repeat": frozenset({"aten::add"}),
 }
 _FLOATING = re.compile(r"Tensor\((?:float|double|c10::(?:Half|BFloat16|Float8\w+))\)")
@@ -65,6 +69,8 @@ _LEAVING = frozenset(
 _LEFT = "torch.Tensor."
 _ITEM = f"{_LEFT}item"
 _PAST = "writing past torch and kernels"
+_STOPPED = "stopping torch's trace"
+_UNTRACED = ", not in torch's trace"
 _INTERPRETER = f"{os.sep}triton{os.sep}runtime{os.sep}"
 
 
@@ -96,17 +102,23 @@ def called(call: Callable[[], Any], watch: Watch | None = None) -> tuple[Any, li
         Its result, and its operators: name, elements of the tensors that it took in all, and of those that it made.
     """
     log = _Leaving()
-    parameters = _parameters()
+    parameters, mark = _parameters(), torch.empty(0)
+    listing = Listing() if watch is None else watch
+    listing.of(parameters)
     with _traced() as nodes, log:
-        for parameter in parameters:
-            torch.ops.aten.alias(parameter)
+        for tensor in (mark, *parameters):
+            torch.ops.aten.alias(tensor)
+        if watch is None:
+            listing.begin()
         try:
             result = call()
         finally:
-            if watch is not None:
-                watch.end()
+            listing.end()
+            torch.ops.aten.alias(mark)
     nodes.sort(key=lambda node: int(node["id"]))
-    given = [node for node in nodes if node["name"] == "aten::alias"][: len(parameters)]
+    aliases = [node for node in nodes if node["name"] == "aten::alias"]
+    none_any_more = listing.overwritten()
+    given = [node for number, node in enumerate(aliases[1 : 1 + len(parameters)]) if number not in none_any_more]
     preparing = _preparing(nodes, {place for node in given for place in _places(node["outputs"])})
     found = _weighed([node for node in nodes if node["id"] not in preparing], {node["id"]: node for node in nodes})
     for node in nodes:
@@ -115,10 +127,23 @@ def called(call: Callable[[], Any], watch: Watch | None = None) -> tuple[Any, li
     replaced = [node for node in nodes if _is_replaced(node)]
     for node in replaced:
         found[f"{_plain(node['name'])}{_REPLACED}"] = _weight(node)
+    found |= _untraced(listing.listed, nodes)
     if watch is not None and watch.strange:
         log.elements[_PAST] = watch.strange
+    if not aliases or aliases[0]["inputs"]["values"] != aliases[-1]["inputs"]["values"] or aliases[0] is aliases[-1]:
+        log.elements[_STOPPED] = 1
     left = [[name, elements, elements] for name, elements in log.elements.items()]
     return result, [*left, *([name, *weight] for name, weight in found.items())]
+
+
+def _untraced(listed: dict[str, list[int]], nodes: list[dict[str, Any]]) -> dict[str, list[int]]:
+    """Operators that were called more often than the trace has them: elements taken and made."""
+    traced = Counter(_plain(node["name"]) for node in nodes)
+    return {
+        f"{name}{_UNTRACED}": [taken, made]
+        for name, (calls, taken, made) in listed.items()
+        if calls > traced[name] and not _ARRANGING.fullmatch(name)
+    }
 
 
 def _parameters() -> list[torch.Tensor]:
@@ -189,6 +214,8 @@ def _traced() -> Iterator[list[dict[str, Any]]]:
     with tempfile.TemporaryDirectory() as scratch:
         path = os.path.join(scratch, "trace.json")
         with _without_output():
+            # A candidate may have had nothing recorded any more.
+            _enable_record_function(True)
             _profiler._add_execution_trace_observer(path)
             _profiler._enable_execution_trace_observer()
         try:
@@ -197,7 +224,8 @@ def _traced() -> Iterator[list[dict[str, Any]]]:
             with _without_output():
                 _profiler._disable_execution_trace_observer()
                 _profiler._remove_execution_trace_observer()
-        with open(path, encoding="utf-8", errors="replace") as file:
+        # Where there is none, nothing stands in it.
+        with contextlib.suppress(OSError, ValueError, KeyError), open(path, encoding="utf-8", errors="replace") as file:
             nodes += json.load(file)["nodes"]
 
 
@@ -291,8 +319,8 @@ def _without_output() -> Iterator[None]:
 def computing(found: Any, values: Any) -> list[str]:
     """Names of the operators of torch's that computed something of weight, and of the ways out of torch.
 
-    Of weight is what takes or makes, all together, a quarter of the elements of the largest tensor of the call, and an
-    operator that makes a quarter of the elements of its outputs.
+    Of weight is what takes or makes, all together, a quarter of the elements of the largest tensor of the call, and
+    what makes, all together, a quarter of the elements of its outputs.
 
     Args:
         found: what `called` gave; from an untrusted process.
@@ -309,14 +337,17 @@ def computing(found: Any, values: Any) -> list[str]:
     ways_out = [
         name
         for name, taken, _ in entries
-        if (name == _PAST or name.startswith(_LEFT)) and taken >= (max(large, _FEW) if name == _ITEM else few)
+        if name == _STOPPED
+        or ((name == _PAST or name.startswith(_LEFT)) and taken >= (max(large, _FEW) if name == _ITEM else few))
     ]
     operators = [entry for entry in entries if _is_torchs(entry[0]) and not _ARRANGING.fullmatch(entry[0])]
     together = sum(taken for _, taken, _ in operators) >= large
+    making = {name: made for name, _, made in operators if made and not _REDUCING.fullmatch(name)}
+    enough = sum(making.values()) >= max(few, _FEW)
     named = [
         (taken, name)
-        for name, taken, made in operators
-        if together or _OF_LISTS.fullmatch(name) or (made >= max(few, _FEW) and not _REDUCING.fullmatch(name))
+        for name, taken, _ in operators
+        if together or _OF_LISTS.fullmatch(name) or (enough and name in making)
     ]
     return [*ways_out, *(name for _, name in sorted(named, reverse=True))][:_MOST_NAMED]
 

@@ -21,19 +21,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["TORCHS", "Watch", "extension_calls_tell", "launch", "launches_tell", "told"]
+from kernelrl_judge.listing import Listing, tensors_in
 
-TORCHS = frozenset(
-    {"aten", "prim", "prims", "inductor", "inductor_prims", "rngprims", "quantized", "_quantized", "quantization"}
-    | {"mkl", "mkldnn", "mkldnn_prepacked", "onednn", "prepacked", "static_runtime", "fbgemm", "sparse", "symm_mem"}
-    | {"c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_native", "torchvision", "torchaudio"}
-)
-"""Namespaces of operators that come with torch. Operators of others are the candidate's own."""
+__all__ = ["Watch", "extension_calls_tell", "launch", "launches_tell", "told"]
+
 _OVERWRITING = frozenset({"aten::copy_", "aten::fill_", "aten::zero_", "aten::set_", "aten::resize_"})
 """Operators that do not read the first tensor that they are given."""
-_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 _LEAST_ADDRESS = 1 << 32
 _MANY_NUMBERS = 64
 _telling: bool | None = None
@@ -94,7 +88,7 @@ def launch(arguments: Any) -> Iterator[None]:
 def _begun(arguments: Any) -> Callable[[Any], None]:
     """A kernel is launched, or a function called; to be called with what it returns."""
     watch = _watching[-1]
-    given = [*_tensors(arguments)]
+    given = [*tensors_in(arguments)]
     watch.numbers.update(_fractions(arguments))
     watch.read(given)
     watch.inside += 1
@@ -103,13 +97,13 @@ def _begun(arguments: Any) -> Callable[[Any], None]:
         watch.inside -= 1
         # Through an address a kernel may write to any tensor.
         by_address = any(tensor.dtype is torch.int64 for tensor in given) or _has_address(arguments)
-        watch.written(_alive() if by_address else [*given, *_tensors(result)])
+        watch.written(_alive() if by_address else [*given, *tensors_in(result)])
 
     return ended
 
 
-class Watch(TorchDispatchMode):
-    """Sums up memory between its beginning and its end."""
+class Watch(Listing):
+    """Sums up memory, too, between its beginning and its end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,53 +115,48 @@ class Watch(TorchDispatchMode):
         """Launches under way. A function of an extension writes and has torch read, as it likes."""
         self._sums: dict[int, tuple[int, int]] = {}
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # To keep torch's compiler away from this class would be to import it.
-        return False
-
     def begin(self) -> None:
-        """Watch from now on. Where launches do not tell of themselves, nothing is watched."""
+        """Watch from now on. Where launches do not tell of themselves, nothing is summed up."""
         if _telling:
             self.written(_alive())
             _watching.append(self)
             for switch in _switches:
                 switch(_begun)
-            self.__enter__()
+        super().begin()
 
     def end(self) -> None:
         """Watch no more; once is enough."""
+        super().end()
         if self in _watching:
             _watching.remove(self)
             for switch in _switches:
                 switch(None)
-            self.__exit__(None, None, None)
             if len(self.numbers) >= _MANY_NUMBERS:
                 self.strange += len(self.numbers)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = [*_tensors((args, kwargs))]
+    def _made(self, func: Any, given: list[Any], args: Any, kwargs: Any) -> Any:
+        if self not in _watching:
+            return func(*args, **kwargs)
         self.numbers.update(_fractions((args, kwargs)))
-        if func.namespace not in TORCHS:
-            # Those of others are made of torch's and of launches, which are seen one by one.
-            with self:
-                result = func.redispatch(_CPU, *args, **(kwargs or {}))
-            if _with_extensions:
-                # Or they are what an extension registered.
-                self.written([*_tensors(result), *given])
-            return result
         if func._schema.is_mutable:
             self.read(given[1:] if func._schema.name in _OVERWRITING else given)
-            result = func(*args, **(kwargs or {}))
-            self.written([*_tensors(result), *given])
+            result = func(*args, **kwargs)
+            self.written([*tensors_in(result), *given])
             return result
-        result = func(*args, **(kwargs or {}))
-        made = [*_tensors(result)]
+        result = func(*args, **kwargs)
+        made = [*tensors_in(result)]
         places, new = {_memory(tensor) for tensor in given}, {_memory(tensor) for tensor in made}
         # To make a view is neither to read nor to write.
         self.read([tensor for tensor in given if _memory(tensor) not in new])
         self.written([tensor for tensor in made if _memory(tensor) not in places])
         return result
+
+    def _others(self, arguments: Any, result: Any) -> None:
+        if self in _watching:
+            self.numbers.update(_fractions(arguments))
+            if _with_extensions:
+                # It may be what an extension registered.
+                self.written([*tensors_in((arguments, result))])
 
     def read(self, tensors: list[Any]) -> None:
         """Torch or a kernel reads tensors."""
@@ -200,20 +189,6 @@ def _sum(address: int, size: int) -> int:
 def _alive() -> list[Any]:
     """Every tensor that somebody holds in Python. Those of the zygote are not among them, nor are they written to."""
     return [held for held in gc.get_objects() if issubclass(type(held), torch.Tensor)]
-
-
-def _tensors(value: Any) -> Iterator[Any]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _tensors(item)
-    elif isinstance(base := getattr(value, "base", None), torch.Tensor):
-        # Triton's descriptors and wrappers of tensors.
-        yield base
 
 
 def _fractions(value: Any) -> Iterator[float]:
