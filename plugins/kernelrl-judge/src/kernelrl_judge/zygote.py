@@ -20,6 +20,8 @@ from typing import Any
 from kernelrl_judge import privileges, runner, sandbox
 
 _MAX_REQUEST_BYTES = 4096
+_OWN = tuple(f"kernelrl_judge.{name}" for name in ("operators", "runner_builds", "sharing", "windows"))
+"""What a runner imports when it is needed: each fork would do it anew, and prepare patterns of text for it."""
 
 
 def main() -> None:
@@ -41,7 +43,7 @@ def main() -> None:
         # unwritten holds NaN and not what was there by chance: it cannot pass, and its verdict is the same every time.
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.utils.deterministic.fill_uninitialized_memory = True
-    for module in backend.preload(mode):
+    for module in (*_OWN, *backend.preload(mode)):
         importlib.import_module(module)
     # A library that keeps a sleeping thread of its own is no danger to a fork that never uses it.
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork.*")
