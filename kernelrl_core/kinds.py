@@ -371,7 +371,8 @@ class Policy(Protocol):
         ...
 
     def render(self, messages: Sequence[Message]) -> Prompt:
-        """Apply the chat template. Fast enough for the event loop."""
+        """Apply the chat template, and say in `Prompt.opening` whether it has opened the thinking. Fast enough for the
+        event loop."""
         ...
 
     async def sample(self, prompt: Prompt, settings: SamplingSettings) -> Reply:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -235,6 +236,24 @@ def test_a_prompt_is_sent_as_the_learner_s_tokens(server: OpenAIServer, model: P
     played(options(server, model, tmp_path), one_reply, tmp_path)
     assert bytes(server.requests[-1]["prompt"]).decode("latin-1")  # a token for each byte, in the alphabet's order
     assert len(server.requests[-1]["prompt"]) == len("user: Say abc.\nassistant: ")
+
+
+def test_thinking_that_the_learner_s_template_opens_is_told_of(
+    server: OpenAIServer, model: Path, tmp_path: Path
+) -> None:
+    """The endpoint continues the learner's tokens, so its replies begin inside it."""
+    thinker = tmp_path / "thinker"
+    shutil.copytree(model, thinker)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(thinker)
+    tokenizer.chat_template += "{{ '<think>\n' }}"
+    tokenizer.save_pretrained(thinker)
+
+    async def play(policy: LearningPolicy) -> str:
+        await one_reply(policy)
+        return policy.render(ASK).begun
+
+    assert played(options(server, thinker, tmp_path), play, tmp_path) == "<think>\n"
+    assert len(server.requests[-1]["prompt"]) == len("user: Say abc.\nassistant: <think>\n")
 
 
 def test_a_server_that_takes_no_adapters_is_told_with_the_mend(
