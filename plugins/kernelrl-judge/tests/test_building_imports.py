@@ -75,6 +75,27 @@ def test_cpp_for_the_processor_needs_no_list_of_the_loader_and_no_process(tmp_pa
     assert library_imports(_built(tmp_path, source), "cpp") == ["_r_debug", "fork"]
 
 
+def _importing(*names: str) -> str:
+    declared = "".join(f'extern "C" void {name}();\n' for name in names)
+    return f"{declared}void f() {{ {' '.join(f'{name}();' for name in names)} }}"
+
+
+@compiles
+def test_what_has_objects_of_python_compute_is_found_and_what_arguments_and_errors_need_is_not(tmp_path: Path) -> None:
+    calling = [
+        *("PyEval_EvalCode", "PyImport_ImportModule", "PyNumber_MatrixMultiply", "PyNumber_Multiply"),
+        *("PyObject_CallMethod", "PyObject_CallObject", "PyObject_Vectorcall", "PyRun_SimpleStringFlags"),
+        *("PySys_GetObject", "Py_CompileStringExFlags"),
+    ]
+    harmless = [
+        *("PyDict_Next", "PyErr_SetString", "PyEval_RestoreThread", "PyEval_SaveThread", "PyGILState_Ensure"),
+        *("PyList_Append", "PyLong_AsLong", "PyNumber_Float", "PyNumber_Long", "PyObject_CallFunctionObjArgs"),
+        *("PyObject_GetAttrString", "PySequence_GetItem", "PyTuple_New", "THPVariable_Wrap", "_Py_Dealloc"),
+    ]
+    built = _built(tmp_path, _importing(*calling, *harmless))
+    assert (library_imports(built, "cpp"), library_imports(built, "cuda")) == (calling, [])
+
+
 @compiles
 def test_what_kernels_for_the_processor_usually_need_is_not_told_of(tmp_path: Path) -> None:
     source = """

@@ -43,6 +43,13 @@ _PLAIN = re.compile(
     rf"|{_NESTED}2at(?:5print|9Generator|7indexing|ls)\w+|_ZN2atls\w+"
 )
 """What an extension for the processor may import without a question."""
+_OF_OBJECTS = re.compile(
+    r"_?Py(?:Object|Eval|Vectorcall|CFunction|Method|Gen|Iter)_\w*(?:Call(?!FunctionObjArgs$)|Vectorcall|Send)\w*|PyVectorcall_\w+"
+    r"|_?PyNumber_(?!(?:Check|Long|Float|Index|AsSsize_t|Add)$)\w+|PyObject_RichCompare|PySequence_(?:Concat|Repeat|InPlace\w+)"
+    r"|_?Py(?:Import|Run|Sys|Marshal|Code|Function)_\w+|_?PyEval_Eval\w+|Py_CompileString\w*"
+)
+"""What of Python has objects compute, an array say: calls, arithmetic, modules and code. What every module of pybind11
+needs is not among it, nor what converts arguments and results."""
 _DYNAMIC_SYMBOLS = 11
 
 
@@ -51,7 +58,8 @@ def library_imports(path: str | Path, language: str) -> list[str]:
 
     Args:
         language: of the extension. C++ for the processor needs little, and what is not known to be harmless is told
-            of, such as the loader's functions and lists. Of device code's many libraries those that compute are.
+            of, such as the loader's functions and lists, and calls of Python's objects. Of device code's many
+            libraries those that compute are.
 
     Returns:
         Operators of torch as `aten::NAME`, others by their names; empty for what is no 64-bit ELF file.
@@ -61,15 +69,13 @@ def library_imports(path: str | Path, language: str) -> list[str]:
         operator = _OF_TORCH.match(name)
         if operator is not None:
             found.add(f"aten::{operator[2][: int(operator[1])]}")
-        elif (
-            _VENDOR.fullmatch(name) or _OTHER_WAYS.fullmatch(name) or (language == "cpp" and not _PLAIN.fullmatch(name))
-        ):
+        elif _VENDOR.fullmatch(name) or _OTHER_WAYS.fullmatch(name) or (language == "cpp" and not _is_plain(name)):
             found.add(_readable(name))
     return sorted(found)
 
 
-def _computes(name: str) -> bool:
-    return bool(_VENDOR.fullmatch(name) or _OTHER_WAYS.fullmatch(name))
+def _is_plain(name: str) -> bool:
+    return bool(_PLAIN.fullmatch(name)) and not _OF_OBJECTS.fullmatch(name)
 
 
 def _readable(symbol: str) -> str:
