@@ -62,6 +62,11 @@ FOUND = {
         python("return run(x) if seen() else x", before="from torch.autograd import _profiler_enabled as seen"),
         "return run(x) if seen() else x",
     ),
+    "C8 ends the list of operators": (
+        "inspection",
+        python("torch.autograd._enable_record_function(False)", "return run(x)"),
+        "torch.autograd._enable_record_function(False)",
+    ),
     "A1 a library by address": (
         "library_glue",
         python("return run(x)", before="import ctypes\n\nBLAS = ctypes.CDLL('libopenblas.so.0')"),

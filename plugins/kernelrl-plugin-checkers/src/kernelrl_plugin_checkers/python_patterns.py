@@ -72,9 +72,10 @@ _RANDOM = {
 }
 _PRIVATE = re.compile(
     r"\.(?:_C\b(?!\._cuda_getCurrentRawStream|\._nn\b|\.TensorBase\b)|_python_dispatch|_functorch|_is_profiler_enabled"
-    r"|_profiler_enabled|_disable_\w+|_(?:get|len|pop|push)_\w*(?:mode|stack)\w*)"
+    r"|_profiler_enabled|_disable_\w+|_enable_record\w*|_(?:get|len|pop|push)_\w*(?:mode|stack)\w*"
+    r"|profiler\.ExecutionTraceObserver)"
 )
-"""Of torch's private names those that look at who watches, and at what lies below."""
+"""Of torch's names those that look at who watches, or end that, and at what lies below."""
 _STREAMS = {"torch.cuda.Stream", "torch.Stream", "cupy.cuda.Stream"}
 _WAITS = frozenset({"wait_event", "synchronize", "wait"})
 _GRAPHS = {"torch.cuda.CUDAGraph", "torch.cuda.graph"}
