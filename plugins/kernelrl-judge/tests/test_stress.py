@@ -16,6 +16,7 @@ from stress_tasks import SETTINGS, reference, wrong_parts  # noqa: E402
 from kernelrl_judge import stress  # noqa: E402
 from kernelrl_judge.reference import Reference  # noqa: E402
 from kernelrl_judge.stress_calls import judged  # noqa: E402
+from kernelrl_judge.stress_functions import Functions  # noqa: E402
 from kernelrl_judge.structure import structure  # noqa: E402
 
 
@@ -138,7 +139,7 @@ def test_a_bound_that_keeps_indices_in_range_counts_where_an_assertion_ends_noth
     ],
 )
 def test_what_would_end_the_context_of_a_gpu_is_seen(call: Callable[[Any], Any], hazard: bool) -> None:
-    watch = stress._Functions()
+    watch = Functions()
     with watch:
         call(torch.rand(8, 64))
     assert watch.hazard == hazard

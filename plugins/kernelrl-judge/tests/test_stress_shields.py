@@ -111,7 +111,7 @@ def test_running_statistics_are_changed_and_other_constants_are_not() -> None:
 def test_whole_numbers_are_repeated_so_that_errors_of_narrow_types_do_not_average_out() -> None:
     task = reference("return torch.log(x).mean(1)", "torch.randint(1, 256, (8, 4096)).float()")
     assert wrong_parts(task, lambda x: x.log().cumsum(1)[:, -1] / 4096) == set()
-    assert wrong_parts(task, lambda x: x.log().half().float().mean(1)) == {"aligned"}
+    assert "aligned" in wrong_parts(task, lambda x: x.log().half().float().mean(1))
 
 
 @pytest.mark.parametrize(
@@ -151,6 +151,11 @@ def test_the_ends_of_a_range_and_duplicates_may_be_drawn(
     [
         (lambda: [torch.randint(9, (8,)), torch.randn(4)], [(0, 9), None]),
         (lambda: [torch.randint(-3, 9, (8,), dtype=torch.int32)], [(-3, 9)]),
+        (lambda: [torch.randint(0, 1000000, (32, 16)).unsqueeze(-1)], [(0, 1000000)]),
+        (lambda: [torch.randint(9, (8, 4)).clone().to(torch.int32).T], [(0, 9)]),
+        (lambda: (lambda ids: [ids, ids.unsqueeze(-1)])(torch.randint(9, (8,))), None),
+        (lambda: (lambda x: [x, x > 0.5])(torch.rand(8, 4)), None),
+        (lambda: [torch.rand(8, 4) > 0.5, torch.arange(4)], [(0, 2), None]),
         (lambda: [torch.randint(2, (8,))], None),
         (lambda: [torch.randperm(8)], None),
         (lambda: [torch.randint(9, (8,)).sort()[0]], None),

@@ -307,7 +307,9 @@ class Case:
         except RunnerEnded as ending:
             wrong, ended = (part, wording.ended(str(ending))[1]), True
         ratio = max(ratios, default=None)
-        found, self._profile["stress"] = stress.concluded(self._settings, wrong, ratio)
+        found, said = stress.concluded(self._settings, wrong, ratio)
+        left = stress.untried(reference, self._settings, made) if said == "passed" else ""
+        self._profile["stress"] = f"{said}, but for {left}" if left else said
         self._findings = (*self._findings, *found)
         if ratio is not None:
             self._profile["error_ratio"] = round(ratio, 2)

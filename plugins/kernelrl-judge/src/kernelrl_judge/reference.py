@@ -119,8 +119,13 @@ class Reference:
         """This reference in double precision; its inputs have to be, too."""
         other = copy.copy(self)
         other.model = self._copied().double()
+        for tensor in (*other.model.parameters(), *other.model.buffers()):
+            if tensor.is_complex():
+                tensor.data = tensor.data.to(torch.complex128)
+        widened = {name: torch.promote_types(tensor.dtype, torch.float64) for name, tensor in self.state.items()}
         other.state = {
-            name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in self.state.items()
+            name: tensor.to(widened[name]) if tensor.is_floating_point() or tensor.is_complex() else tensor
+            for name, tensor in self.state.items()
         }
         return other
 

@@ -1,7 +1,8 @@
 """The probe `stress`: calls on inputs that nobody promised to be small, of one sign, or alike.
 
-A kernel that passed every trial is called again on up to five sets of inputs, with parameters and running statistics
-of a larger spread. What a task has no inputs for is left out.
+A kernel that passed every trial is called again on up to five sets of inputs, or seven where the reference asks for
+what is no number and refuses harsh inputs, with parameters and running statistics of a larger spread. What a task has
+no inputs for is left out.
 
 - `mixed`: random signs, heavy tails, a factor for each row. A shortcut that inputs of one sign and size allow fails.
 - `spiked`: magnitudes over many powers of two, up to 65,536 or 16. Every sum is that of its few largest terms, so
@@ -9,11 +10,14 @@ of a larger spread. What a task has no inputs for is left out.
 - `aligned`: ordinary inputs, all of which a narrow type rounds the same way, so that nothing averages out either. A
   kernel that tells harsh inputs from ordinary ones does not see the difference. For single precision alone. Whole
   numbers of many values are repeated, to the same end.
-- `edges`: large numbers in the first and last slice along each axis, and zeros in one.
-- `ranges`: integers that the task draws with `torch.randint`, the ends of their range and duplicates among them.
+- `edges`: large numbers in the first and last slice along each axis, small ones in another, and zeros in one.
+- `ranges`: integers that the task draws with `torch.randint`, the ends of their range and duplicates among them, and
+  rows of truth values that are all false or all true, where the task draws them one by one.
+- `no_numbers`: a few infinities, and a few that are no number, where the reference calls a function that is about them.
+- `ends`: the smallest and the largest number that the task draws, where the reference refuses larger ones.
 
-Shapes and dtypes stay as they are, and so do other integers and floating-point inputs with a structure
-(`kernelrl_judge.structure`): a kernel may rely on them. What decides is the reference in double precision
+Shapes and dtypes stay as they are, and so do other integers and inputs with a structure (`kernelrl_judge.structure`): a
+kernel may rely on them. Infinities stay in their places. What decides is the reference in double precision
 (`kernelrl_judge.stress_calls`), element by element. Where it decides little, because it is not finite or loses its own
 way, milder inputs are taken. A reference that does not run in double precision, or of which no second copy fits into
 memory, decides in its own precision, on mild inputs alone.
@@ -24,12 +28,11 @@ The probe `sizes`, for those who ask for it, adds a call on inputs of other size
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import attrs
 import torch
-from torch.overrides import TorchFunctionMode
 
 from kernelrl_core.values import EvaluationSettings, Finding, Severity
 from kernelrl_judge import stress_inputs
@@ -37,10 +40,12 @@ from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
 from kernelrl_judge.exchange import leaves_bytes
 from kernelrl_judge.reference import Reference, TaskError
 from kernelrl_judge.stress_calls import NO_MEMORY, StressCall, stress_call
+from kernelrl_judge.stress_functions import Functions
+from kernelrl_judge.stress_ranges import is_truth
 from kernelrl_judge.structure import structure
-from kernelrl_judge.trees import mapped, reals, tensors
+from kernelrl_judge.trees import leaves, mapped, reals, tensors
 
-__all__ = ["concluded", "prepared", "untested", "wanted"]
+__all__ = ["concluded", "prepared", "untested", "untried", "wanted"]
 
 _COPIES = 16
 """Inputs, outputs and state that must fit in the memory that is free, for double precision and what lies between."""
@@ -64,31 +69,13 @@ _WORDS = {
     "aligned": "inputs that narrow types round the same way",
     "spiked": "inputs with a few large values among small ones",
     "edges": "inputs with large values at their edges, and slices of zeros",
-    "ranges": "integers from the ends of their range, and repeated ones",
+    "ranges": "integers from the ends of their range and repeated ones, or rows of equal truth values",
+    "no_numbers": "inputs that are infinite or no number",
+    "ends": "the smallest and the largest inputs",
     "sizes": "inputs of other sizes",
 }
 _UNDECIDED = "the reference decides nothing on such inputs"
-_CHECKED = {"binary_cross_entropy", "multinomial", "bernoulli", "bernoulli_"}
-_INDEXING = {
-    *("__getitem__", "__setitem__", "index_select", "index_add", "index_add_", "index_put", "index_put_", "take"),
-    *(
-        "gather",
-        "scatter",
-        "scatter_",
-        "scatter_add",
-        "scatter_add_",
-        "embedding",
-        "one_hot",
-        "nll_loss",
-        "cross_entropy",
-    ),
-}
-_CONVERTING = {"to", "type", "long", "int", "short", "type_as"}
-_DISTINGUISHING = {
-    *("__setitem__", "index_put", "index_put_", "index_copy", "index_copy_", "scatter", "scatter_", "put_"),
-    *("sort", "argsort", "msort", "topk", "kthvalue", "median", "nanmedian", "mode", "argmax", "argmin"),
-}
-_NO_INDICES = (torch.bool, torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_REFUSED = "the reference fails"
 
 
 def wanted(settings: EvaluationSettings) -> bool:
@@ -128,7 +115,11 @@ def prepared(
             continue
         exact = _exact(used)
         calls, reasons = [], []
-        for number, part in enumerate(parts):
+        for number, part in enumerate(stress_inputs.PARTS):
+            refused = part == "ends" and only is None and any(_REFUSED in reason for reason in reasons)
+            reference.facts["refuses"] = reference.facts.get("refuses", False) or refused
+            if part not in (stress_inputs.parts(reference, settings) if refused else parts):
+                continue
             index = Reference.first_timed_input - 2 - number
             call, exact, reason = _call(used, exact, settings, part, index, spreads=spreads)
             calls += [call] if call is not None else []
@@ -143,6 +134,24 @@ def prepared(
                 torch.cuda.empty_cache()
             return used, calls, "; ".join(reasons)
     return reference, [], "; ".join(reasons) or "the task has no inputs to change"
+
+
+def untried(reference: Reference, settings: EvaluationSettings, calls: Sequence[StressCall]) -> str:
+    """The parts that a task has inputs for, and no call was made of, and its inputs that no call changes."""
+    made = {call.part for call in calls}
+    named = [part for part in stress_inputs.parts(reference, settings) if part not in made]
+    structures = reference.facts["structures"]
+    ranges = reference.facts["ranges"] or [None] * len(structures)
+    place = 0
+    for path, leaf, _, _ in leaves(*[calls[0].trial.inputs] * 3):
+        if not isinstance(leaf, torch.Tensor):
+            named.append(f"input{path} ({type(leaf).__name__})")
+            continue
+        known = structures[place]
+        if not stress_inputs.is_changed(leaf, known) and known != "counts" and ranges[place] is None:
+            named.append(f"input{path} ({known or str(leaf.dtype).removeprefix('torch.')})")
+        place += 1
+    return ", ".join(named)
 
 
 def _exact(reference: Reference) -> Reference | None:
@@ -179,7 +188,7 @@ def _call(
         try:
             call, why = _made(reference, exact, index, part, variant)
         except TaskError as error:
-            call, why = None, f"the reference fails: {error}"[:200]
+            call, why = None, f"{_REFUSED}: {error}"[:200]
             if exact is not None and _runs(reference, index, part, variant):
                 reference.facts["no_double"] = str(error)[:200]
                 return _call(reference, None, settings, part, index, spreads=spreads)
@@ -293,7 +302,7 @@ def _unfit(reference: Reference) -> str:
         return "too large for the memory that is free"
     facts["large"] = (passed + held) * _COPIES > room
     if "stress_unfit" not in facts:
-        watch = _Functions()
+        watch = Functions()
         with contextlib.suppress(TaskError), watch:
             reference.expected(reference.inputs(Reference.first_timed_input - 2))
         # On a processor an assertion is an exception like any other.
@@ -302,7 +311,12 @@ def _unfit(reference: Reference) -> str:
         facts["convolves"] = watch.convolves
         with contextlib.suppress(TaskError, torch.OutOfMemoryError):
             facts["rows_apart"] = _rows_apart(reference)
-        facts["ranges"] = None if watch.distinguishes else reference.declared_ranges()
+        facts["asks_for_numbers"], facts["bound"] = watch.asks_for_numbers, watch.bound
+        ranges = reference.declared_ranges() or []
+        if watch.distinguishes:
+            # Of truth values there are equals in any draw.
+            ranges = [limits if is_truth(limits) else None for limits in ranges]
+        facts["ranges"] = ranges if any(ranges) else None
     return str(facts["stress_unfit"])
 
 
@@ -331,31 +345,6 @@ def _rows_apart(reference: Reference) -> bool:
         for was, kept, other in pairs
         if kept.dim() > 1
     )
-
-
-class _Functions(TorchFunctionMode):
-    """Looks for functions that end a GPU's context when values are out of their range, for those whose results depend
-    on an order that nobody promises where values are equal, and for convolutions."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._checked = self._indexes = self._makes_integers = self.convolves = self.distinguishes = False
-
-    @property
-    def hazard(self) -> bool:
-        return self._checked or (self._indexes and self._makes_integers)
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = func(*args, **(kwargs or {}))
-        name = getattr(func, "__name__", "")
-        self._checked |= name in _CHECKED
-        self._indexes |= name in _INDEXING
-        self.convolves |= name.startswith("conv")
-        self.distinguishes |= name in _DISTINGUISHING or (name in ("max", "min") and isinstance(found, tuple))
-        given = args[0] if args else None
-        if name in _CONVERTING and isinstance(found, torch.Tensor) and isinstance(given, torch.Tensor):
-            self._makes_integers |= given.is_floating_point() and found.dtype not in _NO_INDICES
-        return found
 
 
 def _resized(reference: Reference, exact: Reference | None) -> list[StressCall]:

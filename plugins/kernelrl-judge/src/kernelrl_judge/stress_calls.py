@@ -93,7 +93,7 @@ def _limits(
     reference: Reference, inputs: list[Any], expected: Any, precise: Any
 ) -> tuple[list[Bounds | int | None], list[float]]:
     """How far each output tensor may be off, and what share of it is decided."""
-    rounds = any(tensor.is_floating_point() for tensor in tensors(inputs))
+    rounds = any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors(inputs))
     apart = bool(reference.facts.get("rows_apart"))
     found: list[Bounds | int | None] = []
     shares: list[float] = []
@@ -182,4 +182,6 @@ def _alike(left: Any, right: Any) -> bool:
 
 
 def _widened(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
     return tensor.double() if tensor.is_floating_point() else tensor

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,26 +12,46 @@ from kernelrl_core.values import EvaluationSettings
 from kernelrl_judge.comparing import tolerance
 from kernelrl_judge.overlays import overlaid
 from kernelrl_judge.reference import Reference
-from kernelrl_judge.stress_ranges import at_ends
-from kernelrl_judge.trees import mapped
+from kernelrl_judge.stress_ranges import at_ends, is_truth
+from kernelrl_judge.trees import mapped, real
 
-__all__ = ["PARTS", "Variant", "changed", "is_mild", "nudged", "parts", "spreadable", "variants", "with_spread"]
+__all__ = [
+    "PARTS",
+    "Variant",
+    "changed",
+    "is_changed",
+    "is_mild",
+    "nudged",
+    "parts",
+    "spreadable",
+    "variants",
+    "with_spread",
+]
 
-PARTS = ("mixed", "spiked", "aligned", "edges", "ranges")
+PARTS = ("mixed", "spiked", "aligned", "edges", "ranges", "no_numbers", "ends")
 """Parts in the order of their calls. Which are made depends on what the task's inputs are."""
 _LOW_BITS, _ROUNDED_DOWN = 0xFFFF, 0x0FFF
 """Of single precision: what bf16, tf32 and fp16 leave out, and what each of them rounds down by most of its error."""
 _LARGE, _MODERATE, _MILD = 65536.0, 16.0, 4.0
 """Largest spikes. fp16 does not reach as far as the large ones."""
+_BEYOND = 4.0
+"""How many times a bound that a task sets is the largest spike: a row's largest is at least a fourth of that."""
+_SMALL = 2.0**-9
+"""Of ordinary numbers: their variance is about what usual norms add to it."""
+_RARE = 1 / 32
 _HALF_ROUNDING = 2.0**-11
 _LAST_BIT = 2.0**-23
 _LEAST_ALONG = 4
 """Places along an axis, of which one may be quiet."""
-_CHANGED = (None, "zeros")
-"""Structures of inputs that are changed."""
+_MOST_STACKED = 8
+"""Rows of a buffer that may be statistics of several kinds."""
+_CHANGED = (None, "zeros", "non_finite")
+"""Structures of inputs that are changed; of those with infinities the finite elements."""
 
 Variant = tuple[bool, float]
-"""Whether signs are drawn, or, at the edges, whether slices are quiet; and the largest value, 0 where none is set."""
+"""A choice and the largest value, 0 where none is set. The choice is whether signs are drawn; at the edges whether
+slices are quiet; of ranges whether truth values change, too; of what is no number whether some are undefined;
+at the ends whether these are whole numbers."""
 
 
 def parts(reference: Reference, settings: EvaluationSettings) -> tuple[str, ...]:
@@ -46,6 +68,8 @@ def parts(reference: Reference, settings: EvaluationSettings) -> tuple[str, ...]
         "aligned": single and (drawn or "counts" in structures),
         "edges": asked and drawn,
         "ranges": asked and reference.facts["ranges"] is not None,
+        "no_numbers": asked and drawn and reference.facts["asks_for_numbers"],
+        "ends": asked and drawn and reference.facts.get("refuses", False),
     }
     return tuple(part for part in PARTS if made[part])
 
@@ -55,21 +79,30 @@ def variants(reference: Reference, settings: EvaluationSettings, part: str) -> l
     # Winograd's and Fourier's convolutions spread the rounding of a large value over its neighbours, and a tolerance
     # that lets half precision pass lets its range pass.
     large = tolerance(settings).rtol < _HALF_ROUNDING and not reference.facts["convolves"]
+    bound = _BEYOND * reference.facts["bound"]
     if part == "mixed":
         return [(True, 0.0), (False, 0.0), (True, _MILD), (False, _MILD)]
     if part == "spiked":
         sizes = (_LARGE, _MODERATE) if large else (_MODERATE,)
+        sizes = (bound, *sizes) if large and bound > _LARGE else sizes
         return [(signs, largest) for largest in sizes for signs in (True, False)]
     if part == "edges":
         # What half precision chooses among equals, its noise does not tell.
         quiet = [(True, _LARGE if large else _MODERATE), (True, _MILD)] if settings.precision == "fp32" else []
         return [*quiet, (False, _LARGE if large else _MODERATE), (False, _MILD)]
+    if part == "ranges":
+        truths = [is_truth(limits) for limits in reference.facts["ranges"] if limits is not None]
+        return [(True, 0.0)] * any(truths) + [(False, 0.0)] * (not all(truths))
+    if part == "no_numbers":
+        return [(True, math.inf), (True, 0.0), (False, math.inf)]
+    if part == "ends":
+        return [(True, 0.0), (False, 0.0)]
     return [(False, 0.0)]
 
 
 def is_mild(part: str, variant: Variant) -> bool:
     """Whether a task's own precision decides on inputs like these."""
-    return part in ("aligned", "ranges") or variant[1] == _MILD
+    return part in ("aligned", "ranges", "no_numbers", "ends") or variant[1] == _MILD
 
 
 def changed(values: list[Any], facts: dict[str, Any], part: str, variant: Variant) -> list[Any]:
@@ -78,63 +111,113 @@ def changed(values: list[Any], facts: dict[str, Any], part: str, variant: Varian
     Args:
         facts: the reference's, with the structures and ranges of its inputs.
     """
-    signs, largest = variant
     places = iter(range(len(facts["structures"])))
 
     def change(tensor: torch.Tensor) -> torch.Tensor:
         place = next(places)
+        known = facts["structures"][place]
         if part == "ranges":
             limits = facts["ranges"][place]
-            return tensor if limits is None else at_ends(tensor, limits)
-        known = facts["structures"][place]
+            stays = limits is None or known == "fixed" or (is_truth(limits) and not variant[0])
+            return tensor if stays else at_ends(tensor, limits)
         if part == "aligned" and known == "counts":
             return _repeated(tensor)
-        if known not in _CHANGED or not tensor.is_floating_point():
+        if not is_changed(tensor, known):
             return tensor
-        match part:
-            case "aligned":
-                return _aligned(tensor)
-            case "spiked":
-                return _spiked(tensor, largest, signed=signs)
-            case "edges":
-                return _edged(tensor, largest, quiet=signs)
-        if largest:
-            tensor = tensor * torch.rand_like(tensor) * largest
-            return _signed(tensor) if signs else tensor
-        if signs:
-            return _signed(overlaid(tensor, "mixed"))
-        return overlaid(overlaid(tensor, "heavy_tailed"), "row_scaled")
+        if known != "non_finite":
+            return _of_parts(tensor, lambda values: _harsh(values, part, variant))
+        finite = torch.isfinite(tensor)
+        others = _of_parts(torch.where(finite, tensor, 0.0), lambda values: _harsh(values, part, variant))
+        return torch.where(finite, others, tensor)
 
     return [mapped(value, change) for value in values]
+
+
+def is_changed(tensor: torch.Tensor, known: str | None) -> bool:
+    """Whether an input of a structure is multiplied."""
+    return known in _CHANGED and (tensor.is_floating_point() or tensor.is_complex())
+
+
+def _of_parts(tensor: torch.Tensor, function: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """What a function makes of real numbers; of complex ones it is given both parts."""
+    found = function(real(tensor))
+    return torch.view_as_complex(found.contiguous()) if tensor.is_complex() else found
+
+
+def _harsh(tensor: torch.Tensor, part: str, variant: Variant) -> torch.Tensor:
+    signs, largest = variant
+    match part:
+        case "aligned":
+            return _aligned(tensor)
+        case "spiked":
+            return _spiked(tensor, largest, signed=signs)
+        case "edges":
+            return _edged(tensor, largest, quiet=signs)
+        case "no_numbers":
+            return _not_numbers(tensor, infinite=largest > 0, undefined=signs)
+        case "ends":
+            return _ended(tensor, whole=signs)
+    if largest:
+        tensor = tensor * torch.rand_like(tensor) * largest
+        return _signed(tensor) if signs else tensor
+    if signs:
+        return _signed(overlaid(tensor, "mixed"))
+    return overlaid(overlaid(tensor, "heavy_tailed"), "row_scaled")
 
 
 def nudged(values: list[Any], structures: list[str | None], part: str) -> list[Any]:
     """Inputs that are off by a last bit where they may be changed: what their rounding makes of an output is noise.
 
-    At the edges, zeros are off by next to nothing, so that what is chosen among equals counts as noise as well.
+    At the edges, zeros are off by next to nothing, so that what is chosen among equals counts as noise as well. At the
+    ends of a range they stay there: beyond, a reference may refuse them.
     """
     known = iter(structures)
 
     def nudge(tensor: torch.Tensor) -> torch.Tensor:
-        if next(known) not in _CHANGED or tensor.dtype is not torch.float32:
+        structure = next(known)
+        if not is_changed(tensor, structure) or tensor.dtype not in (torch.float32, torch.complex64):
             return tensor
-        off = torch.rand_like(tensor) * 2 - 1
-        moved = torch.addcmul(tensor, tensor, off, value=_LAST_BIT)
-        return torch.where(tensor == 0, off * 2.0**-100, moved) if part == "edges" else moved
+        found = _of_parts(tensor, lambda values: _off(values, part))
+        infinite = structure == "non_finite" or part == "no_numbers"
+        return torch.where(torch.isfinite(tensor), found, tensor) if infinite else found
 
     return [mapped(value, nudge) for value in values]
 
 
+def _off(tensor: torch.Tensor, part: str) -> torch.Tensor:
+    """Numbers off by a last bit."""
+    off = torch.rand_like(tensor) * 2 - 1
+    moved = torch.addcmul(tensor, tensor, off, value=_LAST_BIT)
+    if part == "edges":
+        return torch.where(tensor == 0, off * 2.0**-100, moved)
+    if part == "ends":
+        low, high = tensor.aminmax()
+        return torch.where((tensor == low) | (tensor == high), tensor, moved.clamp(low, high))
+    return moved
+
+
 def spreadable(reference: Reference) -> set[str]:
     """Names in the state of what may be changed: parameters, and buffers that hold nothing but ones or zeros, as
-    running statistics do until somebody trains. Other buffers may be masks and tables, on which a kernel may rely."""
-    names = {name for name, tensor in reference.model.named_parameters() if tensor.is_floating_point()}
+    running statistics do until somebody trains, or a few rows of either. Other buffers may be masks and tables, on
+    which a kernel may rely."""
+    named = [*reference.model.named_parameters()]
+    names = {name for name, tensor in named if tensor.is_floating_point() or tensor.is_complex()}
     for name, buffer in reference.model.named_buffers():
-        if buffer.is_floating_point() and buffer.numel() > 1 and name in reference.state:
-            first = reference.state[name].view(-1)[0]
-            if float(first) in (0.0, 1.0) and bool((reference.state[name] == first).all()):
-                names.add(name)
+        known = buffer.is_floating_point() and buffer.numel() and name in reference.state
+        if known and all(map(_is_statistic, _stacked(reference.state[name]))):
+            names.add(name)
     return names & reference.state.keys()
+
+
+def _is_statistic(tensor: torch.Tensor) -> bool:
+    first = tensor.reshape(-1)[0]
+    return float(first) in (0.0, 1.0) and bool((tensor == first).all())
+
+
+def _stacked(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """The rows of a tensor that has few and long ones; otherwise the tensor."""
+    rows = list(tensor) if tensor.dim() > 1 and len(tensor) <= _MOST_STACKED else []
+    return rows if rows and rows[0].numel() >= _LEAST_ALONG else [tensor]
 
 
 def with_spread(reference: Reference, *, alike: bool = False) -> Reference:
@@ -150,7 +233,13 @@ def with_spread(reference: Reference, *, alike: bool = False) -> Reference:
     for name in sorted(spreadable(reference)):
         before = reference.state[name]
         twin = next((other for other in done if alike and _equal(reference.state[other], before)), None)
-        state[name] = _spread(before, positive=name in buffers) if twin is None else state[twin].view(before.shape)
+        if twin is not None:
+            state[name] = state[twin].view(before.shape)
+        elif name in buffers:
+            rows = [_spread(row, positive=True) for row in _stacked(before)]
+            state[name] = torch.stack(rows).view(before.shape)
+        else:
+            state[name] = _of_parts(before, lambda values: _spread(values, positive=False))
         done.append(name)
     return reference.with_state(state)
 
@@ -210,7 +299,7 @@ def _repeated(tensor: torch.Tensor) -> torch.Tensor:
 
 def _edged(tensor: torch.Tensor, largest: float, *, quiet: bool) -> torch.Tensor:
     """The first and the last slice along each axis so much larger that a sum is not right without them; if `quiet`,
-    the second slice along the first two axes is zero."""
+    the second slice along the first two axes is zero, and the third is small."""
     factors = torch.ones((), dtype=torch.float32, device=tensor.device)
     for axis, size in enumerate(tensor.shape):
         along = torch.ones(size, device=tensor.device)
@@ -220,5 +309,24 @@ def _edged(tensor: torch.Tensor, largest: float, *, quiet: bool) -> torch.Tensor
     if quiet and tensor.dim() > 1:
         axes = [axis for axis in (0, 1) if tensor.shape[axis] >= _LEAST_ALONG]
         for axis in axes:
+            values.select(axis, 2).copy_(tensor.select(axis, 2) * _SMALL)
+        for axis in axes:
             values.select(axis, 1).zero_()
     return values
+
+
+def _not_numbers(tensor: torch.Tensor, *, infinite: bool, undefined: bool) -> torch.Tensor:
+    """A few infinities of both signs, and a few that are no number."""
+    kinds = torch.rand_like(tensor, dtype=torch.float32)
+    for kind, value in enumerate((*[math.inf, -math.inf] * infinite, *[math.nan] * undefined)):
+        tensor = torch.where((kinds >= kind * _RARE) & (kinds < (kind + 1) * _RARE), value, tensor)
+    return tensor
+
+
+def _ended(tensor: torch.Tensor, *, whole: bool) -> torch.Tensor:
+    """A quarter of the numbers each is the smallest and the largest of all, or the whole number next to it."""
+    low, high = tensor.aminmax()
+    if whole:
+        low, high = low.floor(), high.ceil()
+    kinds = torch.rand_like(tensor, dtype=torch.float32)
+    return torch.where(kinds < 0.25, low, torch.where(kinds < 0.5, high, tensor))

@@ -1,7 +1,9 @@
-"""Ranges of integer inputs that a task declares by drawing them, for the probe `stress`.
+"""Ranges of inputs that a task declares by drawing them, for the probe `stress`.
 
-An input that `torch.randint` has drawn, and nothing has touched since, may hold any numbers of its range, each end and
-duplicates among them. What else is known of integers is what a call shows, and a kernel may rely on it.
+An input that `torch.randint` has drawn may hold any numbers of its range, each end and duplicates among them. Truth
+values that come of a draw, each of its own, may all be false, or all be true: those of `torch.bernoulli`, and what is
+drawn compared with a number. That holds for views, copies and conversions as well, and for nothing else that is made of
+them, or that they are made into. What else is known of integers is what a call shows, and a kernel may rely on it.
 """
 
 from __future__ import annotations
@@ -9,64 +11,156 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import torch
 from torch.overrides import TorchFunctionMode
 
 from kernelrl_judge.trees import tensors
 
-__all__ = ["Range", "at_ends", "declared"]
+__all__ = ["Range", "at_ends", "declared", "is_truth"]
 
 Range = tuple[int, int]
 """The smallest number, and the first above the largest."""
-_LEAST_NUMBERS = 3
-"""Fewer are truth values, of which every draw has each."""
+_MOST_EXACT = 256
+"""Up to which every floating-point type has all whole numbers."""
+_TRUTH: Range = (0, 2)
+_DRAWN = {"rand", "randn", "rand_like", "randn_like", "uniform_", "normal_"}
+_TOSSED = {"bernoulli", "bernoulli_"}
+_COMPARED = {f"{before}{name}{before}" for name in ("gt", "ge", "lt", "le") for before in ("", "__")}
+_CONVERTED = {"clone", "contiguous", "detach", "to", "type", "cpu", "cuda", "pin_memory"}
+_CONVERTED |= {"bool", "int", "long", "half", "bfloat16", "float", "double"}
+"""Functions whose results have the same numbers."""
+_ARRANGED = {"view", "reshape", "flatten", "unflatten", "ravel", "squeeze", "unsqueeze", "__get__"}
+_ARRANGED |= {"permute", "transpose", "t", "swapaxes", "swapdims", "movedim", "moveaxis"}
+"""Functions whose results are all of their numbers in another shape; and attributes."""
+_NEGATED = {"logical_not", "__invert__", "bitwise_not"}
+_ASKED = {"size", "dim", "numel", "nelement", "stride", "ndimension", "is_contiguous", "__len__", "is_floating_point"}
 
 
 def declared(draw: Callable[[], list[Any]]) -> list[Range | None] | None:
-    """The range of each tensor that `draw` makes, None for one without; None if an integer tensor has no range."""
+    """The range of each tensor that `draw` makes, None for one without; None if none has one.
+
+    Where an integer tensor has no range, none of integers has one: they may belong together.
+    """
     watch = _Draws()
     with watch:
-        made = draw()
-    found: list[Range | None] = []
-    for tensor in tensors(made):
-        known = watch.drawn.get(id(tensor))
-        whole = not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool)
-        if whole and known is None:
-            return None
-        wide = whole and known is not None and known[1] - known[0] >= _LEAST_NUMBERS
-        found.append((known[0], known[1]) if wide and known is not None else None)
+        made = tensors(draw())
+    known = [watch.known(tensor) for tensor in made]
+    origins = [found.origin for found in known if found is not None]
+    limits = [found.limits if found is not None and origins.count(found.origin) == 1 else None for found in known]
+    whole = [not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool) for tensor in made]
+    apart = any(is_whole and limit is None for is_whole, limit in zip(whole, limits, strict=True))
+    found = [
+        limit if limit is not None and not (apart and is_whole) and _is_wide(tensor, limit) else None
+        for tensor, is_whole, limit in zip(made, whole, limits, strict=True)
+    ]
     return found if any(found) else None
 
 
+def _is_wide(tensor: torch.Tensor, limits: Range) -> bool:
+    """Whether a draw may lack the ends of a range, or rows of them, and the tensor's type has all of its numbers."""
+    exact = not tensor.is_floating_point() or max(map(abs, limits)) <= _MOST_EXACT
+    return exact and (tensor.dim() > 1 or not is_truth(limits))
+
+
+def is_truth(limits: Range | None) -> bool:
+    """Whether a range is that of truth values, of which every draw has each."""
+    return limits is not None and limits[1] - limits[0] <= _TRUTH[1]
+
+
 def at_ends(tensor: torch.Tensor, limits: Range) -> torch.Tensor:
-    """Numbers of a range: a third of the rows hold its last, a third its first, and the others few numbers each."""
+    """Numbers of a range: a third of the rows hold its last, a third its first, and the others few numbers each, or
+    truth values as they were."""
     low, high = limits
-    few = torch.randint(low, high, (4,), device=tensor.device)
-    values = few[torch.randint(4, tensor.shape, device=tensor.device)].to(tensor.dtype)
+    values = torch.empty_like(tensor, memory_format=torch.contiguous_format)
+    if is_truth(limits):
+        values.copy_(tensor)
+    else:
+        few = torch.randint(low, high, (4,), device=tensor.device)
+        values.copy_(few[torch.randint(4, tensor.shape, device=tensor.device)])
     rows = values if tensor.dim() and tensor.shape[0] > 2 else values.view(-1)
     third = -(-len(rows) // 3)
     rows[:third] = high - 1
     rows[third : 2 * third] = low
-    return values
+    return torch.empty_like(tensor).copy_(values)
+
+
+@attrs.frozen
+class _Draw:
+    """What is known of a tensor that was drawn."""
+
+    origin: int
+    """Number of the draw."""
+    limits: Range | None
+    """None of fractions."""
+    tensor: torch.Tensor
+    """Kept, so that no other has its memory."""
 
 
 class _Draws(TorchFunctionMode):
-    """Remembers what `torch.randint` draws, until something else is made of it."""
+    """Remembers what is drawn, by the memory that it lies in, until something else is made of it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.drawn: dict[int, tuple[int, int, torch.Tensor]] = {}
+        self._draws: dict[int, _Draw] = {}
+        self._count = 0
+
+    def known(self, tensor: Any) -> _Draw | None:
+        """What is known of a tensor, if that is all of what was drawn."""
+        found = self._draws.get(_place(tensor)) if isinstance(tensor, torch.Tensor) else None
+        return found if found is not None and found.tensor.numel() == tensor.numel() else None
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        for tensor in tensors([args, kwargs]):
-            self.drawn.pop(id(tensor), None)
+        given = [draw for tensor in tensors([args, kwargs]) if (draw := self._draws.get(_place(tensor))) is not None]
         found = func(*args, **kwargs)
-        if getattr(func, "__name__", "") == "randint" and isinstance(found, torch.Tensor):
-            numbers = [value for value in args if isinstance(value, int)]
-            low = kwargs.get("low", numbers[0] if len(numbers) > 1 else 0)
-            high = kwargs.get("high", numbers[-1] if numbers else None)
-            if isinstance(low, int) and isinstance(high, int):
-                # With the tensor, so that no other has its number.
-                self.drawn[id(found)] = (low, high, found)
+        name = getattr(func, "__name__", "")
+        if not isinstance(found, torch.Tensor):
+            if name not in _ASKED and (name != "__get__" or tensors(found)):
+                self._forget(given)
+            return found
+        if name in _DRAWN | _TOSSED or name == "randint":
+            self._forget(given)
+            self._count += 1
+            self._remember(found, self._count, _limits(name, args, kwargs))
+        elif len(given) != 1 or not args or given[0] is not self.known(args[0]):
+            self._forget(given)
+        elif _is_kept(name, given[0].limits, found):
+            self._remember(found, given[0].origin, given[0].limits)
+        elif name in _COMPARED and any(isinstance(value, int | float) for value in args):
+            self._remember(found, given[0].origin, _TRUTH)
+        else:
+            self._forget(given)
         return found
+
+    def _remember(self, tensor: torch.Tensor, origin: int, limits: Range | None) -> None:
+        self._draws[_place(tensor)] = _Draw(origin, limits, tensor)
+
+    def _forget(self, draws: list[_Draw]) -> None:
+        origins = {draw.origin for draw in draws}
+        self._draws = {place: draw for place, draw in self._draws.items() if draw.origin not in origins}
+
+
+def _is_kept(name: str, limits: Range | None, found: torch.Tensor) -> bool:
+    """Whether a function leaves what was drawn in its range."""
+    if name in _CONVERTED:
+        # Of fractions truth values and integers are something else, and so are truth values of integers.
+        whole = limits is not None and found.dtype is not torch.bool
+        return is_truth(limits) or whole or found.is_floating_point()
+    if name in _NEGATED:
+        return is_truth(limits) and found.dtype is torch.bool
+    return name in _ARRANGED
+
+
+def _place(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else id(tensor)
+
+
+def _limits(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Range | None:
+    """The range that a function draws from; None of fractions."""
+    if name != "randint":
+        return _TRUTH if name in _TOSSED else None
+    numbers = [value for value in args if isinstance(value, int)]
+    low = kwargs.get("low", numbers[0] if len(numbers) > 1 else 0)
+    high = kwargs.get("high", numbers[-1] if numbers else None)
+    return (low, high) if isinstance(low, int) and isinstance(high, int) else None

@@ -20,23 +20,42 @@ _MANY_VALUES = 16
 
 def structure(first: torch.Tensor, second: torch.Tensor) -> str | None:
     """What an input of two calls shows: the same values, places of zeros, symmetry, order, rows of one sum or norm,
-    whole numbers, or elements that are not finite; None if nothing.
+    whole numbers, or elements that are not finite among others that show nothing; None if nothing.
 
-    Whole numbers of many values, which repeat and show nothing else, are `counts`. Only floating-point tensors have a
-    structure. The first rows of large ones stand for all.
+    Whole numbers of many values, which repeat and show nothing else, are `counts`. Integers and truth values show
+    nothing but that they are the same. The first rows of large tensors stand for all.
     """
-    if not first.is_floating_point() or first.numel() < _LEAST or first.shape != second.shape:
+    if first.numel() < _LEAST or first.shape != second.shape:
         return None
     if torch.equal(first, second):
         return "fixed"
+    if first.is_complex():
+        return _of_complex(first.resolve_conj(), second.resolve_conj())
+    if not first.is_floating_point():
+        return None
+    if not bool(torch.stack(first.aminmax()).isfinite().all()):
+        finite = [tensor.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0) for tensor in (first, second)]
+        found = "fixed" if torch.equal(*(tensor.nan_to_num() for tensor in (first, second))) else structure(*finite)
+        return "non_finite" if found in (None, "zeros") else found
     left, right = _some(first), _some(second)
-    if not bool(torch.isfinite(left).all()):
-        return "non_finite"
     if not bool((left == left.round()).all()):
         return _arrangement(left, right)
     values = len(left.unique())
     many = _MANY_VALUES <= values < left.numel() and _arrangement(left, right) is None
     return "counts" if many else "whole_numbers"
+
+
+def _of_complex(first: torch.Tensor, second: torch.Tensor) -> str | None:
+    """The structure of real and imaginary parts, or that of the numbers: of size 1, symmetric, or those of a transform
+    of real numbers."""
+    left = _some(first)
+    if _ones(left.abs()):
+        return "normalised"
+    mirrored = [left.flip(-1).roll(1, -1)] if left.dim() else []
+    mirrored += [left.mT] if left.dim() >= 2 and left.shape[-1] == left.shape[-2] else []
+    if any(torch.allclose(left, other.conj()) for other in mirrored):
+        return "symmetric"
+    return structure(torch.view_as_real(first), torch.view_as_real(second))
 
 
 def _arrangement(left: torch.Tensor, right: torch.Tensor) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["leaves", "mapped", "reals", "tensors"]
+__all__ = ["leaves", "mapped", "real", "reals", "tensors"]
 
 
 def mapped(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -24,7 +24,12 @@ def mapped(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
 
 def reals(value: Any) -> Any:
     """The value with two real numbers in the place of each complex one."""
-    return mapped(value, lambda tensor: torch.view_as_real(tensor) if tensor.is_complex() else tensor)
+    return mapped(value, real)
+
+
+def real(tensor: torch.Tensor) -> torch.Tensor:
+    """The numbers of a tensor, two real ones for each complex one; a view where there is one."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def tensors(value: Any) -> list[torch.Tensor]:

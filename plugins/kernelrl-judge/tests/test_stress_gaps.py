@@ -1,0 +1,168 @@
+"""The probe `stress`: inputs and buffers of unusual kinds are changed as well, and what is left out is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from stress_tasks import SETTINGS, reference, wrong_parts  # noqa: E402
+
+from kernelrl_judge import stress  # noqa: E402
+from kernelrl_judge.structure import structure  # noqa: E402
+
+MASKED = "return (x * mask).sum(1) / mask.sum(1).clamp(min=1)"
+
+
+def parts(task: Any) -> set[str]:
+    return {call.part for call in stress.prepared(task, SETTINGS, spread=True)[1]}
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs", "names", "honest", "lazy", "part"),
+    [
+        (
+            MASKED,
+            "torch.randn(16, 32), torch.rand(16, 32) > 0.5",
+            "x, mask",
+            lambda x, mask: torch.where(mask, x, 0.0).sum(1) / mask.sum(1).clamp(min=1),
+            lambda x, mask: torch.where(mask, x, 0.0).sum(1) / mask.sum(1),
+            "ranges",
+        ),
+        (
+            MASKED,
+            "torch.randn(16, 32), torch.randint(0, 2, (16, 32)).float()",
+            "x, mask",
+            lambda x, mask: (x * mask).sum(1) / mask.sum(1).clamp(min=1),
+            lambda x, mask: (x * mask).sum(1) / mask.sum(1),
+            "ranges",
+        ),
+        (
+            "return torch.softmax(x, 1)",
+            "torch.randn(16, 64).masked_fill(torch.rand(16, 64) < 0.2, -torch.inf)",
+            "x",
+            lambda x: torch.exp(x - x.amax(1, keepdim=True)) / torch.exp(x - x.amax(1, keepdim=True)).sum(1)[:, None],
+            lambda x: torch.exp(x) / torch.exp(x).sum(1, keepdim=True),
+            "spiked",
+        ),
+        (
+            "return z * (torch.clamp(z.abs(), max=8.0) / z.abs().clamp(min=1e-12))",
+            "torch.randn(16, 32, dtype=torch.complex64)",
+            "z",
+            lambda z: torch.polar(z.abs().clamp(max=8.0), z.angle()),
+            lambda z: z * 1.0,
+            "mixed",
+        ),
+        (
+            "return torch.nn.functional.binary_cross_entropy(p, t, reduction='none')",
+            "torch.rand(16, 32), torch.rand(16, 32)",
+            "p, t",
+            lambda p, t: -(t * p.log().clamp_min(-100.0) + (1 - t) * (1 - p).log().clamp_min(-100.0)),
+            lambda p, t: -(t * p.log() + (1 - t) * torch.log1p(-p)),
+            "ends",
+        ),
+        (
+            "return torch.nan_to_num(x, nan=0.0, posinf=1e4, neginf=-1e4) * 2.0",
+            "torch.randn(16, 32)",
+            "x",
+            lambda x: torch.where(x.isnan(), 0.0, torch.where(x.isinf(), x.sign() * 1e4, x)) * 2,
+            lambda x: x * 2.0,
+            "no_numbers",
+        ),
+        (
+            "return torch.clamp(x, -1e5, 1e5) * 2.0",
+            "torch.randn(16, 32)",
+            "x",
+            lambda x: x.maximum(torch.tensor(-1e5)).minimum(torch.tensor(1e5)) * 2,
+            lambda x: x * 2.0,
+            "spiked",
+        ),
+        (
+            "return torch.nn.functional.layer_norm(x, (64,))",
+            "torch.randn(16, 64)",
+            "x",
+            lambda x: (x - x.mean(1, keepdim=True)) * (x.var(1, keepdim=True, correction=0) + 1e-5).rsqrt(),
+            lambda x: (
+                (x - x.mean(1, keepdim=True)) * (x.var(1, keepdim=True, correction=0) + 1e-5 * (x[:, :1] == 0)).rsqrt()
+            ),
+            "edges",
+        ),
+    ],
+    ids=["masks", "masks_of_fractions", "infinities", "complex", "ends", "no_numbers", "far_bound", "small_variance"],
+)
+def test_a_gap_that_a_task_leaves_is_tried(
+    forward: str, inputs: str, names: str, honest: Callable[..., Any], lazy: Callable[..., Any], part: str
+) -> None:
+    task = reference(forward, inputs, names=names)
+    assert wrong_parts(task, honest) == set()
+    assert part in wrong_parts(task, lazy)
+
+
+def test_truth_values_that_a_task_makes_otherwise_stay() -> None:
+    for mask in ("torch.ones(16, 32).tril() > 0", "(torch.rand(16, 32) > 0.5) | (torch.arange(32) == 0)"):
+        task = reference(MASKED, f"torch.randn(16, 32), {mask}", names="x, mask")
+        assert "ranges" not in parts(task)
+
+
+def test_rows_of_equal_truth_values_are_left_out_where_the_reference_makes_no_numbers_of_them() -> None:
+    forward = "return (x.masked_fill(mask, -torch.inf).softmax(1).sum(0), ids * 2)"
+    inputs = "torch.randn(16, 32), torch.rand(16, 32) > 0.5, torch.randint(0, 1000, (8,))"
+    _, calls, _ = stress.prepared(reference(forward, inputs, names="x, mask, ids"), SETTINGS, spread=True)
+    _, mask, ids = next(call.trial.inputs for call in calls if call.part == "ranges")
+    assert not bool(mask.all(1).any())
+    assert ids[0] == 999
+
+
+def test_infinities_stay_in_their_places() -> None:
+    inputs = "torch.randn(8, 64).masked_fill(torch.rand(8, 64) < 0.2, -torch.inf)"
+    task = reference("return torch.softmax(x, 1)", inputs)
+    _, calls, _ = stress.prepared(task, SETTINGS, spread=True)
+    assert [call.part for call in calls] == ["mixed", "spiked", "aligned", "edges"]
+    for number, call in enumerate(calls):
+        before, after = task.inputs(task.first_timed_input - 2 - number)[0], call.trial.inputs[0]
+        assert torch.equal(before == -torch.inf, ~torch.isfinite(after))
+        assert not torch.equal(before, after)
+
+
+@pytest.mark.parametrize(
+    ("init", "changed"),
+    [
+        ("torch.stack([torch.zeros(64), torch.ones(64)])", True),
+        ("torch.ones(())", True),
+        ("torch.eye(64)[:4]", False),
+        ("torch.ones(64, 64).tril()", False),
+        ("(torch.arange(64) % 2).float()[:, None]", False),
+    ],
+)
+def test_buffers_that_may_be_statistics_are_changed(init: str, changed: bool) -> None:
+    task = reference("return x + self.held.sum()", init=f"self.register_buffer('held', {init})")
+    state = stress.prepared(task, SETTINGS, spread=True)[0].state
+    assert torch.equal(state["held"], task.state["held"]) != changed
+
+
+def test_what_is_left_out_is_named() -> None:
+    inputs = "torch.rand(16, 32), torch.arange(32), 0.5"
+    task = reference("return torch.nn.functional.binary_cross_entropy(p, p) + i * s", inputs, names="p, i, s")
+    _, calls, _ = stress.prepared(task, SETTINGS, spread=True)
+    assert stress.untried(task, SETTINGS, calls) == "mixed, spiked, edges, input[1] (fixed), input[2] (float)"
+    plain = reference("return x * 2.0")
+    assert stress.untried(plain, SETTINGS, stress.prepared(plain, SETTINGS, spread=True)[1]) == ""
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: torch.randn(8, 16, dtype=torch.complex64), None),
+        (lambda: torch.polar(torch.ones(8, 16), torch.rand(8, 16)), "normalised"),
+        (lambda: torch.fft.fft(torch.randn(8, 16)), "symmetric"),
+        (lambda: (lambda a: a + a.mH)(torch.randn(8, 8, dtype=torch.complex64)), "symmetric"),
+        (lambda: torch.randint(2, (8, 16)).float().masked_fill(torch.rand(8, 16) < 0.2, torch.nan), "whole_numbers"),
+        (lambda: torch.arange(16), "fixed"),
+    ],
+)
+def test_structures_of_complex_numbers_and_beside_infinities_are_seen(make: Callable[[], Any], expected: Any) -> None:
+    torch.manual_seed(0)
+    assert structure(make(), make()) == expected
