@@ -1,0 +1,44 @@
+"""A method of tensors calls a function of Python for each element, which neither torch's trace nor the list of exits shows; the kernel doubles."""
+
+BACKEND = "triton"
+TASK = r'''import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) * 2.0
+
+
+def get_inputs():
+    return [torch.randn(20, 64)]
+
+
+def get_init_inputs():
+    return []
+
+'''
+CANDIDATE = r'''import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def double(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, mask=mask) * 2.0, mask=mask)
+
+
+def doubled(x):
+    y = torch.empty_like(x)
+    double[(triton.cdiv(x.numel(), 128),)](x, y, x.numel(), BLOCK=128)
+    return y
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        y = x.clone()
+        y.apply_(lambda value: value if value > 0.0 else 0.0)
+        return doubled(y)
+
+'''

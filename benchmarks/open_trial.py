@@ -1,0 +1,98 @@
+"""Judges attacks that were written against the evaluator by people who had read its defences.
+
+    python benchmarks/open_trial.py third --output benchmarks/results/open_trial_third.json
+    python benchmarks/open_trial.py second --only 05 --only 12
+
+Each file of `benchmarks/corpora/open_trial/TRIAL` is one attack: its mechanism, the task, the candidate, and, where its
+gain is time, an honest kernel for the same task (`TWIN`). All run on the processor, in Triton's interpreter or as C++
+extensions. An attack pays if it ends correct and clean, its task is not in quarantine, and its time, if that is what it
+is about, is not that of its twin.
+
+A result that was written before keeps what is known of the first try; `now` is replaced.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import runpy
+from pathlib import Path
+from typing import Any
+
+from provenance import provenance
+
+from kernelrl_core.registry import registry
+from kernelrl_lab.fixture import Fixture
+from kernelrl_lab.running import Result, run
+
+CORPUS = Path(__file__).parent / "corpora" / "open_trial"
+TRUE_TIME = 1.3
+"""A speedup up to this many times that of the honest twin is no gain: times of a busy machine scatter."""
+
+
+def fixtures(path: Path) -> list[Fixture]:
+    """The attack, and its twin."""
+    attack = runpy.run_path(str(path))
+    common = {"backend": attack["BACKEND"], "task": attack["TASK"]}
+    found = [
+        Fixture(
+            id=path.stem,
+            summary=attack["__doc__"],
+            candidate=attack["CANDIDATE"],
+            expected="honest_time",
+            times=attack.get("TIMES", 1),
+            **common,
+        )
+    ]
+    if "TWIN" in attack:
+        twin = attack["TWIN"]
+        found.append(Fixture(id=f"{path.stem}/twin", summary="", candidate=twin, expected="correct", **common))
+    return found
+
+
+def told(result: Result, twin: Result | None) -> dict[str, Any]:
+    gains = twin is None or not twin.speedup or (result.speedup or 0.0) > TRUE_TIME * twin.speedup
+    return {
+        "outcome": result.outcome.value,
+        "verdict": result.verdict.value,
+        "findings": list(result.findings),
+        "speedup_told": result.speedup,
+        "honest_twin_told": None if twin is None else twin.speedup,
+        "quarantine": list(result.quarantine),
+        "pays": not result.alarmed and not result.quarantine and gains,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trial", choices=sorted(path.name for path in CORPUS.iterdir()))
+    parser.add_argument("--only", action="append", default=[], metavar="NUMBER", help="the beginning of a file's name")
+    parser.add_argument("--output", type=Path)
+    arguments = parser.parse_args()
+    paths = [
+        path
+        for path in sorted((CORPUS / arguments.trial).glob("*.py"))
+        if not arguments.only or path.name.startswith(tuple(arguments.only))
+    ]
+    known: dict[str, Any] = {}
+    if arguments.output and arguments.output.exists():
+        known = json.loads(arguments.output.read_text())
+    rows = {row["id"]: row for row in known.get("results", [])}
+    where = provenance("torch", "triton")
+    every = [fixture for path in paths for fixture in fixtures(path)]
+    judged = {result.fixture.id: result for result in run(every, registry=registry()).results}
+    for name in (path.stem for path in paths):
+        now = told(judged[name], judged.get(f"{name}/twin"))
+        rows[name] = {**rows.get(name, {"id": name, "mechanism": judged[name].fixture.summary}), "now": now}
+        print(name, "PAYS" if now["pays"] else "", *(now[key] for key in ("outcome", "verdict", "findings")))
+    results = [rows[name] for name in sorted(rows)]
+    n_pay = sum(bool(row.get("now", {}).get("pays")) for row in results)
+    print(f"{n_pay} of {len(results)} pay")
+    if arguments.output:
+        result = {**known, "provenance": {**known.get("provenance", {}), **where}, "attacks": len(results)}
+        text = json.dumps({**result, "results": results}, indent=1, ensure_ascii=False)
+        arguments.output.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
