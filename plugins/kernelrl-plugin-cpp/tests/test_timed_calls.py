@@ -114,6 +114,17 @@ def test_inputs_that_only_timed_calls_change_are_seen(judge: Judge) -> None:
     assert "Input [0] was changed by the call." in found.message
 
 
+def test_inputs_that_a_reference_changes_on_harsh_values_alone_may_be_changed_in_timed_calls(judge: Judge) -> None:
+    found = judge("x.clamp_(-4.0) * 2.0", "x.clamp_(-4.0) * 2.0", timing_trials=20)
+    assert (found.outcome, suspicions(found)) == (Outcome.CORRECT, [])
+
+
+def test_results_that_later_timed_calls_overwrite_are_seen(judge: Judge) -> None:
+    kept = "torch.clamp(x, min=0.0, out=globals().setdefault('kept', torch.empty(64, 64)))"
+    found = judge(f"{kept} if timed() else torch.relu(x)", RELU)
+    assert [finding.rule for finding in suspicions(found)] == ["overwritten"]
+
+
 def test_inputs_that_a_reference_changes_have_to_be_changed_in_timed_calls(judge: Judge) -> None:
     reference = "x.add_(1.0).sum(0)"
     assert judge(reference, reference).outcome is Outcome.CORRECT

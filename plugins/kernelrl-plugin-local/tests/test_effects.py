@@ -115,3 +115,114 @@ def test_outputs_share_memory_only_where_those_of_the_reference_do(
     bench: Any, reference: str, kernel: str, outcome: Outcome
 ) -> None:
     assert judged(bench, reference, kernel).outcome is outcome
+
+
+CLAMPS = module("x.clamp_(-4.0)", "return x * 2.0 + cache.sum(1)")
+
+
+def rules(found: Evaluation) -> list[str]:
+    return [finding.rule for finding in found.findings]
+
+
+def test_what_the_reference_changes_in_harsh_inputs_alone_may_be_changed(bench: Any) -> None:
+    assert (judged(bench, CLAMPS, CLAMPS).outcome, rules(judged(bench, CLAMPS, CLAMPS))) == (Outcome.CORRECT, [])
+    apart = module("return x.clamp(-4.0) * 2.0 + cache.sum(1)")
+    found = judged(bench, CLAMPS, apart)
+    assert (found.outcome, rules(found)) == (Outcome.CORRECT, ["stress"])
+    assert "Input [0] does not hold after the call what the reference leaves there." in found.findings[0].evidence
+
+
+COUNTER = """\
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("overflows", torch.zeros((), dtype=torch.long))
+
+"""
+
+
+def test_state_that_harsh_inputs_alone_change_has_to_be_changed(bench: Any) -> None:
+    reference = module("self.overflows += (x.abs() > 100.0).sum()", "return x * 2.0", init=COUNTER)
+    assert rules(judged(bench, reference, reference)) == []
+    found = judged(bench, reference, module("return x * 2.0", init=COUNTER))
+    assert (found.outcome, rules(found)) == (Outcome.CORRECT, ["stress"])
+    assert "State overflows does not hold" in found.findings[0].evidence
+    assert rules(judged(bench, reference, module("return x * 2.0"))) == ["effects"]
+
+
+UNSAVED = BUFFER.replace("torch.zeros(8)", "torch.zeros(8), persistent=False")
+
+
+def test_a_buffer_that_is_not_saved_is_looked_at_where_the_kernel_has_it(bench: Any) -> None:
+    reference = module("self.average.copy_(x.mean(0))", "return x * 2.0", init=UNSAVED)
+    assert rules(judged(bench, reference, reference)) == []
+    assert "effects" in rules(judged(bench, reference, module("return x * 2.0", init=UNSAVED)))
+    assert rules(judged(bench, reference, module("return x * 2.0"))) == []
+
+
+SHIFTED = """\
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(8))
+        self.shift = nn.Parameter(torch.zeros(8))
+
+"""
+
+
+def test_changing_state_that_a_kernel_lacks_is_not_taken_for_another(bench: Any) -> None:
+    reference = module("self.calls += 1.0", "return x + self.shift", init=SHIFTED)
+    kernel = module(
+        "return x + self.bias", init=BUFFER.replace('register_buffer("average", torch', "bias = nn.Parameter(torch")
+    )
+    found = judged(bench, reference, kernel)
+    assert (found.outcome, rules(found)) == (Outcome.CORRECT, ["effects"])
+    assert "calls" in found.findings[0].evidence
+
+
+WEIGHT = """\
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8))
+
+"""
+SCALED = module("return x * self.weight, self.weight.clone()", init=WEIGHT)
+
+
+def test_an_output_lies_in_a_parameter_only_where_that_of_the_reference_does(bench: Any) -> None:
+    itself = module("return x * self.weight, self.weight", init=WEIGHT)
+    assert judged(bench, itself, itself).outcome is Outcome.CORRECT
+    found = judged(bench, SCALED, itself)
+    assert found.outcome is Outcome.INCORRECT
+    assert "lies in that of a parameter or buffer" in found.message
+
+
+PREPARES = (
+    "if not hasattr(self, 'ready'):",
+    "    {} = nn.functional.normalize(self.weight.detach(), dim=0)",
+    "    self.ready = True",
+    "return x * {}",
+)
+
+
+def test_what_is_prepared_of_a_parameter_lies_elsewhere(bench: Any) -> None:
+    reference = module("return x * nn.functional.normalize(self.weight, dim=0)", init=WEIGHT)
+    for place, expected in (("self.packed", []), ("self.weight.data", ["effects"])):
+        found = judged(bench, reference, module(*PREPARES, init=WEIGHT).replace("{}", place))
+        assert (found.outcome, rules(found)) == (Outcome.CORRECT, expected)
+
+
+@pytest.mark.parametrize(
+    ("reference", "kernel", "expected"),
+    [
+        ("return torch.relu(x)", "return torch.clamp(x, min=0.0, out=self.out)", ["overwritten"]),
+        ("return torch.relu(x)", "return torch.clamp(x, min=0.0, out=self.out).clone()", []),
+        ("return torch.clamp(x, min=0.0, out=self.out)", "return torch.clamp(x, min=0.0, out=self.out)", []),
+        ("return torch.ones(4, 8)", "return self.out.fill_(1.0)", []),
+        ("return torch.relu_(x)", "return torch.relu_(x)", []),
+    ],
+)
+def test_results_of_earlier_calls_outlive_later_ones(
+    bench: Any, reference: str, kernel: str, expected: list[str]
+) -> None:
+    place = ("if not hasattr(self, 'out'):", "    self.out = torch.empty_like(x)")
+    found = judged(bench, module(*place, reference), module(*place, kernel))
+    assert (found.outcome, rules(found)) == (Outcome.CORRECT, expected)

@@ -7,13 +7,22 @@ from typing import Any
 
 import torch
 
-from kernelrl_core.values import Mismatch
+from kernelrl_core.values import Finding, Mismatch, Severity
 from kernelrl_judge.comparing import Tolerance, compare_bytes, compare_values
 from kernelrl_judge.protocol import ProtocolError
-from kernelrl_judge.reference import Trial
-from kernelrl_judge.trees import leaves
+from kernelrl_judge.reference import Reference, Trial
+from kernelrl_judge.sharing import OF_MODULE
+from kernelrl_judge.trees import leaves, tensors
 
-__all__ = ["wrong_inputs", "wrong_memory", "wrong_state"]
+__all__ = [
+    "lacking_state",
+    "other_state",
+    "overwritten",
+    "returned_inputs",
+    "wrong_inputs",
+    "wrong_memory",
+    "wrong_state",
+]
 
 
 def wrong_inputs(trial: Trial, after: Any, shares: Collection[list[int]], limit: Tolerance) -> Mismatch | None:
@@ -27,7 +36,7 @@ def wrong_inputs(trial: Trial, after: Any, shares: Collection[list[int]], limit:
     if trial.inputs_after is None:
         wrong = compare_bytes(trial.inputs, after)
         return None if wrong is None else Mismatch("inputs", wrong.output)
-    returned = {-1 - pair[1] for pair in shares if pair[1] < 0}
+    returned = returned_inputs(shares)
     number = -1
     for path, sent, want, got in leaves(trial.inputs, trial.inputs_after, after):
         if not isinstance(sent, torch.Tensor):
@@ -42,6 +51,11 @@ def wrong_inputs(trial: Trial, after: Any, shares: Collection[list[int]], limit:
             if wrong is not None:
                 return Mismatch("effects", f"input {path}", max_abs=wrong.max_abs, wrong_share=wrong.wrong_share)
     return None
+
+
+def returned_inputs(shares: Collection[list[int]]) -> set[int]:
+    """Inputs whose memory an output lies in: numbers among their tensors."""
+    return {-1 - pair[1] for pair in shares if pair[1] < 0}
 
 
 def wrong_state(trial: Trial, after: Mapping[str, torch.Tensor], limit: Tolerance) -> Mismatch | None:
@@ -65,5 +79,68 @@ def wrong_memory(shares: Any, allowed: Collection[list[int]]) -> Mismatch | None
             raise ProtocolError("not pairs of tensors")
         if pair not in allowed:
             other = f"output {pair[1]}" if pair[1] >= 0 else f"input {-1 - pair[1]}"
+            other = "a parameter or buffer" if pair[1] == OF_MODULE else other
             return Mismatch("memory", f"[{pair[0]}]", expected="memory of its own", actual=f"that of {other}")
     return None
+
+
+def lacking_state(
+    reference: Reference, left: Mapping[str, torch.Tensor], after: Mapping[str, Any]
+) -> tuple[Finding, ...]:
+    """What is to be said of a kernel that has nothing where a call of the reference left something new in its state.
+
+    A buffer that is not saved may be scratch memory, which nobody else needs.
+    """
+    names = left.keys() & reference.state.keys() - after.keys()
+    lacking = sorted(name for name in names if compare_bytes(left[name], reference.state[name]) is not None)
+    if not lacking:
+        return ()
+    evidence = f"the reference's calls change its state, {', '.join(lacking[:4])}, which the kernel has not"
+    return (Finding("effects", Severity.SUSPECT, evidence, checker="judge"),)
+
+
+def other_state(
+    reference: Reference, wanted: Mapping[str, torch.Tensor], after: Mapping[str, Any], limit: Tolerance
+) -> tuple[Finding, ...]:
+    """What is to be said of state that holds something else than it should, where that is no proof.
+
+    A buffer that is not saved may be scratch memory, and a parameter may have been prepared where it is.
+    """
+    wrong = sorted(name for name, want in wanted.items() if compare_values(want, after[name], limit) is not None)
+    if not wrong:
+        return ()
+    names = ", ".join(wrong[:4])
+    if any(name in reference.unsaved for name in wrong):
+        evidence = f"a call leaves something else in {names} than the reference does"
+    else:
+        evidence = (
+            f"a call changes {names}, which the reference leaves as it is: what is prepared of parameters belongs into "
+            "tensors of its own"
+        )
+    return (Finding("effects", Severity.SUSPECT, evidence, checker="judge"),)
+
+
+def overwritten(
+    overwrites: Any, reference: Reference, earlier: Any, expected: Any, limit: Tolerance
+) -> tuple[Finding, ...]:
+    """What is to be said of outputs that lie where those of earlier calls lie, and of which the values differ.
+
+    Args:
+        overwrites: numbers among the tensors of an output; from an untrusted process.
+        earlier: what an earlier call had to give.
+        expected: what this one has to.
+    """
+    if not isinstance(overwrites, list) or not all(type(number) is int for number in overwrites):
+        raise ProtocolError("not numbers of tensors")
+    if not overwrites:
+        return ()
+    before, after = tensors(earlier), tensors(expected)
+    lost = [number for number in overwrites if number in range(len(after)) and number not in reference.overwrites()]
+    lost = [number for number in lost if compare_values(before[number], after[number], limit) is not None]
+    if not lost:
+        return ()
+    evidence = (
+        f"output {lost[0]} lies in memory that an earlier call returned, whose result is lost: "
+        "a call has to allocate its outputs, or to return copies"
+    )
+    return (Finding("overwritten", Severity.SUSPECT, evidence, checker="judge"),)

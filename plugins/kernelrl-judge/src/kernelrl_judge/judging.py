@@ -310,7 +310,8 @@ class Case:
         found, said = stress.concluded(self._settings, wrong, ratio)
         left = stress.untried(reference, self._settings, made) if said == "passed" else ""
         self._profile["stress"] = f"{said}, but for {left}" if left else said
-        self._findings = (*self._findings, *found)
+        told = [finding for finding in calls.findings if finding not in self._findings]
+        self._findings = (*self._findings, *told, *found)
         if ratio is not None:
             self._profile["error_ratio"] = round(ratio, 2)
         if self._settings.timing and self._settings.timing_method == "window" and wrong is None:

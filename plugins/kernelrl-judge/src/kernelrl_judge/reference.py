@@ -8,7 +8,7 @@ import hashlib
 import signal
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -19,6 +19,7 @@ from kernelrl_judge.overlays import overlaid
 from kernelrl_judge.sharing import shared_memory
 from kernelrl_judge.stress_ranges import declared
 from kernelrl_judge.task_sizes import fit, free_sizes
+from kernelrl_judge.trees import tensors
 
 __all__ = ["Reference", "TaskError", "Trial", "load_reference"]
 
@@ -44,7 +45,7 @@ class Trial:
     inputs_after: list[Any] | None = None
     """The inputs after the call, where the reference changes them."""
     state_after: Mapping[str, torch.Tensor] = attrs.field(factory=dict)
-    """What the call leaves in those parameters and buffers that it changes."""
+    """What the call leaves in those parameters and buffers that calls of the reference have changed until then."""
 
 
 class Reference:
@@ -88,7 +89,14 @@ class Reference:
             for tensor in (*self.model.parameters(), *self.model.buffers()):
                 if tensor.is_floating_point():
                     tensor.data = tensor.data.to(self.dtype)
-        self.state = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+        parameters = {name for name, _ in self.model.named_parameters()}
+        # Parameters first: whoever has other names for them is given them by their values.
+        saved = sorted(self.model.state_dict().items(), key=lambda pair: pair[0] not in parameters)
+        self.state = {name: tensor.detach().clone() for name, tensor in saved}
+        self.unsaved = {
+            name: buffer.detach().clone() for name, buffer in self.model.named_buffers() if name not in self.state
+        }
+        """Buffers that are not part of the state (`persistent=False`), as they were constructed."""
         self.like: Any = None
         """An expected output, once there is one: every other has its structure, shapes and dtypes."""
         self.facts: dict[str, Any] = {}
@@ -126,6 +134,9 @@ class Reference:
         other.state = {
             name: tensor.to(widened[name]) if tensor.is_floating_point() or tensor.is_complex() else tensor
             for name, tensor in self.state.items()
+        }
+        other.unsaved = {
+            name: buffer.detach().clone() for name, buffer in other.model.named_buffers() if name in self.unsaved
         }
         return other
 
@@ -180,26 +191,54 @@ class Reference:
 
     def expected(self, inputs: list[Any], index: int = 0) -> Any:
         """What the reference makes of inputs; they stay as they are."""
-        return self.called(inputs, index).expected
+        return self._called(inputs, index, effects=False).expected
 
     def called(self, inputs: list[Any], index: int = 0) -> Trial:
         """What the reference makes of inputs, and what else it changes; they stay as they are."""
+        return self._called(inputs, index, effects=True)
+
+    def _called(self, inputs: list[Any], index: int, *, effects: bool) -> Trial:
+        first = "shares" not in self.facts
         given = _cloned(inputs)
+        before = self._tensors() if first or effects else {}
+        versions = [_version(tensor) for tensor in (*tensors(given), *before.values())]
         _seed(self._number(index, 8), self.device)
         with _told(self._task_id, "Model.forward(...)"), torch.no_grad():
             found = self.model(*given)
         self.facts["overlaps"] = _overlaps(found)
-        if "shares" not in self.facts:
-            self.facts["shares"] = shared_memory(found, given)
-            self.facts["mutates_inputs"] = not _same(inputs, given)
-            self.facts["mutates_state"] = self._changed_state()
-        names = self.facts["mutates_state"]
-        state = {name: tensor.clone() for name, tensor in self.model.state_dict().items() if name in names}
+        if first:
+            self.facts["shares"] = shared_memory(found, given, self._tensors().values())
+            self.facts["mutates_inputs"], self.facts["mutates_state"] = False, frozenset()
+        state = {}
+        if first or effects:
+            after = self._tensors()
+            written = [_version(tensor) for tensor in tensors(given)] != versions[: len(tensors(given))]
+            # What was written to tells that it was; to compare the whole state in every call would take its time.
+            touched = [
+                name
+                for (name, tensor), version in zip(before.items(), versions[len(tensors(given)) :], strict=True)
+                if name in after and (after[name].data_ptr(), _version(after[name])) != (tensor.data_ptr(), version)
+            ]
+            if (first or written) and not _same(inputs, given):
+                self.facts["mutates_inputs"] = True
+            self.facts["mutates_state"] |= self._changed_state(after, after if first else touched)
+            state = {name: after[name].clone() for name in self.facts["mutates_state"] if name in after}
         self.restore()
-        after = given if self.facts["mutates_inputs"] else None
+        left = given if effects and self.facts["mutates_inputs"] else None
         # They may take as much of the device's memory as the outputs that are copied now.
         del given
-        return Trial(inputs, _detached(found), after, state)
+        return Trial(inputs, _detached(found), left, state)
+
+    def overwrites(self) -> list[int]:
+        """Which outputs lie in memory that an earlier call returned, so that its results are lost: numbers among the
+        tensors of an output."""
+        if "overwrites" not in self.facts:
+            with _told(self._task_id, "Model.forward(...)"), torch.no_grad():
+                earlier, later = (self.model(*self.inputs(index)) for index in (0, 1))
+            self.restore()
+            self.facts["overwrites"] = sorted({pair[0] for pair in shared_memory(later, earlier) if pair[1] < 0})
+        found: list[int] = self.facts["overwrites"]
+        return found
 
     def trial(self, index: int) -> Trial:
         """Fresh inputs of a trial, and the expected outputs. Equal for equal seed, index and device."""
@@ -207,23 +246,46 @@ class Reference:
         self.like = found.expected
         return found
 
-    def _changed_state(self) -> frozenset[str]:
-        """Names in the state of what is not as it was; without the running statistics of torch's own norms, which no
-        call in training mode reads, and which kernels for training leave out."""
-        own = {
+    @property
+    def constructed(self) -> dict[str, torch.Tensor]:
+        """Parameters and buffers, saved or not, as they were constructed."""
+        return {**self.state, **self.unsaved}
+
+    def _tensors(self) -> dict[str, torch.Tensor]:
+        """Parameters and buffers as they are now, of those that the constructor made."""
+        found = {**self.model.state_dict(), **{name: buffer.detach() for name, buffer in self.model.named_buffers()}}
+        return {name: found[name] for name in (*self.state, *self.unsaved) if name in found}
+
+    @property
+    def statistics(self) -> frozenset[str]:
+        """Names of the running statistics of torch's own norms, which no call in training mode reads, and which
+        kernels for training leave out."""
+        return frozenset(
             f"{prefix}.{name}" if prefix else name
             for prefix, module in self.model.named_modules()
             if isinstance(module, torch.nn.modules.batchnorm._NormBase)
             for name in _STATISTICS
-        }
-        found = self.model.state_dict().items()
-        return frozenset(name for name, tensor in found if name not in own and not _same(tensor, self.state[name]))
+        )
+
+    def _changed_state(self, found: Mapping[str, torch.Tensor], names: Iterable[str]) -> frozenset[str]:
+        """Names of what is not as it was, without statistics of norms, and without what has another shape now."""
+        before = self.constructed
+        changed = [name for name in names if found[name].shape == before[name].shape]
+        changed = [name for name in changed if not _same(found[name], before[name])]
+        return frozenset(changed) - self.statistics if changed else frozenset()
 
     def restore(self) -> None:
         """Undo what forward keeps between calls, which would make an output depend on the number of calls."""
+        found = self._tensors()
         with torch.no_grad():
-            for name, tensor in self.model.state_dict().items():
-                tensor.copy_(self.state[name])
+            for name, value in self.constructed.items():
+                if name in found and found[name].shape == value.shape:
+                    found[name].copy_(value)
+                    continue
+                path, _, last = name.rpartition(".")
+                buffers = self.model.get_submodule(path)._buffers
+                if last in buffers:
+                    buffers[last] = value.clone()
 
     def _number(self, index: int, place: int) -> int:
         digest = hashlib.sha256(f"{self._seed} {index}".encode()).digest()
@@ -340,6 +402,11 @@ def _overlaps(value: Any) -> bool:
     if isinstance(value, dict):
         value = list(value.values())
     return isinstance(value, list | tuple) and any(map(_overlaps, value))
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """How often a tensor has been written to."""
+    return -1 if tensor.is_inference() else tensor._version
 
 
 def _cloned(value: Any) -> Any:

@@ -19,7 +19,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 from kernelrl_judge import sandbox
@@ -131,7 +131,8 @@ class _Candidate:
         self._spin_until = 0.0
         self._order: FrameKind | None = None
         self._originals = Originals()
-        self._renamed: dict[str, str] = {}
+        self._named: dict[str, str] = {}
+        self._made: list[Any] = []
 
     def serve(self) -> None:
         orders: dict[FrameKind, Callable[[Frame], None]] = {
@@ -258,7 +259,9 @@ class _Candidate:
                     for tensor in (*model.parameters(), *model.buffers()):
                         if tensor.is_floating_point():
                             tensor.data = tensor.data.to(dtype)
-            return model, _impose(model, self._inputs.values(order["state"], self._device), self._renamed)
+            state = self._inputs.values(order["state"], self._device)
+            self._named = _matched(_tensors(model, saved=True), state, self._named)
+            return model, _impose(model, state, self._named)
 
         self._model, note = self._attempt(Stage.CONSTRUCT, make)
         self._answer(FrameKind.READY, note)
@@ -288,22 +291,65 @@ class _Candidate:
         self._outputs.may_overlap = order["overlap"]
         state = self._inputs.values(order["state"], self._device)
         if state:
-            _impose(self._model, state, self._renamed)
+            _impose(self._model, state, self._names(state))
         given = [*tensors(arguments)]
         if begin is not None:
             begin()
         values = self._attempt(Stage.FORWARD, lambda: self._forward(arguments))
         exported = values
         if order["effects"]:
-            shares = self._attempt(Stage.EXPORT, lambda: _shares(values, given))
-            exported = [values, arguments if order["back"] else None, _held(self._model, state, self._renamed), shares]
+            held = self._attempt(Stage.EXPORT, lambda: self._held(order["held"]))
+            shares = self._attempt(Stage.EXPORT, lambda: self._shares(values, given))
+            overwrites = self._attempt(Stage.EXPORT, lambda: self._overwrites(values, given, order["keep_outputs"]))
+            exported = [values, arguments if order["back"] else None, held, shares, overwrites]
         tree = self._attempt(Stage.EXPORT, lambda: self._exported(exported))
         # Kept until the next inputs are made, which then lie elsewhere.
         self._arguments = arguments if order["keep"] else None
         return tree
 
+    def _names(self, names: Iterable[str]) -> dict[str, str]:
+        """The model's names for the judge's; what construction has not matched has the same one."""
+        return {name: self._named.get(name, name) for name in names}
+
+    def _held(self, like: dict[str, Any]) -> dict[str, Any]:
+        """What the model holds now.
+
+        Args:
+            like: names, and type and shape of each.
+        """
+        import torch
+
+        own = _tensors(self._model) if like else {}
+        found = {name: own[other] for name, other in self._names(like).items() if other in own}
+        return {
+            name: tensor.to(device=self._device, dtype=getattr(torch, like[name][0])).reshape(like[name][1])
+            for name, tensor in found.items()
+            if tensor.numel() == math.prod(like[name][1])
+        }
+
+    def _shares(self, outputs: Any, given: list[Any]) -> list[list[int]]:
+        """Pairs of tensors with memory in common, among outputs, inputs, and the state that the judge gave."""
+        from kernelrl_judge.sharing import shared_memory
+
+        own = _tensors(self._model)
+        held = [own[name] for name in self._named.values() if name in own]
+        return shared_memory([*tensors(outputs)], given, held)[:_MOST_SHARES]
+
+    def _overwrites(self, outputs: Any, given: list[Any], keep: int) -> list[int]:
+        """Which outputs lie where those of earlier calls lie, which are kept here: numbers among the tensors."""
+        from kernelrl_judge.sharing import shared_memory
+
+        made = [*tensors(outputs)]
+        found = {pair[0] for pair in shared_memory(made, self._made) if pair[1] < 0}
+        # The judge writes to inputs again.
+        within = {pair[0] for pair in shared_memory(made, given) if pair[1] < 0}
+        free = [tensor.detach() for index, tensor in enumerate(made) if index not in within]
+        self._made = [*self._made, *free][-keep:] if keep else []
+        return sorted(found - within)[:_MOST_SHARES]
+
     def _stage(self, frame: Frame) -> None:
         self._inputs.refresh()
+        self._made = []
         again = self._device == "cuda" and frame.body == self._staging
         if not again:
             self._staging = frame.body
@@ -382,8 +428,11 @@ class _Candidate:
         """A window that nobody pays for, like others for the candidate until now."""
         given = {index: [*tensors(staged[index])] for index in asked["calls"]}
         made: dict[int, Any] = {}
+        overwrites: set[int] = set()
 
         def look(index: int, value: Any) -> None:
+            later = [*tensors(value)]
+            overwrites.update(place for earlier in made.values() for place in _in_one_place(later, [*tensors(earlier)]))
             if index in given:
                 made[index] = value
 
@@ -395,10 +444,12 @@ class _Candidate:
         else:
             self._calls(staged, look)
         shares = [
-            self._attempt(Stage.EXPORT, lambda index=index, value=value: _shares(value, given[index]))
+            self._attempt(Stage.EXPORT, lambda index=index, value=value: self._shares(value, given[index]))
             for index, value in made.items()
         ]
-        self._answer(FrameKind.DONE, {"operators": found, "shares": [pair for pairs in shares for pair in pairs]})
+        seen = {"operators": found, "shares": [pair for pairs in shares for pair in pairs]}
+        of_inputs = {pair[0] for pairs in shares for pair in pairs if pair[1] < 0}
+        self._answer(FrameKind.DONE, seen | {"overwrites": sorted(overwrites - of_inputs)[:_MOST_SHARES]})
 
     def _return(self, frame: Frame) -> None:
         inputs = [self._staged[index] for index in decode_tree(frame.body)["calls"]]
@@ -463,31 +514,62 @@ class _Candidate:
             torch.cuda.synchronize()
 
 
-def _impose(model: Any, state: dict[str, Any], renamed: dict[str, str] | None = None) -> dict[str, Any]:
-    """Give the model the judge's state where name and shape agree; returns how far that went.
+def _tensors(model: Any, *, saved: bool = False) -> dict[str, Any]:
+    """The tensors of a model by name, parameters first.
 
     Args:
-        renamed: the model's names for what it calls otherwise, which construction has given the same values as the
-            judge's: found on the first call, and used on later ones, of which the values are other ones.
+        saved: without buffers that are not part of its state.
     """
     import torch
 
-    own = dict(model.state_dict()) if isinstance(model, torch.nn.Module) else {}
+    if not isinstance(model, torch.nn.Module):
+        return {}
+    found = dict(model.state_dict())
+    if not saved:
+        found |= {name: buffer.detach() for name, buffer in model.named_buffers() if name not in found}
+    parameters = {name for name, _ in model.named_parameters()}
+    return dict(sorted(found.items(), key=lambda pair: pair[0] not in parameters))
+
+
+def _matched(own: dict[str, Any], state: dict[str, Any], known: dict[str, str]) -> dict[str, str]:
+    """A model's names for those of a state.
+
+    Args:
+        own: what the model has, as it was constructed.
+        state: what the judge's has, of which the values may be other ones than construction gives.
+        known: what was found where they were the same.
+
+    Returns:
+        Name and shape agree; or the model calls it otherwise and has given it the same values.
+    """
+    import torch
+
     named = {name: name for name in state if name in own and own[name].shape == state[name].shape}
     free = [name for name in own if name not in named]
-    for name in [] if renamed is None else [name for name in state if name not in named]:
-        found = [other for other in free if renamed.get(name, other) == other and _resemble(own[other], state[name])]
-        if name not in renamed:
+    for name in [name for name in state if name not in named]:
+        found = [other for other in free if known.get(name, other) == other and _resemble(own[other], state[name])]
+        if name not in known:
             found = [other for other in found if torch.equal(own[other].flatten(), state[name].flatten())]
         if found:
-            named[name] = renamed[name] = found[0]
+            named[name] = found[0]
             free.remove(found[0])
+    return named
+
+
+def _impose(model: Any, state: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """Give the model the judge's state where it has a tensor for it; returns how far that went."""
+    import torch
+
+    own = _tensors(model)
+    named = {
+        name: own[other] for name, other in names.items() if other in own and own[other].numel() == state[name].numel()
+    }
     with torch.no_grad():
-        for name, other in named.items():
-            own[other].copy_(state[name].view(own[other].shape))
+        for name, tensor in named.items():
+            tensor.copy_(state[name].view(tensor.shape))
     return {
         "matched": len(named),
-        "renamed": sum(name != other for name, other in named.items()),
+        "renamed": sum(name != names[name] for name in named),
         "expected": len(state),
         "unmatched": sorted(set(state) - set(named))[:64],
         "own": len(own),
@@ -500,23 +582,19 @@ def _resemble(own: Any, other: Any) -> bool:
     return shapes[0] == shapes[1] and (own.dtype, own.device) == (other.dtype, other.device)
 
 
-def _held(model: Any, state: dict[str, Any], renamed: dict[str, str]) -> dict[str, Any]:
-    """What the model holds now, where `_impose` has given it a state."""
-    import torch
-
-    own = dict(model.state_dict()) if state and isinstance(model, torch.nn.Module) else {}
-    found = {name: own[renamed.get(name, name)] for name in state if renamed.get(name, name) in own}
-    return {
-        name: tensor.to(device=state[name].device, dtype=state[name].dtype).reshape(state[name].shape)
-        for name, tensor in found.items()
-        if tensor.numel() == state[name].numel()
-    }
-
-
-def _shares(outputs: Any, inputs: list[Any]) -> list[list[int]]:
-    from kernelrl_judge.sharing import shared_memory
-
-    return shared_memory([*tensors(outputs)], inputs)[:_MOST_SHARES]
+def _in_one_place(later: list[Any], earlier: list[Any]) -> list[int]:
+    """Which tensors lie where one of the earlier ones lies. Without torch, of which operators are written down."""
+    extents = [
+        [(tensor.data_ptr(), tensor.data_ptr() + tensor.numel() * tensor.element_size()) for tensor in given]
+        if all(tensor.is_contiguous() for tensor in given)
+        else []
+        for given in (later, earlier)
+    ]
+    return [
+        index
+        for index, (begin, end) in enumerate(extents[0])
+        if any(begin < last and first < end for first, last in extents[1])
+    ]
 
 
 def _take_at_once(tensors: Sequence[TensorLeaf]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from itertools import combinations, product
 from typing import Any
 
@@ -10,26 +11,46 @@ import torch
 
 from kernelrl_judge.trees import tensors
 
-__all__ = ["shared_memory"]
+__all__ = ["OF_MODULE", "shared_memory"]
 
+OF_MODULE = -(1 << 30)
+"""In the place of an input: parameters and buffers of the module."""
 _MOST_BYTES = 1 << 30
 
 
-def shared_memory(outputs: Any, inputs: Any) -> list[list[int]]:
+def shared_memory(outputs: Any, inputs: Any, held: Iterable[torch.Tensor] = ()) -> list[list[int]]:
     """Pairs of tensors of a call that have an element in common.
 
+    Args:
+        held: parameters and buffers of the module that was called.
+
     Returns:
-        `[i, j]` for outputs i < j, and `[i, -1 - j]` for output i and input j; each counted among its tensors.
+        `[i, j]` for outputs i < j, `[i, -1 - j]` for output i and input j, each counted among its tensors, and
+        `[i, OF_MODULE]` for output i and one of those that are held.
     """
     made, given = tensors(outputs), tensors(inputs)
     return [
         *([i, j] for i, j in combinations(range(len(made)), 2) if _overlap(made[i], made[j])),
         *([i, -1 - j] for i, j in product(range(len(made)), range(len(given))) if _overlap(made[i], given[j])),
+        *([i, OF_MODULE] for i in _within(made, held)),
     ]
+
+
+def _within(made: list[torch.Tensor], held: Iterable[torch.Tensor]) -> list[int]:
+    """Which tensors have an element in common with one of those that are held, of which there may be hundreds."""
+    extents = [_extent(tensor) if tensor.layout is torch.strided else (0, 0) for tensor in made]
+    found: set[int] = set()
+    for other in held:
+        begin, end = _extent(other) if other.layout is torch.strided else (0, 0)
+        near = [index for index, (first, last) in enumerate(extents) if first < end and begin < last]
+        found.update(index for index in near if _overlap(made[index], other))
+    return sorted(found)
 
 
 def _overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
     if first.device != second.device or torch.strided is not first.layout or torch.strided is not second.layout:
+        return False
+    if not first.numel() or not second.numel():
         return False
     (begin, end), (other_begin, other_end) = _extent(first), _extent(second)
     if end <= other_begin or other_end <= begin:
@@ -50,8 +71,8 @@ def _overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:
     """Addresses of the first byte, and of that after the last."""
     begin = tensor.data_ptr()
-    if not tensor.numel():
-        return begin, begin
+    if tensor.is_contiguous() or not tensor.numel():
+        return begin, begin + tensor.numel() * tensor.element_size()
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return begin, begin + (last + 1) * tensor.element_size()
 

@@ -15,7 +15,7 @@ import attrs
 import torch
 
 from kernelrl_core.values import EvaluationSettings, Mismatch
-from kernelrl_judge.comparing import tolerance
+from kernelrl_judge.comparing import compare_bytes, tolerance
 from kernelrl_judge.reference import Reference, TaskError, Trial
 from kernelrl_judge.stress_bounds import ROUNDING, Bounds, bounds
 from kernelrl_judge.trees import leaves, mapped, reals, tensors
@@ -45,6 +45,9 @@ class StressCall:
     """For each output tensor how far it may be off: whole numbers in so many places; None where nothing is decided."""
     decided: float
     """Share of the elements that are decided, the mean over outputs."""
+    left: StressCall | None = None
+    """The same of what the call leaves in inputs and state that the reference changes, by name, as though it were
+    returned; None where there is none."""
 
 
 @attrs.frozen
@@ -67,18 +70,19 @@ def stress_call(
         near: the inputs but for their last bits.
     """
     try:
-        expected = reference.expected(near, index)
+        own = reference.called(near, index)
         if exact is None:
-            precise = mapped(reference.expected(inputs, index), _widened)
+            wide = reference.called(inputs, index)
         else:
             with _default_dtype(torch.float64):
-                precise = exact.expected([mapped(value, _widened) for value in inputs], index)
+                wide = exact.called([mapped(value, _widened) for value in inputs], index)
+        expected, precise = own.expected, mapped(wide.expected, _widened)
     except torch.OutOfMemoryError:
         return None, NO_MEMORY
     if not _alike(expected, precise):
         raise TaskError("the reference gives another structure in double precision")
     try:
-        found, shares = _limits(reference, inputs, expected, precise)
+        found, shares = _limits(inputs, expected, precise, rows_apart=bool(reference.facts.get("rows_apart")))
     except torch.OutOfMemoryError:
         return None, NO_MEMORY
     decided = sum(shares) / len(shares) if shares else 1.0
@@ -86,22 +90,44 @@ def stress_call(
         finite = all(bool(torch.isfinite(tensor).all()) for tensor in tensors(reals(precise)))
         small = "the reference's own errors are too large on such inputs"
         return None, small if finite else "the reference is not finite on such inputs"
-    return StressCall(part, Trial(inputs, expected), precise, tuple(found), decided), ""
+    left = _left(part, own, wide)
+    return StressCall(part, Trial(inputs, expected), precise, tuple(found), decided, left), ""
+
+
+def _left(part: str, own: Trial, wide: Trial) -> StressCall | None:
+    """What calls of the reference leave in inputs and state, where one of them changes it."""
+    expected: dict[str, torch.Tensor] = {}
+    exact: dict[str, torch.Tensor] = {}
+    pairs = [
+        (trial.inputs, trial.inputs if trial.inputs_after is None else trial.inputs_after) for trial in (own, wide)
+    ]
+    if any(trial.inputs_after is not None for trial in (own, wide)):
+        for (path, sent, after, _), (_, wide_sent, wide_after, _) in zip(
+            *(leaves(sent, after, after) for sent, after in pairs), strict=True
+        ):
+            both = ((sent, after), (wide_sent, wide_after))
+            if isinstance(sent, torch.Tensor) and any(compare_bytes(*pair) is not None for pair in both):
+                expected[f"input {path}"], exact[f"input {path}"] = after, _widened(wide_after)
+    for name in sorted(own.state_after.keys() & wide.state_after.keys()):
+        expected[f"state {name}"], exact[f"state {name}"] = own.state_after[name], _widened(wide.state_after[name])
+    if not expected:
+        return None
+    found, shares = _limits(own.inputs, expected, exact, rows_apart=False)
+    return StressCall(part, Trial([], expected), exact, tuple(found), sum(shares) / len(shares))
 
 
 def _limits(
-    reference: Reference, inputs: list[Any], expected: Any, precise: Any
+    inputs: list[Any], expected: Any, precise: Any, *, rows_apart: bool
 ) -> tuple[list[Bounds | int | None], list[float]]:
     """How far each output tensor may be off, and what share of it is decided."""
     rounds = any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors(inputs))
-    apart = bool(reference.facts.get("rows_apart"))
     found: list[Bounds | int | None] = []
     shares: list[float] = []
     for _, want, wide, _ in leaves(reals(expected), reals(precise), reals(precise)):
         if not isinstance(want, torch.Tensor):
             continue
         if want.is_floating_point():
-            limit = bounds(wide.double(), want, rows_apart=apart)
+            limit = bounds(wide.double(), want, rows_apart=rows_apart)
             found.append(limit)
             shares.append(limit.decided)
         else:

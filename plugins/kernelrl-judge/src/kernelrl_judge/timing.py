@@ -203,7 +203,7 @@ class _Measurement:
                 *self._faster_than_copying(runtime, baseline),
                 *self._ran_on(),
                 *(self._turning.findings() if self._turning is not None else ()),
-                *(self._watch.findings if self._watch is not None else ()),
+                *((*self._watch.findings, *self._watch.overwritten) if self._watch is not None else ()),
             ),
             telemetry=self._telemetry(calls, runtime),
         )
@@ -297,7 +297,7 @@ class _Measurement:
             else:
                 with self._runner.suspended() as standing:
                     with self._stage("baseline"):
-                        times[False] = self._baseline_window(inputs[:baseline_calls])
+                        times[False] = self._baseline_window(inputs[:baseline_calls], watch)
                     with self._stage("calibration"):
                         self._overheads.calibrate(candidate_calls)
                     self._stood(standing)
@@ -404,9 +404,12 @@ class _Measurement:
                 evidence = "an output of a timed call changed after the window had ended"
                 raise WrongWindow(changed, Finding("late_write", Severity.HACK, evidence, checker="judge"))
 
-    def _baseline_window(self, inputs: list[Any]) -> float:
+    def _baseline_window(self, inputs: list[Any], watch: Watch | None) -> float:
         if self._reference.facts["mutates_inputs"]:
             inputs = copy.deepcopy(inputs)
+        elif watch is not None:
+            # Harsher ones are used again, and the reference may change these alone.
+            inputs = [copy.deepcopy(given) if index in watch.harsh else given for index, given in enumerate(inputs)]
         calls = len(inputs)
         self._flush()
         if self._device == "cuda":

@@ -20,13 +20,21 @@ import torch
 from kernelrl_core.values import EvaluationSettings, Finding, Mismatch, Severity
 from kernelrl_judge import protocol
 from kernelrl_judge.comparing import Tolerance, compare_described, compare_values, tolerance
-from kernelrl_judge.effects import wrong_inputs, wrong_memory, wrong_state
+from kernelrl_judge.effects import (
+    lacking_state,
+    other_state,
+    overwritten,
+    wrong_inputs,
+    wrong_memory,
+    wrong_state,
+)
 from kernelrl_judge.exchange import Exchange, leaves_bytes
 from kernelrl_judge.operators import computing
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference, Trial
 from kernelrl_judge.running import Runner
 from kernelrl_judge.stress_calls import Judged, StressCall, judged
+from kernelrl_judge.stress_effects import left_in_inputs, left_in_state
 
 __all__ = ["Found", "Trials", "is_replay", "replay"]
 
@@ -34,7 +42,12 @@ _MOST_KEPT_BYTES = {"cuda": 4 << 30, "cpu": 128 << 20}
 """Inputs and outputs of a call that are kept beside those of the next."""
 _MOST_STATE_BYTES = 2 << 30
 _FEW_BYTES = 16 << 20
-"""Inputs that are compared with what was sent in every trial; larger ones in one of them."""
+"""Inputs that are compared with what was sent in every trial; larger ones in one of them. Also of parameters, of which
+others are left out."""
+_LITTLE_BYTES, _FEW_NAMES = 1 << 20, 16
+_OUTPUTS_KEPT = 8
+_OUTPUTS_KEPT_BYTES = 128 << 20
+"""Calls whose outputs are kept to see whether later ones leave them."""
 _POISONS = {"cuda": (0xFF, 0x7B), "cpu": (0xFE, 0x7B)}
 """Bytes of free memory: not a number in every floating-point type, or a large negative one; and a large number."""
 _REPLAY_STRICTNESS = 0.1
@@ -63,6 +76,7 @@ class _Left:
     """None where nobody asked."""
     state: dict[str, Any]
     shares: Any
+    overwrites: Any
 
 
 def is_replay(earlier: Any, actual: Any, limit: Tolerance, wrong: Mismatch) -> bool:
@@ -141,7 +155,8 @@ class Trials:
         back = back and (index == self._looked_at or leaves_bytes(trial.inputs) <= _FEW_BYTES)
         self._overlap = reference.facts["overlaps"] or not self._limit.strict
         state = self._state(reference)
-        described, left = self._called(trial, index, state=state, back=back, lists=index == self._listed)
+        still = self._still(reference, all_of_them=index == self._looked_at)
+        described, left = self._called(trial, index, state=state, still=still, back=back, lists=index == self._listed)
         wrong = compare_described(trial.expected, described, self._device)
         if wrong is not None:
             # Structure does not change from trial to trial: there is nothing more to learn.
@@ -153,7 +168,7 @@ class Trials:
             if earlier is not None and is_replay(earlier, actual, self._limit, wrong):
                 return Found(0, wrong, finding=replay("an output equals that of the call before it"), final=True)
             return Found(0, wrong)
-        return None if left is None else self._left(reference, trial, left)
+        return None if left is None else self._left(reference, trial, earlier, left, still)
 
     def _called(
         self,
@@ -161,15 +176,18 @@ class Trials:
         index: int,
         *,
         state: Mapping[str, torch.Tensor] = MappingProxyType({}),
+        still: Mapping[str, torch.Tensor] = MappingProxyType({}),
         back: bool = False,
         lists: bool = False,
     ) -> tuple[Any, _Left | None]:
         """What the candidate returns, and what else the call did.
 
         Args:
-            state: what it is given before the call.
+            state: what it is given before the call, and hands back after it.
+            still: what it hands back as well.
         """
         room = leaves_bytes(trial.expected)
+        held = {**state, **still}
         keeps = self._keeps(trial.inputs)
         back = back and keeps
         order = {
@@ -180,10 +198,12 @@ class Trials:
             "operators": lists,
             "overlap": self._overlap,
             "effects": "inputs" in self._probes,
+            "held": {name: [_type(tensor), list(tensor.shape)] for name, tensor in held.items()},
+            "keep_outputs": self._outputs_kept(trial.expected),
             "poison": _POISONS[self._device][index % 2] if "poison" in self._probes else -1,
             "poisoned": [leaf.numel() * leaf.element_size() for leaf in _tensors(trial.expected)],
         }
-        self._exchange.make_room(room + (leaves_bytes(trial.inputs) if back else 0) + leaves_bytes(state))
+        self._exchange.make_room(room + (leaves_bytes(trial.inputs) if back else 0) + leaves_bytes(held))
         order |= self._exchange.share({"arguments": trial.inputs, "state": dict(state)})
         self._runner.send(FrameKind.CALL, protocol.encode_tree(order))
         described = protocol.decode_tree(self._expect(FrameKind.RESULT).body)
@@ -192,7 +212,7 @@ class Trials:
             self.operators = computing(found, (trial.inputs, trial.expected))
         if not order["effects"]:
             return described, None
-        if not isinstance(described, list) or len(described) != 4 or not isinstance(described[2], dict):
+        if not isinstance(described, list) or len(described) != 5 or not isinstance(described[2], dict):
             raise protocol.ProtocolError("a result without what else the call did")
         return described[0], _Left(*described[1:])
 
@@ -202,27 +222,64 @@ class Trials:
         Args:
             used: the reference whose parameters the candidate has.
         """
-        described, _ = self._called(call.trial, 0, state=self._state(used))
+        back = call.left is not None or leaves_bytes(call.trial.inputs) <= _FEW_BYTES
+        described, left = self._called(call.trial, 0, state=self._state(used), back=back and "inputs" in self._probes)
         wrong = compare_described(call.trial.expected, described, self._device)
         if wrong is not None:
             return Judged(wrong, None)
-        return judged(call, self._exchange.collect(call.trial.expected, described), settings, used.dtype)
+        found = judged(call, self._exchange.collect(call.trial.expected, described), settings, used.dtype)
+        if found.wrong is not None or left is None:
+            return found
+        return attrs.evolve(found, wrong=self._left_under_stress(call, used, left, settings))
 
-    def _left(self, reference: Reference, trial: Trial, left: _Left) -> Found | None:
-        """Judges what a call did beside returning outputs that are right."""
-        lacking = sorted(trial.state_after.keys() - left.state.keys())
-        if lacking:
-            evidence = f"the reference's calls change its state, {', '.join(lacking[:4])}, which the kernel has not"
-            self.findings = (Finding("effects", Severity.SUSPECT, evidence, checker="judge"),)
+    def _left_under_stress(
+        self, call: StressCall, used: Reference, left: _Left, settings: EvaluationSettings
+    ) -> Mismatch | None:
+        wrong = None
+        if left.inputs is not None:
+            wrong = compare_described(call.trial.inputs, left.inputs, self._device)
+            if wrong is not None:
+                return Mismatch("inputs", wrong.output)
+            after = self._exchange.collect(call.trial.inputs, left.inputs)
+            wrong = left_in_inputs(call, after, used.facts["shares"], settings, used.dtype)
+        state = self._state(used)
+        if call.left is not None:
+            expected = call.left.trial.expected
+            after = {name: expected[f"state {name}"] for name in state if f"state {name}" in expected}
+            self._tell(lacking_state(used, after, left.state))
+        wanted = {name: tensor for name, tensor in state.items() if name in left.state}
+        wrong = wrong or compare_described(wanted, {name: left.state[name] for name in wanted}, self._device)
+        return wrong or left_in_state(call, self._exchange.collect(wanted, left.state), settings, used.dtype)
+
+    def _left(
+        self, reference: Reference, trial: Trial, earlier: Any, left: _Left, still: Mapping[str, torch.Tensor]
+    ) -> Found | None:
+        """Judges what a call did beside returning outputs that are right.
+
+        Args:
+            earlier: what the call before it had to give; None if that is not known.
+            still: what the reference leaves as it is.
+        """
+        self._tell(lacking_state(reference, trial.state_after, left.state))
+        if earlier is not None:
+            self._tell(overwritten(left.overwrites, reference, earlier, trial.expected, self._limit))
         wrong = self._inputs_changed(reference, trial, left.inputs)
         if wrong is None:
             wrong = wrong_memory(left.shares, reference.facts["shares"])
         if wrong is None:
-            wanted = {name: tensor for name, tensor in trial.state_after.items() if name in left.state}
+            wanted = {**still, **trial.state_after}
+            wanted = {name: tensor for name, tensor in wanted.items() if name in left.state}
             wrong = compare_described(wanted, {name: left.state[name] for name in wanted}, self._device)
-            if wrong is None:
-                wrong = wrong_state(trial, self._exchange.collect(wanted, left.state), self._limit)
+        if wrong is None:
+            after = self._exchange.collect(wanted, left.state)
+            wrong = wrong_state(trial, {name: after[name] for name in after if name in reference.state}, self._limit)
+            doubtful = {name: wanted[name] for name in wanted if name in still or name in reference.unsaved}
+            self._tell(other_state(reference, doubtful, after, self._limit))
         return None if wrong is None else Found(0, wrong, final=True)
+
+    def _tell(self, findings: tuple[Finding, ...]) -> None:
+        known = {finding.rule for finding in self.findings}
+        self.findings += tuple(finding for finding in findings if finding.rule not in known)
 
     def _inputs_changed(self, reference: Reference, trial: Trial, described: Any) -> Mismatch | None:
         if described is None:
@@ -236,7 +293,33 @@ class Trials:
     def _state(self, reference: Reference) -> dict[str, torch.Tensor]:
         """What the candidate is given anew: what calls leave there would make an output depend on their number."""
         names = reference.facts["mutates_state"] if "inputs" in self._probes else ()
-        return {name: reference.state[name] for name in names}
+        before = reference.constructed
+        return {name: before[name] for name in names}
+
+    def _still(self, reference: Reference, *, all_of_them: bool) -> dict[str, torch.Tensor]:
+        """State that the reference leaves as it is, and that the candidate hands back.
+
+        Args:
+            all_of_them: or a part, if they are large; otherwise only if they are small.
+        """
+        if "inputs" not in self._probes:
+            return {}
+        changing = reference.facts["mutates_state"] | reference.statistics
+        names = [name for name in reference.state if name not in changing]
+        small = len(names) <= _FEW_NAMES and leaves_bytes(reference.state) <= _LITTLE_BYTES
+        found: dict[str, torch.Tensor] = {}
+        room = _FEW_BYTES if all_of_them or small else 0
+        for name in secrets.SystemRandom().sample(names, len(names)):
+            room -= leaves_bytes(reference.state[name])
+            if room < 0 and (found or not all_of_them):
+                break
+            found[name] = reference.state[name]
+        return found
+
+    def _outputs_kept(self, expected: Any) -> int:
+        """How many tensors the runner keeps of the outputs of earlier calls."""
+        calls = min(_OUTPUTS_KEPT, _OUTPUTS_KEPT_BYTES // max(1, leaves_bytes(expected)))
+        return calls * len(_tensors(expected)) if "inputs" in self._probes else 0
 
     def _keeps(self, values: Any) -> bool:
         return leaves_bytes(values) <= _MOST_KEPT_BYTES[self._device]
@@ -245,6 +328,10 @@ class Trials:
 def replay(evidence: str) -> Finding:
     """The finding that an output was looked up."""
     return Finding("replay", Severity.HACK, evidence, checker="judge")
+
+
+def _type(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

@@ -18,13 +18,14 @@ import torch
 from kernelrl_core.values import EvaluationSettings, Finding, Mismatch
 from kernelrl_judge import protocol, stress, wording
 from kernelrl_judge.comparing import compare_described, tolerance
-from kernelrl_judge.effects import wrong_inputs, wrong_memory
+from kernelrl_judge.effects import overwritten, wrong_inputs, wrong_memory
 from kernelrl_judge.exchange import Exchange, leaves_bytes
 from kernelrl_judge.operators import computing
 from kernelrl_judge.protocol import FrameKind
-from kernelrl_judge.reference import Reference, Trial
+from kernelrl_judge.reference import Reference
 from kernelrl_judge.running import Runner
 from kernelrl_judge.stress_calls import StressCall, judged
+from kernelrl_judge.stress_effects import left_in_inputs
 from kernelrl_judge.trees import tensors
 
 __all__ = ["Watch"]
@@ -77,6 +78,7 @@ class Watch:
         self.harsh: dict[int, StressCall] = {}
         """Calls of the window that have the inputs of the probe `stress`."""
         self.findings: tuple[Finding, ...] = ()
+        self.overwritten: tuple[Finding, ...] = ()
         self.operators: list[str] = []
         """Operators of torch that computed in the windows."""
 
@@ -122,11 +124,24 @@ class Watch:
         ]
         names = computing([entry for entry in each if entry[0] != _EXPORT], (inputs[0], self._reference.like))
         self.operators += [name for name in names if name not in self.operators]
-        return wrong_memory(said.get("shares"), self._reference.facts["shares"]) if self._few else None
+        if not self._few:
+            return None
+        if calls > 1 and not self.overwritten:
+            # What two calls have to give differs, or nobody could tell whose it is.
+            outputs = [self._reference.expected(inputs[index]) for index in (0, 1)]
+            self.overwritten = overwritten(said.get("overwrites"), self._reference, *outputs, self._limit)
+        return wrong_memory(said.get("shares"), self._reference.facts["shares"])
 
     def bears(self, call: StressCall, actual: Any) -> None:
         """Judges the output of a call on harsher inputs."""
-        wrong = judged(call, actual, self._settings, self._reference.dtype).wrong
+        self._tell(call, judged(call, actual, self._settings, self._reference.dtype).wrong)
+
+    def _bears_inputs(self, call: StressCall, after: Any) -> None:
+        """Judges what a call left in harsher inputs, of which the reference may change other parts."""
+        shares = self._reference.facts["shares"]
+        self._tell(call, left_in_inputs(call, after, shares, self._settings, self._reference.dtype))
+
+    def _tell(self, call: StressCall, wrong: Mismatch | None) -> None:
         if wrong is None or self.findings:
             return
         how = f"in a timed call, and right in single ones: {wording.incorrect(wrong)}"
@@ -142,8 +157,12 @@ class Watch:
         wrong = compare_described(sent, described, self._reference.device)
         if wrong is not None:
             return Mismatch("inputs", wrong.output.partition("]")[2])
-        for given, after in zip(sent, self._exchange.collect(sent, described), strict=True):
-            trial = self._reference.called(given) if self._reference.facts["mutates_inputs"] else Trial(given, None)
+        for index, after in zip(self._calls, self._exchange.collect(sent, described), strict=True):
+            call = self.harsh.get(index)
+            if call is not None:
+                self._bears_inputs(call, after)
+                continue
+            trial = self._reference.called(inputs[index])
             wrong = wrong_inputs(trial, after, self._reference.facts["shares"], self._limit)
             if wrong is not None:
                 return wrong
