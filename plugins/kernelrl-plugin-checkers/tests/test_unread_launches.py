@@ -65,7 +65,7 @@ BODY = "\n    tl.store(out, tl.load(a) * 2.0)\n"
 
 UNREAD = {
     "a bracket that is never closed": (cuda(WHOLE.replace("a) {", "a) { if (true) {")), "never closed"),
-    "a comment that is never closed": (cuda(WHOLE + "/* and then"), "unexpected"),
+    "a comment that is never closed": (cuda(WHOLE + "/* and then"), "never closed"),
     "a macro that makes the kernel": (
         cuda(
             "#define MAKE(NAME, F) __global__ void NAME(const float* a, float* out) { out[0] = F * a[0]; }\n"

@@ -1,7 +1,8 @@
 """C++, CUDA and HIP as tokens. Never refuses a text: what is never closed ends with the line or the text.
 
-The judge's reading of sources raises where it does not understand, for a source must not be taken apart wrongly.
-Evidence is sought in any text.
+The judge's reading of sources raises where it does not understand, for a source must not be taken apart wrongly, and
+has the compiler read what it has read. Evidence is sought in any text. Where both begin and end comments and literals
+is the same.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = ["Token", "tokens"]
+__all__ = ["Token", "tokens", "without_comments"]
 
 
 class Token(NamedTuple):
-    """A piece of a text; all of them together are the text, its continued lines joined outside comments and strings."""
+    """A piece of a text; all of them together are the text, its continued lines joined outside of raw strings."""
 
     kind: str
     """`space`, `comment`, `directive`, `string`, `character`, `name`, `number` or `mark`."""
@@ -24,51 +25,102 @@ class Token(NamedTuple):
     """Offset of its first character."""
 
 
+_START = r"(?:[A-Za-z_$\x80-\U0010ffff]|\\[uU])"
+_INSIDE = r"(?:[\w$\x80-\U0010ffff]|\\[uU])"
+"""Of names. All beyond ASCII counts, and universal character names: what compilers refuse may be read anyhow."""
+_SUFFIX = rf"(?:{_START}{_INSIDE}*+)?"
+"""Of a literal that users define: `"text"R"x("` is a literal with the suffix R, and no raw string."""
+_PIECES = rf"""
+      (?P<comment>//[^\n]*+|/\*[\s\S]*?(?:\*/|\Z))
+    | (?P<raw>(?:u8|[uUL])?R"[^()\\\ \t\f\v\n]{{0,16}}\()
+    | (?P<string>(?:u8|[uUL])?"(?:[^"\\\n]|\\.?)*+(?:"{_SUFFIX})?)
+    | (?P<number>\.?\d(?:[eEpP][+-]|'?{_INSIDE}|\.)*+)
+    | (?P<character>(?:u8|[uUL])?'(?:[^'\\\n]|\\.?)*+(?:'{_SUFFIX})?)
+    | (?P<name>{_START}{_INSIDE}*+)
+"""
 _TOKEN = re.compile(
-    r"""
-      (?P<directive>^[^\S\n]*\#(?:[^\n\\/]|\\\r?\n|\\|/(?![*/])|/\*[\s\S]*?(?:\*/|\Z)|//[^\n]*+)*+)
-    | (?P<space>(?:[^\S\n]*\n)+|[^\S\n]+)
-    | (?P<comment>//[^\n\\]*+(?:\\[\s\S][^\n\\]*+)*+|/\*[\s\S]*?(?:\*/|\Z))
-    | (?P<string>(?:u8|[uUL])?(?:R"(?P<fence>[^()\\\s"]{0,16})\([\s\S]*?(?:\)(?P=fence)"|\Z)
-                             |"[^"\\\n]*+(?:\\[\s\S][^"\\\n]*+)*+"?))
-    | (?P<number>\.?\d(?:[eEpP][+-]|'?\w|\.)*+)
-    | (?P<character>(?:u8|[uUL])?'[^'\\\n]*+(?:\\[\s\S][^'\\\n]*+)*+'?)
-    | (?P<name>[A-Za-z_$][\w$]*+)
-    | (?P<mark>::|->|<<<|==|!=|\+\+|--|\+=|-=|&&|\|\||[\s\S])
-    """,
-    re.VERBOSE | re.MULTILINE,
+    rf"(?P<space>[\ \t\f\v\0\r\n]+)|{_PIECES}|(?P<mark>::|->|<<<|==|!=|\+\+|--|\+=|-=|&&|\|\||[\s\S])",
+    re.VERBOSE | re.ASCII,
 )
-_CONTINUED = re.compile(
-    r"""
-      \\[^\S\n]*\n
-    | (?P<kept>//[^\n\\]*+(?:\\[\s\S][^\n\\]*+)*+|/\*[\s\S]*?(?:\*/|\Z)
-              |(?:u8|[uUL])?R"(?P<fence>[^()\\\s"]{0,16})\([\s\S]*?(?:\)(?P=fence)"|\Z)
-              |"[^"\\\n]*+(?:\\[\s\S][^"\\\n]*+)*+"?|'(?:[^'\\\n]|\\[^\n])'|\\[^\s])
+_BLANK = r"(?:[\ \t\f\v\0]|/\*[\s\S]*?\*/)*+"
+_BEGINS = re.compile(r"#(?!#)|%:(?!%:)")
+_INCLUDE = re.compile(rf"(?:\#|%:){_BLANK}(?:include(?:_next)?|import|embed)\b")
+_IN_INCLUDE = re.compile(r'(?P<end>\n)|<[^>\n]*+>|"[^"\n]*+"|//[^\n]*+|/\*[\s\S]*?(?:\*/|\Z)')
+_IN_DIRECTIVE = re.compile(
+    rf"""
+      (?P<end>\n)
+    | (?:u8|[uUL])?R"(?P<fence>[^()\\\ \t\f\v\n]{{0,16}})\([^\n]*?(?:\)(?P=fence)"|$)
+    | {_PIECES}
     """,
-    re.VERBOSE,
+    re.VERBOSE | re.ASCII | re.MULTILINE,
 )
+"""Raw strings end with the line there; so does the directive, but for a comment that does not."""
+_RAW = re.compile(r'"(?P<fence>[^()\\ \t\f\v\n]{0,16})\([\s\S]*?(?:\)(?P=fence)"|\Z)')
+_AFTER_RAW = re.compile(_SUFFIX, re.ASCII)
+_CONTINUED = re.compile(r"\\[ \t\f\v\0]*\r?\n")
 
 
 def tokens(text: str) -> Iterator[Token]:
     """The tokens of a text, in order and without gaps. A name may be split by the end of a line that continues."""
-    text, shifts = _joined(text) if "\\" in text else (text, [])
-    for match in _TOKEN.finditer(text):
-        kind = match.lastgroup or "mark"
-        start = match.start()
-        if shifts:
-            start += shifts[bisect.bisect_right(shifts, (start, len(match.string) * 2)) - 1][1]
-        yield Token("string" if kind == "fence" else kind, match.group(), start)
+    # Compilers end lines at a carriage return as well.
+    text = re.sub(r"\r(?!\n)", "\n", text)
+    lines = _Lines(text)
+    joined = lines.joined
+    place, fresh = 0, True
+    while place < len(joined):
+        if fresh and _BEGINS.match(joined, place):
+            pieces = _IN_INCLUDE if _INCLUDE.match(joined, place) else _IN_DIRECTIVE
+            ends = (match.start() for match in pieces.finditer(joined, place) if match["end"])
+            kind, end = "directive", next(ends, len(joined))
+        else:
+            match = _TOKEN.match(joined, place)
+            assert match is not None  # a mark is any character
+            kind, end = match.lastgroup or "mark", match.end()
+        piece = joined[place:end]
+        if kind == "raw":
+            # Lines do not continue inside.
+            quote = place + piece.index('"')
+            raw = _RAW.match(text, lines.offset(quote))
+            kind, piece, end = "name", joined[place:quote], quote
+            if raw:
+                closed = lines.place(raw.end())
+                suffix = _AFTER_RAW.match(joined, closed)
+                assert suffix is not None  # it may be empty
+                kind, piece, end = "string", piece + raw.group() + suffix.group(), suffix.end()
+        yield Token(kind, piece, lines.offset(place))
+        if kind not in ("space", "comment"):
+            fresh = False
+        elif kind == "space" and "\n" in piece:
+            fresh = True
+        place = end
 
 
-def _joined(text: str) -> tuple[str, list[tuple[int, int]]]:
-    """The text with its continued lines joined, and from where on its characters stood how much further behind."""
-    parts: list[str] = []
-    shifts, end, length, shift = [(0, 0)], 0, 0, 0
-    for match in _CONTINUED.finditer(text):
-        if match["kept"] is None:
+def without_comments(directive: str) -> str:
+    """A directive with blanks instead of its comments; what else it has keeps its place."""
+    return _IN_DIRECTIVE.sub(lambda match: " " * len(match[0]) if match["comment"] else match[0], directive)
+
+
+class _Lines:
+    """A text with its continued lines joined, and where each character stood."""
+
+    def __init__(self, text: str) -> None:
+        parts: list[str] = []
+        self._starts: list[int] = []
+        self._places: list[int] = []
+        self._removed = [0]
+        end = 0
+        for match in _CONTINUED.finditer(text) if "\\" in text else ():
             parts.append(text[end : match.start()])
-            length += len(parts[-1])
+            self._starts.append(match.start())
+            self._places.append(match.start() - self._removed[-1])
             end = match.end()
-            shift += end - match.start()
-            shifts.append((length, shift))
-    return "".join((*parts, text[end:])), shifts
+            self._removed.append(self._removed[-1] + end - match.start())
+        self.joined = "".join((*parts, text[end:]))
+
+    def offset(self, place: int) -> int:
+        """Where a character of the joined text stood."""
+        return place + self._removed[bisect.bisect_right(self._places, place)]
+
+    def place(self, offset: int) -> int:
+        """Where what stood at an offset, or behind the end of the line there, is in the joined text."""
+        return offset - self._removed[bisect.bisect_left(self._starts, offset)]

@@ -28,7 +28,7 @@ from kernelrl_judge.building.commands import Commands, Run, at_once
 from kernelrl_judge.building.diagnosis import CompileError, NotCertain, other_language
 from kernelrl_judge.building.flags import definitions_for_host, device_host_flags, main_flags
 from kernelrl_judge.building.joining import joinable
-from kernelrl_judge.building.lexing import unbalanced
+from kernelrl_judge.building.lexing import as_read, unbalanced
 from kernelrl_judge.building.prepare import MODULE_NAME, Prepared
 from kernelrl_judge.building.request import InlineRequest
 from kernelrl_judge.building.screening import Denied, screen
@@ -84,6 +84,9 @@ def compile_extension(
         screen(request)
     except Denied as denied:
         raise CompileError(f"denied: {denied}") from None
+    # What the rules took for a comment or a string must be one to the compiler as well.
+    read = {name: tuple(map(as_read, getattr(request, name))) for name in ("cpp_sources", "device_sources")}
+    request = attrs.evolve(request, **read)
     try:
         return _Build(request, toolchain, prepared, directory, run).result()
     except CompileError as error:

@@ -10,7 +10,7 @@ import mmap
 import re
 from pathlib import Path
 
-from kernelrl_judge.building.lexing import Token, Unreadable, tokens
+from kernelrl_judge.building.lexing import Token, Unreadable, as_read, tokens
 from kernelrl_judge.building.request import InlineRequest
 
 __all__ = ["Denied", "screen", "screen_assembly"]
@@ -21,7 +21,7 @@ class Denied(Exception):
 
 
 _HOST_FLAGS = re.compile(
-    r"-(?:O[0-3sg]|Ofast|g\d?|w|W[\w=+-]*|f(?!plugin|sanitize|profile|dump|file|macro|debug-prefix|working|pre)[\w=+-]+"
+    r"-(?:O[0-3sg]|Ofast|g\d?|w|W[\w=+-]*|f(?!plugin|sanitize|profile|dump|file|macro|debug-prefix|working|pre|input-charset|modules|module-|directives)[\w=+-]+"
     r"|m(?:arch|tune|avx\w*|fma|sse[\w.]*|prefer-vector-width|no-[\w-]+)(?:=[\w+.-]+)?|D\w+(?:=[\w.+\"'-]*)?|U\w+"
     r"|std=(?:c|gnu)\+\+\w+|pthread|pipe|pedantic|ansi)"
 )
@@ -45,6 +45,7 @@ _PRAGMA = re.compile(r"\bGCC\s+(?:plugin|pch_preprocess|dependency)\b")
 _READS = re.compile(rb"^.*\.(?:include|incbin|macro|irpc?|altmacro|mri)(?!\w).*$", re.IGNORECASE | re.MULTILINE)
 """Lines of assembly that read files, or may put together a directive that does."""
 _DATA = re.compile(rb'\s*\.(?:string|ascii|asciz)\s+"(?:[^"\\]|\\.)*"\s*')
+_OTHER_MARK = "directives that begin with something else than # are not allowed"
 _DEEPEST, _LONGEST = 1_000, 10_000
 _TOOLKIT = re.compile(r"/(?:usr/local/cuda(?:-[\d.]+)?|opt/rocm(?:-[\d.]+)?)/(?:include|lib64|lib)/?")
 """Directories that the compilers search anyhow; naming them changes nothing."""
@@ -108,15 +109,13 @@ def _screen_flags(flags: tuple[str, ...], label: str, allowed: re.Pattern[str]) 
 
 
 def _screen_source(source: str, label: str) -> None:
-    if re.search(r"^[ \t]*(?:%:|\?\?=)", source, re.MULTILINE):
-        raise Denied(f"{label}: directives that begin with something else than # are not allowed")
+    if re.search(r"^[ \t]*\?\?=", source, re.MULTILINE):
+        raise Denied(f"{label}: {_OTHER_MARK}")
     try:
+        as_read(source)
         found = tokens(source)
-    except Unreadable:
-        # The compiler says better what is wrong; until then this much is certain.
-        found = [Token("directive", line.strip(), 1) for line in source.splitlines() if line.lstrip().startswith("#")]
-        if re.search(r"\.inc(?:bin|lude)", source):
-            raise Denied(f"{label}: .incbin and .include are not allowed in assembly") from None
+    except Unreadable as why:
+        raise Denied(f"{label}: {why}") from None
     _screen_depth(found, label)
     said, before = "", ""
     for token in found:
@@ -171,8 +170,10 @@ def _unescaped(text: str) -> str:
 
 
 def _screen_directive(token: Token, label: str) -> None:
-    text = re.sub(r"/\*[\s\S]*?\*/", " ", re.sub(r"\\\r?\n", "", token.text))
+    text = re.sub(r"/\*[\s\S]*?\*/", " ", token.text)
     where = f"{label}:{token.line}"
+    if text.startswith("%:"):
+        raise Denied(f"{where}: {_OTHER_MARK}")
     match = re.match(r"#\s*(include_next|include|import|embed)\b\s*(.*)", text)
     if match is not None:
         what = match.group(2).strip()
