@@ -54,6 +54,10 @@ BUSY = {
             *("__global__ ", "__global__{", "__global__{a[", "static std::map<int, a> b; b[c.data_ptr()];", "'", "1'"),
         )
     },
+    "places of notes": "S = \"#include <a>\\n\"'''\n" + "getenv(1);\n" * (N // 5) + "'''\n",
+    "places of many notes": "S = '''#include <a>\n"
+    + "".join(f"cublas{i}Gemm(1);\\\\x3b\n" for i in range(N // 12))
+    + "'''\n",
     "C++ with escapes": 'S = "#include ' + r"at::mm(a);\n" * (N // 12) + '"\n',
 }
 
@@ -180,7 +184,14 @@ def _joined(text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "kinds"),
     [
-        ('a"b\\"c"d', ["name", "string", "name"]),
+        ('a"b\\"c" d', ["name", "string", "space", "name"]),
+        ('"a"R"x(";b', ["string", "string", "mark", "name"]),
+        ('R""( /* )""a', ["string"]),
+        ("// a\\\u00a0\nb", ["comment", "space", "name"]),
+        ("// a\rb", ["comment", "space", "name"]),
+        ('#pragma region "/*"\nb', ["directive", "space", "name"]),
+        ("/**/ #include <a/*b> /* c */\nd", ["comment", "space", "directive", "space", "name"]),
+        ('\u00e9R"x(";a', ["name", "string", "mark", "name"]),
         ('R"x(a)" b)x" c', ["string", "space", "name"]),
         ("a // b \\\n c\nd", ["name", "space", "comment", "space", "name"]),
         ("#define A /* x\n*/ B \\\n C\nd", ["directive", "space", "name"]),

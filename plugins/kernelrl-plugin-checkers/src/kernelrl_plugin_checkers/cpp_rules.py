@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from kernelrl_plugin_checkers.cpp_state import kept_in_statics
-from kernelrl_plugin_checkers.cpp_tokens import Token, tokens
+from kernelrl_plugin_checkers.cpp_tokens import Token, tokens, without_comments
 from kernelrl_plugin_checkers.embedded import Embedded
 from kernelrl_plugin_checkers.reading import Breach
 
@@ -67,10 +67,12 @@ _PINNING = re.compile(r"\w*(?:LimitPersistingL2CacheSize|AccessPolicyWindow)")
 _PATTERNS = (_VENDOR, _STREAMS, _GRAPHS, _HOST_CALLBACKS, _PRECISION, _PINNING)
 _ROOTS = frozenset({"at", "torch", "aten"})
 _OPERATOR = re.compile(r"\b(?:at|torch|aten)\s*::\s*(?:\w+\s*::\s*)*(\w+)")
+_DEFINE = re.compile(r"(?:#|%:)[\s\0]*define[\s\0]+(\w+)")
 _BEFORE_CALLS = frozenset({"return", "co_return", "else", "do", "case"})
 _OF_PYBIND = frozenset({"eval", "exec", "eval_file"})
 _TELLING = _ATEN | _OF_PYBIND | _METHODS | _BACK_TO_PYTHON | _INSPECTION | _PROCESSES | _OUTSIDE
 _TELLING |= {"module_", "module", "pthread_create", "detach"}
+_ENOUGH, _MOST_TOLD = 40, 200
 _ONE = r"(?:1|1\.0?f?)"
 _COPY_LINE = re.compile(rf"\w+ \[ (?P<index>[^\]]+) \] = (?:{_ONE} \* )?\w+ \[ (?P=index) \] (?:\* {_ONE} )?;")
 
@@ -82,14 +84,16 @@ class CppText:
         self.text = text
         found = [token for token in tokens(text.text) if token.kind not in ("space", "comment")]
         self.tokens: Sequence[Token] = [token for token in found if token.kind != "directive"]
-        self.directives: Sequence[Token] = [token for token in found if token.kind == "directive"]
+        self.directives: Sequence[Token] = [
+            Token(token.kind, without_comments(token.text), token.start) for token in found if token.kind == "directive"
+        ]
         self.names = {token.text for token in self.tokens if token.kind == "name"}
         for token in self.directives:
             self.names |= set(re.findall(r"[A-Za-z_]\w*", token.text))
         self.roots = {*_ROOTS, *_aliases(self.tokens)}
         """Names of the namespace of torch's operators."""
         self.own = _declared(self.tokens) | {
-            name for token in self.directives for name in re.findall(r"#\s*define\s+(\w+)", token.text)
+            defined[1] for token in self.directives if (defined := _DEFINE.match(token.text))
         }
         """Names that the text may define by itself."""
 
@@ -111,7 +115,13 @@ def cpp_breaches(text: CppText, *, waits: bool, copies: bool) -> Iterator[Breach
         waits: whether any part of the candidate waits for a stream.
         copies: whether any part copies into the inputs of a graph.
     """
+    told: dict[str, set[object]] = {}
     for rule, offset, note in _found(text, waits=waits, copies=copies):
+        # Many of one kind are no more evidence than a few, and each must be placed.
+        seen = told.setdefault(rule, set())
+        if len(seen) >= _MOST_TOLD or (len(seen) >= _ENOUGH and note in seen):
+            continue
+        seen |= {note, offset}
         excerpt = text.text.excerpt(offset)
         yield rule, text.text.line_of(offset), f"{note}, in {excerpt!r}" if excerpt else note
 
@@ -129,7 +139,7 @@ def _found(text: CppText, *, waits: bool, copies: bool) -> Iterator[tuple[str, i
                 yield rule, token.start, note
     for token in text.directives:
         # What a macro does, its definition does.
-        if token.text.lstrip().startswith("#") and "define" in token.text[:20]:
+        if _DEFINE.match(token.text):
             for match in _VENDOR.finditer(token.text):
                 yield "library_glue", token.start + match.start(), f"{match.group()}, in a macro"
             for match in _OPERATOR.finditer(token.text):

@@ -17,6 +17,7 @@ _IS_CPP = re.compile(r"#\s*include|__global__|\b(?:torch|at|std)::|\bextern\s*\"
 _MIN_CHARACTERS = 12
 _MAX_LINE = 200
 _MAX_SHOWN = 120
+_MOST_SEARCHES = 100
 
 
 @attrs.frozen
@@ -32,10 +33,18 @@ class Embedded:
     """Lines of the candidate."""
     _ends: list[int] = attrs.field(init=False)
     _known: dict[int, int] = attrs.field(factory=dict, init=False)
+    _places: dict[str, int] = attrs.field(init=False)
+    """First line of the literal that is, but for the blanks around it, a text."""
+    _searches: list[int] = attrs.field(factory=list, init=False)
 
     @_ends.default
     def _find_ends(self) -> list[int]:
         return [match.start() for match in re.finditer("\n", self.text)]
+
+    @_places.default
+    def _find_places(self) -> dict[str, int]:
+        last = min(self.last_line, len(self._lines))
+        return {self._lines[line - 1].strip(): line for line in range(last, self.first_line - 1, -1)}
 
     def line_of(self, offset: int) -> int:
         """Line of the candidate for an offset of the text; the first line of the literal where that cannot be told."""
@@ -62,6 +71,11 @@ class Embedded:
         if straight <= self.last_line and wanted in self._lines[straight - 1]:
             return straight
         # Escapes and joined literals shift the lines.
+        if wanted and wanted in self._places:
+            return self._places[wanted]
+        if len(self._searches) == _MOST_SEARCHES:
+            return self.first_line
+        self._searches.append(below)
         for line in range(self.first_line, min(self.last_line, len(self._lines)) + 1):
             if wanted and wanted in self._lines[line - 1]:
                 return line
