@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import functools
 import hashlib
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
@@ -37,7 +40,6 @@ from kernelrl_core.values import (
     Rule,
     SampleId,
     Severity,
-    SourceFacts,
     Task,
     TaskSettings,
     Turn,
@@ -50,6 +52,7 @@ from kernelrl_core.warm_start import Demonstrations
 __all__ = ["Environment", "missing_prerequisites", "request_seed", "require_prerequisites"]
 
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 
 def request_seed(secret: bytes, task_sha256: str, source_sha256: str) -> str:
@@ -130,6 +133,8 @@ class Environment:
         self._service = service
         self._secret = secret
         self._warned: set[str] = set()
+        # One thread, for checkers are never called side by side.
+        self._reader = ThreadPoolExecutor(1, "kernelrl-reader")
         self._demonstrations = Demonstrations(self)
 
     @classmethod
@@ -217,16 +222,13 @@ class Environment:
         after: tuple[Finding, ...] = ()
         evaluation: Evaluation | None = None
         if extraction.candidate is not None:
-            begin = time.monotonic()
-            candidate = attrs.evolve(extraction.candidate, facts=self._facts(extraction.candidate.source))
+            candidate, before, spent["check"] = await self._aside(self._read, extraction.candidate, task)
             extraction = attrs.evolve(extraction, candidate=candidate)
-            before = self._check(candidate, task, None)
-            spent["check"] = time.monotonic() - begin
             if forbidden(before, self._forbid) is None:
                 begin = time.monotonic()
                 evaluation = await self._service.evaluate(self._request(task, candidate, seed, before))
                 spent["evaluate"] = time.monotonic() - begin
-                after = (*evaluation.findings, *self._check(candidate, task, evaluation))
+                after = (*evaluation.findings, *await self._aside(self._check, candidate, task, evaluation))
         conclusion = conclude(extraction, evaluation, before, after, self._forbid)
         turn = Turn(
             id=id,
@@ -290,11 +292,21 @@ class Environment:
 
     async def aclose(self) -> None:
         """End the evaluator and all below it."""
+        self._reader.shutdown(wait=False)
         await self._service.aclose()
 
-    def _facts(self, source: str) -> SourceFacts:
+    async def _aside(self, function: Callable[..., _T], *arguments: Any) -> _T:
+        """Call it in the thread that reads sources: one that is long to read must not hold up the run."""
+        call = functools.partial(contextvars.copy_context().run, function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._reader, call)
+
+    def _read(self, candidate: Candidate, task: Task) -> tuple[Candidate, tuple[Finding, ...], float]:
+        """The candidate with what its source says, findings on that, and how many seconds it took."""
+        begin = time.monotonic()
         with stage(f"backend {self.recipe.backend.use!r}", "source_facts"):
-            return self.backend.source_facts(source)
+            candidate = attrs.evolve(candidate, facts=self.backend.source_facts(candidate.source))
+        found = self._check(candidate, task, None)
+        return candidate, found, time.monotonic() - begin
 
     def _check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> tuple[Finding, ...]:
         findings: list[Finding] = []
