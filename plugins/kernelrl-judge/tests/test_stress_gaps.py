@@ -166,3 +166,12 @@ def test_what_is_left_out_is_named() -> None:
 def test_structures_of_complex_numbers_and_beside_infinities_are_seen(make: Callable[[], Any], expected: Any) -> None:
     torch.manual_seed(0)
     assert structure(make(), make()) == expected
+
+
+def test_parameters_change_where_a_reference_needs_them_to_stay_positive() -> None:
+    init = "self.gamma = torch.nn.Parameter(0.1 * torch.eye(64)); self.beta = torch.nn.Parameter(torch.ones(64))"
+    task = reference("return x / torch.sqrt(self.beta + (x * x) @ self.gamma)", "torch.randn(16, 64)", init)
+    assert wrong_parts(task, lambda x, gamma, beta: x * ((x * x) @ gamma + beta).rsqrt()) == set()
+    _, calls, _ = stress.prepared(task, SETTINGS, spread=True)
+    assert min(call.decided for call in calls) > 0.9
+    assert wrong_parts(task, lambda x, gamma, beta: x / torch.sqrt(1 + 0.1 * x * x)) == parts(task)

@@ -76,6 +76,7 @@ _WORDS = {
 }
 _UNDECIDED = "the reference decides nothing on such inputs"
 _REFUSED = "the reference fails"
+_Made = tuple[Reference, list[StressCall], list[str]]
 
 
 def wanted(settings: EvaluationSettings) -> bool:
@@ -103,37 +104,61 @@ def prepared(
     unfit = _unfit(reference)
     if unfit:
         return reference, [], unfit
-    parts = [part for part in stress_inputs.parts(reference, settings) if only is None or part in only]
+    made: list[_Made] = []
     reasons: list[str] = []
-    for spreads in (True, False) if spread and stress_inputs.spreadable(reference) else (False,):
-        if spreads and facts["large"]:
+    kinds = (
+        (*stress_inputs.SPREADS, "") if spread and not facts["large"] and stress_inputs.spreadable(reference) else ("",)
+    )
+    for kind in kinds:
+        if (kind and facts.get("spread", kind) != kind) or (not kind and made):
             continue
         try:
-            used = stress_inputs.with_spread(reference, alike=alike) if spreads else reference
+            used = stress_inputs.with_spread(reference, kind, alike=alike) if kind else reference
         except Exception as error:  # whatever a module raises that cannot be constructed again
             reasons = [f"the reference cannot be copied: {type(error).__name__}"]
             continue
-        exact = _exact(used)
-        calls, reasons = [], []
-        for number, part in enumerate(stress_inputs.PARTS):
-            refused = part == "ends" and only is None and any(_REFUSED in reason for reason in reasons)
-            reference.facts["refuses"] = reference.facts.get("refuses", False) or refused
-            if part not in (stress_inputs.parts(reference, settings) if refused else parts):
-                continue
-            index = Reference.first_timed_input - 2 - number
-            call, exact, reason = _call(used, exact, settings, part, index, spreads=spreads)
-            calls += [call] if call is not None else []
-            reasons += [f"{part}: {reason}"] if reason else []
-        if only is None and "sizes" in settings.probes and (calls or not parts or not spreads):
-            calls += _resized(used, exact)
-        if calls:
-            if (
-                reference.device == "cuda"
-                and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > _MOST_SPARE
-            ):
-                torch.cuda.empty_cache()
-            return used, calls, "; ".join(reasons)
-    return reference, [], "; ".join(reasons) or "the task has no inputs to change"
+        calls, reasons = _calls(used, settings, only, kind)
+        made += [(used, calls, reasons)] if calls else []
+        if kind and sum(call.decided for call in calls) >= _ENOUGH * len(stress_inputs.parts(reference, settings)):
+            break
+    if not made:
+        return reference, [], "; ".join(reasons) or "the task has no inputs to change"
+    best = made[-1] if len(made) > 1 and _decided(made[-1]) > _decided(made[0]) + _MUCH_MORE else made[0]
+    if len(made) > 1:
+        facts["spread"] = stress_inputs.SPREADS[made.index(best)]
+    if reference.device == "cuda" and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > _MOST_SPARE:
+        torch.cuda.empty_cache()
+    return best[0], best[1], "; ".join(best[2])
+
+
+def _decided(made: _Made) -> float:
+    return sum(call.decided for call in made[1])
+
+
+def _calls(
+    reference: Reference, settings: EvaluationSettings, only: Collection[str] | None, kind: str
+) -> tuple[list[StressCall], list[str]]:
+    """The calls on a reference, and what is not decided."""
+    facts = reference.facts
+    exact = _exact(reference)
+    calls: list[StressCall] = []
+    reasons: list[str] = []
+    for number, part in enumerate(stress_inputs.PARTS):
+        if part == "ends" and only is None and any(_REFUSED in reason for reason in reasons):
+            facts["refuses"] = True
+        if part not in stress_inputs.parts(reference, settings) or (only is not None and part not in only):
+            continue
+        index = Reference.first_timed_input - 2 - number
+        call, exact, reason = _call(reference, exact, settings, part, index, kind)
+        calls += [call] if call is not None else []
+        reasons += [f"{part}: {reason}"] if reason else []
+    if (
+        only is None
+        and "sizes" in settings.probes
+        and (calls or not kind or not stress_inputs.parts(reference, settings))
+    ):
+        calls += _resized(reference, exact)
+    return calls, reasons
 
 
 def untried(reference: Reference, settings: EvaluationSettings, calls: Sequence[StressCall]) -> str:
@@ -143,7 +168,8 @@ def untried(reference: Reference, settings: EvaluationSettings, calls: Sequence[
     structures = reference.facts["structures"]
     ranges = reference.facts["ranges"] or [None] * len(structures)
     place = 0
-    for path, leaf, _, _ in leaves(*[calls[0].trial.inputs] * 3):
+    inputs = calls[0].trial.inputs
+    for path, leaf, _, _ in leaves(inputs, inputs, inputs):
         if not isinstance(leaf, torch.Tensor):
             named.append(f"input{path} ({type(leaf).__name__})")
             continue
@@ -171,8 +197,7 @@ def _call(
     settings: EvaluationSettings,
     part: str,
     index: int,
-    *,
-    spreads: bool,
+    kind: str,
 ) -> tuple[StressCall | None, Reference | None, str]:
     """The call of a part, the reference in double precision if it still runs, and what is not decided."""
     # What a task allows is found out once, whatever the seed.
@@ -180,7 +205,7 @@ def _call(
     best: tuple[StressCall, stress_inputs.Variant] | None = None
     reason = ""
     variants = stress_inputs.variants(reference, settings, part)
-    key = (part, exact is not None, spreads, tuple(variants))
+    key = (part, exact is not None, kind, tuple(variants))
     for variant in plans[key][0] if key in plans else variants:
         if exact is None and not stress_inputs.is_mild(part, variant):
             reason = reason or "the reference does not run in double precision"
@@ -191,7 +216,7 @@ def _call(
             call, why = None, f"{_REFUSED}: {error}"[:200]
             if exact is not None and _runs(reference, index, part, variant):
                 reference.facts["no_double"] = str(error)[:200]
-                return _call(reference, None, settings, part, index, spreads=spreads)
+                return _call(reference, None, settings, part, index, kind)
         if why == NO_MEMORY:
             return None, exact, why
         reason = why or reason
@@ -253,7 +278,10 @@ def _without_effect(reference: Reference, limit: Tolerance) -> list[str]:
     inputs = reference.inputs(index)
     expected = reference.expected(inputs, index)
     twice = attrs.evolve(limit, atol=2 * limit.atol, rtol=2 * limit.rtol)
-    other, spread = reference.with_other_parameters().state, stress_inputs.with_spread(reference).state
+    other, spread = (
+        reference.with_other_parameters().state,
+        stress_inputs.with_spread(reference, stress_inputs.SPREADS[0]).state,
+    )
 
     def counts(name: str, value: torch.Tensor) -> bool:
         changed = reference.with_state({**reference.state, name: value}).expected(inputs, index)

@@ -17,6 +17,7 @@ from kernelrl_judge.trees import mapped, real
 
 __all__ = [
     "PARTS",
+    "SPREADS",
     "Variant",
     "changed",
     "is_changed",
@@ -30,6 +31,8 @@ __all__ = [
 
 PARTS = ("mixed", "spiked", "aligned", "edges", "ranges", "no_numbers", "ends")
 """Parts in the order of their calls. Which are made depends on what the task's inputs are."""
+SPREADS = ("any_sign", "sign_kept")
+"""How parameters are changed: as it comes, or so that those stay positive that were, for references that need that."""
 _LOW_BITS, _ROUNDED_DOWN = 0xFFFF, 0x0FFF
 """Of single precision: what bf16, tf32 and fp16 leave out, and what each of them rounds down by most of its error."""
 _LARGE, _MODERATE, _MILD = 65536.0, 16.0, 4.0
@@ -141,7 +144,9 @@ def is_changed(tensor: torch.Tensor, known: str | None) -> bool:
 def _of_parts(tensor: torch.Tensor, function: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
     """What a function makes of real numbers; of complex ones it is given both parts."""
     found = function(real(tensor))
-    return torch.view_as_complex(found.contiguous()) if tensor.is_complex() else found
+    if tensor.is_complex():
+        found = torch.view_as_complex(found.contiguous())
+    return found
 
 
 def _harsh(tensor: torch.Tensor, part: str, variant: Variant) -> torch.Tensor:
@@ -220,10 +225,11 @@ def _stacked(tensor: torch.Tensor) -> list[torch.Tensor]:
     return rows if rows and rows[0].numel() >= _LEAST_ALONG else [tensor]
 
 
-def with_spread(reference: Reference, *, alike: bool = False) -> Reference:
+def with_spread(reference: Reference, kind: str, *, alike: bool = False) -> Reference:
     """Parameters that differ from those of the constructor: constants are no longer constant, and small ones count.
 
     Args:
+        kind: one of `SPREADS`.
         alike: what was equal stays equal, since nobody knows which is which.
     """
     reference.seed(Reference.first_timed_input - 6)
@@ -240,6 +246,8 @@ def with_spread(reference: Reference, *, alike: bool = False) -> Reference:
             state[name] = torch.stack(rows).view(before.shape)
         else:
             state[name] = _of_parts(before, lambda values: _spread(values, positive=False))
+            if kind == "sign_kept" and not before.is_complex() and bool((before >= 0).all()):
+                state[name].abs_()
         done.append(name)
     return reference.with_state(state)
 

@@ -8,6 +8,7 @@ them, or that they are made into. What else is known of integers is what a call 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -93,8 +94,8 @@ class _Draw:
     """Number of the draw."""
     limits: Range | None
     """None of fractions."""
-    tensor: torch.Tensor
-    """Kept, so that no other has its memory."""
+    tensor: weakref.ref[torch.Tensor]
+    """What lies there as long as this lives; then the memory may be another's."""
 
 
 class _Draws(TorchFunctionMode):
@@ -107,12 +108,13 @@ class _Draws(TorchFunctionMode):
 
     def known(self, tensor: Any) -> _Draw | None:
         """What is known of a tensor, if that is all of what was drawn."""
-        found = self._draws.get(_place(tensor)) if isinstance(tensor, torch.Tensor) else None
-        return found if found is not None and found.tensor.numel() == tensor.numel() else None
+        found = self._drawn(tensor) if isinstance(tensor, torch.Tensor) else None
+        whole = found.tensor() if found is not None else None
+        return found if whole is not None and whole.numel() == tensor.numel() else None
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        given = [draw for tensor in tensors([args, kwargs]) if (draw := self._draws.get(_place(tensor))) is not None]
+        given = [draw for tensor in tensors([args, kwargs]) if (draw := self._drawn(tensor)) is not None]
         found = func(*args, **kwargs)
         name = getattr(func, "__name__", "")
         if not isinstance(found, torch.Tensor):
@@ -134,7 +136,11 @@ class _Draws(TorchFunctionMode):
         return found
 
     def _remember(self, tensor: torch.Tensor, origin: int, limits: Range | None) -> None:
-        self._draws[_place(tensor)] = _Draw(origin, limits, tensor)
+        self._draws[_place(tensor)] = _Draw(origin, limits, weakref.ref(tensor))
+
+    def _drawn(self, tensor: torch.Tensor) -> _Draw | None:
+        found = self._draws.get(_place(tensor))
+        return found if found is not None and found.tensor() is not None else None
 
     def _forget(self, draws: list[_Draw]) -> None:
         origins = {draw.origin for draw in draws}
