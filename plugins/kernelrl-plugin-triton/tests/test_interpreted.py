@@ -10,7 +10,7 @@ import sys
 import pytest
 
 HEAD = """
-import io, json, sys, torch, triton, triton.language as tl
+import importlib, io, json, sys, torch, triton, triton.language as tl
 from kernelrl_judge import provenance
 from kernelrl_plugin_triton import interpreted
 
@@ -40,6 +40,20 @@ def k(x_ptr, y_ptr, n, B: tl.constexpr):
 
 found[NAME] = told(k)
 """
+RACES = """
+def raced(body, programs=4):
+    name = f"r{len(found)}"
+    source = f"@triton.jit\\ndef {name}(x_ptr, y_ptr, done_ptr, B: tl.constexpr):\\n    p = tl.program_id(0)\\n"
+    source += "    at = tl.arange(0, B)\\n" + "".join(f"    {line}\\n" for line in body.split("; "))
+    open(f"{name}.py", "w").write("import triton, triton.language as tl\\n" + source)
+    kernel = getattr(importlib.import_module(name), name)
+    watch = provenance.Watch()
+    watch.begin()
+    kernel[(programs,)](torch.arange(32.0), torch.zeros(32), torch.zeros(1, dtype=torch.int32), B=8)
+    watch.end()
+    return watch.raced
+
+"""
 RIGHT = [True, "", 0]
 LINES = {
     "assert str(x) == repr(x) == f'{x}' == 'fp32[constexpr[4]]'": RIGHT,
@@ -53,13 +67,30 @@ LINES = {
 }
 
 
+BODIES = {
+    "every program its own": ("y = y_ptr + p * B + at; tl.store(y, 1.0 + at); tl.store(y, 2.0 * tl.load(y))", 0),
+    # The first of four changes 7 elements of 8, the others each one.
+    "adding in the same place": ("tl.store(y_ptr + at, tl.load(y_ptr + at) + tl.load(x_ptr + p * B + at))", 23),
+    "adding with atomics": ("tl.atomic_add(y_ptr + at, tl.load(x_ptr + p * B + at))", 0),
+    "after the one before": ("tl.store(y_ptr + p + 1, tl.load(y_ptr + p) + 1.0)", 3),
+    "the same by everyone": ("tl.store(y_ptr + at, 1.0 + at); tl.store(x_ptr + p * B + at, tl.load(y_ptr + at))", 0),
+    "the last of them": (
+        "tl.store(y_ptr + p, 1.0); if tl.atomic_add(done_ptr, 1) == 3:; "
+        "    tl.store(x_ptr, tl.sum(tl.load(y_ptr + at)))",
+        0,
+    ),
+}
+
+
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     script = tmp_path_factory.mktemp("interpreted") / "kernels.py"
     kernels = "".join(KERNEL.replace("LINE", line).replace("NAME", repr(line)) for line in LINES)
-    script.write_text(f"{HEAD}{kernels}\nprint(json.dumps(found))\n")
+    bodies = "".join(f"found[{name!r}] = raced({body!r})\n" for name, (body, _) in BODIES.items())
+    script.write_text(f"{HEAD}{kernels}{RACES}{bodies}\nprint(json.dumps(found))\n")
     done = subprocess.run(
         [sys.executable, script],
+        cwd=script.parent,
         env={**os.environ, "TRITON_INTERPRET": "1"},
         capture_output=True,
         text=True,
@@ -75,3 +106,10 @@ def test_a_kernel_reads_types_conditions_and_whole_numbers_and_its_launch_is_tol
     found: dict[str, object], line: str
 ) -> None:
     assert found[line] == LINES[line]
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_what_programs_read_of_each_other_without_an_atomic_operation_is_counted(
+    found: dict[str, object], name: str
+) -> None:
+    assert found[name] == BODIES[name][1]

@@ -69,6 +69,7 @@ _LEAVING = frozenset(
 _LEFT = "torch.Tensor."
 _ITEM = f"{_LEFT}item"
 _PAST = "writing past torch and kernels"
+_RACED = "programs that read what others of their launch wrote"
 _STOPPED = "stopping torch's trace"
 _UNTRACED = ", not in torch's trace"
 _INTERPRETER = f"{os.sep}triton{os.sep}runtime{os.sep}"
@@ -124,12 +125,13 @@ def called(call: Callable[[], Any], watch: Watch | None = None) -> tuple[Any, li
     for node in nodes:
         if node["name"] == "aten::_local_scalar_dense":
             _add(log.elements, _ITEM, 1)
-    replaced = [node for node in nodes if _is_replaced(node)]
-    for node in replaced:
+    for node in _replaced(nodes):
         found[f"{_plain(node['name'])}{_REPLACED}"] = _weight(node)
     found |= _untraced(listing.listed, nodes)
     if watch is not None and watch.strange:
         log.elements[_PAST] = watch.strange
+    if watch is not None and watch.raced:
+        log.elements[_RACED] = watch.raced
     if not aliases or aliases[0]["inputs"]["values"] != aliases[-1]["inputs"]["values"] or aliases[0] is aliases[-1]:
         log.elements[_STOPPED] = 1
     left = [[name, elements, elements] for name, elements in log.elements.items()]
@@ -235,11 +237,20 @@ def _weight(node: dict[str, Any]) -> list[int]:
     return [taken, made if taken else 0]
 
 
-def _is_replaced(node: dict[str, Any]) -> bool:
-    """Whether an operator of torch's does something else than torch's."""
+def _replaced(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Operators of torch's that do something else than torch's."""
+    known: dict[str, bool] = {}
+    for node in nodes:
+        operator = _operator(node)
+        if operator.startswith("aten::") and operator not in known:
+            known[operator] = bool(_REGISTERED.search(torch._C._dispatch_dump(operator)))
+    return [node for node in nodes if known.get(_operator(node))]
+
+
+def _operator(node: dict[str, Any]) -> str:
+    """Name of an operator with that of its overload."""
     schema = next((str(attr["value"]) for attr in node.get("attrs", ()) if attr["name"] == "op_schema"), "")
-    operator = schema.partition("(")[0]
-    return operator.startswith("aten::") and bool(_REGISTERED.search(torch._C._dispatch_dump(operator)))
+    return schema.partition("(")[0]
 
 
 def _add(found: dict[str, int], name: str, elements: int) -> None:
@@ -317,7 +328,7 @@ def _without_output() -> Iterator[None]:
 
 
 def computing(found: Any, values: Any) -> list[str]:
-    """Names of the operators of torch's that computed something of weight, and of the ways out of torch.
+    """Names of the operators of torch's that computed something of weight, of the ways out of torch, and of races.
 
     Of weight is what takes or makes, all together, a quarter of the elements of the largest tensor of the call, and
     what makes, all together, a quarter of the elements of its outputs.
@@ -337,7 +348,7 @@ def computing(found: Any, values: Any) -> list[str]:
     ways_out = [
         name
         for name, taken, _ in entries
-        if name == _STOPPED
+        if name in (_RACED, _STOPPED)
         or ((name == _PAST or name.startswith(_LEFT)) and taken >= (max(large, _FEW) if name == _ITEM else few))
     ]
     operators = [entry for entry in entries if _is_torchs(entry[0]) and not _ARRANGING.fullmatch(entry[0])]

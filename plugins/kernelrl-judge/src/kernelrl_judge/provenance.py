@@ -73,14 +73,14 @@ def told(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def launch(arguments: Any) -> Iterator[None]:
-    """Around the launch of a kernel: it reads what it is given, and may write it."""
+def launch(arguments: Any) -> Iterator[Watch | None]:
+    """Around the launch of a kernel: it reads what it is given, and may write it. Gives who watches, if one does."""
     if not _watching:
-        yield
+        yield None
         return
     ended = _begun(arguments)
     try:
-        yield
+        yield _watching[-1]
     finally:
         ended(None)
 
@@ -109,6 +109,8 @@ class Watch(Listing):
         super().__init__()
         self.strange = 0
         """Elements of tensors that torch or a kernel has read, and that held what neither wrote."""
+        self.raced = 0
+        """Elements that a program of a launch has read, and that another of the same launch had written."""
         self.numbers: set[float] = set()
         """Fractions that they were given as numbers."""
         self.inside = 0

@@ -39,11 +39,12 @@ class EvaluationRulesConfig:
     """Which rules are looked at."""
 
     skip: tuple[str, ...] = ()
-    """Rules that are not looked at: `faster_than_memory`, `library_kernels`, `library_operators`."""
+    """Rules that are not looked at: `faster_than_memory`, `library_kernels`, `library_operators`,
+    `programs_race`."""
 
     def problems(self) -> Iterable[str]:
         """What names no rule."""
-        known = ("faster_than_memory", "library_kernels", "library_operators")
+        known = ("faster_than_memory", "library_kernels", "library_operators", "programs_race")
         for rule in self.skip:
             if rule not in known:
                 yield f"there is no rule {rule!r}; {suggestion(rule, known)}"

@@ -37,7 +37,15 @@ _RULES = (
         "A call went through operators of torch that compute, or an extension is linked to such operators or to a "
         "library's, by whatever name the source calls them.",
     ),
+    Rule(
+        "programs_race",
+        Severity.SUSPECT,
+        "Let no program read what another program of the same launch stores, unless both meet at an atomic operation.",
+        "Triton's interpreter runs one program after the other; on a device they run at the same time, in any order.",
+    ),
 )
+_RACE = "programs that read what others of their launch wrote"
+"""Among the operators of a call."""
 
 
 class EvaluationRules:
@@ -52,7 +60,8 @@ class EvaluationRules:
         if evaluation is None:
             return ()
         profile = evaluation.profile
-        found = (_faster_than_memory(evaluation), _library_kernels(profile), _library_operators(profile))
+        of_the_profile = (_library_kernels(profile), _library_operators(profile), _programs_race(profile))
+        found = (_faster_than_memory(evaluation), *of_the_profile)
         return [finding for finding in found if finding is not None and finding.rule not in self._skip]
 
 
@@ -88,8 +97,16 @@ def _library_operators(profile: Mapping[str, Any]) -> Finding | None:
     said = []
     for key, how in (("computing_operators", "a call went through"), ("library_symbols", "an extension is linked to")):
         names = profile.get(key)
-        if isinstance(names, list) and names:
+        names = [name for name in names if name != _RACE] if isinstance(names, list) else []
+        if names:
             said.append(f"{how} {', '.join(str(name)[:60] for name in names[:_MAX_OPERATORS])}")
     if not said:
         return None
     return Finding("library_operators", Severity.SUSPECT, "; ".join(said), checker=_CHECKER)
+
+
+def _programs_race(profile: Mapping[str, Any]) -> Finding | None:
+    names = profile.get("computing_operators")
+    if not isinstance(names, list) or _RACE not in names:
+        return None
+    return Finding("programs_race", Severity.SUSPECT, f"a call had {_RACE}", checker=_CHECKER)
