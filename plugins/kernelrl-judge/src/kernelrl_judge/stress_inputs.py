@@ -205,6 +205,13 @@ def spreadable(reference: Reference) -> set[str]:
     """Names in the state of what may be changed: parameters, and buffers that hold nothing but ones or zeros, as
     running statistics do until somebody trains, or a few rows of either. Other buffers may be masks and tables, on
     which a kernel may rely."""
+    if "spreadable" not in reference.facts:
+        reference.facts["spreadable"] = _spreadable(reference)
+    found: set[str] = reference.facts["spreadable"]
+    return found
+
+
+def _spreadable(reference: Reference) -> set[str]:
     named = [*reference.model.named_parameters()]
     names = {name for name, tensor in named if tensor.is_floating_point() or tensor.is_complex()}
     for name, buffer in reference.model.named_buffers():
