@@ -173,13 +173,13 @@ class Case:
                 )
                 found = calls.run(reference, lambda used: self._construct(used, exchange))
             self._passed, self._findings = found.passed, calls.findings
-            if calls.operators is not None:
-                self._profile["computing_operators"] = calls.operators
+            self._take_operators(calls)
             if found.wrong is not None:
                 return self._wrong(found.wrong, found.finding, other_parameters=found.other_parameters)
             if stress.wanted(self._settings) and not self._disabled:
                 with self._stage("stress"):
                     ended = self._stressed(calls, reference, exchange)
+                self._take_operators(calls)
                 if ended:
                     return self._end(Outcome.CORRECT, "", findings=self._findings)
             if self._settings.timing:
@@ -203,6 +203,10 @@ class Case:
             with self._stage("profile"):
                 self._attribute(reference, exchange, found.runtime.median_us)
         return attrs.evolve(found, profile=self._profile)
+
+    def _take_operators(self, calls: trials.Trials) -> None:
+        if calls.operators is not None:
+            self._profile["computing_operators"] = calls.operators
 
     @contextlib.contextmanager
     def _stage(self, name: str) -> Iterator[None]:
@@ -265,8 +269,8 @@ class Case:
         note = protocol.decode_tree(frame.body)
         self._takes_parameters = isinstance(note, dict) and note.get("matched") == len(reference.state)
         self._parameters_alike = isinstance(note, dict) and note.get("renamed") != 0
-        unmatched = note.get("unmatched") if isinstance(note, dict) else None
-        self._lacking = frozenset(map(str, unmatched)) if isinstance(unmatched, list) else frozenset()
+        names = note.get("names") if isinstance(note, dict) else None
+        self._lacking = frozenset(reference.state).difference(map(str, names if isinstance(names, list) else ()))
         self._profile["parameters"] = wording.parameters(note, len(reference.state))
 
     def _stressed(self, calls: trials.Trials, reference: Reference, exchange: Exchange) -> bool:

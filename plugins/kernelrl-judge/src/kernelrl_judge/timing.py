@@ -40,7 +40,7 @@ from kernelrl_judge.statistics import interval_of_ratio, settled, summarise
 from kernelrl_judge.suspending import Standing
 from kernelrl_judge.trials import is_replay, replay
 from kernelrl_judge.turning import Turning
-from kernelrl_judge.watching import Watch
+from kernelrl_judge.watching import WITHIN, Watch
 from kernelrl_judge.windows import window
 
 __all__ = ["Timing", "WrongWindow", "measure"]
@@ -51,7 +51,7 @@ _MAX_CALLS = 160
 _MIN_ROUNDS = 12
 _MOST_TRIES = 6
 _LENGTH_SLACK = 0.2
-_FEWEST_ROUNDS = 5
+_FEWEST_ROUNDS = WITHIN
 _SETTLED = 0.012
 _VERIFIED_CALLS = 2
 _LARGE_BYTES = 32 << 20

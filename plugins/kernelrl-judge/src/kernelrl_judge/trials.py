@@ -4,6 +4,10 @@ Each trial has inputs of its own. What a candidate could recognise changes from 
 the bytes before them lay, or where nothing lay before; one trial has parameters of its own; memory that is free holds
 one pattern, then another; inputs are compared with what was sent. None of it costs a call more (`Probe`).
 
+Operators are listed in every call: a candidate that tells listed calls from others has none left in which it could gain
+by it. The first call of a model may prepare what later ones use: what it computes does not count, unless there is no
+other, and on a GPU it is not listed. Under stress, where it would count, it is made again if it computes.
+
 An output that equals what an earlier call had to give, and not what this one has to, was looked up and not computed.
 """
 
@@ -48,6 +52,8 @@ _LITTLE_BYTES, _FEW_NAMES = 1 << 20, 16
 _OUTPUTS_KEPT = 8
 _OUTPUTS_KEPT_BYTES = 128 << 20
 """Calls whose outputs are kept to see whether later ones leave them."""
+_MOST_SUMMED_BYTES = 4 << 20
+"""Parameters, inputs and outputs whose memory is summed up in every call that is listed; more of them in one trial."""
 _POISONS = {"cuda": (0xFF, 0x7B), "cpu": (0xFE, 0x7B)}
 """Bytes of free memory: not a number in every floating-point type, or a large negative one; and a large number."""
 _REPLAY_STRICTNESS = 0.1
@@ -115,13 +121,14 @@ class Trials:
         self._earlier: Any = None
         self._overlap = True
         self._looked_at = secrets.randbelow(max(1, self._count))
-        # Nobody can be honest just then who does not know when; the first call prepares what later ones use.
-        listed = secrets.randbelow(max(1, self._count - 1)) + int(self._count > 1)
-        self._listed = listed if lists and "operators" in self._probes else None
+        self._lists = lists and "operators" in self._probes
+        self._summed = secrets.randbelow(max(1, self._count - 1)) + int(self._count > 1)
+        self._called_last: Reference | None = None
+        self._found: list[str] = []
         self.findings: tuple[Finding, ...] = ()
         """Suspicions that are no verdict."""
         self.operators: list[str] | None = None
-        """Operators of torch that computed in one of the calls; None where they were not listed."""
+        """Operators of torch that computed in the calls; None where they were not listed."""
 
     def run(self, reference: Reference, construct: Callable[[Reference], object]) -> Found:
         """Construct the candidate and call it on the inputs of every trial.
@@ -156,7 +163,13 @@ class Trials:
         self._overlap = reference.facts["overlaps"] or not self._limit.strict
         state = self._state(reference)
         still = self._still(reference, all_of_them=index == self._looked_at)
-        described, left = self._called(trial, index, state=state, still=still, back=back, lists=index == self._listed)
+        counts = not self._is_first(reference) or index == self._count - 1
+        # On a GPU a first call may measure which of its kernels is the fastest.
+        lists = counts or self._device == "cpu"
+        sums = index == self._summed or self._is_summed(reference, trial)
+        described, left = self._called(trial, index, state=state, still=still, back=back, lists=lists, sums=sums)
+        if counts:
+            self._take_note()
         wrong = compare_described(trial.expected, described, self._device)
         if wrong is not None:
             # Structure does not change from trial to trial: there is nothing more to learn.
@@ -179,13 +192,17 @@ class Trials:
         still: Mapping[str, torch.Tensor] = MappingProxyType({}),
         back: bool = False,
         lists: bool = False,
+        sums: bool = False,
     ) -> tuple[Any, _Left | None]:
         """What the candidate returns, and what else the call did.
 
         Args:
             state: what it is given before the call, and hands back after it.
             still: what it hands back as well.
+            lists: whether operators are listed, where the probe is made.
+            sums: whether memory is summed up then.
         """
+        lists = lists and self._lists
         room = leaves_bytes(trial.expected)
         held = {**state, **still}
         keeps = self._keeps(trial.inputs)
@@ -196,6 +213,7 @@ class Trials:
             "again": index % 2 == 1,
             "back": back,
             "operators": lists,
+            "sums": sums,
             "overlap": self._overlap,
             "effects": "inputs" in self._probes,
             "held": {name: [_type(tensor), list(tensor.shape)] for name, tensor in held.items()},
@@ -209,7 +227,7 @@ class Trials:
         described = protocol.decode_tree(self._expect(FrameKind.RESULT).body)
         if lists:
             found = protocol.decode_tree(self._expect(FrameKind.FACTS).body)
-            self.operators = computing(found, (trial.inputs, trial.expected))
+            self._found = computing(found, (trial.inputs, trial.expected))
         if not order["effects"]:
             return described, None
         if not isinstance(described, list) or len(described) != 5 or not isinstance(described[2], dict):
@@ -223,7 +241,16 @@ class Trials:
             used: the reference whose parameters the candidate has.
         """
         back = call.left is not None or leaves_bytes(call.trial.inputs) <= _FEW_BYTES
-        described, left = self._called(call.trial, 0, state=self._state(used), back=back and "inputs" in self._probes)
+        first, sums = self._is_first(used), self._is_summed(used, call.trial)
+        back = back and "inputs" in self._probes
+        state = self._state(used)
+        described, left = self._called(call.trial, 0, state=state, back=back, lists=True, sums=sums)
+        if first and self._found:
+            # The call may have prepared something: what it was is not done again.
+            described, left = self._called(call.trial, 0, state=state, back=back, lists=True, sums=sums)
+        if call.part != "sizes":
+            # A kernel for some sizes may leave others to a library.
+            self._take_note()
         wrong = compare_described(call.trial.expected, described, self._device)
         if wrong is not None:
             return Judged(wrong, None)
@@ -250,6 +277,19 @@ class Trials:
         wanted = {name: tensor for name, tensor in state.items() if name in left.state}
         wrong = wrong or compare_described(wanted, {name: left.state[name] for name in wanted}, self._device)
         return wrong or left_in_state(call, self._exchange.collect(wanted, left.state), settings, used.dtype)
+
+    def _is_first(self, reference: Reference) -> bool:
+        """Whether the next call is the first with the parameters of a reference."""
+        before, self._called_last = self._called_last, reference
+        return reference is not before
+
+    def _is_summed(self, reference: Reference, trial: Trial) -> bool:
+        return leaves_bytes((reference.state, trial.inputs, trial.expected)) <= _MOST_SUMMED_BYTES
+
+    def _take_note(self) -> None:
+        """The operators of the last call count."""
+        if self._lists:
+            self.operators = [*dict.fromkeys([*(self.operators or ()), *self._found])]
 
     def _left(
         self, reference: Reference, trial: Trial, earlier: Any, left: _Left, still: Mapping[str, torch.Tensor]

@@ -28,12 +28,12 @@ from kernelrl_judge.stress_calls import StressCall, judged
 from kernelrl_judge.stress_effects import left_in_inputs
 from kernelrl_judge.trees import tensors
 
-__all__ = ["Watch"]
+__all__ = ["WITHIN", "Watch"]
 
-_WITHIN = 6
+WITHIN = 5
 _FARTHER = 3
-"""One lies within the first six rounds that count, the next within three times as many, and so on: who is honest until
-the last of them has no more than a third of the rounds left."""
+"""One lies within the first five rounds that count, of which there are no fewer, the next within three times as many,
+and so on: who is honest until the last of them has no more than a third of the rounds left."""
 _LOOKED_AT = 2
 _LARGE_BYTES = 16 << 20
 """Inputs of a call of which only one is handed back."""
@@ -69,7 +69,7 @@ class Watch:
         self._harsh = [call for call in harsh if _outline(call.trial.expected) == outline]
         # Nobody else may know when.
         self._random = random.SystemRandom()
-        self._next, self._end = 0, min(_WITHIN, settings.timing_trials)
+        self._next, self._end = 0, min(WITHIN, settings.timing_trials)
         self._draw(0)
         size = leaves_bytes(reference.inputs(reference.first_timed_input))
         few = _LOOKED_AT if size <= _LARGE_BYTES else 1
