@@ -226,3 +226,24 @@ def test_results_of_earlier_calls_outlive_later_ones(
     place = ("if not hasattr(self, 'out'):", "    self.out = torch.empty_like(x)")
     found = judged(bench, module(*place, reference), module(*place, kernel))
     assert (found.outcome, rules(found)) == (Outcome.CORRECT, expected)
+
+
+STORE = "tl.store(y_ptr + offs, tl.maximum(x, 0.0) * 2.0, mask=mask)"
+
+
+def test_stores_of_interpreted_kernels_lie_in_the_tensors_of_their_launch(bench: Any, good: str) -> None:
+    found = bench.judge(good.replace(STORE, STORE.replace(", mask=mask", "")))
+    assert found.outcome is Outcome.RUNTIME_ERROR
+    assert "84 of 128 elements are stored outside of the tensors that the launch was given" in found.message
+
+
+@pytest.mark.parametrize(
+    ("place", "given"),
+    [
+        ("(tl.load(y_ptr).to(tl.pointer_type(tl.float32)) + offs", "torch.tensor([y.data_ptr()])"),
+        ("(y_ptr - 100 + offs", "y[100:]"),
+    ],
+)
+def test_stores_may_lie_at_an_address_and_before_a_view(bench: Any, good: str, place: str, given: str) -> None:
+    kernel = good.replace("tl.store(y_ptr + offs", f"tl.store{place}").replace("](x, y, n", f"](x, {given}, n")
+    assert bench.judge(kernel).outcome is Outcome.CORRECT

@@ -26,6 +26,7 @@ from triton.runtime.interpreter import GridExecutor, InterpretedFunction, Tensor
 
 from kernelrl_judge import provenance
 from kernelrl_judge.listing import tensors_in
+from kernelrl_plugin_triton import bounds
 from kernelrl_plugin_triton.races import Launch
 
 
@@ -165,5 +166,6 @@ for _name, _wrapped in (
     setattr(interpreter.InterpreterBuilder, _name, _wrapped(getattr(interpreter.InterpreterBuilder, _name)))
 provenance.launches_tell()
 interpreter._patch_lang_tensor = _without_values(interpreter._patch_lang_tensor)
+bounds.install(_KEPT.__get__)
 # A candidate may replace `sys.stdout`.
 interpreter.print = functools.partial(builtins.print, file=sys.stdout)

@@ -1,0 +1,140 @@
+"""Stores of interpreted kernels that lie outside of the tensors of their launch.
+
+On a GPU such a store goes unnoticed where the allocator has rounded up, and elsewhere changes what belongs to somebody
+else. Here it would change the memory of the process. It raises `IndexError` instead, in the kernel's line.
+
+A pointer of a kernel comes from a tensor that its launch was given, or from a number. Where one of the numbers could be
+an address, among the arguments or in a tensor of theirs, nothing is said.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+import torch
+from triton.runtime import interpreter
+from triton.runtime.jit import TensorWrapper
+
+__all__ = ["install"]
+
+_LEAST_ADDRESS = 1 << 32
+_MOST_BYTES = 8 << 20
+"""Of whole numbers that are looked at; among more there may be addresses."""
+_WIDE = (torch.int64, torch.uint64)
+
+
+@attrs.define
+class _Launch:
+    memory: set[tuple[int, int]] = attrs.field(factory=set)
+    """First address, and that after the last, of each storage."""
+    is_known: bool = True
+    """Whether no store of its programs can lie anywhere else."""
+
+
+_launches: list[_Launch] = []
+
+
+def install(values: Callable[[Any], Any]) -> None:
+    """Look at every store of this process from now on.
+
+    Args:
+        values: what lies behind a handle of the interpreter.
+    """
+    interpreter.GridExecutor.__call__ = _launched(interpreter.GridExecutor.__call__)
+    interpreter._implicit_cvt = _given(interpreter._implicit_cvt)
+    builder = interpreter.InterpreterBuilder
+    for name, places in (
+        ("create_masked_store", (0, 1, 2)),
+        ("create_atomic_rmw", (1, 2, 3)),
+        ("create_atomic_cas", (0, 2, None)),
+    ):
+        setattr(builder, name, _looked_at(getattr(builder, name), values, places))
+
+
+def _launched(call: Any) -> Any:
+    @functools.wraps(call)
+    def wrapper(self: Any, *arguments: Any, **named: Any) -> Any:
+        numbers = (value for value in (*arguments, *named.values()) if isinstance(value, int | np.integer))
+        _launches.append(_Launch(is_known=all(number < _LEAST_ADDRESS for number in numbers)))
+        try:
+            return call(self, *arguments, **named)
+        finally:
+            _launches.pop()
+
+    return wrapper
+
+
+def _given(convert: Any) -> Any:
+    """Takes note of what a launch is given."""
+
+    @functools.wraps(convert)
+    def wrapper(argument: Any) -> Any:
+        if _launches:
+            launch = _launches[-1]
+            tensor = argument.base if isinstance(argument, TensorWrapper) else argument
+            if isinstance(tensor, torch.Tensor):
+                begin, end = _memory(tensor)
+                launch.memory.add((begin, end))
+                launch.is_known &= tensor.dtype not in _WIDE or not _has_addresses(begin, end)
+            else:
+                launch.is_known &= not hasattr(argument, "data_ptr")
+        return convert(argument)
+
+    return wrapper
+
+
+def _memory(tensor: torch.Tensor) -> tuple[int, int]:
+    # Who lists what a call hands out of torch has nothing to learn from this.
+    with torch._C.DisableTorchFunction():
+        storage = tensor.untyped_storage()
+        return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+
+
+def _has_addresses(begin: int, end: int) -> bool:
+    count = (end - begin) // 8
+    if not count:
+        return False
+    if end - begin > _MOST_BYTES:
+        return True
+    numbers = np.frombuffer((ctypes.c_char * (8 * count)).from_address(begin), dtype=np.int64)
+    return bool(numbers.max() >= _LEAST_ADDRESS)
+
+
+def _looked_at(store: Any, values: Callable[[Any], Any], places: tuple[int, int, int | None]) -> Any:
+    """An operation that stores.
+
+    Args:
+        places: of pointers, values and mask among the arguments.
+    """
+    pointers, stored, masks = places
+
+    @functools.wraps(store)
+    def wrapper(self: Any, *given: Any, **named: Any) -> Any:
+        if _launches and _launches[-1].is_known and not named:
+            addresses, width = values(given[pointers]), values(given[stored]).dtype.itemsize
+            memory = _launches[-1].memory
+            low, high = int(addresses.min()), int(addresses.max()) + width
+            # Most lie in one tensor, whatever their mask says.
+            if not any(begin <= low and high <= end for begin, end in memory):
+                _look(memory, addresses, True if masks is None else values(given[masks]), width)
+        return store(self, *given, **named)
+
+    return wrapper
+
+
+def _look(memory: set[tuple[int, int]], pointers: Any, mask: Any, width: int) -> None:
+    addresses, active = np.broadcast_arrays(pointers, np.asarray(mask, dtype=bool))
+    addresses = addresses[active].astype(np.uint64)
+    outside = np.ones(addresses.shape, dtype=bool)
+    for begin, end in memory:
+        outside &= (addresses < np.uint64(begin)) | (addresses + np.uint64(width) > np.uint64(end))
+    if outside.any():
+        raise IndexError(
+            f"{int(outside.sum())} of {outside.size} elements are stored outside of the tensors that the launch was "
+            "given; mask what lies outside"
+        )
