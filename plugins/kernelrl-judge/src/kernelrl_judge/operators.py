@@ -12,12 +12,14 @@ can have the trace stop: a second list (`listing`) stands beside it, and marks a
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import json
 import os
 import re
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -29,7 +31,7 @@ from torch.overrides import TorchFunctionMode
 from kernelrl_judge.listing import TORCHS, Listing
 from kernelrl_judge.provenance import Watch
 
-__all__ = ["called", "computing", "computing_symbols"]
+__all__ = ["called", "computing", "computing_symbols", "listing_cost"]
 
 _LEAST_SHARE = 0.25
 _FEW = 64
@@ -70,17 +72,23 @@ _LEFT = "torch.Tensor."
 _ITEM = f"{_LEFT}item"
 _PAST = "writing past torch and kernels"
 _RACED = "programs that read what others of their launch wrote"
+_MARKS = 2
+"""Of a trace: at its beginning, and at its end."""
 _STOPPED = "stopping torch's trace"
 _UNTRACED = ", not in torch's trace"
+_MEASURED = 32
+_MEASUREMENTS = 5
 _INTERPRETER = f"{os.sep}triton{os.sep}runtime{os.sep}"
 
 
 class _Leaving(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
+        self.functions = 0
         self.elements: dict[str, int] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.functions += 1
         name = getattr(func, "__name__", "")
         if (
             name in _LEAVING
@@ -116,6 +124,7 @@ def called(call: Callable[[], Any], watch: Watch | None = None) -> tuple[Any, li
         finally:
             listing.end()
             torch.ops.aten.alias(mark)
+    listing.seen = len(nodes), log.functions
     nodes.sort(key=lambda node: int(node["id"]))
     aliases = [node for node in nodes if node["name"] == "aten::alias"]
     none_any_more = listing.overwritten()
@@ -132,7 +141,7 @@ def called(call: Callable[[], Any], watch: Watch | None = None) -> tuple[Any, li
         log.elements[_PAST] = watch.strange
     if watch is not None and watch.raced:
         log.elements[_RACED] = watch.raced
-    if not aliases or aliases[0]["inputs"]["values"] != aliases[-1]["inputs"]["values"] or aliases[0] is aliases[-1]:
+    if len([node for node in aliases if node["inputs"]["values"] == aliases[0]["inputs"]["values"]]) < _MARKS:
         log.elements[_STOPPED] = 1
     left = [[name, elements, elements] for name, elements in log.elements.items()]
     return result, [*left, *([name, *weight] for name, weight in found.items())]
@@ -146,6 +155,31 @@ def _untraced(listed: dict[str, list[int]], nodes: list[dict[str, Any]]) -> dict
         for name, (calls, taken, made) in listed.items()
         if calls > traced[name] and not _ARRANGING.fullmatch(name)
     }
+
+
+@functools.cache
+def listing_cost() -> tuple[float, float]:
+    """What it costs to list an operator, and to look at a function of torch that is none, in seconds: by doing it."""
+    tensor = torch.zeros(4, 4)
+
+    def least_s(function: Callable[[], Any]) -> float:
+        times = []
+        for _ in range(_MEASUREMENTS):
+            started = time.perf_counter()
+            for _ in range(_MEASURED):
+                function()
+            times.append(time.perf_counter() - started)
+        return min(times) / _MEASURED
+
+    functions = (lambda: tensor + tensor), (lambda: tensor.shape)
+    alone = [*map(least_s, functions)]
+    listing = Listing()
+    with _traced(), _Leaving():
+        listing.begin()
+        listed = [*map(least_s, functions)]
+        listing.end()
+    operator_s, function_s = (max(0.0, with_s - without_s) for with_s, without_s in zip(listed, alone, strict=True))
+    return operator_s, function_s
 
 
 def _parameters() -> list[torch.Tensor]:
