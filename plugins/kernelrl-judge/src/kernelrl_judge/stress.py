@@ -28,7 +28,7 @@ The probe `sizes`, for those who ask for it, adds a call on inputs of other size
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -268,6 +268,8 @@ def untested(reference: Reference, settings: EvaluationSettings, lacking: Collec
             reference.facts["untested"] = _without_effect(reference, tolerance(settings))
     names = [name for name in reference.facts.get("untested", ()) if name in lacking]
     if not names:
+        names = _together(reference, tolerance(settings), lacking)
+    if not names:
         return ()
     evidence = f"right in every trial, whether it uses {', '.join(names[:4])} or not, and it has no such parameters"
     return (Finding("stress", Severity.SUSPECT, evidence, checker="judge"),)
@@ -283,12 +285,35 @@ def _without_effect(reference: Reference, limit: Tolerance) -> list[str]:
         stress_inputs.with_spread(reference, stress_inputs.SPREADS[0]).state,
     )
 
-    def counts(name: str, value: torch.Tensor) -> bool:
-        changed = reference.with_state({**reference.state, name: value}).expected(inputs, index)
+    def counts(values: Mapping[str, torch.Tensor]) -> bool:
+        changed = reference.with_state({**reference.state, **values}).expected(inputs, index)
         return compare_values(expected, changed, twice) is not None
 
-    names = sorted(stress_inputs.spreadable(reference))[:_MOST_PARAMETERS]
-    return [name for name in names if not counts(name, other[name]) and counts(name, spread[name])]
+    same = {name for name, value in reference.state.items() if torch.equal(value, other[name])}
+    names = sorted(stress_inputs.spreadable(reference), key=lambda name: (name not in same, name))
+    # Of parameters that every draw leaves as they are the first are looked at one by one, the others all at once.
+    reference.facts["untested_beyond"] = sorted(same.intersection(names[_MOST_PARAMETERS:]))
+    return [
+        name
+        for name in names[:_MOST_PARAMETERS]
+        if (name in same or not counts({name: other[name]})) and counts({name: spread[name]})
+    ]
+
+
+def _together(reference: Reference, limit: Tolerance, lacking: Collection[str]) -> list[str]:
+    """Those of many parameters that a candidate lacks, which every draw leaves as they are, where a wider spread of all
+    of them changes the outputs."""
+    names = [name for name in reference.facts.get("untested_beyond", ()) if name in lacking]
+    if not names:
+        return []
+    index = Reference.first_timed_input - 2
+    inputs = reference.inputs(index)
+    spread = stress_inputs.with_spread(reference, stress_inputs.SPREADS[0]).state
+    with contextlib.suppress(TaskError, torch.OutOfMemoryError):
+        changed = reference.with_state({**reference.state, **{name: spread[name] for name in names}})
+        wrong = compare_values(reference.expected(inputs, index), changed.expected(inputs, index), limit)
+        return names if wrong is not None else []
+    return []
 
 
 def concluded(
