@@ -113,6 +113,11 @@ class Dialogue:
                 raise ProtocolError(f"{frame.kind.name} in the place of {kind.name}")
             return frame
 
+    @property
+    def alone(self) -> bool:
+        """Whether the device is this judge's alone for the whole evaluation."""
+        return self._turns is None
+
     @contextlib.contextmanager
     def turn(self, *, alone: bool) -> Iterator[None]:
         if self._turns is None or (self._device == "cpu" and not alone):

@@ -287,11 +287,16 @@ class Case:
             return False
         self._runner.deadline = time.monotonic() + self._settings.timeout_s
         wrong, ratios, ended = None, [], False
+        left = stress.untried(reference, self._settings, made)
+        parts = [call.part for call in made if call.part != "sizes"]
+        few = sum(map(leaves_bytes, (made[0].trial.inputs, made[0].trial.expected))) <= _FEW_BYTES
         part = made[0].part
         try:
             if used is not reference:
                 self._construct(used, exchange)
-            for call in made:
+            while made:
+                # What was compared is not kept: on a device the candidate needs the memory, too.
+                call = made.pop(0)
                 part = call.part
                 judged = calls.stressed(call, used, self._settings)
                 if judged.error_ratio is not None:
@@ -304,7 +309,12 @@ class Case:
         except CandidateFailed as failed:
             if failed.failure.kind == "memory":
                 # The judge holds much of it just then: the candidate may have the device to itself.
-                raise
+                if not self._dialogue.alone:
+                    raise
+                self._profile["stress"] = f"not decided: {part} needs more memory than is left beside the reference"
+                if used is not reference and self._settings.timing:
+                    self._construct(reference, exchange)
+                return False
             wrong, ended = (part, wording.failure(failed.failure)), True
         except DeadlinePassed:
             wrong, ended = (part, wording.timeout(self._settings.timeout_s)), True
@@ -312,21 +322,17 @@ class Case:
             wrong, ended = (part, wording.ended(str(ending))[1]), True
         ratio = max(ratios, default=None)
         found, said = stress.concluded(self._settings, wrong, ratio)
-        left = stress.untried(reference, self._settings, made) if said == "passed" else ""
-        self._profile["stress"] = f"{said}, but for {left}" if left else said
+        self._profile["stress"] = f"{said}, but for {left}" if left and said == "passed" else said
         told = [finding for finding in calls.findings if finding not in self._findings]
         self._findings = (*self._findings, *told, *found)
         if ratio is not None:
             self._profile["error_ratio"] = round(ratio, 2)
         if self._settings.timing and self._settings.timing_method == "window" and wrong is None:
-            self._harsh = self._harsh_when_timed(reference, made)
+            self._harsh = self._harsh_when_timed(reference, parts if few else parts and [secrets.choice(parts)])
         return ended
 
-    def _harsh_when_timed(self, reference: Reference, made: Sequence[StressCall]) -> list[StressCall]:
+    def _harsh_when_timed(self, reference: Reference, parts: Sequence[str]) -> list[StressCall]:
         """Calls like those that were passed, on other inputs and with the parameters that the candidate has."""
-        parts = [call.part for call in made if call.part != "sizes"]
-        if sum(map(leaves_bytes, (made[0].trial.inputs, made[0].trial.expected))) > _FEW_BYTES:
-            parts = [secrets.choice(parts)] if parts else []
         other = reference.under(f"{self._request.seed} timed")
         return stress.prepared(other, self._settings, spread=False, only=parts)[1]
 
