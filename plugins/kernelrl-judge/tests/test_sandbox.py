@@ -113,6 +113,35 @@ say("written")
     assert not (where / f"left_by_{os.getpid()}").exists()
 
 
+def test_files_without_a_byte_are_limited(tmp_path: Path) -> None:
+    body = """
+made = 0
+try:
+    while made < 20_000:
+        os.mknod(f"/dev/shm/{made}")
+        made += 1
+except OSError:
+    pass
+say("missing" if "mount_namespace" in missing else made)
+"""
+    said, _ = shut_in(body, tmp_path)
+    if said == '"missing"':
+        pytest.skip("this machine does not allow mount namespaces")
+    assert 4_000 < int(said) < 10_000
+
+
+def test_timers_of_the_kernel_are_limited(tmp_path: Path) -> None:
+    body = """
+import ctypes
+library_of_c, place, made = ctypes.CDLL(None), ctypes.c_void_p(), 0
+while made < 200 and library_of_c.timer_create(1, None, ctypes.byref(place)) == 0:
+    made += 1
+say("missing" if "limits" in missing else made)
+"""
+    said, _ = shut_in(body, tmp_path)
+    assert int(said) <= 64
+
+
 def test_memory_is_limited_where_address_space_cannot_be(tmp_path: Path) -> None:
     body = """
 import mmap

@@ -27,11 +27,12 @@ def answer(
     *,
     fourth: int = 0,
     memory_files: bool = True,
+    processes: bool = True,
 ) -> int:
     """What the kernel would do with a call and its first and fourth argument."""
     identity = IDENTITY[machine] if identity is None else identity
     data = struct.pack("<IIQ6Q", number, identity, 0, argument, 0, 0, fourth, 0, 0)
-    program, place, loaded = seccomp.program(machine, memory_files=memory_files), 0, 0
+    program, place, loaded = seccomp.program(machine, memory_files=memory_files, processes=processes), 0, 0
     while True:
         code, if_true, if_false, operand = program[place]
         place += 1
@@ -52,6 +53,17 @@ def test_each_denied_call_is_denied(machine: str) -> None:
 @pytest.mark.parametrize(("machine", "number"), [("x86_64", 319), ("x86_64", 29), ("aarch64", 279), ("aarch64", 194)])
 def test_memory_of_nobody_is_for_drivers_of_gpus_alone(machine: str, number: int) -> None:
     assert [answer(machine, number, memory_files=allowed) for allowed in (True, False)] == [ALLOW, EPERM]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_where_no_processes_may_be_started_threads_may(machine: str) -> None:
+    share, thread, user_namespace = 0x00000F00, 0x00010000, 0x10000000
+    asked = (0, share, share | thread, thread | user_namespace)
+    assert [answer(machine, CLONE[machine], flags, processes=False) for flags in asked] == [EPERM, EPERM, ALLOW, EPERM]
+    assert [answer(machine, CLONE[machine], flags) for flags in asked] == [ALLOW, ALLOW, ALLOW, EPERM]
+    forks = (57, 58) if machine == "x86_64" else ()
+    assert [answer(machine, number, processes=False) for number in forks] == [EPERM for _ in forks]
+    assert answer(machine, SOCKET[machine], 1, processes=False) == ALLOW
 
 
 @pytest.mark.parametrize(("machine", "number"), [("x86_64", 9), ("aarch64", 222)])

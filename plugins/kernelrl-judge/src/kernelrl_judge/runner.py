@@ -66,6 +66,8 @@ def main(
             scratch=scratch,
             keep={stream, inputs, outputs, log},
             status=status,
+            # Work of one that has ended is nobody's. Compilers for a GPU are processes.
+            processes=mode != "cpu",
         )
         for signum in (signal.SIGINT, signal.SIGCHLD):
             signal.signal(signum, signal.SIG_DFL)

@@ -110,7 +110,16 @@ def _lives_without_root(hidden: list[str], shown: list[str]) -> bool:
     os._exit(not fit)
 
 
-def enter(*, memory_mib: int, on_gpu: bool, cpu_s: int, scratch: str, keep: set[int], status: int) -> list[str]:
+def enter(
+    *,
+    memory_mib: int,
+    on_gpu: bool,
+    cpu_s: int,
+    scratch: str,
+    keep: set[int],
+    status: int,
+    processes: bool = True,
+) -> list[str]:
     """Shut this process in; returns in a process of its own with what could not be done.
 
     It must have a single thread, because a process with several may not make a user namespace. The calling process
@@ -127,6 +136,7 @@ def enter(*, memory_mib: int, on_gpu: bool, cpu_s: int, scratch: str, keep: set[
         keep: descriptors that stay open.
         status: descriptor on which the supervisor reports how the process ended: `exit N`, `signal N`, or `crowd` or
             `memory` when it had to be killed for the number or the memory of its processes.
+        processes: whether it may start others.
     """
     missing: list[str] = []
     around = prepare()
@@ -167,7 +177,7 @@ def enter(*, memory_mib: int, on_gpu: bool, cpu_s: int, scratch: str, keep: set[
     os.setsid()
     if not limits.limit_runner(memory_mib, cpu_s, on_gpu=on_gpu):
         missing.append("limits")
-    missing += _give_up_rights(memory_files=on_gpu)
+    missing += _give_up_rights(memory_files=on_gpu, processes=processes)
     return [layer for layer in LAYERS if layer in missing]
 
 
@@ -209,10 +219,10 @@ def confine(
     _give_up_rights()
 
 
-def _give_up_rights(*, memory_files: bool = True) -> list[str]:
+def _give_up_rights(*, memory_files: bool = True, processes: bool = True) -> list[str]:
     missing = [] if privileges.drop_capabilities() else ["capabilities"]
     privileges.close_to_others()
-    return missing if seccomp.install(memory_files=memory_files) else [*missing, "seccomp"]
+    return missing if seccomp.install(memory_files=memory_files, processes=processes) else [*missing, "seccomp"]
 
 
 def _supervise(child: int, status: int, memory_mib: int, group: groups.Group | None, files: list[int]) -> NoReturn:

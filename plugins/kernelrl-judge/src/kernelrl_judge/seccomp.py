@@ -74,6 +74,11 @@ _MMAP, _FLAGS_AT = {"x86_64": 9, "aarch64": 222}, 40
 _SHARED, _ANONYMOUS = 0x01, 0x20
 """Flags of `mmap` that together make such memory, too: its pages stay when a process gives them back."""
 
+_STARTING = {"x86_64": {"fork": 57, "vfork": 58}, "aarch64": {}}
+"""What starts a process, beside `clone`. Of one that ends within a call nobody adds up the processor time."""
+_THREAD = 0x00010000
+"""The flag of `clone` that makes a thread and no process."""
+
 _ARCHITECTURES = {
     # Identity of the architecture, and numbers of seccomp, clone and socket.
     "x86_64": (0xC000003E, 317, 56, 41),
@@ -82,11 +87,12 @@ _ARCHITECTURES = {
 _CLONE3 = 435
 
 
-def program(machine: str, *, memory_files: bool = True) -> list[tuple[int, int, int, int]]:
+def program(machine: str, *, memory_files: bool = True, processes: bool = True) -> list[tuple[int, int, int, int]]:
     """The filter for an architecture: instructions of classic BPF (code, jump if true, jump if false, operand).
 
     Args:
         memory_files: whether anonymous files and shared memory, System V's and mapped, are allowed.
+        processes: whether it may start processes; threads it may.
 
     Raises:
         KeyError: the architecture is none that is known.
@@ -101,11 +107,19 @@ def program(machine: str, *, memory_files: bool = True) -> list[tuple[int, int, 
     if machine == "x86_64":
         made += [(_AT_LEAST, 0, 1, _X32_BIT), enosys]
     denied = {**DENIED[machine], **({} if memory_files else _MEMORY_FILES[machine])}
+    denied |= {} if processes else _STARTING[machine]
     for number in sorted(denied.values()):
         made += [(_EQUAL, 0, 1, number), eperm]
     # The flags of `clone3` lie in memory, where a filter cannot look; the C library goes back to `clone`.
     made += [(_EQUAL, 0, 1, _CLONE3), enosys]
-    made += [(_EQUAL, 0, 4, clone), (_LOAD, 0, 0, _ARGUMENT_AT), (_ANY_BIT, 0, 1, _NAMESPACE_FLAGS), eperm, allow]
+    threads = [] if processes else [(_ANY_BIT, 1, 0, _THREAD), eperm]
+    made += [
+        (_EQUAL, 0, 4 + len(threads), clone),
+        (_LOAD, 0, 0, _ARGUMENT_AT),
+        (_ANY_BIT, 0, 1, _NAMESPACE_FLAGS),
+        eperm,
+    ]
+    made += [*threads, allow]
     made += [(_EQUAL, 0, 4, socket), (_LOAD, 0, 0, _ARGUMENT_AT), (_EQUAL, 1, 0, _AF_UNIX), eperm, allow]
     if not memory_files:
         made += [(_EQUAL, 0, 4, _MMAP[machine]), (_LOAD, 0, 0, _FLAGS_AT), (_ANY_BIT, 0, 2, _ANONYMOUS)]
@@ -117,19 +131,20 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def install(*, memory_files: bool = True) -> bool:
+def install(*, memory_files: bool = True, processes: bool = True) -> bool:
     """Put all threads of this process, and whatever it starts, under the filter; whether that was possible.
 
     Needs that the process can gain no new privileges.
 
     Args:
         memory_files: see `program`.
+        processes: likewise.
     """
     machine = os.uname().machine
     # A 32-bit interpreter makes calls by other numbers.
     if machine not in _ARCHITECTURES or ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
-    instructions = program(machine, memory_files=memory_files)
+    instructions = program(machine, memory_files=memory_files, processes=processes)
     packed = b"".join(struct.pack("HBBI", *instruction) for instruction in instructions)
     return bool(
         _libc.syscall(
