@@ -80,6 +80,12 @@ def test_state_that_the_reference_changes_has_to_be_changed(bench: Any) -> None:
     assert found.message.startswith("State average does not hold after the call what the reference leaves there.")
 
 
+def test_state_that_is_changed_may_be_returned(bench: Any) -> None:
+    itself = module("self.average.add_(x.mean(0))", "return self.average", init=BUFFER)
+    found = judged(bench, itself, itself)
+    assert (found.outcome, found.findings) == (Outcome.CORRECT, ())
+
+
 def test_who_has_no_such_state_is_suspect(bench: Any) -> None:
     found = judged(bench, AVERAGES, module("return x + 0.1 * x.mean(0)"))
     assert found.outcome is Outcome.CORRECT

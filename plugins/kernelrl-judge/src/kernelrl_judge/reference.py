@@ -223,18 +223,21 @@ class Reference:
                 self.facts["mutates_inputs"] = True
             self.facts["mutates_state"] |= self._changed_state(after, after if first else touched)
             state = {name: after[name].clone() for name in self.facts["mutates_state"] if name in after}
-        self.restore()
         left = given if effects and self.facts["mutates_inputs"] else None
         # They may take as much of the device's memory as the outputs that are copied now.
         del given
-        return Trial(inputs, _detached(found), left, state)
+        # An output may be a buffer itself.
+        expected = _detached(found)
+        self.restore()
+        return Trial(inputs, expected, left, state)
 
     def overwrites(self) -> list[int]:
         """Which outputs lie in memory that an earlier call returned, so that its results are lost: numbers among the
         tensors of an output."""
         if "overwrites" not in self.facts:
+            given = [self.inputs(index) for index in (0, 1)]
             with _told(self._task_id, "Model.forward(...)"), torch.no_grad():
-                earlier, later = (self.model(*self.inputs(index)) for index in (0, 1))
+                earlier, later = (self.model(*inputs) for inputs in given)
             self.restore()
             self.facts["overwrites"] = sorted({pair[0] for pair in shared_memory(later, earlier) if pair[1] < 0})
         found: list[int] = self.facts["overwrites"]

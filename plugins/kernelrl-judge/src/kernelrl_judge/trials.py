@@ -48,7 +48,7 @@ _MOST_STATE_BYTES = 2 << 30
 _FEW_BYTES = 16 << 20
 """Inputs that are compared with what was sent in every trial; larger ones in one of them. Also of parameters, of which
 others are left out."""
-_LITTLE_BYTES, _FEW_NAMES = 1 << 20, 16
+_LITTLE_BYTES, _FEW_NAMES, _MOST_NAMES = 1 << 20, 16, 64
 _OUTPUTS_KEPT = 8
 _OUTPUTS_KEPT_BYTES = 128 << 20
 """Calls whose outputs are kept to see whether later ones leave them."""
@@ -349,7 +349,7 @@ class Trials:
         small = len(names) <= _FEW_NAMES and leaves_bytes(reference.state) <= _LITTLE_BYTES
         found: dict[str, torch.Tensor] = {}
         room = _FEW_BYTES if all_of_them or small else 0
-        for name in secrets.SystemRandom().sample(names, len(names)):
+        for name in secrets.SystemRandom().sample(names, min(len(names), _MOST_NAMES)):
             room -= leaves_bytes(reference.state[name])
             if room < 0 and (found or not all_of_them):
                 break

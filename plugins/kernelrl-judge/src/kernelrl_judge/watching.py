@@ -126,10 +126,9 @@ class Watch:
         self.operators += [name for name in names if name not in self.operators]
         if not self._few:
             return None
-        if calls > 1 and not self.overwritten:
-            # What two calls have to give differs, or nobody could tell whose it is.
+        if said.get("overwrites") and calls > 1 and not self.overwritten:
             outputs = [self._reference.expected(inputs[index]) for index in (0, 1)]
-            self.overwritten = overwritten(said.get("overwrites"), self._reference, *outputs, self._limit)
+            self.overwritten = overwritten(said["overwrites"], self._reference, *outputs, self._limit)
         return wrong_memory(said.get("shares"), self._reference.facts["shares"])
 
     def bears(self, call: StressCall, actual: Any) -> None:
