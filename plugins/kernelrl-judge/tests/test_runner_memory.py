@@ -9,6 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from kernelrl_judge import protocol, runner, windows  # noqa: E402
+from kernelrl_judge.own_code import OwnCode  # noqa: E402
 from kernelrl_judge.runner_memory import Originals  # noqa: E402
 
 
@@ -31,6 +33,37 @@ def test_methods_that_a_candidate_replaced_are_put_back_and_what_it_added_stays(
     assert torch.frombuffer is not None
     assert tensor.own == 7
     del kind.own
+
+
+def test_what_a_candidate_replaces_of_the_runner_is_put_back_and_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    window, call, code = windows.window, runner._Candidate._calls, protocol.send.__code__
+    # Afterwards all is as it was, whatever the test finds.
+    monkeypatch.setattr(windows, "window", window)
+    monkeypatch.setattr(windows, "time", windows.time)
+    monkeypatch.setattr(runner._Candidate, "_calls", call)
+    monkeypatch.setitem(sys.modules, "kernelrl_judge.windows", windows)
+    own = OwnCode()
+    own.restore()
+    assert not own.replaced
+
+    def other(*_: object) -> None: ...
+
+    replacements = [
+        lambda: setattr(windows, "window", other),
+        lambda: setattr(windows, "time", None),
+        lambda: setattr(windows, "len", other),
+        lambda: setattr(runner._Candidate, "_calls", other),
+        lambda: setattr(protocol.send, "__code__", other.__code__),
+        lambda: sys.modules.update({"kernelrl_judge.windows": sys}),
+    ]
+    for replace in replacements:
+        own = OwnCode()
+        replace()
+        own.restore()
+        assert own.replaced
+        assert (windows.window, runner._Candidate._calls, protocol.send.__code__) == (window, call, code)
+        assert sys.modules["kernelrl_judge.windows"] is windows
+        assert not hasattr(windows, "len")
 
 
 def test_fresh_memory_holds_what_is_no_answer_until_calls_are_timed_and_no_setting_of_torch_tells_so() -> None:

@@ -31,7 +31,7 @@ from torch.overrides import TorchFunctionMode
 from kernelrl_judge.listing import TORCHS, Listing
 from kernelrl_judge.provenance import Watch
 
-__all__ = ["called", "computing", "computing_symbols", "listing_cost"]
+__all__ = ["REPLACED_RUNNER", "called", "computing", "computing_symbols", "listing_cost"]
 
 _LEAST_SHARE = 0.25
 _FEW = 64
@@ -75,6 +75,7 @@ _RACED = "programs that read what others of their launch wrote"
 _MARKS = 2
 """Of a trace: at its beginning, and at its end."""
 _STOPPED = "stopping torch's trace"
+REPLACED_RUNNER = "replacing functions of the runner"
 _UNTRACED = ", not in torch's trace"
 _MEASURED = 32
 _MEASUREMENTS = 5
@@ -382,7 +383,7 @@ def computing(found: Any, values: Any) -> list[str]:
     ways_out = [
         name
         for name, taken, _ in entries
-        if name in (_RACED, _STOPPED)
+        if name in (_RACED, _STOPPED, REPLACED_RUNNER)
         or ((name == _PAST or name.startswith(_LEFT)) and taken >= (max(large, _FEW) if name == _ITEM else few))
     ]
     operators = [entry for entry in entries if _is_torchs(entry[0]) and not _ARRANGING.fullmatch(entry[0])]

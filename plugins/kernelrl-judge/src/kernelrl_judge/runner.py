@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 from kernelrl_judge import sandbox
+from kernelrl_judge.own_code import OwnCode
 from kernelrl_judge.protocol import (
     Failure,
     Frame,
@@ -134,6 +135,7 @@ class _Candidate:
         self._spin_until = 0.0
         self._order: FrameKind | None = None
         self._originals = Originals()
+        self._own_code = OwnCode()
         self._named: dict[str, str] = {}
         self._made: list[Any] = []
 
@@ -162,6 +164,7 @@ class _Candidate:
                 sys.settrace(None)
                 sys.setprofile(None)
                 self._originals.restore()
+                self._own_code.restore()
             order = orders[frame.kind]
             try:
                 # What fails outside of the candidate's code fails for what the candidate did, or for want of memory.
@@ -273,7 +276,7 @@ class _Candidate:
         order = decode_tree(frame.body)
         if order["operators"]:
             from kernelrl_judge.listing import Listing
-            from kernelrl_judge.operators import called
+            from kernelrl_judge.operators import REPLACED_RUNNER, called
             from kernelrl_judge.provenance import Watch
 
             watch = Watch()
@@ -281,6 +284,8 @@ class _Candidate:
             begin = watch.begin if order["sums"] else functools.partial(Listing.begin, watch)
             # What computes before the call or after it counts as well.
             tree, facts = called(lambda: self._called(order, begin), watch)
+            if self._own_code.replaced:
+                facts.append([REPLACED_RUNNER, 1, 1])
             self._answer(FrameKind.RESULT, tree)
             self._answer(FrameKind.FACTS, facts)
         else:
