@@ -106,7 +106,7 @@ def other_state(
 
     A buffer that is not saved may be scratch memory, and a parameter may have been prepared where it is.
     """
-    wrong = sorted(name for name, want in wanted.items() if compare_values(want, after[name], limit) is not None)
+    wrong = sorted(name for name, want in wanted.items() if _differs(want, after[name], limit))
     if not wrong:
         return ()
     names = ", ".join(wrong[:4])
@@ -118,6 +118,11 @@ def other_state(
             "tensors of its own"
         )
     return (Finding("effects", Severity.SUSPECT, evidence, checker="judge"),)
+
+
+def _differs(want: torch.Tensor, got: Any, limit: Tolerance) -> bool:
+    # What is the same bit by bit, as nearly all is, is told in a tenth of the time.
+    return compare_bytes(want, got) is not None and compare_values(want, got, limit) is not None
 
 
 def overwritten(

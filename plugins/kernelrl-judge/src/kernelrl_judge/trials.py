@@ -48,7 +48,7 @@ _MOST_STATE_BYTES = 2 << 30
 _FEW_BYTES = 16 << 20
 """Inputs that are compared with what was sent in every trial; larger ones in one of them. Also of parameters, of which
 others are left out."""
-_LITTLE_BYTES, _FEW_NAMES, _MOST_NAMES = 1 << 20, 16, 64
+_MOST_NAMES = 64
 _OUTPUTS_KEPT = 8
 _OUTPUTS_KEPT_BYTES = 128 << 20
 """Calls whose outputs are kept to see whether later ones leave them."""
@@ -162,7 +162,8 @@ class Trials:
         back = back and (index == self._looked_at or leaves_bytes(trial.inputs) <= _FEW_BYTES)
         self._overlap = reference.facts["overlaps"] or not self._limit.strict
         state = self._state(reference)
-        still = self._still(reference, all_of_them=index == self._looked_at)
+        looks = "inputs" in self._probes and index in (self._looked_at, self._count - 1)
+        still = self._still(reference) if looks else {}
         counts = not self._is_first(reference) or index == self._count - 1
         # On a GPU a first call may measure which of its kernels is the fastest.
         lists = counts or self._device == "cpu"
@@ -336,22 +337,15 @@ class Trials:
         before = reference.constructed
         return {name: before[name] for name in names}
 
-    def _still(self, reference: Reference, *, all_of_them: bool) -> dict[str, torch.Tensor]:
-        """State that the reference leaves as it is, and that the candidate hands back.
-
-        Args:
-            all_of_them: or a part, if they are large; otherwise only if they are small.
-        """
-        if "inputs" not in self._probes:
-            return {}
+    def _still(self, reference: Reference) -> dict[str, torch.Tensor]:
+        """State that the reference leaves as it is, or a part of it, if it is large."""
         changing = reference.facts["mutates_state"] | reference.statistics
         names = [name for name in reference.state if name not in changing]
-        small = len(names) <= _FEW_NAMES and leaves_bytes(reference.state) <= _LITTLE_BYTES
         found: dict[str, torch.Tensor] = {}
-        room = _FEW_BYTES if all_of_them or small else 0
+        room = _FEW_BYTES
         for name in secrets.SystemRandom().sample(names, min(len(names), _MOST_NAMES)):
             room -= leaves_bytes(reference.state[name])
-            if room < 0 and (found or not all_of_them):
+            if room < 0 and found:
                 break
             found[name] = reference.state[name]
         return found
