@@ -163,6 +163,9 @@ def test_a_buffer_that_is_not_saved_is_looked_at_where_the_kernel_has_it(bench: 
     assert rules(judged(bench, reference, reference)) == []
     assert "effects" in rules(judged(bench, reference, module("return x * 2.0", init=UNSAVED)))
     assert rules(judged(bench, reference, module("return x * 2.0"))) == []
+    read = module("self.average += 1.0", "return x * self.average", init=UNSAVED)
+    assert rules(judged(bench, read, read)) == []
+    assert rules(judged(bench, read, module("return x * 1.0"))) == ["effects"]
 
 
 SHIFTED = """\

@@ -89,10 +89,13 @@ def lacking_state(
 ) -> tuple[Finding, ...]:
     """What is to be said of a kernel that has nothing where a call of the reference left something new in its state.
 
-    A buffer that is not saved may be scratch memory, which nobody else needs.
+    A buffer that is neither saved nor read by later calls may be scratch memory, which nobody else needs.
     """
-    names = left.keys() & reference.state.keys() - after.keys()
-    lacking = sorted(name for name in names if compare_bytes(left[name], reference.state[name]) is not None)
+    before = reference.constructed
+    lacking = [
+        name for name in sorted(left.keys() - after.keys()) if compare_bytes(left[name], before[name]) is not None
+    ]
+    lacking = [name for name in lacking if name in reference.state or reference.reads(name)]
     if not lacking:
         return ()
     evidence = f"the reference's calls change its state, {', '.join(lacking[:4])}, which the kernel has not"

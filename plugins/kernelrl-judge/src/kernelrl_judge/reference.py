@@ -231,6 +231,25 @@ class Reference:
         self.restore()
         return Trial(inputs, expected, left, state)
 
+    def reads(self, name: str) -> bool:
+        """Whether outputs depend on what a buffer held before the call."""
+        known: dict[str, bool] = self.facts.setdefault("reads", {})
+        if name not in known:
+            inputs = self.inputs(0)
+            usual = self.expected(inputs)
+            buffer = self._tensors()[name]
+            # Whole numbers may be indices, and one out of range ends the context of a GPU.
+            known[name] = buffer.is_floating_point() or self.device == "cpu"
+            with torch.no_grad():
+                if buffer.is_floating_point():
+                    buffer.add_(0.25)
+                elif known[name]:
+                    buffer.copy_(~buffer if buffer.dtype is torch.bool else buffer + 1)
+            with contextlib.suppress(TaskError):
+                known[name] = not _same(usual, self.expected(inputs))
+            self.restore()
+        return known[name]
+
     def overwrites(self) -> list[int]:
         """Which outputs lie in memory that an earlier call returned, so that its results are lost: numbers among the
         tensors of an output."""
