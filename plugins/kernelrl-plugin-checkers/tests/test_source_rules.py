@@ -64,6 +64,19 @@ CHEATS = {
     "a raw operator": (model("return torch.ops.aten.mm(a, b)"), "library_compute"),
     "a split name": (model("return getattr(torch, 'mat' + 'mul')(a, b)"), "library_compute"),
     "an operator behind slashes": (model("n = n // 2; return torch.mm(a, b)"), "library_compute"),
+    "an operator out of a table": (
+        model("return WAYS['p'](a, b)", before="WAYS = {'p': torch.matmul}\n"),
+        "library_compute",
+    ),
+    "an operator out of a table filled later": (
+        model("return WAYS['p'](a, b)", before="WAYS = {}\nWAYS['p'] = F.linear\n"),
+        "library_compute",
+    ),
+    "an operator handed on": (model("return list(map(torch.relu, [out]))[0]"), "library_compute"),
+    "an operator kept by a partial": (
+        model("return f(b)", before="import functools\nf = functools.partial(torch.matmul, torch.ones(3, 3))\n"),
+        "library_compute",
+    ),
     "functional": (model("return F.softmax(out, dim=0)"), "library_compute"),
     "arithmetic on an input": (model("return a * 2"), "library_compute"),
     "arithmetic on an output": (model("return out + 1"), "library_compute"),
@@ -109,6 +122,17 @@ CLEAN = {
     "slashes in a text": model(before="URL = 'http://example.org/a//b'\n"),
     "a docstring that says pass": model(before='"""Do not pass torch.matmul here."""\n'),
     "compute that nothing calls": model(before="def reference(x):\n    return torch.exp(x)\n"),
+    "a table of types and allocators": model(
+        "out = WAYS['zeros'](n, dtype=TYPES[a.dtype])",
+        "return out",
+        before="TYPES = {torch.float32: torch.float64, torch.bfloat16: tl.bfloat16}\nWAYS = {'zeros': torch.zeros}\n",
+    ),
+    "a comparison with an operator": model(
+        "assert self.act is F.relu or self.act == torch.tanh", "return out", init=("self.act = None",)
+    ),
+    "a table that is made when it is loaded": model(
+        "table = TABLE.contiguous()", "return out", before="TABLE = torch.exp(torch.arange(8))\n"
+    ),
     "constants of numbers": model("scale = 1.0 / n", "return out"),
 }
 

@@ -9,24 +9,10 @@ from kernelrl_plugin_checkers.cpp_state import kept_in_statics
 from kernelrl_plugin_checkers.cpp_tokens import Token, tokens, without_comments
 from kernelrl_plugin_checkers.embedded import Embedded
 from kernelrl_plugin_checkers.reading import Breach
+from kernelrl_plugin_checkers.torch_names import OPERATORS
 
 __all__ = ["CppText", "cpp_breaches"]
 
-_ATEN_TEXT = """
-abs acos adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool2d add addbmm addcdiv addcmul
-addmm addmv addr alpha_dropout amax amin argmax argmin argsort asin atan avg_pool1d avg_pool2d avg_pool3d baddbmm
-batch_norm binary_cross_entropy bmm celu clamp conv1d conv2d conv3d conv_transpose1d conv_transpose2d
-conv_transpose3d convolution cos cosh cosine_similarity cross_entropy cross_entropy_loss cumprod cumsum
-cudnn_convolution div dot dropout einsum elu embedding erf exp fft_fft gelu glu group_norm gru hardsigmoid hardswish
-hardtanh
-huber_loss instance_norm interpolate kl_div kthvalue l1_loss layer_norm leaky_relu linear log log_softmax logsumexp
-lstm masked_fill matmul max max_pool1d max_pool2d max_pool3d median min mish mm mse_loss mul mv native_batch_norm
-native_layer_norm nll_loss norm normalize pow prelu prod reciprocal relu relu6 rms_norm rsqrt
-scaled_dot_product_attention selu sigmoid sign silu sin sinh smooth_l1_loss softmax softplus softsign sort sqrt std
-sub tan tanh tensordot threshold topk tril triplet_margin_loss triu var where _convolution _scaled_mm _softmax
-gemm bgemm gemv gemm_and_bias scaled_gemm
-"""
-_ATEN = frozenset(_ATEN_TEXT.split())
 _METHODS = frozenset({"addmm", "baddbmm", "bmm", "conv2d", "cumprod", "cumsum", "gelu", "log_softmax", "logsumexp"})
 _METHODS |= {"matmul", "mm", "relu", "sigmoid", "softmax", "tanh", "topk"}
 _VENDOR = re.compile(
@@ -70,7 +56,7 @@ _OPERATOR = re.compile(r"\b(?:at|torch|aten)\s*::\s*(?:\w+\s*::\s*)*(\w+)")
 _DEFINE = re.compile(r"(?:#|%:)[\s\0]*define[\s\0]+(\w+)")
 _BEFORE_CALLS = frozenset({"return", "co_return", "else", "do", "case"})
 _OF_PYBIND = frozenset({"eval", "exec", "eval_file"})
-_TELLING = _ATEN | _OF_PYBIND | _METHODS | _BACK_TO_PYTHON | _INSPECTION | _PROCESSES | _OUTSIDE
+_TELLING = OPERATORS | _OF_PYBIND | _METHODS | _BACK_TO_PYTHON | _INSPECTION | _PROCESSES | _OUTSIDE
 _TELLING |= {"module_", "module", "pthread_create", "detach"}
 _ENOUGH, _MOST_TOLD = 40, 200
 _ONE = r"(?:1|1\.0?f?)"
@@ -221,7 +207,7 @@ def _stem(name: str) -> str:
 
 
 def _is_operator(name: str) -> bool:
-    return name in _ATEN or _stem(name) in _ATEN
+    return name in OPERATORS or _stem(name) in OPERATORS
 
 
 def _aliases(found: Sequence[Token]) -> Iterator[str]:

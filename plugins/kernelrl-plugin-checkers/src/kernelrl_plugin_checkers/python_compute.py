@@ -12,6 +12,7 @@ from kernelrl_plugin_checkers.torch_names import (
     ALLOCATORS,
     ARRANGING_METHODS,
     COMPUTING_METHODS,
+    OPERATORS,
     REDUCTIONS,
     WRAPPERS,
     is_computing_module,
@@ -39,7 +40,11 @@ class ComputeRules:
         for part in self._reading.index.reached(stop=self._python_kernels()):
             # What is assigned elsewhere, a parameter's first value say, is not computed by `forward`.
             if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-                yield from self._part(part)
+                own = list(self._reading.own_nodes(part))
+                yield from self._part(part, own)
+                yield from self._handed_on(own)
+            elif isinstance(part, ast.expr):
+                yield from self._handed_on(list(self._reading.walk(part)))
 
     def _python_kernels(self) -> set[str]:
         """Kernels that are functions of this file. One in a string may share its name with the function around it."""
@@ -61,8 +66,22 @@ class ComputeRules:
             if not kernel.launched:
                 yield "unused_kernel", kernel.line, f"kernel {kernel.name} is launched nowhere"
 
-    def _part(self, part: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Iterator[Breach]:
-        own = list(self._reading.own_nodes(part))
+    def _handed_on(self, own: list[ast.AST]) -> Iterator[Breach]:
+        """Functions of a library that a table or another function holds, for whoever calls them from there."""
+        called = {id(node.func) for node in own if isinstance(node, ast.Call)}
+        # To compare with one is not to call it.
+        called |= {id(side) for node in own if isinstance(node, ast.Compare) for side in (node.left, *node.comparators)}
+        for node in own:
+            if not isinstance(node, ast.Attribute | ast.Name) or id(node) in called:
+                continue
+            last = node.attr if isinstance(node, ast.Attribute) else self._reading.modules.get(node.id, "")
+            if last.rpartition(".")[2] not in OPERATORS:
+                continue
+            name = self._reading.dotted(node)
+            if name and is_library_compute(name):
+                yield "library_compute", node.lineno, f"{name}, handed on"
+
+    def _part(self, part: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, own: list[ast.AST]) -> Iterator[Breach]:
         handlers = self._handlers(own)
         tensors, results = self._tensors(part, own)
         for node in own:

@@ -6,6 +6,7 @@ __all__ = [
     "ALLOCATORS",
     "ARRANGING_METHODS",
     "COMPUTING_METHODS",
+    "OPERATORS",
     "REDUCTIONS",
     "WRAPPERS",
     "is_computing_module",
@@ -69,6 +70,23 @@ softmax softplus sort sqrt square std sub sub_ subtract sum tan tanh tanh_ topk 
 """
 COMPUTING_METHODS = frozenset(_COMPUTING_METHODS_TEXT.split())
 """Methods of a tensor that compute. The names that plain Python objects have, too (`index`, `copy`), are left out."""
+
+_OPERATORS_TEXT = """
+abs acos adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool2d add addbmm addcdiv addcmul
+addmm addmv addr alpha_dropout amax amin argmax argmin argsort asin atan avg_pool1d avg_pool2d avg_pool3d baddbmm
+batch_norm binary_cross_entropy bmm celu clamp conv1d conv2d conv3d conv_transpose1d conv_transpose2d
+conv_transpose3d convolution cos cosh cosine_similarity cross_entropy cross_entropy_loss cumprod cumsum
+cudnn_convolution div dot dropout einsum elu embedding erf exp fft_fft gelu glu group_norm gru hardsigmoid hardswish
+hardtanh
+huber_loss instance_norm interpolate kl_div kthvalue l1_loss layer_norm leaky_relu linear log log_softmax logsumexp
+lstm masked_fill matmul max max_pool1d max_pool2d max_pool3d median min mish mm mse_loss mul mv native_batch_norm
+native_layer_norm nll_loss norm normalize pow prelu prod reciprocal relu relu6 rms_norm rsqrt
+scaled_dot_product_attention selu sigmoid sign silu sin sinh smooth_l1_loss softmax softplus softsign sort sqrt std
+sub tan tanh tensordot threshold topk tril triplet_margin_loss triu var where _convolution _scaled_mm _softmax
+gemm bgemm gemv gemm_and_bias scaled_gemm
+"""
+OPERATORS = frozenset(_OPERATORS_TEXT.split())
+"""Operators of torch by name, without the endings of their variants."""
 
 
 def is_library_compute(name: str) -> bool:
