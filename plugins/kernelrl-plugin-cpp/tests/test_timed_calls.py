@@ -48,11 +48,19 @@ import sys
 import torch
 
 
-def timed():
+def within(name):
     frame = sys._getframe()
-    while frame is not None and frame.f_code.co_name != "window":
+    while frame is not None and frame.f_code.co_name != name:
         frame = frame.f_back
     return frame is not None
+
+
+def timed():
+    return within("window")
+
+
+def listed():
+    return within("called")
 
 
 calls = []
@@ -139,6 +147,26 @@ def test_results_that_later_timed_calls_overwrite_are_seen(judge: Judge) -> None
     kept = "torch.clamp(x, min=0.0, out=globals().setdefault('kept', torch.empty(64, 64)))"
     found = judge(f"{kept} if timed() else torch.relu(x)", RELU)
     assert [finding.rule for finding in suspicions(found)] == ["overwritten"]
+
+
+def test_inputs_that_are_changed_where_nobody_lists_operators_are_seen(judge: Judge) -> None:
+    found = judge("torch.relu(x) if len(calls) < 20 or listed() else torch.relu_(x).clone()", RELU)
+    assert found.outcome is Outcome.INCORRECT
+    assert "Input [0] was changed by the call." in found.message
+
+
+def test_who_is_slower_where_operators_are_listed_is_a_suspicion(judge: Judge) -> None:
+    found = judge("(sum(range(50_000)) if listed() else 0, torch.relu(x))[1]", RELU)
+    assert found.outcome is Outcome.CORRECT
+    (finding,) = suspicions(found)
+    assert finding.rule == "slower_when_watched"
+
+
+def test_what_listing_itself_costs_is_no_suspicion(judge: Judge) -> None:
+    assert suspicions(judge("torch.stack([row.relu() for row in x])", RELU, timing_trials=4)) == []
+    assert (
+        suspicions(judge("[torch.relu(x) for _ in x.shape * 8 if x.is_contiguous()][0]", RELU, timing_trials=4)) == []
+    )
 
 
 def test_inputs_that_a_reference_changes_have_to_be_changed_in_timed_calls(judge: Judge) -> None:

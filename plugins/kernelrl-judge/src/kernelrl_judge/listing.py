@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Iterator, Sequence
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -34,6 +35,8 @@ _BACKENDS = {
 _MANY_LOOKS = 64
 """At one parameter; beyond that at a part of its uses."""
 _WORD_BYTES = 8
+_LEAST_BYTES_PER_S = 200e9
+"""That a GPU reads."""
 
 
 class Listing(TorchDispatchMode):
@@ -45,6 +48,10 @@ class Listing(TorchDispatchMode):
         super().__init__()
         self.listed: dict[str, list[int]] = {}
         """Operators by name: calls, elements of the tensors that they took in all, and of those that they made."""
+        self.spent_s = 0.0
+        """What the list itself has taken."""
+        self.seen = 0, 0
+        """Operators in the trace beside it, and functions of torch that were called meanwhile."""
         self._parameters: Sequence[torch.Tensor] = ()
         self._begun = False
         # Nobody may know what else would have the same sum.
@@ -87,10 +94,12 @@ class Listing(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not isinstance(func, torch._ops.OpOverload):
             return func(*args, **(kwargs or {}))
+        began = perf_counter()
         given = [*tensors_in((args, kwargs))]
         if func.namespace not in TORCHS:
             # Those of others are made of torch's and of launches, which are seen one by one.
             device = "cuda" if any(tensor.is_cuda for tensor in given) else "cpu"
+            self.spent_s += perf_counter() - began
             with self:
                 result = func.redispatch(_BACKENDS[device], *args, **(kwargs or {}))
             self._others((args, kwargs), result)
@@ -99,7 +108,9 @@ class Listing(TorchDispatchMode):
         prepares = bool(self._first) and bool(places) and places <= self._prepared
         if prepares:
             self._look(given)
+        self.spent_s += perf_counter() - began
         result = self._made(func, given, args, kwargs or {})
+        began = perf_counter()
         made = [*tensors_in(result)]
         if prepares:
             self._prepared |= {*map(_place, made)}
@@ -108,6 +119,7 @@ class Listing(TorchDispatchMode):
         entry = self.listed.setdefault(func._schema.name, [0, 0, 0])
         for at, more in enumerate((1, taken, sum(map(_count, made)) if taken else 0)):
             entry[at] += more
+        self.spent_s += perf_counter() - began
         return result
 
     def _made(self, func: Any, given: list[Any], args: Any, kwargs: Any) -> Any:
@@ -136,6 +148,8 @@ class Listing(TorchDispatchMode):
         with _unseen():
             memory = tensor.untyped_storage()
             fits = memory.nbytes() % _WORD_BYTES == 0
+            # On a GPU this takes its time later.
+            self.spent_s += memory.nbytes() / _LEAST_BYTES_PER_S if tensor.is_cuda else 0.0
             words = torch.empty(0, dtype=torch.int64 if fits else torch.uint8, device=tensor.device).set_(memory)
             cut = int(self._cut * words.numel())
             return torch.stack([words[:cut].sum(), words[cut:].sum()])

@@ -90,7 +90,8 @@ class FrameKind(IntEnum):
     inputs; answer `STAGED`."""
     WINDOW = 7
     """Body: tree with the number of calls, and what to look at, if anything; make them one after the other, wait for
-    the device, export every output and answer `DONE`."""
+    the device, export every output and answer `DONE`. Where there is something to look at, answer `STAGED` first and
+    wait for a second `WINDOW`; `FACTS` follow `DONE`."""
     BUILT = 8
     """Answer to `BUILD`. Body: JSON; descriptors of the shared object and of its binder come along, if any."""
     PING = 9

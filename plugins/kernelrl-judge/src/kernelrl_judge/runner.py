@@ -399,8 +399,11 @@ class _Candidate:
         if order["watch"] is not None:
             self._watched(order["watch"], staged)
             return
+        self._timed(staged)
+
+    def _timed(self, staged: list[Any], look: Callable[[int, Any], None] | None = None) -> None:
         started = time.perf_counter()
-        result = self._calls(staged)
+        result = self._calls(staged, look)
         telemetry = {
             "calls_s": result.calls_s,
             "events_s": result.events_s,
@@ -436,31 +439,57 @@ class _Candidate:
         return result
 
     def _watched(self, asked: Any, staged: list[Any]) -> None:
-        """A window that nobody pays for, like others for the candidate until now."""
+        """A window that nobody pays for, like others for the candidate until now, and timed like them."""
+        from kernelrl_judge.listing import Listing
+        from kernelrl_judge.operators import called
+        from kernelrl_judge.provenance import Watch
+
         given = {index: [*tensors(staged[index])] for index in asked["calls"]}
         made: dict[int, Any] = {}
+        listing = Watch()
         overwrites: set[int] = set()
+        looking_s = 0.0
 
         def look(index: int, value: Any) -> None:
+            nonlocal looking_s
+            began = time.perf_counter()
             later = [*tensors(value)]
             overwrites.update(place for earlier in made.values() for place in _in_one_place(later, [*tensors(earlier)]))
             if index in given:
                 made[index] = value
+            looking_s += time.perf_counter() - began
+
+        def ordered() -> None:
+            # What a listing begins with may still be under way on a device.
+            self._wait()
+            send(self._stream, FrameKind.STAGED)
+            self._spin_until = time.monotonic() + _SPIN_S
+            self._spin()
+            frame = receive(self._stream)
+            if frame is None or frame.kind is not FrameKind.WINDOW:
+                raise _Failed
+            self._timed(staged, look)
+
+        def listed() -> None:
+            # To sum up memory would take too long here.
+            Listing.begin(listing)
+            listing.spent_s = 0.0
+            ordered()
 
         found: list[Any] = []
         if asked["operators"]:
-            from kernelrl_judge.operators import called
-
-            _, found = called(lambda: self._calls(staged, look))
+            _, found = called(listed, listing)
         else:
-            self._calls(staged, look)
+            ordered()
         shares = [
             self._attempt(Stage.EXPORT, lambda index=index, value=value: self._shares(value, given[index]))
             for index, value in made.items()
         ]
         seen = {"operators": found, "shares": [pair for pairs in shares for pair in pairs]}
         of_inputs = {pair[0] for pairs in shares for pair in pairs if pair[1] < 0}
-        self._answer(FrameKind.DONE, seen | {"overwrites": sorted(overwrites - of_inputs)[:_MOST_SHARES]})
+        seen |= {"overwrites": sorted(overwrites - of_inputs)[:_MOST_SHARES]}
+        seen |= {"looking_s": looking_s + listing.spent_s, "listed": [*listing.seen]}
+        self._answer(FrameKind.FACTS, seen)
 
     def _return(self, frame: Frame) -> None:
         inputs = [self._staged[index] for index in decode_tree(frame.body)["calls"]]

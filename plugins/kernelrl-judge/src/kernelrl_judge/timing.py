@@ -40,7 +40,7 @@ from kernelrl_judge.statistics import interval_of_ratio, settled, summarise
 from kernelrl_judge.suspending import Standing
 from kernelrl_judge.trials import is_replay, replay
 from kernelrl_judge.turning import Turning
-from kernelrl_judge.watching import WITHIN, Watch
+from kernelrl_judge.watching import WITHIN, Look, Watch
 from kernelrl_judge.windows import window
 
 __all__ = ["Timing", "WrongWindow", "measure"]
@@ -181,7 +181,8 @@ class _Measurement:
         self._processors.clear()
         while len(candidate_us) < max_rounds:
             if self._watch is not None and self._watch.due(len(candidate_us)):
-                self._round(staged, *calls, watch=self._watch)
+                self._round(staged, *calls, look=Look.HARSH)
+                self._listed_round(staged, calls)
             candidate_s, baseline_s = self._round(staged, *calls)
             candidate_us.append(candidate_s / calls[0] * 1e6)
             baseline_us.append(baseline_s / calls[1] * 1e6)
@@ -192,6 +193,9 @@ class _Measurement:
                 break
             if count >= _FEWEST_ROUNDS and spent_s > _LONGEST_S:
                 break
+        if self._watch is not None:
+            while self._watch.looks_again(candidate_us):
+                self._listed_round(staged, calls)
         runtime, baseline = summarise(candidate_us), summarise(baseline_us)
         return Timing(
             runtime,
@@ -207,6 +211,10 @@ class _Measurement:
             ),
             telemetry=self._telemetry(calls, runtime),
         )
+
+    def _listed_round(self, staged: int, calls: tuple[int, int]) -> None:
+        assert self._watch is not None
+        self._watch.took(self._round(staged, *calls, look=Look.LISTED)[0], calls[0])
 
     def _stood(self, standing: Standing) -> None:
         """Take note of whether the runner stood still; on the processor it had no reason not to."""
@@ -267,18 +275,19 @@ class _Measurement:
         return max(1, min(_MAX_CALLS, budget // max(1, each), 3000 // (len(tensors) + 2)))
 
     def _round(
-        self, staged: int, candidate_calls: int, baseline_calls: int, watch: Watch | None = None
+        self, staged: int, candidate_calls: int, baseline_calls: int, look: Look = Look.NONE
     ) -> tuple[float, float]:
         """One window of each side on the same fresh inputs; returns the time of the calls of each, in seconds.
 
         Args:
-            watch: looks at the candidate's window; its time is none then.
+            look: what is looked at in the candidate's window. With harsher inputs its time is none.
         """
         with self._stage("inputs"):
             inputs = self._reference.many_inputs(self._next_input, staged)
             self._next_input += staged
+            watch = self._watch if look is not Look.NONE else None
             if watch is not None:
-                watch.begin(inputs, candidate_calls)
+                watch.begin(look, inputs, candidate_calls)
         with self._stage("staging"):
             outputs, room = self._places(candidate_calls)
             given = inputs[:candidate_calls]
@@ -293,7 +302,7 @@ class _Measurement:
         times = {}
         for of_candidate in order:
             if of_candidate:
-                times[True] = self._candidate_window(candidate_calls, inputs, outputs, watch)
+                times[True] = self._candidate_window(candidate_calls, inputs, outputs, look)
             else:
                 with self._runner.suspended() as standing:
                     with self._stage("baseline"):
@@ -323,17 +332,20 @@ class _Measurement:
         yield
         self._stages_s[name] = self._stages_s.get(name, 0.0) + time.perf_counter() - started
 
-    def _candidate_window(self, calls: int, inputs: list[Any], outputs: list[Any], watch: Watch | None) -> float:
+    def _candidate_window(self, calls: int, inputs: list[Any], outputs: list[Any], look: Look) -> float:
+        watch = self._watch if look is not Look.NONE else None
         harsh = watch.harsh if watch is not None else {}
         usual = [index for index in range(calls) if index not in harsh]
         chosen = self._random.sample(usual, min(len(usual), self._verified_calls))
-        body = protocol.encode_tree({"count": calls, "watch": watch.order() if watch is not None else None})
+        body = protocol.encode_tree({"count": calls, "watch": None})
         late_s, ran_s = 0.0, {}
         if self._turning is not None:
             late_s = self._turning.turn(lambda: self._share(inputs[:calls]))
+            self._begin_look(calls, look)
             started = time.perf_counter()
             self._runner.send(FrameKind.WINDOW, body)
         else:
+            self._begin_look(calls, look)
             with self._runner.suspended() as standing:
                 self._share(inputs[:calls])
                 self._stood(standing)
@@ -359,16 +371,26 @@ class _Measurement:
             if watch is not None:
                 for call, actual in zip(harsh.values(), copies[len(chosen) :], strict=True):
                     watch.bears(call, actual)
-                wrong = watch.heard(frame, inputs, calls) or watch.changed(inputs)
+                if look is Look.HARSH:
+                    wrong = watch.changed(inputs)
+                else:
+                    wrong = watch.heard(self._expect(FrameKind.FACTS), inputs, calls)
                 if wrong is not None:
                     raise WrongWindow(wrong)
-                return math.nan
         self._earlier = inputs[calls - 1]
         export_s = self._overheads.export_cost(calls)
         spent_s = total_s - self._message_s - export_s - self._overheads.empty_window()[0]
         least_s = self._least_s(export_s)
-        self._moving.append((spent_s, least_s))
+        if look is Look.NONE:
+            self._moving.append((spent_s, least_s))
         return max(spent_s, total_s * 0.01, least_s)
+
+    def _begin_look(self, calls: int, look: Look) -> None:
+        """Have a runner begin to list, before it is given its inputs and its order."""
+        if self._watch is not None and look is Look.LISTED:
+            order = {"count": calls, "watch": self._watch.order()}
+            self._runner.send(FrameKind.WINDOW, protocol.encode_tree(order))
+            self._expect(FrameKind.STAGED, spin=self._device == "cuda")
 
     def _beyond_s(self, before_s: dict[int, float], window_s: float) -> float:
         """What a window would have taken longer with the threads that candidate and reference were promised.
@@ -469,6 +491,8 @@ class _Measurement:
         }
         if self._turning is not None:
             found |= self._turning.telemetry()
+        if self._watch is not None:
+            found |= self._watch.telemetry()
         if self._processors:
             found["processors"] = statistics.median(self._processors)
         if self._events:

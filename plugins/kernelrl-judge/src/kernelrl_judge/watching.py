@@ -1,26 +1,32 @@
 """Watched windows: who computes in timed calls, what they change, and whether they bear harsher inputs, too.
 
 Between a trial and a timed call a candidate can tell, by its frames, by addresses, or by counting. So a measurement has
-some windows more, which are not counted. Everything that a candidate is given before their order is as for the others,
-and nobody knows before where among the others they are. In such a window torch's operators are written down, as in a
-trial; some of its calls have the inputs of the probe `stress`; and afterwards the runner hands back the inputs of some
-calls, and says which of their outputs share memory.
+some windows more, which are not counted, in pairs, and nobody knows before where among the others they are.
+
+- One has an order like that of any other. Some of its calls have the inputs of the probe `stress`, and afterwards the
+  runner hands back the inputs of some calls.
+- In the other torch's operators are written down, as in a trial, and the runner says afterwards which of the outputs
+  share memory. A candidate can tell that this is done. The only reason to do something else then is to be faster when
+  it is not: so this window is timed, too, and its calls may not take much longer than those that count.
 """
 
 from __future__ import annotations
 
+import enum
+import math
 import random
-from collections.abc import Callable, Sequence
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from kernelrl_core.values import EvaluationSettings, Finding, Mismatch
+from kernelrl_core.values import EvaluationSettings, Finding, Mismatch, Severity
 from kernelrl_judge import protocol, stress, wording
 from kernelrl_judge.comparing import compare_described, tolerance
 from kernelrl_judge.effects import overwritten, wrong_inputs, wrong_memory
 from kernelrl_judge.exchange import Exchange, leaves_bytes
-from kernelrl_judge.operators import computing
+from kernelrl_judge.operators import computing, listing_cost
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.running import Runner
@@ -28,7 +34,7 @@ from kernelrl_judge.stress_calls import StressCall, judged
 from kernelrl_judge.stress_effects import left_in_inputs
 from kernelrl_judge.trees import tensors
 
-__all__ = ["WITHIN", "Watch"]
+__all__ = ["WITHIN", "Look", "Watch"]
 
 WITHIN = 5
 _FARTHER = 3
@@ -38,8 +44,25 @@ _LOOKED_AT = 2
 _LARGE_BYTES = 16 << 20
 """Inputs of a call of which only one is handed back."""
 _MOST_BYTES = {"cuda": 4 << 30, "cpu": 128 << 20}
+_MORE_LOOKS = 2
+"""Listed windows more, where those before were slow: others may have had the processor."""
+_SLOWER = 2.0
+_SLOWER_S = {"cuda": 200e-6, "cpu": 500e-6}
+"""A window may take longer, beyond what listing costs."""
+_SLOWEST = 0.9
+"""Of the windows that count, with which the others are compared."""
+_COST_SLACK = 2.0
+"""Operators on many tensors cost more than those with which that was measured."""
 _EXPORT = "aten::_foreach_copy_"
 """With which a runner writes the outputs."""
+
+
+class Look(enum.Enum):
+    """What is looked at in a window."""
+
+    NONE = enum.auto()
+    HARSH = enum.auto()
+    LISTED = enum.auto()
 
 
 class Watch:
@@ -75,6 +98,11 @@ class Watch:
         few = _LOOKED_AT if size <= _LARGE_BYTES else 1
         self._few = few if "inputs" in settings.probes and size <= _MOST_BYTES[reference.device] else 0
         self._calls: list[int] = []
+        self._listed_us: list[float] = []
+        self._costs_us: list[float] = []
+        self._cost_s = 0.0
+        self._costs = listing_cost() if "operators" in settings.probes else (0.0, 0.0)
+        self._more = _MORE_LOOKS
         self.harsh: dict[int, StressCall] = {}
         """Calls of the window that have the inputs of the probe `stress`."""
         self.findings: tuple[Finding, ...] = ()
@@ -97,21 +125,23 @@ class Watch:
         """Bytes that inputs of calls need when they are handed back: reserved in every round, watched or not."""
         return leaves_bytes(inputs[: self._few])
 
-    def begin(self, inputs: list[Any], calls: int) -> None:
+    def begin(self, look: Look, inputs: list[Any], calls: int) -> None:
         """Choose the calls of a window, and change the inputs of some of them."""
-        count = min(len(self._harsh), calls)
+        self._calls = self._random.sample(range(calls), min(calls, self._few))
+        # Who is honest on harsher inputs alone meets others, too.
+        half = (calls + self._random.randrange(2)) // 2
+        count = min(len(self._harsh), half) if look is Look.HARSH else 0
         places = self._random.sample(range(calls), count)
         self.harsh = dict(zip(places, self._random.sample(self._harsh, count), strict=True))
         for place, call in self.harsh.items():
             inputs[place] = call.trial.inputs
-        self._calls = self._random.sample(range(calls), min(calls, self._few))
 
     def order(self) -> dict[str, Any]:
-        """What the order of the window says of it."""
+        """What the order of a listed window says of it."""
         return {"calls": self._calls, "operators": "operators" in self._settings.probes}
 
     def heard(self, frame: protocol.Frame, inputs: Sequence[Any], calls: int) -> Mismatch | None:
-        """Judges what the runner says of the window: a mismatch if outputs share memory."""
+        """Judges what the runner says of a listed window: a mismatch if outputs share memory."""
         said = protocol.decode_tree(frame.body)
         if not isinstance(said, dict):
             raise protocol.ProtocolError("a watched window without what was seen")
@@ -122,6 +152,7 @@ class Watch:
             for entry in (found if isinstance(found, list) else ())
             if isinstance(entry, list) and entry and all(type(elements) is int for elements in entry[1:])
         ]
+        self._cost_s = self._cost(said)
         names = computing([entry for entry in each if entry[0] != _EXPORT], (inputs[0], self._reference.like))
         self.operators += [name for name in names if name not in self.operators]
         if not self._few:
@@ -130,6 +161,46 @@ class Watch:
             outputs = [self._reference.expected(inputs[index]) for index in (0, 1)]
             self.overwritten = overwritten(said["overwrites"], self._reference, *outputs, self._limit)
         return wrong_memory(said.get("shares"), self._reference.facts["shares"])
+
+    def _cost(self, said: Mapping[str, Any]) -> float:
+        """What listing has cost, in seconds."""
+        own_s, seen = said.get("looking_s"), said.get("listed")
+        if not isinstance(own_s, float) or not math.isfinite(own_s) or not isinstance(seen, list):
+            raise protocol.ProtocolError("a watched window without what it cost")
+        if [*map(type, seen)] != [int, int]:
+            raise protocol.ProtocolError("a watched window without what it cost")
+        return own_s + _COST_SLACK * sum(each_s * count for each_s, count in zip(self._costs, seen, strict=True))
+
+    def telemetry(self) -> dict[str, float]:
+        """What a call of a listed window took without what listing costs, and that cost, in microseconds."""
+        if not self._listed_us:
+            return {}
+        return {"listed_us": min(self._listed_us), "listing_us": statistics.median(self._costs_us)}
+
+    def took(self, spent_s: float, calls: int) -> None:
+        """Takes note of how long the calls of a listed window took."""
+        self._costs_us.append(self._cost_s / calls * 1e6)
+        self._listed_us.append((spent_s - self._cost_s - _SLOWER_S[self._reference.device]) / calls * 1e6)
+
+    def looks_again(self, counted_us: Sequence[float]) -> bool:
+        """Whether calls were slower while operators were listed than in windows that count, and are to be seen again.
+
+        Args:
+            counted_us: what a call took in each window that counts.
+        """
+        usual_us = sorted(counted_us)[int(_SLOWEST * (len(counted_us) - 1))]
+        least_us = min(self._listed_us, default=0.0)
+        if least_us <= _SLOWER * usual_us:
+            return False
+        if self._more:
+            self._more -= 1
+            return True
+        evidence = (
+            f"calls took {least_us:.0f} us while operators were listed, without what that costs, and "
+            f"{statistics.median(counted_us):.0f} us otherwise"
+        )
+        self.findings += (Finding("slower_when_watched", Severity.SUSPECT, evidence, checker="judge"),)
+        return False
 
     def bears(self, call: StressCall, actual: Any) -> None:
         """Judges the output of a call on harsher inputs."""
