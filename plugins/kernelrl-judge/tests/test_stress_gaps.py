@@ -175,3 +175,12 @@ def test_parameters_change_where_a_reference_needs_them_to_stay_positive() -> No
     _, calls, _ = stress.prepared(task, SETTINGS, spread=True)
     assert min(call.decided for call in calls) > 0.9
     assert wrong_parts(task, lambda x, gamma, beta: x / torch.sqrt(1 + 0.1 * x * x)) == parts(task)
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_none_of_many_parameters_is_left_out(used: bool) -> None:
+    init = "self.gains = torch.nn.ParameterList([torch.nn.Parameter(torch.ones(64)) for _ in range(70)])"
+    init += "; self.zzz = torch.nn.Parameter(torch.ones(64))"
+    task = reference(f"return x * {'self.zzz' if used else '2.0'} + 0.0 * self.gains[3]", init=init)
+    found = stress.untested(task, SETTINGS, {"zzz"})
+    assert [finding.severity.value for finding in found] == (["suspect"] if used else [])
