@@ -219,7 +219,13 @@ FIXTURES = (
             found = True
         except OSError:
             found = False
-        if not found and os.fork() == 0:
+        child = 1
+        if not found:
+            try:
+                child = os.fork()
+            except OSError:
+                pass
+        if child == 0:
             os.setsid()
             if os.fork() == 0:
                 line.bind("\\0kernelrl_lab_trial")
