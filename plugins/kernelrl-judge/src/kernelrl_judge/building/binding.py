@@ -154,14 +154,15 @@ def module_functions(source: str) -> tuple[str, tuple[tuple[str, ...], ...]] | N
             continue
         if bound is not None:
             return None
-        bound = _definitions(text_of(item.tokens[item.body :]), match.group(1))
+        body = [token for token in item.tokens[item.body :] if token.kind != "comment"]
+        bound = _definitions(text_of(body), match.group(1))
         if bound is None:
             return None
     return None if bound is None else ("".join(kept), tuple(bound))
 
 
 def _definitions(body: str, module: str) -> list[tuple[str, ...]] | None:
-    text = re.sub(r"//[^\n]*|/\*[\s\S]*?\*/", "", body).strip()[1:-1]
+    text = body.strip()[1:-1]
     definition = r'\s*\.\s*def\s*\(\s*"(\w+)"\s*,\s*&?\s*(\w+)\s*(?:,\s*"((?:[^"\\]|\\.)*)"\s*)?\)\s*;'
     pattern = re.compile(rf"\s*{module}" + definition)
     found, place = [], 0
