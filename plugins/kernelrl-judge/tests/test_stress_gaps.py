@@ -177,6 +177,22 @@ def test_parameters_change_where_a_reference_needs_them_to_stay_positive() -> No
     assert wrong_parts(task, lambda x, gamma, beta: x / torch.sqrt(1 + 0.1 * x * x)) == parts(task)
 
 
+@pytest.mark.parametrize("place", ["changed", "nudged", "in_double"])
+def test_memory_that_is_short_at_the_moment_says_nothing_of_the_task(
+    monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    given = ("return torch.relu(x)", "torch.rand(16, 32)")
+    task = reference(*given)
+
+    def short(*_: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(task) if place == "in_double" else stress.stress_inputs, place, short)
+        fewer = parts(task)
+    assert fewer < parts(task) == parts(reference(*given))
+
+
 @pytest.mark.parametrize("used", [True, False])
 def test_none_of_many_parameters_is_left_out(used: bool) -> None:
     init = "self.gains = torch.nn.ParameterList([torch.nn.Parameter(torch.ones(64)) for _ in range(70)])"

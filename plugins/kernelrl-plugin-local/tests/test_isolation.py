@@ -154,7 +154,8 @@ for name in os.listdir('/proc/self/fd'):
         pass"""
     kinds = inside(lines, "sorted(links)")
     allowed = ("/dev/null", "pipe", "socket", "/memfd", "/proc/")
-    assert [kind for kind in kinds if not kind.startswith(allowed)] == []
+    # Torch keeps the list of its operators open; one that was written to by somebody else lacks its marks.
+    assert [kind for kind in kinds if not kind.startswith(allowed) and not kind.endswith("/trace.json")] == []
     assert kinds.count("socket") == 1
 
 

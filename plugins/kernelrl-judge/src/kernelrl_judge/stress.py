@@ -186,6 +186,9 @@ def _exact(reference: Reference) -> Reference | None:
         return None
     try:
         return reference.in_double()
+    except torch.OutOfMemoryError:
+        # Nothing that is so of the task: others hold the memory at the moment.
+        return None
     except Exception as error:  # whatever a module raises that cannot be copied
         reference.facts["no_double"] = f"{type(error).__name__}"
         return None
@@ -237,8 +240,11 @@ def _call(
 def _made(
     reference: Reference, exact: Reference | None, index: int, part: str, variant: stress_inputs.Variant
 ) -> tuple[StressCall | None, str]:
-    inputs = stress_inputs.changed(reference.inputs(index), reference.facts, part, variant)
-    near = stress_inputs.nudged(inputs, reference.facts["structures"], part)
+    try:
+        inputs = stress_inputs.changed(reference.inputs(index), reference.facts, part, variant)
+        near = stress_inputs.nudged(inputs, reference.facts["structures"], part)
+    except torch.OutOfMemoryError:
+        return None, NO_MEMORY
     return stress_call(reference, exact, index, part, inputs, near)
 
 
