@@ -44,7 +44,7 @@ _LOOKED_AT = 2
 _LARGE_BYTES = 16 << 20
 """Inputs of a call of which only one is handed back."""
 _MOST_BYTES = {"cuda": 4 << 30, "cpu": 128 << 20}
-_MORE_LOOKS = 2
+_MORE_LOOKS = 4
 """Listed windows more, where those before were slow: others may have had the processor."""
 _SLOWER = 2.0
 _SLOWER_S = {"cuda": 200e-6, "cpu": 500e-6}
