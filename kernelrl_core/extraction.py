@@ -26,6 +26,7 @@ from typing import Any, Literal
 
 import attrs
 
+from kernelrl_core.syntax import parse
 from kernelrl_core.values import Candidate, Extraction
 
 __all__ = [
@@ -406,7 +407,7 @@ def _parse(source: str) -> _Parsed:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(source)
+            tree = parse(source)
     except SyntaxError as error:
         return _Parsed(message=_syntax_message(source, error))
     except (RecursionError, MemoryError):

@@ -11,6 +11,8 @@ import ast
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 
+from kernelrl_core.syntax import parse
+
 __all__ = ["ENTRY", "SourceIndex", "names_in", "parse_source", "targets_of"]
 
 ENTRY = "ModelNew"
@@ -20,7 +22,7 @@ _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, as
 def parse_source(source: str) -> ast.Module | None:
     """The syntax tree, or None for text that defeats the parser."""
     try:
-        return ast.parse(source)
+        return parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

@@ -16,6 +16,7 @@ from kernelrl_core.errors import LookupFailed, UsageError
 from kernelrl_core.kinds import TaskSource
 from kernelrl_core.naming import nearest
 from kernelrl_core.recipe.schema import Use
+from kernelrl_core.syntax import parse
 from kernelrl_core.values import Task
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def parse_task_source(text: str, where: str) -> None:
     if len(text) > _MAX_BYTES:
         raise UsageError(f"{where}: not a task: longer than {_MAX_BYTES:,} characters")
     try:
-        tree = ast.parse(text)
+        tree = parse(text)
     except SyntaxError as error:
         raise UsageError(f"{where}:{error.lineno or 1}: not Python: {error.msg}") from error
     except (RecursionError, MemoryError) as error:
