@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -106,6 +107,13 @@ def test_a_kernel_may_write_through_addresses_that_it_is_given() -> None:
 
     # The addresses themselves came from Python.
     assert strange(call) <= 1
+
+
+def test_a_heap_that_lies_low_holds_addresses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    maps = tmp_path / "maps"
+    maps.write_text("00400000-00900000 r-xp 0 00:00 0 /usr/bin/python3\n1cddb000-1ce66000 rw-p 0 00:00 0  [heap]\n")
+    monkeypatch.setattr(provenance, "_MAPS", maps)
+    assert provenance.least_address.__wrapped__() == 0x1CDDB000
 
 
 def test_a_function_of_an_extension_may_have_torch_work_on_what_it_writes() -> None:

@@ -18,18 +18,19 @@ import functools
 import gc
 import zlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from kernelrl_judge.listing import Listing, tensors_in
 
-__all__ = ["Watch", "extension_calls_tell", "launch", "launches_tell", "told"]
+__all__ = ["Watch", "extension_calls_tell", "launch", "launches_tell", "least_address", "told"]
 
 _OVERWRITING = frozenset({"aten::copy_", "aten::fill_", "aten::zero_", "aten::set_", "aten::resize_"})
 """Operators that do not read the first tensor that they are given."""
-_LEAST_ADDRESS = 1 << 32
 _MANY_NUMBERS = 64
+_MAPS = Path("/proc/self/maps")
 _telling: bool | None = None
 _watching: list[Watch] = []
 _switches: list[Callable[[Any], None]] = []
@@ -203,9 +204,19 @@ def _fractions(value: Any) -> Iterator[float]:
         yield value
 
 
+@functools.cache
+def least_address() -> int:
+    """A number below it is the address of no tensor.
+
+    Where a program is loaded at a fixed place, its heap lies behind it, far below everything else.
+    """
+    heaps = [line for line in _MAPS.read_text().splitlines() if line.endswith("[heap]")] if _MAPS.exists() else []
+    return min([1 << 32, *(int(line.partition("-")[0], 16) for line in heaps)])
+
+
 def _has_address(value: Any) -> bool:
     if isinstance(value, dict):
         value = [*value.values()]
     if isinstance(value, list | tuple):
         return any(map(_has_address, value))
-    return isinstance(value, int) and value >= _LEAST_ADDRESS
+    return isinstance(value, int) and value >= least_address()

@@ -20,9 +20,10 @@ import torch
 from triton.runtime import interpreter
 from triton.runtime.jit import TensorWrapper
 
+from kernelrl_judge.provenance import least_address
+
 __all__ = ["install"]
 
-_LEAST_ADDRESS = 1 << 32
 _MOST_BYTES = 8 << 20
 """Of whole numbers that are looked at; among more there may be addresses."""
 _WIDE = (torch.int64, torch.uint64)
@@ -60,7 +61,7 @@ def _launched(call: Any) -> Any:
     @functools.wraps(call)
     def wrapper(self: Any, *arguments: Any, **named: Any) -> Any:
         numbers = (value for value in (*arguments, *named.values()) if isinstance(value, int | np.integer))
-        _launches.append(_Launch(is_known=all(number < _LEAST_ADDRESS for number in numbers)))
+        _launches.append(_Launch(is_known=all(number < least_address() for number in numbers)))
         try:
             return call(self, *arguments, **named)
         finally:
@@ -102,7 +103,7 @@ def _has_addresses(begin: int, end: int) -> bool:
     if end - begin > _MOST_BYTES:
         return True
     numbers = np.frombuffer((ctypes.c_char * (8 * count)).from_address(begin), dtype=np.int64)
-    return bool(numbers.max() >= _LEAST_ADDRESS)
+    return bool(numbers.max() >= least_address())
 
 
 def _looked_at(store: Any, values: Callable[[Any], Any], places: tuple[int, int, int | None]) -> Any:
