@@ -256,3 +256,13 @@ def test_stores_of_interpreted_kernels_lie_in_the_tensors_of_their_launch(bench:
 def test_stores_may_lie_at_an_address_and_before_a_view(bench: Any, good: str, place: str, given: str) -> None:
     kernel = good.replace("tl.store(y_ptr + offs", f"tl.store{place}").replace("](x, y, n", f"](x, {given}, n")
     assert bench.judge(kernel).outcome is Outcome.CORRECT
+
+
+def test_state_is_looked_at_without_asking_the_module(bench: Any) -> None:
+    kernel = module("self.last = x", "return x + cache.sum(1)", init=BUFFER) + (
+        "\n    def state_dict(self, *given, **named):\n"
+        "        if hasattr(self, 'last'):\n            self.average.mul_(0.9).add_(self.last.mean(0), alpha=0.1)\n"
+        "        return super().state_dict(*given, **named)\n"
+    )
+    reference = module(UPDATES[0], "return x + cache.sum(1)", init=BUFFER)
+    assert judged(bench, reference, kernel).message.startswith("State average does not hold after the call")

@@ -20,7 +20,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from kernelrl_judge import sandbox
@@ -564,11 +564,28 @@ def _tensors(model: Any, *, saved: bool = False) -> dict[str, Any]:
 
     if not isinstance(model, torch.nn.Module):
         return {}
-    found = dict(model.state_dict())
-    if not saved:
-        found |= {name: buffer.detach() for name, buffer in model.named_buffers() if name not in found}
-    parameters = {name for name, _ in model.named_parameters()}
-    return dict(sorted(found.items(), key=lambda pair: pair[0] not in parameters))
+    found = [*_registered(model)]
+    kept = [(name, tensor) for name, tensor, kind in found if kind != "unsaved" or not saved]
+    parameters = {name for name, _, kind in found if kind == "parameter"}
+    return dict(sorted(kept, key=lambda pair: pair[0] not in parameters))
+
+
+def _registered(module: Any, prefix: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[str, Any, str]]:
+    """Names, tensors and kinds: `parameter`, `buffer`, or `unsaved` for a buffer that is not part of the state.
+
+    No method of a module is called: one of the candidate's could bring up to date what it has put off.
+    """
+    held = object.__getattribute__(module, "__dict__")
+    unsaved = held.get("_non_persistent_buffers_set", ())
+    for name, tensor in held.get("_parameters", {}).items():
+        if tensor is not None:
+            yield prefix + name, tensor.detach(), "parameter"
+    for name, tensor in held.get("_buffers", {}).items():
+        if tensor is not None:
+            yield prefix + name, tensor.detach(), "unsaved" if name in unsaved else "buffer"
+    for name, child in held.get("_modules", {}).items():
+        if child is not None and id(child) not in above:
+            yield from _registered(child, f"{prefix}{name}.", (*above, id(module)))
 
 
 def _matched(own: dict[str, Any], state: dict[str, Any], known: dict[str, str]) -> dict[str, str]:
