@@ -1,0 +1,93 @@
+"""The tensors of a candidate's module by name, and how those that the judge gives take their places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["impose", "matched", "named_tensors"]
+
+
+def named_tensors(model: Any, *, saved: bool = False) -> dict[str, Any]:
+    """The tensors of a model by name, parameters first.
+
+    Args:
+        saved: without buffers that are not part of its state.
+    """
+    import torch
+
+    if not isinstance(model, torch.nn.Module):
+        return {}
+    found = [*_registered(model)]
+    kept = [(name, tensor) for name, tensor, kind in found if kind != "unsaved" or not saved]
+    parameters = {name for name, _, kind in found if kind == "parameter"}
+    return dict(sorted(kept, key=lambda pair: pair[0] not in parameters))
+
+
+def _registered(module: Any, prefix: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[str, Any, str]]:
+    """Names, tensors and kinds: `parameter`, `buffer`, or `unsaved` for a buffer that is not part of the state.
+
+    No method of a module is called: one of the candidate's could bring up to date what it has put off.
+    """
+    held = object.__getattribute__(module, "__dict__")
+    unsaved = held.get("_non_persistent_buffers_set", ())
+    for name, tensor in held.get("_parameters", {}).items():
+        if tensor is not None:
+            yield prefix + name, tensor.detach(), "parameter"
+    for name, tensor in held.get("_buffers", {}).items():
+        if tensor is not None:
+            yield prefix + name, tensor.detach(), "unsaved" if name in unsaved else "buffer"
+    for name, child in held.get("_modules", {}).items():
+        if child is not None and id(child) not in above:
+            yield from _registered(child, f"{prefix}{name}.", (*above, id(module)))
+
+
+def matched(own: dict[str, Any], state: dict[str, Any], known: dict[str, str]) -> dict[str, str]:
+    """A model's names for those of a state.
+
+    Args:
+        own: what the model has, as it was constructed.
+        state: what the judge's has, of which the values may be other ones than construction gives.
+        known: what was found where they were the same.
+
+    Returns:
+        Name and shape agree; or the model calls it otherwise and has given it the same values.
+    """
+    import torch
+
+    named = {name: name for name in state if name in own and own[name].shape == state[name].shape}
+    free = [name for name in own if name not in named]
+    for name in [name for name in state if name not in named]:
+        found = [other for other in free if known.get(name, other) == other and _resemble(own[other], state[name])]
+        if name not in known:
+            found = [other for other in found if torch.equal(own[other].flatten(), state[name].flatten())]
+        if found:
+            named[name] = found[0]
+            free.remove(found[0])
+    return named
+
+
+def impose(model: Any, state: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """Give the model the judge's state where it has a tensor for it; returns how far that went."""
+    import torch
+
+    own = named_tensors(model)
+    named = {
+        name: own[other] for name, other in names.items() if other in own and own[other].numel() == state[name].numel()
+    }
+    with torch.no_grad():
+        for name, tensor in named.items():
+            tensor.copy_(state[name].view(tensor.shape))
+    return {
+        "matched": len(named),
+        "renamed": sum(name != names[name] for name in named),
+        "expected": len(state),
+        "names": sorted(named),
+        "own": len(own),
+    }
+
+
+def _resemble(own: Any, other: Any) -> bool:
+    """Whether tensors have one shape but for dimensions of size one, one type, and one place."""
+    shapes = [[size for size in tensor.shape if size != 1] for tensor in (own, other)]
+    return shapes[0] == shapes[1] and (own.dtype, own.device) == (other.dtype, other.device)
