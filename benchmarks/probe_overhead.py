@@ -1,7 +1,7 @@
 """What each of the judge's probes costs: evaluations with none of them, with one at a time, and with all.
 
     python benchmarks/probe_overhead.py --output benchmarks/results/probe_overhead_cpu.json
-    python benchmarks/probe_overhead.py --device cuda --output benchmarks/results/probe_overhead_cuda.json
+    python benchmarks/probe_overhead.py --device cuda --settings none all --output FILE.json
 
 On the processor: right answers to a dozen starter tasks in Triton's interpreter, and the worked C++ examples, timed.
 On a GPU: the worked examples of CUDA and Triton, timed. Each candidate is judged under every setting, settings in
@@ -81,14 +81,14 @@ def _backend(name: str) -> Any:
 
 
 async def measure(
-    pairs: list[tuple[str, str]], backend: str, options: dict[str, Any], timing: bool, rounds: int
+    pairs: list[tuple[str, str]], backend: str, options: dict[str, Any], timing: bool, *, rounds: int, names: list[str]
 ) -> dict[str, Any]:
     evaluator = LocalEvaluator(LocalConfig(workers=1))
-    seconds: dict[str, list[float]] = {name: [] for name in SETTINGS}
+    seconds: dict[str, list[float]] = {name: [] for name in names}
     wrong: list[str] = []
     for number in range(rounds + 1):
         for task, kernel in pairs:
-            for name in random.sample(list(SETTINGS), len(SETTINGS)):
+            for name in random.sample(names, len(names)):
                 settings = EvaluationSettings(timing=timing, timing_trials=20, probes=SETTINGS[name])  # type: ignore[arg-type]
                 asked = request(task, kernel, backend, options, settings)
                 begin = time.monotonic()
@@ -115,6 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS), metavar="NAME")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     cases: dict[str, tuple[list[tuple[str, str]], str, dict[str, Any], bool]] = {
@@ -129,14 +130,18 @@ def main() -> None:
     }[arguments.device]
     device = _gpu() if arguments.device == "cuda" else "cpu"
     origin = {"device": device, **provenance("torch", "triton")}
-    results = {name: asyncio.run(measure(*case, arguments.rounds)) for name, case in cases.items()}
-    reached = all(result["ratio"]["all"] <= LARGEST_RATIO for result in results.values() if result["timed"])
-    document = {"provenance": origin, "largest_ratio": LARGEST_RATIO, "reached": reached, "results": results}
-    text = json.dumps(document, indent=1)
+    if not {"none", "all"} <= set(arguments.settings):
+        parser.error("--settings needs none and all, which are compared")
+    results: dict[str, Any] = {}
+    for name, case in cases.items():
+        results[name] = asyncio.run(measure(*case, rounds=arguments.rounds, names=arguments.settings))
+        reached = all(result["ratio"]["all"] <= LARGEST_RATIO for result in results.values() if result["timed"])
+        document = {"provenance": origin, "largest_ratio": LARGEST_RATIO, "reached": reached, "results": results}
+        text = json.dumps(document, indent=1)
+        if arguments.output:
+            arguments.output.parent.mkdir(parents=True, exist_ok=True)
+            arguments.output.write_text(text + "\n")
     print(text)
-    if arguments.output:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.write_text(text + "\n")
 
 
 def _gpu() -> str:

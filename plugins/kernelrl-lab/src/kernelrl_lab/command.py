@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +28,19 @@ def command(context: click.Context, evaluator: str, only: tuple[str, ...], gpu: 
     \b
     Examples:
       kernelrl lab
-      kernelrl lab --only C2 --only K8-cpp --json
+      kernelrl lab --only C2 --only K9-cpp --json
     """
     from kernelrl_core.registry import registry
     from kernelrl_lab.running import run
 
-    report = run(_chosen(only, "gpu" if gpu else "cpu"), registry=registry(), evaluator=evaluator)
+    fixtures = _chosen(only, "gpu" if gpu else "cpu")
+    ended = itertools.count(1)
+
+    def tell(result: Result) -> None:
+        click.echo(f"{next(ended)} of {len(fixtures)}: {_line(result, 0)}", err=True)
+
+    click.echo(f"{len(fixtures)} fixtures; their tasks are audited first", err=True)
+    report = run(fixtures, registry=registry(), evaluator=evaluator, on_result=tell)
     click.echo(json.dumps(_described(report)) if as_json else "\n".join(_lines(report)))
     context.exit(0 if report.passed else 1)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -105,19 +105,28 @@ class Report:
         return all(result.passed for result in self.results)
 
 
-def run(fixtures: Sequence[Fixture], *, registry: Registry, evaluator: str = "local") -> Report:
+def run(
+    fixtures: Sequence[Fixture],
+    *,
+    registry: Registry,
+    evaluator: str = "local",
+    on_result: Callable[[Result], None] | None = None,
+) -> Report:
     """Judge the fixtures, several at once as far as the evaluator allows.
 
     Args:
         evaluator: name of an evaluator.
+        on_result: told of each fixture as soon as it is judged, in the order in which they end.
 
     Raises:
         MissingPrerequisite: this machine lacks something that a fixture needs.
     """
-    return asyncio.run(_run(fixtures, registry, evaluator))
+    return asyncio.run(_run(fixtures, registry, evaluator, on_result or (lambda result: None)))
 
 
-async def _run(fixtures: Sequence[Fixture], registry: Registry, evaluator: str) -> Report:
+async def _run(
+    fixtures: Sequence[Fixture], registry: Registry, evaluator: str, on_result: Callable[[Result], None]
+) -> Report:
     results: dict[str, Result] = {}
     for backend, where in sorted({(fixture.backend, fixture.where) for fixture in fixtures}):
         group = [fixture for fixture in fixtures if (fixture.backend, fixture.where) == (backend, where)]
@@ -125,10 +134,11 @@ async def _run(fixtures: Sequence[Fixture], registry: Registry, evaluator: str) 
         environment = Environment.from_recipe(recipe, registry=registry, secret=secrets.token_bytes(32), cache_dir=None)
         try:
             tasks = await _audited({fixture.task: fixture.id for fixture in group}, recipe, registry)
-            for result in await asyncio.gather(
-                *(_judge(environment, fixture, tasks[fixture.task]) for fixture in group)
-            ):
+            judged = [_judge(environment, fixture, tasks[fixture.task]) for fixture in group]
+            for ended in asyncio.as_completed(judged):
+                result = await ended
                 results[result.fixture.id] = result
+                on_result(result)
         finally:
             await environment.aclose()
     return Report(tuple(results[fixture.id] for fixture in fixtures))
