@@ -301,10 +301,13 @@ class _Measurement:
         self._random.shuffle(order)
         times = {}
         for of_candidate in order:
+            first = of_candidate is order[0]
             if of_candidate:
-                times[True] = self._candidate_window(candidate_calls, inputs, outputs, look)
+                times[True] = self._candidate_window(candidate_calls, inputs, outputs, look, first=first)
             else:
                 with self._runner.suspended() as standing:
+                    if self._turning is not None:
+                        self._turning.look(candidate=False, first=first)
                     with self._stage("baseline"):
                         times[False] = self._baseline_window(inputs[:baseline_calls], watch)
                     with self._stage("calibration"):
@@ -332,7 +335,7 @@ class _Measurement:
         yield
         self._stages_s[name] = self._stages_s.get(name, 0.0) + time.perf_counter() - started
 
-    def _candidate_window(self, calls: int, inputs: list[Any], outputs: list[Any], look: Look) -> float:
+    def _candidate_window(self, calls: int, inputs: list[Any], outputs: list[Any], look: Look, *, first: bool) -> float:
         watch = self._watch if look is not Look.NONE else None
         harsh = watch.harsh if watch is not None else {}
         usual = [index for index in range(calls) if index not in harsh]
@@ -340,7 +343,7 @@ class _Measurement:
         body = protocol.encode_tree({"count": calls, "watch": None})
         late_s, ran_s = 0.0, {}
         if self._turning is not None:
-            late_s = self._turning.turn(lambda: self._share(inputs[:calls]))
+            late_s = self._turning.turn(lambda: self._share(inputs[:calls]), first=first)
             self._begin_look(calls, look)
             started = time.perf_counter()
             self._runner.send(FrameKind.WINDOW, body)

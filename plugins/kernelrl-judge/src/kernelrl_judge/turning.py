@@ -23,6 +23,9 @@ _LONGEST_S = 6e-4
 """However long it took without a candidate: more than an eighth of a window must not be free."""
 _LOOKS = 0.25
 """Share of the windows before which the GPU is watched, for four milliseconds."""
+_FEWEST_LOOKS = 2
+_SEEN = 1 / 3
+"""Share of the looks at one moment that have to see work; a GPU that is idle is late once in a while."""
 
 
 class Turning:
@@ -41,19 +44,32 @@ class Turning:
         self._free_s = min(_SLACK * wake_s, _LONGEST_S)
         self._random = random.SystemRandom()
         self._tick = torch.zeros(1, device="cuda")
-        self._looks: list[bool] = []
+        self._looks: dict[tuple[bool, bool], list[bool]] = {}
         self._took_s: list[float] = []
 
-    def turn(self, share: Callable[[], None]) -> float:
+    def look(self, *, candidate: bool, first: bool) -> None:
+        """See whether the GPU is idle, before some windows: the runner has nothing to do, not even to look for inputs.
+
+        Args:
+            candidate: whether the window is that of the candidate.
+            first: whether it is the first of its round. What was left when inputs were staged slows the first, what was
+                left after the candidate's window slows the reference's after it.
+        """
+        seen = self._looks.setdefault((candidate, first), [])
+        if len(seen) < _FEWEST_LOOKS or self._random.random() < _LOOKS:
+            seen.append(not device_facts.starts_at_once(self._tick))
+
+    def turn(self, share: Callable[[], None], *, first: bool) -> float:
         """Give the runner its inputs, by `share`, and the GPU; returns the time that this took longer than it may.
 
         It is not stopped before: to be woken up would take it longer than what it could do in the time of a flush.
+
+        Args:
+            first: whether the window is the first of its round.
         """
         # It has just been stopped for the baseline, and waits busily again after an answer.
         self._wake()
-        if not self._looks or self._random.random() < _LOOKS:
-            # Nothing is to be done by it now, not even to look for inputs.
-            self._looks.append(not device_facts.starts_at_once(self._tick))
+        self.look(candidate=True, first=first)
         share()
         self._flush()
         started = time.perf_counter()
@@ -68,7 +84,7 @@ class Turning:
 
     def findings(self) -> tuple[Finding, ...]:
         """Whether there was work on the GPU that was not the judge's."""
-        if sum(self._looks) <= len(self._looks) / 2:
+        if not any(sum(seen) >= _FEWEST_LOOKS and sum(seen) > _SEEN * len(seen) for seen in self._looks.values()):
             return ()
         evidence = "the GPU had work while the candidate had nothing to do: its own, or that of a stranger"
         return (Finding("left_to_device", Severity.SUSPECT, evidence, checker="judge"),)
