@@ -83,7 +83,8 @@ class Speedup:
 class Milestone:
     """One of four scores: not correct, correct, faster than eager PyTorch, and faster than `torch.compile` as well.
 
-    Source: CUDA Agent (arXiv 2602.24286): -1, 1, 2 and 3, faster meaning by more than 5 %.
+    Source: CUDA Agent (arXiv 2602.24286): -1, 1, 2 and 3, faster meaning by more than 5 %, which is read as a speedup
+    (T_baseline / T_kernel) above 1.05 and not as 5 % less time, which would be above 1.0526.
     """
 
     def __init__(self, config: MilestoneConfig) -> None:
