@@ -32,6 +32,10 @@ import torch
 
 
 class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("average", torch.zeros(64))
+
     def forward(self, x):
         return {}
 
@@ -67,6 +71,11 @@ calls = []
 
 
 class ModelNew(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        if {}:
+            self.register_buffer("average", torch.zeros(64))
+
     def forward(self, x):
         calls.append(0)
         return {}
@@ -79,8 +88,8 @@ def judge() -> Iterator[Judge]:
     loop = asyncio.new_event_loop()
     evaluator = LocalEvaluator(LocalConfig(workers=1))
 
-    def run(kernel: str, reference: str, **settings: Any) -> Evaluation:
-        task, source = TASK.format(reference), KERNEL.format(kernel)
+    def run(kernel: str, reference: str, *, keeps: bool = False, **settings: Any) -> Evaluation:
+        task, source = TASK.format(reference), KERNEL.format(keeps, kernel)
         request = EvaluationRequest(
             task_id="task",
             task_source=task,
@@ -191,6 +200,23 @@ def test_harsher_inputs_are_among_those_of_timed_calls(judge: Judge) -> None:
     (finding,) = suspicions(found)
     assert finding.rule == "stress"
     assert "in a timed call, and right in single ones" in finding.evidence
+
+
+AVERAGES = "x + self.average.mul_(0.9).add_(x.mean(0), alpha=0.1)"
+
+
+def test_state_that_changes_from_call_to_call_may_feed_the_output(judge: Judge) -> None:
+    found = judge(AVERAGES, AVERAGES, keeps=True)
+    assert (found.outcome, "stress" in [finding.rule for finding in found.findings]) == (Outcome.CORRECT, False)
+    assert found.runtime is not None
+    itself = "self.average.mul_(0.9).add_(x.mean(0))"
+    assert judge(itself, itself, keeps=True, probes=()).outcome is Outcome.CORRECT
+
+
+def test_who_does_not_keep_what_changes_from_call_to_call_is_wrong(judge: Judge) -> None:
+    found = judge("x + 0.1 * x.mean(0)", AVERAGES)
+    assert found.outcome is Outcome.INCORRECT
+    assert "begin with what the call before it left in average" in found.message
 
 
 def test_without_the_probes_no_window_is_watched(judge: Judge) -> None:

@@ -139,7 +139,8 @@ class Case:
         except timing.WrongWindow as wrong:
             if wrong.finding is not None:
                 return self._wrong(wrong.mismatch, wrong.finding)
-            return self._end(Outcome.INCORRECT, wording.incorrect_when_timed(wrong.mismatch), mismatch=wrong.mismatch)
+            said = wording.incorrect_when_timed(wrong.mismatch, wrong.changed)
+            return self._end(Outcome.INCORRECT, said, mismatch=wrong.mismatch)
         except ProtocolError as error:
             finding = Finding("protocol", Severity.HACK, f"forged or malformed answer: {error}", checker="judge")
             return self._end(Outcome.HACKED, wording.forged(), findings=(finding,))

@@ -80,7 +80,8 @@ class FrameKind(IntEnum):
     CALL = 2
     """Body: tree of the inputs; call `forward` once and export the outputs. Where operators of torch are to be listed,
     `FACTS` follow `RESULT`."""
-    QUIT = 3
+    IMPOSE = 3
+    """Body: tree with parameters and buffers to have from now on, of those that calls change; answer `STAGED`."""
     CONSTRUCT = 4
     """Body: tree with constructor arguments, state, dtype and the seed of the constructor."""
     ATTACH = 5

@@ -46,6 +46,7 @@ _SPIN_S = 0.2
 _MOST_SHARES = 256
 _FRESH_BYTE = 0xFE
 """What the processor's memory holds when it is allocated outside of timed calls: a large negative number, or none."""
+_PASSING_ON = (FrameKind.CONSTRUCT, FrameKind.CALL, FrameKind.IMPOSE, FrameKind.STAGE, FrameKind.RETURN)
 _STAGES = {
     FrameKind.LOAD: Stage.LOAD,
     FrameKind.ATTACH: Stage.CONSTRUCT,
@@ -147,6 +148,7 @@ class _Candidate:
             FrameKind.ATTACH: self._attach,
             FrameKind.CONSTRUCT: self._construct,
             FrameKind.CALL: self._call,
+            FrameKind.IMPOSE: self._impose,
             FrameKind.STAGE: self._stage,
             FrameKind.WINDOW: self._window,
             FrameKind.PROFILE: self._profile,
@@ -160,7 +162,7 @@ class _Candidate:
             if frame is None or frame.kind not in orders:
                 return
             self._order = frame.kind
-            if frame.kind in (FrameKind.CONSTRUCT, FrameKind.CALL, FrameKind.STAGE, FrameKind.RETURN):
+            if frame.kind in _PASSING_ON:
                 # What passes values on is not the candidate's to replace or to watch.
                 sys.settrace(None)
                 sys.setprofile(None)
@@ -358,6 +360,13 @@ class _Candidate:
         free = [tensor.detach() for index, tensor in enumerate(made) if index not in within]
         self._made = [*self._made, *free][-keep:] if keep else []
         return sorted(found - within)[:_MOST_SHARES]
+
+    def _impose(self, frame: Frame) -> None:
+        self._inputs.refresh()
+        state = self._inputs.values(decode_tree(frame.body), self._device)
+        impose(self._model, state, self._names(state))
+        self._wait()
+        self._answer(FrameKind.STAGED)
 
     def _stage(self, frame: Frame) -> None:
         self._inputs.refresh()

@@ -22,7 +22,7 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -69,12 +69,17 @@ _DISAGREEMENT_S = {"cuda": 100e-6, "cpu": 500e-6}
 
 
 class WrongWindow(Exception):
-    """An output of a timed call is wrong; the finding says so if that is no mistake."""
+    """An output of a timed call is wrong; the finding says so if that is no mistake.
 
-    def __init__(self, mismatch: Mismatch, finding: Finding | None = None) -> None:
+    Args:
+        changed: names of what calls of the reference change in its state.
+    """
+
+    def __init__(self, mismatch: Mismatch, finding: Finding | None = None, changed: Sequence[str] = ()) -> None:
         super().__init__(mismatch.kind)
         self.mismatch = mismatch
         self.finding = finding
+        self.changed = changed
 
 
 @attrs.frozen
@@ -293,6 +298,7 @@ class _Measurement:
             given = inputs[:candidate_calls]
             if self._watch is not None:
                 room = max(room, self._watch.room(given))
+            self._impose()
             self._exchange.make_room(room, leaves_bytes(given))
             tree = self._exchange.announce(given) if self._kept_back else self._exchange.share(given)
             self._runner.send(FrameKind.STAGE, self._order(tree, outputs))
@@ -314,6 +320,13 @@ class _Measurement:
                         self._overheads.calibrate(candidate_calls)
                     self._stood(standing)
         return times[True], times[False]
+
+    def _impose(self) -> None:
+        """Have the calls of a window begin where those of the reference begin, if they depend on earlier ones."""
+        state = self._reference.changed_state
+        if state:
+            self._runner.send(FrameKind.IMPOSE, protocol.encode_tree(self._exchange.share(state)))
+            self._expect(FrameKind.STAGED)
 
     def _places(self, calls: int) -> tuple[list[Any], int]:
         if calls not in self._places_of:
@@ -340,6 +353,9 @@ class _Measurement:
         harsh = watch.harsh if watch is not None else {}
         usual = [index for index in range(calls) if index not in harsh]
         chosen = self._random.sample(usual, min(len(usual), self._verified_calls))
+        if self._device == "cuda" and self._reference.changed_state and self._reference.overwrites():
+            # Outputs that lie in the state are copied when all calls have been made.
+            chosen = [calls - 1]
         body = protocol.encode_tree({"count": calls, "watch": None})
         late_s, ran_s = 0.0, {}
         if self._turning is not None:
@@ -366,10 +382,13 @@ class _Measurement:
             copies = [self._exchange.collect(self._reference.like, outputs[index]) for index in (*chosen, *harsh)]
             if watch is None:
                 self._hear(frame, window_s - self._message_s)
-            for index, actual in zip(chosen, copies, strict=False):
-                wrong = compare_values(self._reference.expected(inputs[index]), actual, self._limit)
+            made = dict(zip(chosen, copies, strict=False))
+            for index, trial in self._reference.called_in_order(inputs, chosen).items():
+                actual = made[index]
+                wrong = compare_values(trial.expected, actual, self._limit)
                 if wrong is not None:
-                    raise WrongWindow(wrong, self._replay(inputs, index, actual, wrong))
+                    finding = self._replay(inputs, index, actual, wrong)
+                    raise WrongWindow(wrong, finding, [*self._reference.changed_state])
             self._read_again(outputs, [*chosen, *harsh], copies)
             if watch is not None:
                 for call, actual in zip(harsh.values(), copies[len(chosen) :], strict=True):
@@ -412,7 +431,12 @@ class _Measurement:
                 self._exchange.share(inputs)
 
     def _replay(self, inputs: list[Any], index: int, actual: Any, wrong: Mismatch) -> Finding | None:
-        """Whether a wrong output is that of a call before it in this window, or of the last of the window before."""
+        """Whether a wrong output is that of a call before it in this window, or of the last of the window before.
+
+        Where calls depend on earlier ones, what these gave may be part of their state.
+        """
+        if self._reference.changed_state:
+            return None
         earlier = [*reversed(inputs[:index]), *([] if self._earlier is None else [self._earlier])]
         for other in earlier:
             if is_replay(self._reference.expected(other), actual, self._limit, wrong):

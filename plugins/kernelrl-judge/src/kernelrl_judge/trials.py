@@ -333,9 +333,7 @@ class Trials:
 
     def _state(self, reference: Reference) -> dict[str, torch.Tensor]:
         """What the candidate is given anew: what calls leave there would make an output depend on their number."""
-        names = reference.facts["mutates_state"] if "inputs" in self._probes else ()
-        before = reference.constructed
-        return {name: before[name] for name in names}
+        return reference.changed_state
 
     def _still(self, reference: Reference) -> dict[str, torch.Tensor]:
         """State that the reference leaves as it is, or a part of it, if it is large."""

@@ -89,7 +89,9 @@ class Watch:
         self._settings = settings
         self._limit = tolerance(settings)
         outline = _outline(reference.like)
-        self._harsh = [call for call in harsh if _outline(call.trial.expected) == outline]
+        # What they have to give is known for calls that begin with what was constructed.
+        alone = not harsh or not reference.depends_on_calls()
+        self._harsh = [call for call in harsh if alone and _outline(call.trial.expected) == outline]
         # Nobody else may know when.
         self._random = random.SystemRandom()
         self._next, self._end = 0, min(WITHIN, settings.timing_trials)
@@ -158,7 +160,7 @@ class Watch:
         if not self._few:
             return None
         if said.get("overwrites") and calls > 1 and not self.overwritten:
-            outputs = [self._reference.expected(inputs[index]) for index in (0, 1)]
+            outputs = [trial.expected for trial in self._reference.called_in_order(inputs, (0, 1)).values()]
             self.overwritten = overwritten(said["overwrites"], self._reference, *outputs, self._limit)
         return wrong_memory(said.get("shares"), self._reference.facts["shares"])
 
@@ -227,13 +229,12 @@ class Watch:
         wrong = compare_described(sent, described, self._reference.device)
         if wrong is not None:
             return Mismatch("inputs", wrong.output.partition("]")[2])
-        for index, after in zip(self._calls, self._exchange.collect(sent, described), strict=True):
-            call = self.harsh.get(index)
-            if call is not None:
-                self._bears_inputs(call, after)
-                continue
-            trial = self._reference.called(inputs[index])
-            wrong = wrong_inputs(trial, after, self._reference.facts["shares"], self._limit)
+        left = dict(zip(self._calls, self._exchange.collect(sent, described), strict=True))
+        for index in self.harsh.keys() & left.keys():
+            self._bears_inputs(self.harsh[index], left[index])
+        usual = left.keys() - self.harsh.keys()
+        for index, trial in self._reference.called_in_order(inputs, usual, effects=True).items():
+            wrong = wrong_inputs(trial, left[index], self._reference.facts["shares"], self._limit)
             if wrong is not None:
                 return wrong
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -116,8 +116,17 @@ def _difference(wrong: Mismatch) -> str:
             return f"{where} has the wrong {wrong.kind}: expected {wrong.expected}, got {wrong.actual}."
 
 
-def incorrect_when_timed(wrong: Mismatch) -> str:
-    """How an output of a timed call differs, though the untimed ones were right."""
+def incorrect_when_timed(wrong: Mismatch, changed: Sequence[str] = ()) -> str:
+    """How an output of a timed call differs, though the untimed ones were right.
+
+    Args:
+        changed: names of what calls of the reference change in its state.
+    """
+    if changed:
+        return (
+            "Several calls in a row gave another result than those of the reference: each call must begin with what "
+            f"the call before it left in {', '.join(changed[:4])}, and return memory of its own. {incorrect(wrong)}"
+        )
     return (
         "Several calls in a row gave another result than calls made one by one: each call must return memory of its "
         f"own and depend on nothing that an earlier one left. {incorrect(wrong)}"
