@@ -224,7 +224,9 @@ def test_a_trace_begins_though_recording_was_ended_before() -> None:
 
 
 def test_operators_that_come_with_torch_are_told_from_those_of_others() -> None:
-    assert computing([["quantized::linear", 128, 128], ["mine::linear", 128, 128]], (X, X)) == ["quantized::linear"]
+    assert computing([[name, 128, 128, 512, 512] for name in ("quantized::linear", "mine::linear")], (X, X)) == [
+        "quantized::linear"
+    ]
     code = "import torch; print(*{name.partition('::')[0] for name in torch._C._dispatch_get_all_op_names()})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) - TORCHS == {"profiler", "debug_mode_ops", "debugprims", "export", "_test"}
@@ -234,8 +236,19 @@ def test_arithmetic_on_little_is_left_out() -> None:
     assert computing(called(lambda: X[0] * 2.0)[1], (X,)) == []
 
 
+def test_an_element_of_eight_bytes_may_stand_for_eight_of_one() -> None:
+    pixels = torch.zeros(8, 64, dtype=torch.uint8)
+    for call, name in (
+        (lambda: torch.bitwise_not(pixels.view(torch.int64)), "aten::bitwise_not"),
+        (lambda: pixels.view(torch.int64).numpy(), "torch.Tensor.numpy"),
+    ):
+        assert computing(called(call)[1], (pixels, pixels)) == [name]
+    assert computing(called(lambda: pixels[0].view(torch.int64) + 1)[1], (pixels, pixels)) == []
+
+
 @pytest.mark.parametrize(
-    "found", [None, "x", [1], [["aten::relu"]], [["aten::relu", "x", 1]], [["aten::relu", 999]], [[1, 2, 3]], {}]
+    "found",
+    [None, "x", [1], [["aten::relu"]], [["aten::relu", "x", 1, 1, 1]], [["aten::relu", 999]], [[1, 2, 3, 4, 5]], {}],
 )
 def test_what_a_runner_says_may_be_anything(found: Any) -> None:
     assert computing(found, (X,)) == []
@@ -248,7 +261,7 @@ def test_listing_and_watching_do_not_import_the_compiler_of_torch() -> None:
         "from kernelrl_judge.operators import called\n"
         "provenance.launches_tell()\n"
         "watch = provenance.Watch()\n"
-        "assert called(lambda: watch.begin() or torch.ones(2) + 1, watch)[1] == [['aten::add', 2, 2]]\n"
+        "assert called(lambda: watch.begin() or torch.ones(2) + 1, watch)[1] == [['aten::add', 2, 2, 8, 8]]\n"
         "assert 'torch._dynamo' not in sys.modules\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -47,7 +47,8 @@ class Listing(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.listed: dict[str, list[int]] = {}
-        """Operators by name: calls, elements of the tensors that they took in all, and of those that they made."""
+        """Operators by name: calls, elements of the tensors that they took in all, and of those that they made, and the
+        bytes of both."""
         self.spent_s = 0.0
         """What the list itself has taken."""
         self.seen = 0, 0
@@ -104,7 +105,7 @@ class Listing(TorchDispatchMode):
                 result = func.redispatch(_BACKENDS[device], *args, **(kwargs or {}))
             self._others((args, kwargs), result)
             return result
-        taken, places = sum(map(_count, given)), {*map(_place, given)}
+        taken, places = _sizes(given), {*map(_place, given)}
         prepares = bool(self._first) and bool(places) and places <= self._prepared
         if prepares:
             self._look(given)
@@ -116,8 +117,9 @@ class Listing(TorchDispatchMode):
             self._prepared |= {*map(_place, made)}
             if func._schema.is_mutable:
                 self._known_again(given)
-        entry = self.listed.setdefault(func._schema.name, [0, 0, 0])
-        for at, more in enumerate((1, taken, sum(map(_count, made)) if taken else 0)):
+        entry = self.listed.setdefault(func._schema.name, [0, 0, 0, 0, 0])
+        elements, count = _sizes(made) if taken[0] else (0, 0)
+        for at, more in enumerate((1, taken[0], elements, taken[1], count)):
             entry[at] += more
         self.spent_s += perf_counter() - began
         return result
@@ -181,9 +183,11 @@ def _is_recorded(tensor: Any) -> bool:
     return bool(tensor.is_cuda) and torch.cuda.is_current_stream_capturing()
 
 
-def _count(tensor: Any) -> int:
+def _sizes(given: Sequence[Any]) -> tuple[int, int]:
+    """Elements and bytes of tensors."""
     with torch._C.DisableTorchFunction():
-        return int(tensor.numel())
+        elements = [int(tensor.numel()) for tensor in given]
+        return sum(elements), sum(count * tensor.element_size() for count, tensor in zip(elements, given, strict=True))
 
 
 def tensors_in(value: Any) -> Iterator[Any]:

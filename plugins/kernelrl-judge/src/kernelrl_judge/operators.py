@@ -1,8 +1,9 @@
 """Which operators of torch a call goes through, from Python or from C++: who computes, if not the kernels?
 
 `called` runs inside the runner, and what it says could be forged; `computing` runs in the judge and leaves out what
-only allocates, arranges or converts, and what works on little beside the inputs and outputs of the call. Work
-on parts counts as work on the whole, under whatever names. What is computed of parameters alone prepares them.
+only allocates, arranges or converts, and what works on little beside the inputs and outputs of the call, in elements
+and in bytes: an element of eight bytes may stand for eight of one. Work on parts counts as work on the whole, under
+whatever names. What is computed of parameters alone prepares them.
 
 The operators are those of torch's execution trace, which sees every thread, and what happens below operators of other
 names. Its profiler sees them, too, but can then record nothing of the device any more in the same process. A candidate
@@ -36,6 +37,7 @@ __all__ = ["REPLACED_RUNNER", "called", "computing", "computing_symbols", "listi
 _LEAST_SHARE = 0.25
 _FEW = 64
 """Elements that anybody may read as numbers, for sizes and conditions, and work on."""
+_NUMBER_BYTES = 8
 _MOST_NAMED = 64
 _ARRANGING = re.compile(
     r"aten::_*(?:(?:new_)?(?:empty|zeros|ones|full)\w*|fill|zero|arange|scalar_tensor|lift_fresh|clone|copy|copy_from\w*|to_copy"
@@ -86,7 +88,8 @@ class _Leaving(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.functions = 0
-        self.elements: dict[str, int] = {}
+        self.left: dict[str, list[int]] = {}
+        """Elements and bytes by the way that they took."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.functions += 1
@@ -98,8 +101,13 @@ class _Leaving(TorchFunctionMode):
             and args[0].device.type == "cpu"
             and _INTERPRETER not in sys._getframe(1).f_code.co_filename
         ):
-            _add(self.elements, _LEFT + name, args[0].numel())
+            self.add(_LEFT + name, args[0].numel(), args[0].element_size())
         return func(*args, **(kwargs or {}))
+
+    def add(self, name: str, elements: int, element_bytes: int) -> None:
+        """Elements have gone some way."""
+        before = self.left.get(name, (0, 0))
+        self.left[name] = [before[0] + elements, before[1] + elements * element_bytes]
 
 
 def called(call: Callable[[], Any], watch: Watch | None = None) -> tuple[Any, list[list[Any]]]:
@@ -109,7 +117,8 @@ def called(call: Callable[[], Any], watch: Watch | None = None) -> tuple[Any, li
         watch: begun in the call once its inputs are there; ended after it.
 
     Returns:
-        Its result, and its operators: name, elements of the tensors that it took in all, and of those that it made.
+        Its result, and its operators: name, elements of the tensors that it took in all, and of those that it made,
+        and the bytes of both.
     """
     log = _Leaving()
     parameters, mark = _parameters(), torch.empty(0)
@@ -134,26 +143,26 @@ def called(call: Callable[[], Any], watch: Watch | None = None) -> tuple[Any, li
     found = _weighed([node for node in nodes if node["id"] not in preparing], {node["id"]: node for node in nodes})
     for node in nodes:
         if node["name"] == "aten::_local_scalar_dense":
-            _add(log.elements, _ITEM, 1)
+            log.add(_ITEM, 1, _bytes(node["inputs"], least=1))
     for node in _replaced(nodes):
         found[f"{_plain(node['name'])}{_REPLACED}"] = _weight(node)
     found |= _untraced(listing.listed, nodes)
     if watch is not None and watch.strange:
-        log.elements[_PAST] = watch.strange
+        log.left[_PAST] = [watch.strange, watch.strange_bytes]
     if watch is not None and watch.raced:
-        log.elements[_RACED] = watch.raced
+        log.left[_RACED] = [watch.raced, watch.raced]
     if len([node for node in aliases if node["inputs"]["values"] == aliases[0]["inputs"]["values"]]) < _MARKS:
-        log.elements[_STOPPED] = 1
-    left = [[name, elements, elements] for name, elements in log.elements.items()]
+        log.left[_STOPPED] = [1, 1]
+    left = [[name, elements, elements, count, count] for name, (elements, count) in log.left.items()]
     return result, [*left, *([name, *weight] for name, weight in found.items())]
 
 
 def _untraced(listed: dict[str, list[int]], nodes: list[dict[str, Any]]) -> dict[str, list[int]]:
-    """Operators that were called more often than the trace has them: elements taken and made."""
+    """Operators that were called more often than the trace has them: elements taken and made, and bytes."""
     traced = Counter(_plain(node["name"]) for node in nodes)
     return {
-        f"{name}{_UNTRACED}": [taken, made]
-        for name, (calls, taken, made) in listed.items()
+        f"{name}{_UNTRACED}": weight
+        for name, (calls, *weight) in listed.items()
         if calls > traced[name] and not _ARRANGING.fullmatch(name)
     }
 
@@ -228,7 +237,7 @@ def _places(side: dict[str, Any]) -> set[int]:
 
 
 def _weighed(nodes: list[dict[str, Any]], above: dict[int, dict[str, Any]]) -> dict[str, list[int]]:
-    """Elements taken and made by the outermost operators that compute."""
+    """Elements taken and made by the outermost operators that compute, and bytes."""
     found: dict[str, list[int]] = {}
     whole: set[int] = set()
     for node in nodes:
@@ -239,7 +248,7 @@ def _weighed(nodes: list[dict[str, Any]], above: dict[int, dict[str, Any]]) -> d
         # Where an operator takes lists, what it does with their elements tells how many there are.
         if top == node["id"] and (any(weight) or not _places(node.get("inputs", {}))):
             whole.add(top)
-        found[name] = [sum(pair) for pair in zip(found.get(name, (0, 0)), weight, strict=True)]
+        found[name] = [sum(pair) for pair in zip(found.get(name, (0, 0, 0, 0)), weight, strict=True)]
     return found
 
 
@@ -268,9 +277,21 @@ def _traced() -> Iterator[list[dict[str, Any]]]:
 
 
 def _weight(node: dict[str, Any]) -> list[int]:
-    """Elements taken and made by an operator. What takes none makes constants."""
-    taken, made = (sum(map(_elements, node.get(side, {}).get("shapes", ()))) for side in ("inputs", "outputs"))
-    return [taken, made if taken else 0]
+    """Elements taken and made by an operator, and the bytes of both. What takes none makes constants."""
+    sides = [node.get(side, {}) for side in ("inputs", "outputs")]
+    taken, made = (sum(map(_elements, side.get("shapes", ()))) for side in sides)
+    return [taken, made if taken else 0, _bytes(sides[0]), _bytes(sides[1]) if taken else 0]
+
+
+def _bytes(side: dict[str, Any], least: int = 2) -> int:
+    """Of the tensors on a side of an operator with so many elements at least: others may be numbers of Python's."""
+    found = 0
+    for value, kind in zip(side.get("values", ()), side.get("types", ()), strict=False):
+        each = [value] if kind.startswith("Tensor(") else value if "Tensor(" in kind else ()
+        found += sum(
+            item[3] * item[4] for item in each if isinstance(item, list) and len(item) > 4 and item[3] >= least
+        )
+    return found
 
 
 def _replaced(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -287,10 +308,6 @@ def _operator(node: dict[str, Any]) -> str:
     """Name of an operator with that of its overload."""
     schema = next((str(attr["value"]) for attr in node.get("attrs", ()) if attr["name"] == "op_schema"), "")
     return schema.partition("(")[0]
-
-
-def _add(found: dict[str, int], name: str, elements: int) -> None:
-    found[name] = found.get(name, 0) + elements
 
 
 def _outermost(node: dict[str, Any], above: dict[int, dict[str, Any]]) -> tuple[str, int]:
@@ -366,37 +383,51 @@ def _without_output() -> Iterator[None]:
 def computing(found: Any, values: Any) -> list[str]:
     """Names of the operators of torch's that computed something of weight, of the ways out of torch, and of races.
 
-    Of weight is what takes or makes, all together, a quarter of the elements of the largest tensor of the call, and
-    what makes, all together, a quarter of the elements of its outputs.
+    Of weight is what takes or makes, all together, a quarter of the largest tensor of the call, and what makes, all
+    together, a quarter of its outputs: of their elements, or of their bytes.
 
     Args:
         found: what `called` gave; from an untrusted process.
         values: inputs of the call, and its outputs last.
     """
-    large = max(1.0, _LEAST_SHARE * max(map(_elements_of, _tensors(values)), default=0))
-    outputs = _LEAST_SHARE * sum(map(_elements_of, _tensors(values[-1])))
-    few = min(large, outputs) if outputs >= _FEW else large
     entries = [
-        (entry[0], max(entry[1:]), entry[2])
+        entry
         for entry in (found if isinstance(found, list) else ())
-        if isinstance(entry, list) and [*map(type, entry)] == [str, int, int]
+        if isinstance(entry, list) and [*map(type, entry)] == [str, int, int, int, int]
     ]
+    by_elements = _of_weight([entry[:3] for entry in entries], values, torch.Tensor.numel, _FEW)
+    by_bytes = _of_weight([[entry[0], *entry[3:]] for entry in entries], values, _size, _FEW * _NUMBER_BYTES)
+    return [*dict.fromkeys([*by_elements, *by_bytes])][:_MOST_NAMED]
+
+
+def _of_weight(entries: list[Any], values: Any, size: Callable[[torch.Tensor], int], least: int) -> list[str]:
+    """Names by weight, ways out of torch first.
+
+    Args:
+        entries: names, and what each has taken and made.
+        size: of a tensor, in the same unit.
+        least: what counts as little in any call.
+    """
+    large = max(1.0, _LEAST_SHARE * max(map(size, _tensors(values)), default=0))
+    outputs = _LEAST_SHARE * sum(map(size, _tensors(values[-1])))
+    few = min(large, outputs) if outputs >= least else large
+    weights = [(name, max(taken, made), made) for name, taken, made in entries]
     ways_out = [
         name
-        for name, taken, _ in entries
+        for name, taken, _ in weights
         if name in (_RACED, _STOPPED, REPLACED_RUNNER)
-        or ((name == _PAST or name.startswith(_LEFT)) and taken >= (max(large, _FEW) if name == _ITEM else few))
+        or ((name == _PAST or name.startswith(_LEFT)) and taken >= (max(large, least) if name == _ITEM else few))
     ]
-    operators = [entry for entry in entries if _is_torchs(entry[0]) and not _ARRANGING.fullmatch(entry[0])]
+    operators = [entry for entry in weights if _is_torchs(entry[0]) and not _ARRANGING.fullmatch(entry[0])]
     together = sum(taken for _, taken, _ in operators) >= large
     making = {name: made for name, _, made in operators if made and not _REDUCING.fullmatch(name)}
-    enough = sum(making.values()) >= max(few, _FEW)
+    enough = sum(making.values()) >= max(few, least)
     named = [
         (taken, name)
         for name, taken, _ in operators
         if together or _OF_LISTS.fullmatch(name) or (enough and name in making)
     ]
-    return [*ways_out, *(name for _, name in sorted(named, reverse=True))][:_MOST_NAMED]
+    return [*ways_out, *(name for _, name in sorted(named, reverse=True))]
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
@@ -410,8 +441,8 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(item)
 
 
-def _elements_of(tensor: torch.Tensor) -> int:
-    return tensor.numel()
+def _size(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
 
 
 def computing_symbols(names: Sequence[str]) -> list[str]:

@@ -30,6 +30,7 @@ __all__ = ["Watch", "extension_calls_tell", "launch", "launches_tell", "least_ad
 _OVERWRITING = frozenset({"aten::copy_", "aten::fill_", "aten::zero_", "aten::set_", "aten::resize_"})
 """Operators that do not read the first tensor that they are given."""
 _MANY_NUMBERS = 64
+_NUMBER_BYTES = 8
 _MAPS = Path("/proc/self/maps")
 _telling: bool | None = None
 _watching: list[Watch] = []
@@ -108,7 +109,7 @@ class Watch(Listing):
 
     def __init__(self) -> None:
         super().__init__()
-        self.strange = 0
+        self.strange = self.strange_bytes = 0
         """Elements of tensors that torch or a kernel has read, and that held what neither wrote."""
         self.raced = 0
         """Elements that a program of a launch has read, and that another of the same launch had written."""
@@ -136,6 +137,7 @@ class Watch(Listing):
                 switch(None)
             if len(self.numbers) >= _MANY_NUMBERS:
                 self.strange += len(self.numbers)
+                self.strange_bytes += _NUMBER_BYTES * len(self.numbers)
 
     def _made(self, func: Any, given: list[Any], args: Any, kwargs: Any) -> Any:
         if self not in _watching:
@@ -168,6 +170,7 @@ class Watch(Listing):
             entry = (size, _sum(address, size))
             if size and not self.inside and self._sums.get(address) != entry:
                 self.strange += tensor.numel()
+                self.strange_bytes += tensor.numel() * tensor.element_size()
                 self._sums[address] = entry
 
     def written(self, tensors: list[Any]) -> None:

@@ -288,7 +288,7 @@ class _Candidate:
             # What computes before the call or after it counts as well.
             tree, facts = called(lambda: self._called(order, begin), watch)
             if self._own_code.replaced:
-                facts.append([REPLACED_RUNNER, 1, 1])
+                facts.append([REPLACED_RUNNER, 1, 1, 1, 1])
             self._answer(FrameKind.RESULT, tree)
             self._answer(FrameKind.FACTS, facts)
         else:
