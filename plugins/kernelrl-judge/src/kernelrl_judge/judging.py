@@ -208,6 +208,8 @@ class Case:
     def _take_operators(self, calls: trials.Trials) -> None:
         if calls.operators is not None:
             self._profile["computing_operators"] = calls.operators
+        if calls.raced_elements:
+            self._profile["raced_elements"] = calls.raced_elements
 
     @contextlib.contextmanager
     def _stage(self, name: str) -> Iterator[None]:

@@ -32,7 +32,7 @@ from torch.overrides import TorchFunctionMode
 from kernelrl_judge.listing import TORCHS, Listing
 from kernelrl_judge.provenance import Watch
 
-__all__ = ["REPLACED_RUNNER", "called", "computing", "computing_symbols", "listing_cost"]
+__all__ = ["REPLACED_RUNNER", "called", "computing", "computing_symbols", "listing_cost", "raced"]
 
 _LEAST_SHARE = 0.25
 _FEW = 64
@@ -381,7 +381,7 @@ def _without_output() -> Iterator[None]:
 
 
 def computing(found: Any, values: Any) -> list[str]:
-    """Names of the operators of torch's that computed something of weight, of the ways out of torch, and of races.
+    """Names of the operators of torch's that computed something of weight, and of the ways out of torch.
 
     Of weight is what takes or makes, all together, a quarter of the largest tensor of the call, and what makes, all
     together, a quarter of its outputs: of their elements, or of their bytes.
@@ -390,14 +390,23 @@ def computing(found: Any, values: Any) -> list[str]:
         found: what `called` gave; from an untrusted process.
         values: inputs of the call, and its outputs last.
     """
-    entries = [
+    entries = _entries(found)
+    by_elements = _of_weight([entry[:3] for entry in entries], values, torch.Tensor.numel, _FEW)
+    by_bytes = _of_weight([[entry[0], *entry[3:]] for entry in entries], values, _size, _FEW * _NUMBER_BYTES)
+    return [*dict.fromkeys([*by_elements, *by_bytes])][:_MOST_NAMED]
+
+
+def raced(found: Any) -> int:
+    """Elements that a program of a launch read and another had written; of the same as `computing`."""
+    return max((entry[1] for entry in _entries(found) if entry[0] == _RACED), default=0)
+
+
+def _entries(found: Any) -> list[Any]:
+    return [
         entry
         for entry in (found if isinstance(found, list) else ())
         if isinstance(entry, list) and [*map(type, entry)] == [str, int, int, int, int]
     ]
-    by_elements = _of_weight([entry[:3] for entry in entries], values, torch.Tensor.numel, _FEW)
-    by_bytes = _of_weight([[entry[0], *entry[3:]] for entry in entries], values, _size, _FEW * _NUMBER_BYTES)
-    return [*dict.fromkeys([*by_elements, *by_bytes])][:_MOST_NAMED]
 
 
 def _of_weight(entries: list[Any], values: Any, size: Callable[[torch.Tensor], int], least: int) -> list[str]:
@@ -415,7 +424,7 @@ def _of_weight(entries: list[Any], values: Any, size: Callable[[torch.Tensor], i
     ways_out = [
         name
         for name, taken, _ in weights
-        if name in (_RACED, _STOPPED, REPLACED_RUNNER)
+        if name in (_STOPPED, REPLACED_RUNNER)
         or ((name == _PAST or name.startswith(_LEFT)) and taken >= (max(large, least) if name == _ITEM else few))
     ]
     operators = [entry for entry in weights if _is_torchs(entry[0]) and not _ARRANGING.fullmatch(entry[0])]

@@ -33,7 +33,7 @@ from kernelrl_judge.effects import (
     wrong_state,
 )
 from kernelrl_judge.exchange import Exchange, leaves_bytes
-from kernelrl_judge.operators import computing
+from kernelrl_judge.operators import computing, raced
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference, Trial
 from kernelrl_judge.running import Runner
@@ -125,10 +125,13 @@ class Trials:
         self._summed = secrets.randbelow(max(1, self._count - 1)) + int(self._count > 1)
         self._called_last: Reference | None = None
         self._found: list[str] = []
+        self._raced = 0
         self.findings: tuple[Finding, ...] = ()
         """Suspicions that are no verdict."""
         self.operators: list[str] | None = None
         """Operators of torch that computed in the calls; None where they were not listed."""
+        self.raced_elements = 0
+        """Elements of a call that a program of a launch read and another of the same launch had written."""
 
     def run(self, reference: Reference, construct: Callable[[Reference], object]) -> Found:
         """Construct the candidate and call it on the inputs of every trial.
@@ -228,7 +231,7 @@ class Trials:
         described = protocol.decode_tree(self._expect(FrameKind.RESULT).body)
         if lists:
             found = protocol.decode_tree(self._expect(FrameKind.FACTS).body)
-            self._found = computing(found, (trial.inputs, trial.expected))
+            self._found, self._raced = computing(found, (trial.inputs, trial.expected)), raced(found)
         if not order["effects"]:
             return described, None
         if not isinstance(described, list) or len(described) != 5 or not isinstance(described[2], dict):
@@ -288,9 +291,10 @@ class Trials:
         return leaves_bytes((reference.state, trial.inputs, trial.expected)) <= _MOST_SUMMED_BYTES
 
     def _take_note(self) -> None:
-        """The operators of the last call count."""
+        """The operators of the last call count, and its races."""
         if self._lists:
             self.operators = [*dict.fromkeys([*(self.operators or ()), *self._found])]
+            self.raced_elements = max(self.raced_elements, self._raced)
 
     def _left(
         self, reference: Reference, trial: Trial, earlier: Any, left: _Left, still: Mapping[str, torch.Tensor]

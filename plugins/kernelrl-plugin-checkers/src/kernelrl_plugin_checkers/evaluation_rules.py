@@ -44,8 +44,6 @@ _RULES = (
         "Triton's interpreter runs one program after the other; on a device they run at the same time, in any order.",
     ),
 )
-_RACE = "programs that read what others of their launch wrote"
-"""Among the operators of a call."""
 
 
 class EvaluationRules:
@@ -97,8 +95,7 @@ def _library_operators(profile: Mapping[str, Any]) -> Finding | None:
     said = []
     for key, how in (("computing_operators", "a call went through"), ("library_symbols", "an extension is linked to")):
         names = profile.get(key)
-        names = [name for name in names if name != _RACE] if isinstance(names, list) else []
-        if names:
+        if isinstance(names, list) and names:
             said.append(f"{how} {', '.join(str(name)[:60] for name in names[:_MAX_OPERATORS])}")
     if not said:
         return None
@@ -106,7 +103,8 @@ def _library_operators(profile: Mapping[str, Any]) -> Finding | None:
 
 
 def _programs_race(profile: Mapping[str, Any]) -> Finding | None:
-    names = profile.get("computing_operators")
-    if not isinstance(names, list) or _RACE not in names:
+    elements = profile.get("raced_elements")
+    if not isinstance(elements, int) or not elements:
         return None
-    return Finding("programs_race", Severity.SUSPECT, f"a call had {_RACE}", checker=_CHECKER)
+    evidence = f"programs of a launch read {elements} elements that others of it had written, and did not wait for them"
+    return Finding("programs_race", Severity.SUSPECT, evidence, checker=_CHECKER)
