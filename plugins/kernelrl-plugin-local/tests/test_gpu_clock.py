@@ -68,14 +68,14 @@ side = torch.cuda.Stream()
 class Left:
     def __del__(self):
         with torch.cuda.stream(side):
-            torch.cuda._sleep(1 << 25)
+            torch.cuda._sleep(1 << 23)
 
 
 """
 
 
 def timed(bench: Any, source: str, reference: str) -> Evaluation:
-    request = bench.request(source, reference.replace("torch.randn(300)", "torch.randn(1 << 20)"), timing=True)
+    request = bench.request(source, reference.replace("torch.randn(300)", "torch.randn(1 << 20)"), timing=True, timeout_s=60.0)
     request = attrs.evolve(request, backend_options={"mode": "gpu"})
     evaluation: Evaluation = bench.runner.run(bench.evaluator.evaluate(request))
     return evaluation
