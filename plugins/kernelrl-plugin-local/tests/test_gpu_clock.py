@@ -75,7 +75,8 @@ class Left:
 
 
 def timed(bench: Any, source: str, reference: str) -> Evaluation:
-    request = bench.request(source, reference.replace("torch.randn(300)", "torch.randn(1 << 20)"), timing=True, timeout_s=60.0)
+    reference = reference.replace("torch.randn(300)", "torch.randn(1 << 20)")
+    request = bench.request(source, reference, timing=True, timeout_s=60.0)
     request = attrs.evolve(request, backend_options={"mode": "gpu"})
     evaluation: Evaluation = bench.runner.run(bench.evaluator.evaluate(request))
     return evaluation
