@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ __all__ = [
     "cache_bytes",
     "ceilings",
     "device_name",
+    "is_busy",
     "machine_facts",
     "memory_bytes",
     "no_gpu",
@@ -35,6 +36,7 @@ __all__ = [
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _REPEATS = 7
 _TICKS = 8
+_OFTEN = 2
 _TICK_AFTER_S = 5e-4
 _AT_ONCE_S = 2e-4
 """A GPU that has kernels of another process under way turns to those of this one a millisecond later."""
@@ -147,6 +149,21 @@ def starts_at_once(tick: torch.Tensor) -> bool:
     Args:
         tick: a tensor there that is written to.
     """
+    return not any(_late(tick))
+
+
+def is_busy(tick: torch.Tensor) -> bool:
+    """Whether work of this process on the GPU starts late more than once: others have work there.
+
+    Once is what a processor does that has much else to do. Takes four milliseconds.
+
+    Args:
+        tick: a tensor there that is written to.
+    """
+    return sum(_late(tick)) >= _OFTEN
+
+
+def _late(tick: torch.Tensor) -> Iterator[bool]:
     tick.zero_()
     torch.cuda.synchronize()
     for _ in range(_TICKS):
@@ -154,9 +171,7 @@ def starts_at_once(tick: torch.Tensor) -> bool:
         started = time.perf_counter()
         tick.zero_()
         torch.cuda.synchronize()
-        if time.perf_counter() - started > _AT_ONCE_S:
-            return False
-    return True
+        yield time.perf_counter() - started > _AT_ONCE_S
 
 
 def reset_persisting_l2() -> None:

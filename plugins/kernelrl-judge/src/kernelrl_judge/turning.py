@@ -23,9 +23,7 @@ _LONGEST_S = 6e-4
 """However long it took without a candidate: more than an eighth of a window must not be free."""
 _LOOKS = 0.25
 """Share of the windows before which the GPU is watched, for four milliseconds."""
-_FEWEST_LOOKS = 2
-_SEEN = 1 / 3
-"""Share of the looks at one moment that have to see work; a GPU that is idle is late once in a while."""
+_FEWEST_LOOKS = 3
 
 
 class Turning:
@@ -44,20 +42,24 @@ class Turning:
         self._free_s = min(_SLACK * wake_s, _LONGEST_S)
         self._random = random.SystemRandom()
         self._tick = torch.zeros(1, device="cuda")
-        self._looks: dict[tuple[bool, bool], list[bool]] = {}
+        self._looks: dict[bool, list[bool]] = {True: [], False: []}
         self._took_s: list[float] = []
 
     def look(self, *, candidate: bool, first: bool) -> None:
         """See whether the GPU is idle, before some windows: the runner has nothing to do, not even to look for inputs.
 
+        What was left when inputs were staged slows the first window of a round, what was left after the candidate's
+        window slows the reference's after it. Nothing can be left while the runner is stopped.
+
         Args:
             candidate: whether the window is that of the candidate.
-            first: whether it is the first of its round. What was left when inputs were staged slows the first, what was
-                left after the candidate's window slows the reference's after it.
+            first: whether it is the first of its round.
         """
-        seen = self._looks.setdefault((candidate, first), [])
+        if candidate and not first:
+            return
+        seen = self._looks[first]
         if len(seen) < _FEWEST_LOOKS or self._random.random() < _LOOKS:
-            seen.append(not device_facts.starts_at_once(self._tick))
+            seen.append(device_facts.is_busy(self._tick))
 
     def turn(self, share: Callable[[], None], *, first: bool) -> float:
         """Give the runner its inputs, by `share`, and the GPU; returns the time that this took longer than it may.
@@ -84,16 +86,21 @@ class Turning:
 
     def findings(self) -> tuple[Finding, ...]:
         """Whether there was work on the GPU that was not the judge's."""
-        if not any(sum(seen) >= _FEWEST_LOOKS and sum(seen) > _SEEN * len(seen) for seen in self._looks.values()):
+        if not any(len(seen) >= _FEWEST_LOOKS and sum(seen) > len(seen) / 2 for seen in self._looks.values()):
             return ()
         evidence = "the GPU had work while the candidate had nothing to do: its own, or that of a stranger"
         return (Finding("left_to_device", Severity.SUSPECT, evidence, checker="judge"),)
 
     def telemetry(self) -> dict[str, float]:
-        """How long it took, in microseconds."""
+        """How long it took, in microseconds, and in what share of the looks the GPU had work."""
         if not self._took_s:
             return {}
-        return {"wake_us": statistics.median(self._took_s) * 1e6, "free_wake_us": self._free_s * 1e6}
+        looks = [seen for found in self._looks.values() for seen in found]
+        return {
+            "wake_us": statistics.median(self._took_s) * 1e6,
+            "free_wake_us": self._free_s * 1e6,
+            "busy_share": statistics.mean(looks),
+        }
 
     def _wake(self) -> None:
         self._runner.send(FrameKind.WAKE)
