@@ -111,6 +111,7 @@ class Service:
         for name in ("httpx", "tinker"):
             # Every request would be a line of the run's log.
             logging.getLogger(name).setLevel(logging.WARNING)
+        logging.getLogger("tinker.lib.internal_client_holder").addFilter(_is_news)
 
         def open_rest() -> tinker.RestClient:
             return tinker.RestClient(base_url=self._address, api_key=self._api_key)
@@ -327,6 +328,11 @@ class Service:
                     await self._client.close("success")
             except Exception as error:
                 _log.info("the session was not closed: %s", type(error).__name__)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Of a server that is away the SDK warns every 10 s after 2 minutes; `_watch` has said so, once."""
+    return "heartbeat failed" not in record.getMessage()
 
 
 async def _in_daemon(work: Callable[[], T]) -> T:
