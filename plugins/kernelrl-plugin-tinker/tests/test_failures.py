@@ -6,6 +6,7 @@ import asyncio
 
 import attrs
 import pytest
+from tinker.lib import internal_client_holder
 
 from kernelrl_core.errors import InfrastructureError, MissingPrerequisite, UsageError
 from kernelrl_core.values import Message
@@ -195,3 +196,14 @@ def test_a_server_that_is_away_for_a_while_is_waited_for_aloud(run, policy, prox
 
     run(policy(give_up_after_s=2.0), work, attrs.evolve(context, say=said.append))
     assert said[0].startswith(f"waiting for the server at {proxy.base_url}")
+
+
+def test_a_server_that_is_away_is_told_once_and_not_by_every_heartbeat(run, policy, caplog) -> None:
+    async def work(started: TinkerPolicy) -> None:
+        internal_client_holder.logger.warning("Session heartbeat failed for 130 seconds")
+        internal_client_holder.logger.warning("The job is paused due to billing status.")
+
+    run(policy(), work)
+    messages = [record.getMessage() for record in caplog.records]
+    assert "The job is paused due to billing status." in messages
+    assert not any("heartbeat" in message for message in messages)
