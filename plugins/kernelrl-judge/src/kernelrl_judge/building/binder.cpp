@@ -1,7 +1,8 @@
 // Calls the trampolines of an extension with Python arguments; see binding.py. Built once per toolchain.
 
 #include <dlfcn.h>
-#include <torch/extension.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include <deque>
 #include <optional>
