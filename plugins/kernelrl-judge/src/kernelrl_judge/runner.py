@@ -10,8 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import linecache
-import math
 import os
 import select
 import signal
@@ -20,7 +18,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from kernelrl_judge import sandbox
@@ -30,20 +28,28 @@ from kernelrl_judge.protocol import (
     Frame,
     FrameKind,
     Stage,
-    TensorLeaf,
     decode_tree,
     encode_failure,
     encode_tree,
     receive,
     send,
 )
-from kernelrl_judge.runner_memory import Inputs, Originals, Outputs, fill_fresh_memory, leaves, refilled, tensors
-from kernelrl_judge.runner_state import impose, matched, named_tensors
-from kernelrl_judge.shortage import lacks_memory
+from kernelrl_judge.runner_effects import Effects, watched
+from kernelrl_judge.runner_errors import described
+from kernelrl_judge.runner_memory import (
+    Inputs,
+    Originals,
+    Outputs,
+    fill_fresh_memory,
+    leaves,
+    poison_device,
+    refilled,
+    take_at_once,
+    tensors,
+)
+from kernelrl_judge.runner_state import State
 
-_MAX_ERROR_CHARACTERS = 32_000
 _SPIN_S = 0.2
-_MOST_SHARES = 256
 _FRESH_BYTE = 0xFE
 """What the processor's memory holds when it is allocated outside of timed calls: a large negative number, or none."""
 _PASSING_ON = (FrameKind.CONSTRUCT, FrameKind.CALL, FrameKind.IMPOSE, FrameKind.STAGE, FrameKind.RETURN)
@@ -138,8 +144,8 @@ class _Candidate:
         self._order: FrameKind | None = None
         self._originals = Originals()
         self._own_code = OwnCode()
-        self._named: dict[str, str] = {}
-        self._made: list[Any] = []
+        self._state = State()
+        self._effects = Effects(self._state)
 
     def serve(self) -> None:
         orders: dict[FrameKind, Callable[[Frame], None]] = {
@@ -192,7 +198,7 @@ class _Candidate:
         except _Failed:
             raise
         except BaseException as error:
-            kind, name, text = _describe(error, self._backend, self._path)
+            kind, name, text = described(error, self._backend, self._path)
             _flush()
             send(self._stream, FrameKind.FAILED, encode_failure(Failure(stage, kind, name, text)))
             raise _Failed from None
@@ -269,8 +275,7 @@ class _Candidate:
                         if tensor.is_floating_point():
                             tensor.data = tensor.data.to(dtype)
             state = self._inputs.values(order["state"], self._device)
-            self._named = matched(named_tensors(model, saved=True), state, self._named)
-            return model, impose(model, state, self._named)
+            return model, self._state.give(model, state)
 
         self._model, note = self._attempt(Stage.CONSTRUCT, make)
         self._answer(FrameKind.READY, note)
@@ -305,72 +310,36 @@ class _Candidate:
         self._outputs.may_overlap = order["overlap"]
         state = self._inputs.values(order["state"], self._device)
         if state:
-            impose(self._model, state, self._names(state))
+            self._state.impose(state)
         given = [*tensors(arguments)]
         if begin is not None:
             begin()
         values = self._attempt(Stage.FORWARD, lambda: self._forward(arguments))
         exported = values
         if order["effects"]:
-            held = self._attempt(Stage.EXPORT, lambda: self._held(order["held"]))
-            shares = self._attempt(Stage.EXPORT, lambda: self._shares(values, given))
-            overwrites = self._attempt(Stage.EXPORT, lambda: self._overwrites(values, given, order["keep_outputs"]))
+            held = self._attempt(Stage.EXPORT, lambda: self._state.held(order["held"], self._device))
+            shares = self._shares(values, given)
+            kept = order["keep_outputs"]
+            overwrites = self._attempt(Stage.EXPORT, lambda: self._effects.overwrites(values, given, kept))
             exported = [values, arguments if order["back"] else None, held, shares, overwrites]
         tree = self._attempt(Stage.EXPORT, lambda: self._exported(exported))
         # Kept until the next inputs are made, which then lie elsewhere.
         self._arguments = arguments if order["keep"] else None
         return tree
 
-    def _names(self, names: Iterable[str]) -> dict[str, str]:
-        """The model's names for the judge's; what construction has not matched has the same one."""
-        return {name: self._named.get(name, name) for name in names}
-
-    def _held(self, like: dict[str, Any]) -> dict[str, Any]:
-        """What the model holds now.
-
-        Args:
-            like: names, and type and shape of each.
-        """
-        import torch
-
-        own = named_tensors(self._model) if like else {}
-        found = {name: own[other] for name, other in self._names(like).items() if other in own}
-        return {
-            name: tensor.to(device=self._device, dtype=getattr(torch, like[name][0])).reshape(like[name][1])
-            for name, tensor in found.items()
-            if tensor.numel() == math.prod(like[name][1])
-        }
-
-    def _shares(self, outputs: Any, given: list[Any]) -> list[list[int]]:
-        """Pairs of tensors with memory in common, among outputs, inputs, and the state that the judge gave."""
-        from kernelrl_judge.sharing import shared_memory
-
-        own = named_tensors(self._model)
-        held = [own[name] for name in self._named.values() if name in own]
-        return shared_memory([*tensors(outputs)], given, held)[:_MOST_SHARES]
-
-    def _overwrites(self, outputs: Any, given: list[Any], keep: int) -> list[int]:
-        """Which outputs lie where those of earlier calls lie, which are kept here: numbers among the tensors."""
-        from kernelrl_judge.sharing import shared_memory
-
-        made = [*tensors(outputs)]
-        found = {pair[0] for pair in shared_memory(made, self._made) if pair[1] < 0}
-        # The judge writes to inputs again.
-        within = {pair[0] for pair in shared_memory(made, given) if pair[1] < 0}
-        free = [tensor.detach() for index, tensor in enumerate(made) if index not in within]
-        self._made = [*self._made, *free][-keep:] if keep else []
-        return sorted(found - within)[:_MOST_SHARES]
+    def _shares(self, values: Any, given: list[Any]) -> list[list[int]]:
+        return self._attempt(Stage.EXPORT, lambda: self._effects.shares(values, given))
 
     def _impose(self, frame: Frame) -> None:
         self._inputs.refresh()
         state = self._inputs.values(decode_tree(frame.body), self._device)
-        impose(self._model, state, self._names(state))
+        self._state.impose(state)
         self._wait()
         self._answer(FrameKind.STAGED)
 
     def _stage(self, frame: Frame) -> None:
         self._inputs.refresh()
-        self._made = []
+        self._effects.forget()
         again = self._device == "cuda" and frame.body == self._staging
         if not again:
             self._staging = frame.body
@@ -380,7 +349,7 @@ class _Candidate:
         if not (again and self._inputs.as_announced(order["inputs"], self._staged)):
             self._staged = []
             if self._device == "cuda":
-                _take_at_once([*leaves(order["outputs"])])
+                take_at_once([*leaves(order["outputs"])])
             if order["announced"]:
                 self._staged = self._inputs.announced(order["inputs"])
             else:
@@ -407,9 +376,22 @@ class _Candidate:
         order = decode_tree(frame.body)
         staged = self._staged[: order["count"]]
         if order["watch"] is not None:
-            self._watched(order["watch"], staged)
+            seen = watched(order["watch"], staged, self._shares, lambda look: self._ordered(staged, look))
+            self._answer(FrameKind.FACTS, seen)
             return
         self._timed(staged)
+
+    def _ordered(self, staged: list[Any], look: Callable[[int, Any], None]) -> None:
+        """Wait for the order of a watched window, and make it."""
+        # What a listing begins with may still be under way on a device.
+        self._wait()
+        send(self._stream, FrameKind.STAGED)
+        self._spin_until = time.monotonic() + _SPIN_S
+        self._spin()
+        frame = receive(self._stream)
+        if frame is None or frame.kind is not FrameKind.WINDOW:
+            raise _Failed
+        self._timed(staged, look)
 
     def _timed(self, staged: list[Any], look: Callable[[int, Any], None] | None = None) -> None:
         started = time.perf_counter()
@@ -447,59 +429,6 @@ class _Candidate:
         places = [place for places in self._places[: len(staged)] for place in places]
         self._attempt(Stage.EXPORT, lambda: self._filled(places, result.outputs))
         return result
-
-    def _watched(self, asked: Any, staged: list[Any]) -> None:
-        """A window that nobody pays for, like others for the candidate until now, and timed like them."""
-        from kernelrl_judge.listing import Listing
-        from kernelrl_judge.operators import called
-        from kernelrl_judge.provenance import Watch
-
-        given = {index: [*tensors(staged[index])] for index in asked["calls"]}
-        made: dict[int, Any] = {}
-        listing = Watch()
-        overwrites: set[int] = set()
-        looking_s = 0.0
-
-        def look(index: int, value: Any) -> None:
-            nonlocal looking_s
-            began = time.perf_counter()
-            later = [*tensors(value)]
-            overwrites.update(place for earlier in made.values() for place in _in_one_place(later, [*tensors(earlier)]))
-            if index in given:
-                made[index] = value
-            looking_s += time.perf_counter() - began
-
-        def ordered() -> None:
-            # What a listing begins with may still be under way on a device.
-            self._wait()
-            send(self._stream, FrameKind.STAGED)
-            self._spin_until = time.monotonic() + _SPIN_S
-            self._spin()
-            frame = receive(self._stream)
-            if frame is None or frame.kind is not FrameKind.WINDOW:
-                raise _Failed
-            self._timed(staged, look)
-
-        def listed() -> None:
-            # To sum up memory would take too long here.
-            Listing.begin(listing)
-            listing.spent_s = 0.0
-            ordered()
-
-        found: list[Any] = []
-        if asked["operators"]:
-            _, found = called(listed, listing)
-        else:
-            ordered()
-        shares = [
-            self._attempt(Stage.EXPORT, lambda index=index, value=value: self._shares(value, given[index]))
-            for index, value in made.items()
-        ]
-        seen = {"operators": found, "shares": [pair for pairs in shares for pair in pairs]}
-        of_inputs = {pair[0] for pairs in shares for pair in pairs if pair[1] < 0}
-        seen |= {"overwrites": sorted(overwrites - of_inputs)[:_MOST_SHARES]}
-        seen |= {"looking_s": looking_s + listing.spent_s, "listed": [*listing.seen]}
-        self._answer(FrameKind.FACTS, seen)
 
     def _return(self, frame: Frame) -> None:
         inputs = [self._staged[index] for index in decode_tree(frame.body)["calls"]]
@@ -553,7 +482,7 @@ class _Candidate:
     def _poison(self, byte: int, sizes: Sequence[int]) -> None:
         """What a candidate allocates and does not write is no answer."""
         if self._device == "cuda":
-            _poison(byte, sizes)
+            poison_device(byte, sizes)
         elif self._mode == "cpu":
             fill_fresh_memory(byte)
 
@@ -564,79 +493,7 @@ class _Candidate:
             torch.cuda.synchronize()
 
 
-def _in_one_place(later: list[Any], earlier: list[Any]) -> list[int]:
-    """Which tensors lie where one of the earlier ones lies. Without torch, of which operators are written down."""
-    extents = [
-        [(tensor.data_ptr(), tensor.data_ptr() + tensor.numel() * tensor.element_size()) for tensor in given]
-        if all(tensor.is_contiguous() for tensor in given)
-        else []
-        for given in (later, earlier)
-    ]
-    return [
-        index
-        for index, (begin, end) in enumerate(extents[0])
-        if any(begin < last and first < end for first, last in extents[1])
-    ]
-
-
-def _take_at_once(tensors: Sequence[TensorLeaf]) -> None:
-    """Have the device's memory for tensors like these in one piece and not in hundreds."""
-    import torch
-
-    count = sum(math.prod(leaf.shape) * getattr(torch, leaf.dtype).itemsize for leaf in tensors)
-    with contextlib.suppress(torch.OutOfMemoryError):
-        torch.empty(count, dtype=torch.uint8, device="cuda")
-
-
-def _poison(byte: int, sizes: Sequence[int]) -> None:
-    """Fill memory of these sizes on the device and free it."""
-    import torch
-
-    with contextlib.suppress(torch.OutOfMemoryError):
-        # Twice as many: an output may need another of its size on the way.
-        kept = [torch.full((max(size, 1),), byte, dtype=torch.uint8, device="cuda") for size in (*sizes, *sizes)]
-        del kept
-
-
 def _flush() -> None:
     # What the candidate printed must be in the log before the judge ends this process.
     with contextlib.suppress(BaseException):
         sys.stdout.flush()
-
-
-def _describe(error: BaseException, backend: Any, path: str) -> tuple[str, str, str]:
-    """Kind, class name and text of an exception; survives classes that misbehave when they are described."""
-    kind = "error"
-    with contextlib.suppress(BaseException):
-        kind = "compile" if _is_build_error(error) else str(backend.classify(error))
-    name = str(type.__getattribute__(type(error), "__name__"))[:200]
-    frames = ""
-    with contextlib.suppress(BaseException):
-        linecache.checkcache()
-        shown = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
-        frames = "".join(f"  line {frame.lineno}, in {frame.name}: {frame.line}\n" for frame in shown[-8:])
-    text = ""
-    with contextlib.suppress(BaseException):
-        text = str(error)
-        if isinstance(error, SyntaxError) and error.lineno:
-            text = f"{error.msg} (line {error.lineno})"
-    if type(text) is not str:
-        text = ""
-    if kind != "compile" and (isinstance(error, MemoryError) or lacks_memory(text)):
-        kind = "memory"
-        if "nvmlInit" in text:
-            text = "CUDA out of memory"
-    cause = error.__cause__
-    with contextlib.suppress(BaseException):
-        if cause is not None and str(cause) not in text:
-            text = f"{text}\ncaused by {type(cause).__name__}: {cause}"
-    whole = f"{frames}{name}: {text}"
-    if len(whole) > _MAX_ERROR_CHARACTERS:
-        half = _MAX_ERROR_CHARACTERS // 2
-        whole = f"{whole[:half]}\n… {len(whole) - 2 * half} characters left out …\n{whole[-half:]}"
-    return kind, name, whole
-
-
-def _is_build_error(error: BaseException) -> bool:
-    builds = sys.modules.get("kernelrl_judge.runner_builds")
-    return builds is not None and isinstance(error, builds.BuildError | builds.ToolDenied)

@@ -13,7 +13,17 @@ from typing import Any
 
 from kernelrl_judge.protocol import DTYPES, TensorLeaf
 
-__all__ = ["Inputs", "Originals", "Outputs", "fill_fresh_memory", "leaves", "refilled", "tensors"]
+__all__ = [
+    "Inputs",
+    "Originals",
+    "Outputs",
+    "fill_fresh_memory",
+    "leaves",
+    "poison_device",
+    "refilled",
+    "take_at_once",
+    "tensors",
+]
 
 _ALIGNMENT = 256
 _POPULATE_READ = 22
@@ -310,3 +320,22 @@ def tensors(value: Any) -> Iterator[Any]:
     elif isinstance(value, dict):
         for item in value.values():
             yield from tensors(item)
+
+
+def take_at_once(tensors: Sequence[TensorLeaf]) -> None:
+    """Have the device's memory for tensors like these in one piece and not in hundreds."""
+    import torch
+
+    count = sum(math.prod(leaf.shape) * getattr(torch, leaf.dtype).itemsize for leaf in tensors)
+    with contextlib.suppress(torch.OutOfMemoryError):
+        torch.empty(count, dtype=torch.uint8, device="cuda")
+
+
+def poison_device(byte: int, sizes: Sequence[int]) -> None:
+    """Fill memory of these sizes on the device and free it."""
+    import torch
+
+    with contextlib.suppress(torch.OutOfMemoryError):
+        # Twice as many: an output may need another of its size on the way.
+        kept = [torch.full((max(size, 1),), byte, dtype=torch.uint8, device="cuda") for size in (*sizes, *sizes)]
+        del kept

@@ -2,10 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-__all__ = ["impose", "matched", "named_tensors"]
+__all__ = ["State", "impose", "matched", "named_tensors"]
+
+
+class State:
+    """The tensors of the candidate's model that the judge has names for."""
+
+    def __init__(self) -> None:
+        self._model: Any = None
+        self._named: dict[str, str] = {}
+
+    def give(self, model: Any, state: dict[str, Any]) -> dict[str, Any]:
+        """Give a model that was constructed what the judge's has; returns how far that went."""
+        self._model = model
+        self._named = matched(named_tensors(model, saved=True), state, self._named)
+        return impose(model, state, self._named)
+
+    def impose(self, state: dict[str, Any]) -> None:
+        """Give it a part of that anew."""
+        impose(self._model, state, self._names(state))
+
+    def given(self) -> list[Any]:
+        """What it was given."""
+        own = named_tensors(self._model)
+        return [own[name] for name in self._named.values() if name in own]
+
+    def held(self, like: dict[str, Any], device: str) -> dict[str, Any]:
+        """What the model holds now.
+
+        Args:
+            like: names, and type and shape of each.
+        """
+        import torch
+
+        own = named_tensors(self._model) if like else {}
+        found = {name: own[other] for name, other in self._names(like).items() if other in own}
+        return {
+            name: tensor.to(device=device, dtype=getattr(torch, like[name][0])).reshape(like[name][1])
+            for name, tensor in found.items()
+            if tensor.numel() == math.prod(like[name][1])
+        }
+
+    def _names(self, names: Iterable[str]) -> dict[str, str]:
+        """The model's names for the judge's; what construction has not matched has the same one."""
+        return {name: self._named.get(name, name) for name in names}
 
 
 def named_tensors(model: Any, *, saved: bool = False) -> dict[str, Any]:
