@@ -7,16 +7,17 @@ import multiprocessing
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from kernelrl_core.values import EvaluationSettings
-from kernelrl_judge import comparing, timing
+from kernelrl_judge import comparing
 from kernelrl_judge.building.store import BuildStore
+from kernelrl_judge.protocol import Frame, FrameKind, encode_tree
 from kernelrl_judge.statistics import interval_of_ratio, settled, summarise
+from kernelrl_judge.timing_record import Record
 from kernelrl_judge.turns import DeviceTurns
 
 
@@ -161,9 +162,9 @@ def test_more_threads_than_were_promised_are_paid_for(
     threads: int, ran_ms: float, beyond_ms: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    measured = object.__new__(timing._Measurement)
+    record = Record("cpu")
     # One process was there before, and another was started in the window.
-    measured._runner = SimpleNamespace(ran_s=lambda: {7: 1.0 + ran_ms / 2000, 8: ran_ms / 2000})
-    measured._processors = []
-    assert measured._beyond_s({7: 1.0, 6: 3.0}, 6e-3) == pytest.approx(beyond_ms / 1000)
-    assert measured._processors == [pytest.approx(ran_ms / 6)]
+    after_s = {7: 1.0 + ran_ms / 2000, 8: ran_ms / 2000}
+    assert record.beyond_s({7: 1.0, 6: 3.0}, after_s, 6e-3) == pytest.approx(beyond_ms / 1000)
+    record.hear(Frame(FrameKind.DONE, encode_tree({"whole_s": 6e-3}), ()), 6e-3)
+    assert record.telemetry(1)["processors"] == pytest.approx(ran_ms / 6)

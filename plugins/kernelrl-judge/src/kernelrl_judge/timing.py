@@ -16,17 +16,13 @@ telemetry and has to agree.
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import math
 import random
-import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
-import torch
 
 from kernelrl_core.values import Finding, Mismatch, RuntimeStatistics, Severity
 from kernelrl_judge import protocol
@@ -37,35 +33,24 @@ from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.running import Runner
 from kernelrl_judge.statistics import interval_of_ratio, settled, summarise
-from kernelrl_judge.suspending import Standing
+from kernelrl_judge.timing_record import Record
 from kernelrl_judge.trials import is_replay, replay
 from kernelrl_judge.turning import Turning
 from kernelrl_judge.watching import WITHIN, Look, Watch
+from kernelrl_judge.window_lengths import find_lengths
 from kernelrl_judge.windows import window
 
 __all__ = ["Timing", "WrongWindow", "measure"]
 
-_WINDOW_S = 6e-3
-"""Aimed at: waking a process costs tens of microseconds more or less, and on the processor its caches with it."""
-_MAX_CALLS = 160
 _MIN_ROUNDS = 12
-_MOST_TRIES = 6
-_LENGTH_SLACK = 0.2
 _FEWEST_ROUNDS = WITHIN
 _SETTLED = 0.012
 _VERIFIED_CALLS = 2
 _LARGE_BYTES = 32 << 20
 _COPY_SHARE = 0.8
 """Of a copy's time: the best kernel may move its bytes a little faster."""
-_WORTH_A_LOOK = 1.5
 _LONGEST_S = 15.0
 _BUDGET_S = {"cuda": 0.5, "cpu": 0.8}
-_MAX_SHARED_BYTES = 16 << 30
-_MORE_THREADS = 1.05
-"""Processor time that a window may have for each of its threads, as a share of its length."""
-_DISAGREEMENT = 0.05
-_DISAGREEMENT_S = {"cuda": 100e-6, "cpu": 500e-6}
-"""On the processor both sides sleep while they wait, and waking up takes its time."""
 
 
 class WrongWindow(Exception):
@@ -159,31 +144,23 @@ class _Measurement:
         self._earlier: Any = None
         self._places_of: dict[int, tuple[list[Any], int]] = {}
         self._ordered: tuple[Any, Any, bytes] | None = None
-        self._claims: list[tuple[float, float]] = []
-        self._moving: list[tuple[float, float]] = []
         given, made = leaves_bytes(reference.inputs(reference.first_timed_input)), leaves_bytes(reference.like)
         self._copy_share = _COPY_SHARE * (min(given, made) + made) / (2 * max(made, 1))
-        self._events: list[float] = []
-        self._movements: list[bool] = []
-        self._processors: list[float] = []
-        self._stages_s: dict[str, float] = {}
+        self._record = Record(self._device)
         # Every round has others, which nobody knows before: one of each round is enough where comparing takes long.
         self._verified_calls = 1 if leaves_bytes(reference.like) > _LARGE_BYTES else _VERIFIED_CALLS
 
     def run(self, max_rounds: int) -> Timing:
-        calls = self._calls()
+        calls = find_lengths(self._reference, lambda *counts: self._round(max(counts), *counts))
         staged = max(calls)
         candidate_us: list[float] = []
         baseline_us: list[float] = []
         started, budget_s = time.perf_counter(), _BUDGET_S[self._device]
         # What the search for their length left: its rounds were of other lengths, or the first of theirs.
         self._overheads.forget()
-        self._claims.clear()
-        self._moving.clear()
+        self._record.forget()
         if self._turning is not None:
             self._turning.forget()
-        self._events.clear()
-        self._processors.clear()
         while len(candidate_us) < max_rounds:
             if self._watch is not None and self._watch.due(len(candidate_us)):
                 self._round(staged, *calls, look=Look.HARSH)
@@ -208,76 +185,16 @@ class _Measurement:
             speedup=baseline.median_us / runtime.median_us,
             speedup_ci=interval_of_ratio(baseline_us, candidate_us),
             findings=(
-                *self._disagreements(),
-                *self._faster_than_copying(runtime, baseline),
-                *self._ran_on(),
+                *self._record.findings(runtime, baseline),
                 *(self._turning.findings() if self._turning is not None else ()),
                 *((*self._watch.findings, *self._watch.overwritten) if self._watch is not None else ()),
             ),
-            telemetry=self._telemetry(calls, runtime),
+            telemetry=self._telemetry(calls, runtime.n),
         )
 
     def _listed_round(self, staged: int, calls: tuple[int, int]) -> None:
         assert self._watch is not None
         self._watch.took(self._round(staged, *calls, look=Look.LISTED)[0], calls[0])
-
-    def _stood(self, standing: Standing) -> None:
-        """Take note of whether the runner stood still; on the processor it had no reason not to."""
-        moved = standing.moved()
-        if moved and self._device == "cpu":
-            raise protocol.ProtocolError("it ran on while the judge had stopped it")
-        self._movements.append(moved)
-
-    def _ran_on(self) -> tuple[Finding, ...]:
-        """A driver of a GPU may wake up a thread now and then."""
-        if sum(self._movements) <= len(self._movements) / 2:
-            return ()
-        evidence = "it ran on most times that the judge had stopped it"
-        return (Finding("ran_when_stopped", Severity.SUSPECT, evidence, checker="judge"),)
-
-    def _calls(self) -> tuple[int, int]:
-        """Calls per window of the candidate and of the reference, so that each window is long enough.
-
-        The first window of a length allocates, and is slower than the next: a length is found when it was wanted after
-        two windows of that length.
-        """
-        counts, room, alike = (1, 1), self._room(), 0
-        fastest = [math.inf, math.inf]
-        for _ in range(_MOST_TRIES):
-            times = self._round(max(counts), *counts)
-            fastest = [
-                min(known, spent_s / count) for known, spent_s, count in zip(fastest, times, counts, strict=True)
-            ]
-            wanted = [max(1, min(room, math.ceil(_WINDOW_S / max(each_s, 1e-7)))) for each_s in fastest]
-            if all(abs(want - count) <= _LENGTH_SLACK * count for want, count in zip(wanted, counts, strict=True)):
-                alike += 1
-                if alike == 2:
-                    return counts
-                continue
-            alike = 0
-            if max(wanted) > max(counts):
-                self._take_at_once(max(wanted))
-            counts = (wanted[0], wanted[1])
-        self._round(max(counts), *counts)
-        return counts
-
-    def _take_at_once(self, calls: int) -> None:
-        """Have the device's memory for windows of so many calls in one piece: hundreds of pieces take their time."""
-        if self._device == "cuda":
-            inputs = leaves_bytes(self._reference.inputs(self._next_input))
-            # Of outputs there are the reference's and a place for each; the rest is small.
-            count = calls * (inputs + 2 * leaves_bytes(self._reference.like))
-            with contextlib.suppress(torch.OutOfMemoryError):
-                torch.empty(count, dtype=torch.uint8, device=self._device)
-
-    def _room(self) -> int:
-        """Most calls whose inputs and outputs are kept at once."""
-        tensors = [*_tensors(self._reference.inputs(self._next_input)), *_tensors(self._reference.like)]
-        each = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-        budget = _MAX_SHARED_BYTES
-        if self._device == "cuda":
-            budget = min(budget, torch.cuda.mem_get_info()[0] // 8)
-        return max(1, min(_MAX_CALLS, budget // max(1, each), 3000 // (len(tensors) + 2)))
 
     def _round(
         self, staged: int, candidate_calls: int, baseline_calls: int, look: Look = Look.NONE
@@ -287,13 +204,13 @@ class _Measurement:
         Args:
             look: what is looked at in the candidate's window. With harsher inputs its time is none.
         """
-        with self._stage("inputs"):
+        with self._record.stage("inputs"):
             inputs = self._reference.many_inputs(self._next_input, staged)
             self._next_input += staged
             watch = self._watch if look is not Look.NONE else None
             if watch is not None:
                 watch.begin(look, inputs, candidate_calls)
-        with self._stage("staging"):
+        with self._record.stage("staging"):
             outputs, room = self._places(candidate_calls)
             given = inputs[:candidate_calls]
             if self._watch is not None:
@@ -314,11 +231,11 @@ class _Measurement:
                 with self._runner.suspended() as standing:
                     if self._turning is not None:
                         self._turning.look(candidate=False, first=first)
-                    with self._stage("baseline"):
+                    with self._record.stage("baseline"):
                         times[False] = self._baseline_window(inputs[:baseline_calls], watch)
-                    with self._stage("calibration"):
+                    with self._record.stage("calibration"):
                         self._overheads.calibrate(candidate_calls)
-                    self._stood(standing)
+                    self._record.stood(standing)
         return times[True], times[False]
 
     def _impose(self) -> None:
@@ -342,12 +259,6 @@ class _Measurement:
         self._ordered = (tree, outputs, body)
         return body
 
-    @contextlib.contextmanager
-    def _stage(self, name: str) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        self._stages_s[name] = self._stages_s.get(name, 0.0) + time.perf_counter() - started
-
     def _candidate_window(self, calls: int, inputs: list[Any], outputs: list[Any], look: Look, *, first: bool) -> float:
         watch = self._watch if look is not Look.NONE else None
         harsh = watch.harsh if watch is not None else {}
@@ -367,21 +278,21 @@ class _Measurement:
             self._begin_look(calls, look)
             with self._runner.suspended() as standing:
                 self._share(inputs[:calls])
-                self._stood(standing)
+                self._record.stood(standing)
                 ran_s = self._runner.ran_s()
                 started = time.perf_counter()
                 self._runner.send(FrameKind.WINDOW, body)
         frame = self._expect(FrameKind.DONE, spin=self._device == "cuda")
         window_s = time.perf_counter() - started
         if self._turning is None:
-            late_s = self._beyond_s(ran_s, window_s)
+            late_s = self._record.beyond_s(ran_s, self._runner.ran_s(), window_s)
         total_s = window_s + late_s
-        self._stages_s["candidate"] = self._stages_s.get("candidate", 0.0) + total_s
+        self._record.spent("candidate", total_s)
         # Now, before anything that was left undone could still be done.
-        with self._stage("verification"):
+        with self._record.stage("verification"):
             copies = [self._exchange.collect(self._reference.like, outputs[index]) for index in (*chosen, *harsh)]
             if watch is None:
-                self._hear(frame, window_s - self._message_s)
+                self._record.hear(frame, window_s - self._message_s)
             made = dict(zip(chosen, copies, strict=False))
             for index, trial in self._reference.called_in_order(inputs, chosen).items():
                 actual = made[index]
@@ -404,7 +315,7 @@ class _Measurement:
         spent_s = total_s - self._message_s - export_s - self._overheads.empty_window()[0]
         least_s = self._least_s(export_s)
         if look is Look.NONE:
-            self._moving.append((spent_s, least_s))
+            self._record.moved(spent_s, least_s)
         return max(spent_s, total_s * 0.01, least_s)
 
     def _begin_look(self, calls: int, look: Look) -> None:
@@ -414,20 +325,9 @@ class _Measurement:
             self._runner.send(FrameKind.WINDOW, protocol.encode_tree(order))
             self._expect(FrameKind.STAGED, spin=self._device == "cuda")
 
-    def _beyond_s(self, before_s: dict[int, float], window_s: float) -> float:
-        """What a window would have taken longer with the threads that candidate and reference were promised.
-
-        Nothing keeps a candidate from starting more. To keep it on so many processors would make honest ones wait for
-        whoever else is there.
-        """
-        ran_s = sum(now_s - before_s.get(pid, 0.0) for pid, now_s in self._runner.ran_s().items())
-        self._processors.append(ran_s / window_s)
-        alone_s = ran_s / torch.get_num_threads()
-        return alone_s - window_s if alone_s > _MORE_THREADS * window_s else 0.0
-
     def _share(self, inputs: list[Any]) -> None:
         if self._kept_back:
-            with self._stage("inputs"):
+            with self._record.stage("inputs"):
                 self._exchange.share(inputs)
 
     def _replay(self, inputs: list[Any], index: int, actual: Any, wrong: Mismatch) -> Finding | None:
@@ -479,51 +379,20 @@ class _Measurement:
         """
         return self._copy_share * export_s if self._device != "cuda" else 0.0
 
-    def _faster_than_copying(self, runtime: RuntimeStatistics, baseline: RuntimeStatistics) -> tuple[Finding, ...]:
-        fast = sum(spent_s < least_s for spent_s, least_s in self._moving) > len(self._moving) / 2
-        if not fast or baseline.median_us < _WORTH_A_LOOK * runtime.median_us:
-            return ()
-        evidence = "calls took less than it takes to copy their outputs: these may have been written without that copy"
-        return (Finding("faster_than_copying", Severity.SUSPECT, evidence, checker="judge"),)
-
-    def _hear(self, frame: protocol.Frame, whole_s: float) -> None:
-        claim = protocol.decode_tree(frame.body)
-        if not isinstance(claim, dict) or not isinstance(claim.get("whole_s"), float):
-            raise protocol.ProtocolError("a window without its telemetry")
-        self._claims.append((whole_s, claim["whole_s"]))
-        if isinstance(claim.get("events_s"), float):
-            self._events.append(claim["events_s"])
-
-    def _disagreements(self) -> tuple[Finding, ...]:
-        ours = statistics.median(pair[0] for pair in self._claims)
-        theirs = statistics.median(pair[1] for pair in self._claims)
-        if ours - theirs <= max(_DISAGREEMENT * ours, _DISAGREEMENT_S[self._device]):
-            return ()
-        evidence = f"windows of {ours * 1e6:.0f} us by the judge's clock took {theirs * 1e6:.0f} us by the runner's"
-        # On a busy processor the judge wakes up late; the time that is paid for is its own all the same.
-        severity = Severity.SUSPECT if self._device == "cuda" else Severity.NOTE
-        return (Finding("clock_disagreement", severity, evidence, checker="judge"),)
-
-    def _telemetry(self, calls: tuple[int, int], runtime: RuntimeStatistics) -> dict[str, Any]:
+    def _telemetry(self, calls: tuple[int, int], rounds: int) -> dict[str, Any]:
         found: dict[str, Any] = {
             "calls_per_window": calls[0],
             "baseline_calls_per_window": calls[1],
-            "rounds": runtime.n,
+            "rounds": rounds,
             "message_us": self._message_s * 1e6,
             "export_us": self._overheads.export_cost(calls[0]) * 1e6,
             "empty_window_us": self._overheads.empty_window()[0] * 1e6,
-            "runner_clock_us": statistics.median(pair[1] for pair in self._claims) / calls[0] * 1e6,
-            "stages_s": {name: round(spent_s, 4) for name, spent_s in self._stages_s.items()},
-            "judge_clock_us": statistics.median(pair[0] for pair in self._claims) / calls[0] * 1e6,
+            **self._record.telemetry(calls[0]),
         }
         if self._turning is not None:
             found |= self._turning.telemetry()
         if self._watch is not None:
             found |= self._watch.telemetry()
-        if self._processors:
-            found["processors"] = statistics.median(self._processors)
-        if self._events:
-            found["events_us"] = statistics.median(self._events) / calls[0] * 1e6
         return found
 
 
@@ -534,13 +403,3 @@ def _only_tensors(tree: Any) -> bool:
     if isinstance(tree, dict):
         return all(map(_only_tensors, tree.values()))
     return isinstance(tree, protocol.TensorLeaf)
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, list | tuple):
-        return [tensor for item in value for tensor in _tensors(item)]
-    if isinstance(value, dict):
-        return [tensor for item in value.values() for tensor in _tensors(item)]
-    return []
