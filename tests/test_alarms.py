@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import pytest
+from value_builders import make_turn
 
 from kernelrl_core.alarms import Alarms, climbing, entropy, first_word, is_repetitive, moved
 from kernelrl_core.values import (
     Episode,
-    Extraction,
     Group,
     Outcome,
-    Prompt,
     Reply,
-    SampleId,
     Task,
     Turn,
-    Verdict,
 )
 
 
 def turn(text: str, *logprobs: float, thinking: str | None = None) -> Turn:
     reply = Reply(text, tuple(range(len(logprobs))), logprobs, "stop", thinking)
-    where = SampleId(0, 0, 0, 0)
-    return Turn(
-        where, Task("t", ""), Prompt((), ()), reply, Extraction(None), None, (), Outcome.FORMAT_ERROR, Verdict.CLEAN, ""
-    )
+    return make_turn(Outcome.FORMAT_ERROR, reply=reply)
 
 
 def step(*texts: str) -> list[Group]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from value_builders import make_turn
+
 from kernelrl_core.cli.check import _lines
 from kernelrl_core.values import (
     BuildStatus,
@@ -10,12 +12,7 @@ from kernelrl_core.values import (
     Extraction,
     Finding,
     Outcome,
-    Prompt,
-    Reply,
-    SampleId,
     Severity,
-    Task,
-    Turn,
     Verdict,
 )
 
@@ -23,11 +20,7 @@ from kernelrl_core.values import (
 def told(outcome: Outcome, message: str, **evaluation: object) -> list[str]:
     found = Evaluation(outcome, message, tests_total=5, **evaluation)  # type: ignore[arg-type]
     extraction = Extraction(Candidate("class ModelNew: ...", "hip"))
-    reply = Reply("", (), (), "stop")
-    id_ = SampleId(0, 0, 0, 0)
-    return _lines(
-        Turn(id_, Task("t", ""), Prompt((), ()), reply, extraction, found, (), outcome, Verdict.CLEAN, message)
-    )
+    return _lines(make_turn(outcome, extraction=extraction, evaluation=found, message=message))
 
 
 def test_what_was_compiled_and_not_run_says_so_first_and_counts_no_tests() -> None:
@@ -53,10 +46,12 @@ def test_tests_are_counted_where_they_were_reached() -> None:
 def test_the_evidence_of_a_rejection_is_told_once() -> None:
     finding = Finding("no_kernel", Severity.SUSPECT, "no launch can be reached")
     message = "Launch a kernel of your own.\nno launch can be reached"
-    turn = Turn(
-        *(SampleId(0, 0, 0, 0), Task("t", ""), Prompt((), ()), Reply("", (), (), "stop")),
-        *(Extraction(Candidate("class ModelNew: ...", "triton")), None, (finding,)),
-        *(Outcome.REJECTED, Verdict.SUSPECT, message),
+    turn = make_turn(
+        Outcome.REJECTED,
+        extraction=Extraction(Candidate("class ModelNew: ...", "triton")),
+        findings=(finding,),
+        verdict=Verdict.SUSPECT,
+        message=message,
     )
     assert "\n".join(_lines(turn)).count("no launch can be reached") == 1
     assert _lines(turn)[-1] == "Launch a kernel of your own."

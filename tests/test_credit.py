@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 import pytest
+from value_builders import make_turn
 
 from kernelrl_core.advantages import grpo, trloo
 from kernelrl_core.credit import Credit, assign_credit, coverage_keep_probability, loss_normaliser, training_samples
@@ -32,7 +33,6 @@ from kernelrl_core.values import (
     Score,
     Task,
     Turn,
-    Verdict,
 )
 
 TASK = Task("t", "reference")
@@ -40,17 +40,14 @@ TASK = Task("t", "reference")
 
 def turn(attempt: int, number: int, score: float, *, correct: bool = False, share: float | None = None) -> Turn:
     outcome = Outcome.CORRECT if correct else Outcome.INCORRECT
-    return Turn(
+    return make_turn(
+        outcome,
         id=SampleId(0, 0, attempt, number),
         task=TASK,
         prompt=Prompt((), (1,)),
         reply=Reply("", (1, 2, 3), (0.0, 0.0, 0.0), "stop"),
         extraction=Extraction(Candidate("x", "triton")),
         evaluation=Evaluation(outcome, profile={"own_kernel_share": share} if share is not None else {}),
-        findings=(),
-        outcome=outcome,
-        verdict=Verdict.CLEAN,
-        message="",
         score=Score(score),
     )
 

@@ -13,6 +13,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from value_builders import make_turn
 
 from kernelrl_core.batches import schedule
 from kernelrl_core.curricula import Course, signal_chance
@@ -30,16 +31,12 @@ from kernelrl_core.recipe.schema import (
 from kernelrl_core.values import (
     Episode,
     EvaluationSettings,
-    Extraction,
     Group,
     Outcome,
-    Prompt,
-    Reply,
     SampleId,
     Task,
     TaskSettings,
     Turn,
-    Verdict,
 )
 
 TASKS = [Task(f"t{level}.{i}", f"reference {level} {i}", level=level) for level in (1, 2, 3) for i in range(6)]
@@ -63,8 +60,7 @@ def group(task: Task, *outcomes: Outcome) -> Group:
 
     def turn(attempt: int, outcome: Outcome) -> Turn:
         where = SampleId(0, 0, attempt, 0)
-        reply = Reply("", (), (), "stop")
-        return Turn(where, task, Prompt((), ()), reply, Extraction(None), None, (), outcome, Verdict.CLEAN, "")
+        return make_turn(outcome, id=where, task=task)
 
     return Group(task, tuple(Episode((turn(attempt, outcome),)) for attempt, outcome in enumerate(outcomes)))
 

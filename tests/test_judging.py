@@ -8,6 +8,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from value_builders import make_turn
 
 from kernelrl_core.errors import KernelRLError
 from kernelrl_core.judging import WeightedReward, conclude, score
@@ -19,12 +20,8 @@ from kernelrl_core.values import (
     Extraction,
     Finding,
     Outcome,
-    Prompt,
-    Reply,
     Rule,
-    SampleId,
     Severity,
-    Task,
     Turn,
     Verdict,
 )
@@ -44,18 +41,7 @@ findings = st.lists(
 
 
 def turn(outcome: Outcome, verdict: Verdict = Verdict.CLEAN, speedup: float | None = None) -> Turn:
-    return Turn(
-        id=SampleId(0, 0, 0, 0),
-        task=Task("t", ""),
-        prompt=Prompt((), ()),
-        reply=Reply("", (), (), "stop"),
-        extraction=CODE,
-        evaluation=Evaluation(outcome, speedup=speedup),
-        findings=(),
-        outcome=outcome,
-        verdict=verdict,
-        message="",
-    )
+    return make_turn(outcome, extraction=CODE, evaluation=Evaluation(outcome, speedup=speedup), verdict=verdict)
 
 
 class Speed:

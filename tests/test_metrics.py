@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from value_builders import make_turn
 
 from kernelrl_core.metrics import SeenKernels, rollout_metrics, time_metrics
 from kernelrl_core.values import (
@@ -19,7 +20,6 @@ from kernelrl_core.values import (
     Score,
     Task,
     Turn,
-    Verdict,
 )
 
 TASK = Task("t", "r", level=2)
@@ -28,17 +28,14 @@ TASK = Task("t", "r", level=2)
 def turn(number: int, outcome: Outcome, reward: float = 0.0, speedup: float | None = None, source: str = "") -> Turn:
     ran = outcome not in (Outcome.FORMAT_ERROR, Outcome.REJECTED, Outcome.INFRA_ERROR)
     built = BuildStatus.FAILED if outcome is Outcome.COMPILE_ERROR else BuildStatus.BUILT
-    return Turn(
+    return make_turn(
+        outcome,
         id=SampleId(0, 0, 0, number),
         task=TASK,
         prompt=Prompt((), (1, 2)),
         reply=Reply("", (1, 2, 3), (0.0,) * 3, "length" if outcome is Outcome.FORMAT_ERROR else "stop"),
         extraction=Extraction(Candidate(source, "b") if source else None),
         evaluation=Evaluation(outcome, build=built, speedup=speedup) if ran else None,
-        findings=(),
-        outcome=outcome,
-        verdict=Verdict.CLEAN,
-        message="",
         score=Score(reward, {"a": reward}),
         seconds={"sample": 1.0 + number},
     )

@@ -7,6 +7,7 @@ from decimal import ROUND_UP, Context, Decimal
 from pathlib import Path
 
 import pytest
+from value_builders import make_turn
 
 from kernelrl_core.judging import WeightedReward, score
 from kernelrl_core.plan import plan, plan_lines
@@ -20,12 +21,6 @@ from kernelrl_core.values import (
     Evaluation,
     Extraction,
     Outcome,
-    Prompt,
-    Reply,
-    SampleId,
-    Task,
-    Turn,
-    Verdict,
 )
 
 RECIPES = Path(__file__).parents[1] / "recipes"
@@ -38,18 +33,7 @@ def load(name: str, *overrides: str) -> Recipe:
 
 def total(recipe: Recipe, outcome: Outcome, speedup: float | None = None, share: float | None = None) -> float:
     evaluation = Evaluation(outcome, build=BuildStatus.BUILT, speedup=speedup, profile={"own_kernel_share": share})
-    turn = Turn(
-        SampleId(0, 0, 0, 0),
-        Task("t", ""),
-        Prompt((), ()),
-        Reply("", (), (), "stop"),
-        Extraction(Candidate("x", "cuda")),
-        evaluation,
-        (),
-        outcome,
-        Verdict.CLEAN,
-        "",
-    )
+    turn = make_turn(outcome, extraction=Extraction(Candidate("x", "cuda")), evaluation=evaluation)
     rewards = [
         WeightedReward(name, use.weight, registry().make("rewards", use), use.options.bounds(), use.use)
         for name, use in recipe.rewards.items()

@@ -6,21 +6,17 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from value_builders import make_turn
 
 from kernelrl_core.recipe.schema import EvalSettings, NonNegativeFloat, PositiveInt
 from kernelrl_core.scoreboard import pass_at_k, scoreboard, wilson_interval
 from kernelrl_core.values import (
     Episode,
     Evaluation,
-    Extraction,
     Group,
     Outcome,
-    Prompt,
-    Reply,
-    SampleId,
     Task,
     Turn,
-    Verdict,
 )
 
 SETTINGS = EvalSettings(
@@ -30,18 +26,7 @@ SETTINGS = EvalSettings(
 
 
 def turn(outcome: Outcome, speedup: float | None = None) -> Turn:
-    return Turn(
-        id=SampleId(0, 0, 0, 0),
-        task=Task("t", "r"),
-        prompt=Prompt((), ()),
-        reply=Reply("", (), (), "stop"),
-        extraction=Extraction(None),
-        evaluation=Evaluation(outcome, speedup=speedup),
-        findings=(),
-        outcome=outcome,
-        verdict=Verdict.CLEAN,
-        message="",
-    )
+    return make_turn(outcome, evaluation=Evaluation(outcome, speedup=speedup))
 
 
 RIGHT, WRONG, LOST = Outcome.CORRECT, Outcome.INCORRECT, Outcome.INFRA_ERROR

@@ -6,6 +6,7 @@ import itertools
 
 import attrs
 import pytest
+from value_builders import make_turn
 
 from kernelrl_core.judging import WeightedReward, score
 from kernelrl_core.recipe.load import load_recipe
@@ -17,10 +18,6 @@ from kernelrl_core.values import (
     Evaluation,
     Extraction,
     Outcome,
-    Prompt,
-    Reply,
-    SampleId,
-    Task,
     Turn,
     Verdict,
 )
@@ -34,17 +31,11 @@ def _turn(outcome: Outcome, passed: int = 0, speedup: float | None = None) -> Tu
     if outcome not in (Outcome.FORMAT_ERROR, Outcome.REJECTED):
         build = BuildStatus.FAILED if outcome is Outcome.COMPILE_ERROR else BuildStatus.BUILT
         evaluation = Evaluation(outcome, build=build, tests_passed=passed, tests_total=5, speedup=speedup)
-    return Turn(
-        SampleId(0, 0, 0, 0),
-        Task("t", ""),
-        Prompt((), ()),
-        Reply("", (), (), "stop"),
-        Extraction(candidate),
-        evaluation,
-        (),
+    return make_turn(
         outcome,
-        Verdict.HACK if outcome is Outcome.HACKED else Verdict.CLEAN,
-        "",
+        extraction=Extraction(candidate),
+        evaluation=evaluation,
+        verdict=Verdict.HACK if outcome is Outcome.HACKED else Verdict.CLEAN,
     )
 
 

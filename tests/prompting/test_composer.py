@@ -8,6 +8,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from value_builders import make_turn
 
 from kernelrl_core.errors import UsageError
 from kernelrl_core.extraction import extract
@@ -27,8 +28,6 @@ from kernelrl_core.values import (
     Severity,
     Task,
     TaskSettings,
-    Turn,
-    Verdict,
 )
 
 DATA = Path(__file__).parent.parent / "data" / "prompts"
@@ -58,10 +57,15 @@ def composer(prompt=None, history=None, **evaluation):
 
 def turn(index, text, *, score=0.0, outcome=Outcome.INCORRECT, thinking=None):
     extraction = extract(text, backend="triton", thinking=thinking)
-    return Turn(
-        SampleId(0, 0, 0, index), TASK, Prompt((), ()), Reply(text, (), (), "stop", thinking), extraction, None, (),
-        outcome, Verdict.CLEAN, "", Score(score), f"feedback {index}",
-    )  # fmt: skip
+    return make_turn(
+        outcome,
+        id=SampleId(0, 0, 0, index),
+        task=TASK,
+        reply=Reply(text, (), (), "stop", thinking),
+        extraction=extraction,
+        score=Score(score),
+        feedback=f"feedback {index}",
+    )
 
 
 def answer(number):
