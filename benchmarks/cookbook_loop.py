@@ -4,8 +4,8 @@
 
 The unmodified `tinker_cookbook.rl.train.main` trains the quickstart's model (from scratch, warm-started on the bundled
 answers) with the quickstart's tasks, judge and rewards. Losses, advantages and the optimizer are the cookbook's; the
-held-out split is measured by its own evaluator before the first step and after the last but one. Needs
-`kernelrl-adapters[cookbook]` and `kernelrl-tinker-server`; no GPU, key or network.
+held-out split is measured by its own evaluator before the first step, before the last one and, by tinker-cookbook 0.6,
+at the end. Needs `kernelrl-adapters[cookbook]` and `kernelrl-tinker-server`; no GPU, key or network.
 """
 
 from __future__ import annotations
@@ -16,19 +16,17 @@ import json
 import os
 import tempfile
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TINKER_TELEMETRY", "0")
 
+from provenance import provenance
 from tinker_cookbook.rl import train
 
 from kernelrl_adapters.cookbook import KernelDatasetBuilder
 from kernelrl_adapters.shared import make_environment, read_recipe, recipe_of
 from kernelrl_core.kinds import PolicyContext
-from kernelrl_core.provenance import provenance
-from kernelrl_core.registry import registry
 from kernelrl_core.seeds import derived_seed
 from kernelrl_core.session import cache_directory
 from kernelrl_tinker_server.local import LocalServer
@@ -101,6 +99,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     text = read_recipe("quickstart", OVERRIDES)
+    head = provenance("tinker", "tinker-cookbook", "tml-renderers", "torch", "transformers")
     model = asyncio.run(warm_start(text))
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as directory:
@@ -112,14 +111,14 @@ def main() -> None:
         "time/total": "seconds",
     }
     steps = [{short: round(row[name], 4) for name, short in names.items() if name in row} for row in rows]
-    found = provenance(recipe_of(text), registry(), overrides=OVERRIDES)
-    kept = ("kernelrl", "python", "platform", "hardware", "git", "started", "overrides", "seed")
+    steps = [step for step in steps if step]  # the last rows tell of the whole run
     result = {
+        "provenance": head,
+        "overrides": OVERRIDES,
+        "seed": recipe_of(text).seed,
         "seconds": round(time.monotonic() - begin, 1),
         "held_out_correct": [step["held_out_correct"] for step in steps if "held_out_correct" in step],
         "steps": steps,
-        "provenance": {key: found[key] for key in kept}
-        | {name: version(name) for name in ("tinker", "tinker-cookbook", "torch", "transformers")},
     }
     for number, step in enumerate(steps):
         print(number, step)
