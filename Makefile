@@ -32,7 +32,7 @@ quickstart: setup
 	$(BIN)/kernelrl run $$($(BIN)/python -c 'from importlib.util import find_spec; print("quickstart" if find_spec("triton") else "quickstart_cpp")') --name quickstart --exist-ok
 
 test: setup
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 lint: setup
 	$(BIN)/python -m ruff check .

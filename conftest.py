@@ -1,4 +1,4 @@
-"""What all tests have in common: a cache that begins empty and is not the user's."""
+"""What all tests have in common: a cache that begins empty and is not the user's, and their order."""
 
 from __future__ import annotations
 
@@ -21,3 +21,9 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KERNELRL_CACHE_DIR", str(directory))
         yield directory
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests come first, so that no process of pytest-xdist ends alone with one."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
