@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
@@ -29,7 +28,7 @@ from kernelrl_judge.building.hidden import hidden_facts
 from kernelrl_judge.building.service import target_archs
 from kernelrl_judge.comparing import tolerance
 from kernelrl_judge.dialogue import CandidateFailed, Dialogue
-from kernelrl_judge.exchange import Exchange, leaves_bytes
+from kernelrl_judge.exchange import Exchange
 from kernelrl_judge.memory_floor import memory_floor_us
 from kernelrl_judge.protocol import Failure, FrameKind, ProtocolError, Stage
 from kernelrl_judge.reference import Reference
@@ -37,13 +36,12 @@ from kernelrl_judge.roofline import count_work, roofline
 from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded
 from kernelrl_judge.sandbox import isolation_level
 from kernelrl_judge.stress_calls import StressCall
+from kernelrl_judge.stress_trials import Matched, StressTrials, matched
 from kernelrl_judge.turns import DeviceTurns
 from kernelrl_judge.watching import Watch
 
 __all__ = ["Case", "Resources"]
 
-_FEW_BYTES = 16 << 20
-"""Inputs and outputs of a call, of which timed calls under stress are of every kind; of larger ones they are of one."""
 _OUTCOMES = {"compile": Outcome.COMPILE_ERROR, "memory": Outcome.OUT_OF_MEMORY, "error": Outcome.RUNTIME_ERROR}
 
 
@@ -101,8 +99,7 @@ class Case:
         self._profile: dict[str, Any] = {"stages_s": self._stages_s}
         self._dialogue = Dialogue(runner, self._built, device, turns, slow, self._profile)
         self._findings: tuple[Finding, ...] = ()
-        self._takes_parameters = self._parameters_alike = False
-        self._lacking: frozenset[str] = frozenset()
+        self._matched = Matched()
         self._harsh: list[StressCall] = []
         self.provenance: dict[str, Any] = {}
         self.lacks_device_memory = False
@@ -270,74 +267,23 @@ class Case:
         self._runner.send(FrameKind.CONSTRUCT, protocol.encode_tree(order))
         frame = self._dialogue.expect(FrameKind.READY)
         note = protocol.decode_tree(frame.body)
-        self._takes_parameters = isinstance(note, dict) and note.get("matched") == len(reference.state)
-        self._parameters_alike = isinstance(note, dict) and note.get("renamed") != 0
-        names = note.get("names") if isinstance(note, dict) else None
-        self._lacking = frozenset(reference.state).difference(map(str, names if isinstance(names, list) else ()))
+        self._matched = matched(note, reference)
         self._profile["parameters"] = wording.parameters(note, len(reference.state))
 
     def _stressed(self, calls: trials.Trials, reference: Reference, exchange: Exchange) -> bool:
         """Make the calls of the probe `stress`; returns whether the candidate ended in one."""
-        if self._lacking:
-            self._findings = (*self._findings, *stress.untested(reference, self._settings, self._lacking))
-        used, made, reason = stress.prepared(
-            reference, self._settings, spread=self._takes_parameters, alike=self._parameters_alike
+        found = StressTrials(
+            self._runner,
+            self._dialogue,
+            self._settings,
+            self._profile,
+            lambda used: self._construct(used, exchange),
         )
-        if reason:
-            self._profile["stress_left"] = reason
-        if not made:
-            self._profile["stress"] = f"not tried: {reason}"
-            return False
-        self._runner.deadline = time.monotonic() + self._settings.timeout_s
-        wrong, ratios, ended = None, [], False
-        left = stress.untried(reference, self._settings, made)
-        parts = [call.part for call in made if call.part != "sizes"]
-        few = sum(map(leaves_bytes, (made[0].trial.inputs, made[0].trial.expected))) <= _FEW_BYTES
-        part = made[0].part
         try:
-            if used is not reference:
-                self._construct(used, exchange)
-            while made:
-                # What was compared is not kept: on a device the candidate needs the memory, too.
-                call = made.pop(0)
-                part = call.part
-                judged = calls.stressed(call, used, self._settings)
-                if judged.error_ratio is not None:
-                    ratios.append(judged.error_ratio)
-                if judged.wrong is not None:
-                    wrong = part, wording.incorrect(judged.wrong)
-                    break
-            if used is not reference and self._settings.timing:
-                self._construct(reference, exchange)
-        except CandidateFailed as failed:
-            if failed.failure.kind == "memory":
-                # The judge holds much of it just then: the candidate may have the device to itself.
-                if not self._dialogue.alone:
-                    raise
-                self._profile["stress"] = f"not decided: {part} needs more memory than is left beside the reference"
-                if used is not reference and self._settings.timing:
-                    self._construct(reference, exchange)
-                return False
-            wrong, ended = (part, wording.failure(failed.failure)), True
-        except DeadlinePassed:
-            wrong, ended = (part, wording.timeout(self._settings.timeout_s)), True
-        except RunnerEnded as ending:
-            wrong, ended = (part, wording.ended(str(ending))[1]), True
-        ratio = max(ratios, default=None)
-        found, said = stress.concluded(self._settings, wrong, ratio)
-        self._profile["stress"] = f"{said}, but for {left}" if left and said == "passed" else said
-        told = [finding for finding in calls.findings if finding not in self._findings]
-        self._findings = (*self._findings, *told, *found)
-        if ratio is not None:
-            self._profile["error_ratio"] = round(ratio, 2)
-        if self._settings.timing and self._settings.timing_method == "window" and wrong is None:
-            self._harsh = self._harsh_when_timed(reference, parts if few else parts and [secrets.choice(parts)])
-        return ended
-
-    def _harsh_when_timed(self, reference: Reference, parts: Sequence[str]) -> list[StressCall]:
-        """Calls like those that were passed, on other inputs and with the parameters that the candidate has."""
-        other = reference.under(f"{self._request.seed} timed")
-        return stress.prepared(other, self._settings, spread=False, only=parts)[1]
+            return found.run(calls, reference, self._matched, f"{self._request.seed} timed", self._findings)
+        finally:
+            self._findings = (*self._findings, *found.findings)
+            self._harsh = found.harsh
 
     def _watch(self, reference: Reference, exchange: Exchange) -> Watch | None:
         """Who looks at some windows more; None where no probe asks for that."""
