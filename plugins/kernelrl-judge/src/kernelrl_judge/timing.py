@@ -154,6 +154,7 @@ class _Measurement:
         calls = find_lengths(self._reference, lambda *counts: self._round(max(counts), *counts))
         staged = max(calls)
         candidate_us: list[float] = []
+        ran_us: list[float] = []
         baseline_us: list[float] = []
         started, budget_s = time.perf_counter(), _BUDGET_S[self._device]
         # What the search for their length left: its rounds were of other lengths, or the first of theirs.
@@ -167,6 +168,7 @@ class _Measurement:
                 self._listed_round(staged, calls)
             candidate_s, baseline_s = self._round(staged, *calls)
             candidate_us.append(candidate_s / calls[0] * 1e6)
+            ran_us.append(self._record.without_waiting(candidate_s) / calls[0] * 1e6)
             baseline_us.append(baseline_s / calls[1] * 1e6)
             count, spent_s = len(candidate_us), time.perf_counter() - started
             if count >= min(_MIN_ROUNDS, max_rounds) and (
@@ -176,7 +178,7 @@ class _Measurement:
             if count >= _FEWEST_ROUNDS and spent_s > _LONGEST_S:
                 break
         if self._watch is not None:
-            while self._watch.looks_again(candidate_us):
+            while self._watch.looks_again(ran_us):
                 self._listed_round(staged, calls)
         runtime, baseline = summarise(candidate_us), summarise(baseline_us)
         return Timing(
@@ -194,7 +196,8 @@ class _Measurement:
 
     def _listed_round(self, staged: int, calls: tuple[int, int]) -> None:
         assert self._watch is not None
-        self._watch.took(self._round(staged, *calls, look=Look.LISTED)[0], calls[0])
+        spent_s = self._round(staged, *calls, look=Look.LISTED)[0]
+        self._watch.took(self._record.without_waiting(spent_s), calls[0])
 
     def _round(
         self, staged: int, candidate_calls: int, baseline_calls: int, look: Look = Look.NONE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import statistics
 import time
 from collections.abc import Iterator, Mapping
@@ -39,6 +40,7 @@ class Record:
         self._movements: list[bool] = []
         self._processors: list[float] = []
         self._stages_s: dict[str, float] = {}
+        self._ran_s = math.inf
 
     def forget(self) -> None:
         """Begin anew, but for how long stages took and whether the runner stood still."""
@@ -93,9 +95,14 @@ class Record:
             after_s: the same after it.
         """
         ran_s = sum(now_s - before_s.get(pid, 0.0) for pid, now_s in after_s.items())
+        self._ran_s = ran_s
         self._processors.append(ran_s / window_s)
         alone_s = ran_s / torch.get_num_threads()
         return alone_s - window_s if alone_s > _MORE_THREADS * window_s else 0.0
+
+    def without_waiting(self, spent_s: float) -> float:
+        """Of the time of the window before, what the candidate ran: the rest it waited for others on a processor."""
+        return min(spent_s, self._ran_s)
 
     def findings(self, runtime: RuntimeStatistics, baseline: RuntimeStatistics) -> tuple[Finding, ...]:
         """What is to be said of the windows."""

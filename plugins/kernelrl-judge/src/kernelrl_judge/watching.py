@@ -188,7 +188,7 @@ class Watch:
         """Whether calls were slower while operators were listed than in windows that count, and are to be seen again.
 
         Args:
-            counted_us: what a call took in each window that counts.
+            counted_us: what a call took in each window that counts, as those of listed windows were told.
         """
         usual_us = sorted(counted_us)[int(_SLOWEST * (len(counted_us) - 1))]
         least_us = min(self._listed_us, default=0.0)
