@@ -25,7 +25,7 @@ KILLS = int(os.environ.get("KERNELRL_TEST_KILLS", "3"))
 
 RECIPE = """
 seed: 5
-tasks:     {use: starter}
+tasks:     {use: starter, names: [relu_double, abs_inc, square_dec, row_sum, abs_double, multiply_abs], practice: 20}
 backend:   {use: triton}
 policy:    {use: torch, width: 64, layers: 2, heads: 2, context_tokens: 2048, warm_start: {steps: 150}}
 evaluator: {use: local}

@@ -28,7 +28,7 @@ KILLS = int(os.environ.get("KERNELRL_TEST_KILLS", "1"))
 
 RECIPE = """
 seed: 5
-tasks:     {use: starter}
+tasks:     {use: starter, names: [relu_double, abs_inc, square_dec, row_sum, abs_double, multiply_abs], practice: 20}
 backend:   {use: triton}
 policy:
   use: tinker
