@@ -112,7 +112,8 @@ def entropy(turns: Sequence[Turn]) -> float | None:
     """Mean of -log p over the sampled tokens, in nats: an estimate of the policy's entropy where the temperature is 1,
     and close to it elsewhere. None without tokens."""
     n = sum(len(turn.reply.logprobs) for turn in turns)
-    return -math.fsum(map(math.fsum, (turn.reply.logprobs for turn in turns))) / n if n else None
+    # Within a reply the order is fixed; a plain sum is a tenth of the work, which tells with 16,000 tokens.
+    return -math.fsum(sum(turn.reply.logprobs) for turn in turns) / n if n else None
 
 
 def climbing(rows: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) -> dict[str, tuple[float, float]]:
