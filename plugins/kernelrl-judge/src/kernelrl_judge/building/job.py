@@ -7,6 +7,7 @@ runs the compilers confined, and publishes. It imports no torch. The result has 
     path, kind, bindings, …    what was built
     error                      the candidate's mistake: what the compiler says
     missing, fix               what this machine lacks
+    busy                       what it was too busy for
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import attrs
 
 from kernelrl_judge import groups, sandbox
 from kernelrl_judge.building.compiling import CompileError, compile_extension
-from kernelrl_judge.building.confined import Compilers, OutOfTime, reached_limit
+from kernelrl_judge.building.confined import Compilers, MachineBusy, OutOfTime, reached_limit
 from kernelrl_judge.building.kept import kept_answer, keys, store_of
 from kernelrl_judge.building.prepare import Prepared, prepare
 from kernelrl_judge.building.request import InlineRequest
@@ -51,6 +52,8 @@ def main() -> None:
         result = _result(order)
     except ToolchainMissing as error:
         result = {"missing": error.args[0], "fix": error.args[1]}
+    except MachineBusy:
+        result = {"busy": f"a compiler had a processor for less than half of {2 * order['timeout_s']:g} s"}
     json.dump(result, sys.stdout)
 
 
@@ -90,6 +93,7 @@ def _build(
         writable=str(scratch),
         memory_mib=order["memory_mib"],
         deadline=started + order["timeout_s"],
+        latest=started + 2 * order["timeout_s"],
         path=toolchain.path(),
         knows_itself=toolchain.language == "hip",
     )
