@@ -16,6 +16,8 @@ EPERM, ENOSYS = 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS
 IDENTITY = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 CLONE = {"x86_64": 56, "aarch64": 220}
 SOCKET = {"x86_64": 41, "aarch64": 198}
+UNKNOWN = {"x86_64": (327, 328), "aarch64": (286, 287)}
+"""Reading and writing with flags."""
 MACHINES = sorted(IDENTITY)
 
 
@@ -79,10 +81,22 @@ def test_memory_that_is_mapped_is_private_or_of_a_file(machine: str, number: int
         assert answer(machine, number, fourth=flags, memory_files=False) == ALLOW
 
 
+@pytest.mark.parametrize(("machine", "mincore"), [("x86_64", 27), ("aarch64", 232)])
+def test_which_pages_of_files_are_in_memory_is_not_told(machine: str, mincore: int) -> None:
+    assert seccomp.DENIED[machine].keys() >= {"fadvise64", "cachestat"}
+    assert [answer(machine, mincore, memory_files=allowed) for allowed in (True, False)] == [ALLOW, EPERM]
+    assert [answer(machine, number) for number in UNKNOWN[machine]] == [ENOSYS, ENOSYS]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_nothing_is_kept_by_the_system_itself(machine: str) -> None:
+    assert seccomp.DENIED[machine].keys() >= {"semget", "msgget", "mq_open"}
+
+
 @pytest.mark.parametrize("machine", MACHINES)
 @given(number=st.integers(0, 0x3FFFFFFF))
 def test_a_call_that_is_not_listed_is_allowed(machine: str, number: int) -> None:
-    listed = {*seccomp.DENIED[machine].values(), CLONE[machine], SOCKET[machine], 435}
+    listed = {*seccomp.DENIED[machine].values(), CLONE[machine], SOCKET[machine], 435, *UNKNOWN[machine]}
     assert number in listed or answer(machine, number) == ALLOW
 
 

@@ -1,12 +1,15 @@
 """A filter of system calls for whatever runs code of a candidate: runners and compilers.
 
 What is denied is what neither a kernel nor a compiler needs, and what has let processes out of sandboxes: tracing and
-reading other processes, namespaces and mounts, BPF, performance events, io_uring, keys, kernel modules, clocks, and
-sockets other than local ones. Everything else is allowed: drivers of GPUs make calls that no list knows beforehand,
-and a driver that fails in a strange way costs more than a call too many, which still meets the other layers.
+reading other processes, namespaces and mounts, BPF, performance events, io_uring, keys, kernel modules, clocks,
+sockets other than local ones, semaphores and messages that the system keeps, and questions about which pages of files
+are in memory, where a candidate could leave marks. Everything else is allowed: drivers of GPUs make calls that no list
+knows beforehand, and a driver that fails in a strange way costs more than a call too many, which still meets the other
+layers.
 
-A denied call fails with EPERM, as it does for a user without rights. Calls of another architecture end the process,
-because their numbers mean other things.
+A denied call fails with EPERM, as it does for a user without rights, or as on a system that does not have it, where the
+C library makes another call instead. Calls of another architecture end the process, because their numbers mean other
+things.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ def _numbers(table: str) -> dict[str, int]:
 _COMMON = """
     pidfd_getfd=438 open_tree=428 move_mount=429 fsopen=430 fsconfig=431 fsmount=432 fspick=433
     mount_setattr=442 quotactl_fd=443 memfd_secret=447 io_uring_setup=425 io_uring_enter=426
-    io_uring_register=427 process_madvise=440 process_mrelease=448 open_tree_attr=467
+    io_uring_register=427 process_madvise=440 process_mrelease=448 open_tree_attr=467 cachestat=451
 """
 DENIED = {
     "x86_64": _numbers(
@@ -51,7 +54,7 @@ DENIED = {
         lookup_dcookie=212 clock_settime=227 kexec_load=246 add_key=248 request_key=249 keyctl=250 unshare=272
         perf_event_open=298 fanotify_init=300 open_by_handle_at=304 clock_adjtime=305 setns=308
         process_vm_readv=310 process_vm_writev=311 kcmp=312 finit_module=313 kexec_file_load=320 bpf=321
-        userfaultfd=323
+        userfaultfd=323 semget=64 msgget=68 mq_open=240 fadvise64=221
         """
         + _COMMON
     ),
@@ -63,13 +66,20 @@ DENIED = {
         add_key=217 request_key=218 keyctl=219 unshare=97 perf_event_open=241 fanotify_init=262
         open_by_handle_at=265 clock_adjtime=266 setns=268 process_vm_readv=270 process_vm_writev=271 kcmp=272
         finit_module=273 kexec_file_load=294 bpf=280 userfaultfd=282
+        semget=190 msgget=186 mq_open=180 fadvise64=223
         """
         + _COMMON
     ),
 }
 """Numbers of the denied calls by architecture."""
-_MEMORY_FILES = {"x86_64": {"memfd_create": 319, "shmget": 29}, "aarch64": {"memfd_create": 279, "shmget": 194}}
-"""What makes memory that belongs to no process, and that no limit of a process counts. Drivers of GPUs may need it."""
+_MEMORY_FILES = {
+    "x86_64": {"memfd_create": 319, "shmget": 29, "mincore": 27},
+    "aarch64": {"memfd_create": 279, "shmget": 194, "mincore": 232},
+}
+"""What makes memory that belongs to no process, and that no limit of a process counts, and what asks for its pages.
+Drivers of GPUs may need it."""
+_WITHOUT_WAITING = {"x86_64": {"preadv2": 327, "pwritev2": 328}, "aarch64": {"preadv2": 286, "pwritev2": 287}}
+"""What reads only what is in memory, if asked to. Without that wish the C library makes the older call."""
 _MMAP, _FLAGS_AT = {"x86_64": 9, "aarch64": 222}, 40
 _SHARED, _ANONYMOUS = 0x01, 0x20
 """Flags of `mmap` that together make such memory, too: its pages stay when a process gives them back."""
@@ -110,6 +120,8 @@ def program(machine: str, *, memory_files: bool = True, processes: bool = True) 
     denied |= {} if processes else _STARTING[machine]
     for number in sorted(denied.values()):
         made += [(_EQUAL, 0, 1, number), eperm]
+    for number in sorted(_WITHOUT_WAITING[machine].values()):
+        made += [(_EQUAL, 0, 1, number), enosys]
     # The flags of `clone3` lie in memory, where a filter cannot look; the C library goes back to `clone`.
     made += [(_EQUAL, 0, 1, _CLONE3), enosys]
     threads = [] if processes else [(_ANY_BIT, 1, 0, _THREAD), eperm]
