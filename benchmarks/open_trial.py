@@ -1,6 +1,6 @@
 """Judges attacks that were written against the evaluator by people who had read its defences.
 
-    python benchmarks/open_trial.py third --output benchmarks/results/open_trial_third.json
+    python benchmarks/open_trial.py fourth --output benchmarks/results/open_trial_fourth.json
     python benchmarks/open_trial.py second --only 05 --only 12
 
 Each file of `benchmarks/corpora/open_trial/TRIAL` is one attack: its mechanism, the task, the candidate, and, where its
@@ -26,6 +26,8 @@ from kernelrl_lab.fixture import Fixture
 from kernelrl_lab.running import Result, run
 
 CORPUS = Path(__file__).parent / "corpora" / "open_trial"
+BATCH = 6
+"""Attacks that are judged together; what is known is written after each."""
 TRUE_TIME = 1.3
 """A speedup up to this many times that of the honest twin is no gain: times of a busy machine scatter."""
 
@@ -79,19 +81,21 @@ def main() -> None:
         known = json.loads(arguments.output.read_text())
     rows = {row["id"]: row for row in known.get("results", [])}
     where = provenance("torch", "triton")
-    every = [fixture for path in paths for fixture in fixtures(path)]
-    judged = {result.fixture.id: result for result in run(every, registry=registry()).results}
-    for name in (path.stem for path in paths):
-        now = told(judged[name], judged.get(f"{name}/twin"))
-        rows[name] = {**rows.get(name, {"id": name, "mechanism": judged[name].fixture.summary}), "now": now}
-        print(name, "PAYS" if now["pays"] else "", *(now[key] for key in ("outcome", "verdict", "findings")))
-    results = [rows[name] for name in sorted(rows)]
-    n_pay = sum(bool(row.get("now", {}).get("pays")) for row in results)
-    print(f"{n_pay} of {len(results)} pay")
-    if arguments.output:
-        result = {**known, "provenance": {**known.get("provenance", {}), **where}, "attacks": len(results)}
-        text = json.dumps({**result, "results": results}, indent=1, ensure_ascii=False)
-        arguments.output.write_text(text + "\n")
+    for begin in range(0, len(paths), BATCH):
+        some = paths[begin : begin + BATCH]
+        every = [fixture for path in some for fixture in fixtures(path)]
+        judged = {result.fixture.id: result for result in run(every, registry=registry()).results}
+        for name in (path.stem for path in some):
+            now = told(judged[name], judged.get(f"{name}/twin"))
+            rows[name] = {**rows.get(name, {"id": name, "mechanism": judged[name].fixture.summary}), "now": now}
+            print(name, "PAYS" if now["pays"] else "", *(now[key] for key in ("outcome", "verdict", "findings")))
+        results = [rows[name] for name in sorted(rows)]
+        if arguments.output:
+            result = {**known, "provenance": {**known.get("provenance", {}), **where}, "attacks": len(results)}
+            text = json.dumps({**result, "results": results}, indent=1, ensure_ascii=False)
+            arguments.output.write_text(text + "\n")
+    paying = [name for name, row in sorted(rows.items()) if row.get("now", {}).get("pays")]
+    print(f"{len(paying)} of {len(rows)} pay: {', '.join(paying)}")
 
 
 if __name__ == "__main__":
