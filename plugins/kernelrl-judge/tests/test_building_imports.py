@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelrl_judge.building import imports
 from kernelrl_judge.building.imports import library_imports
 from kernelrl_judge.operators import computing_symbols
 
@@ -148,3 +150,12 @@ def test_what_is_no_shared_object_imports_nothing(tmp_path_factory: pytest.TempP
     path = tmp_path_factory.getbasetemp() / "odd.so"
     path.write_bytes(b"\x7fELF\x02\x01" + content)
     assert library_imports(path, "cpp") == []
+
+
+@pytest.mark.parametrize("name", ["cblas_" + "gemm" * 20_000 + ".", "_ZN2at3cpu" + "9" * 5_000 + "x", "1a" * 200_000])
+def test_an_import_with_a_long_name_is_told_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").touch()
+    monkeypatch.setattr(imports, "_undefined", lambda content: [name])
+    began = time.process_time()
+    assert [len(told) < 10_000 for told in library_imports(tmp_path / "empty", "cpp")] == [True]
+    assert time.process_time() - began < 0.5

@@ -54,6 +54,9 @@ BUSY = {
             *("__global__ ", "__global__{", "__global__{a[", "static std::map<int, a> b; b[c.data_ptr()];", "'", "1'"),
         )
     },
+    "a long name of libraries in a macro": "S = '''#include <a>\n#define x " + "cblas_" * (N // 6) + "\n'''\n",
+    "a long name that is no word": "S = '''#include <a>\n" + "cublasGemm" * (N // 10) + "$\n'''\n",
+    "a long name in a kernel": "S = '''#include <a>\n__global__{ a[b] = " + "a" * N + " ; }\n'''\n",
     "places of notes": "S = \"#include <a>\\n\"'''\n" + "getenv(1);\n" * (N // 5) + "'''\n",
     "places of many notes": "S = '''#include <a>\n"
     + "".join(f"cublas{i}Gemm(1);\\\\x3b\n" for i in range(N // 12))

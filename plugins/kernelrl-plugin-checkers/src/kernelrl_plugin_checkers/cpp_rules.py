@@ -60,7 +60,8 @@ _TELLING = OPERATORS | _OF_PYBIND | _METHODS | _BACK_TO_PYTHON | _INSPECTION | _
 _TELLING |= {"module_", "module", "pthread_create", "detach"}
 _ENOUGH, _MOST_TOLD = 40, 200
 _ONE = r"(?:1|1\.0?f?)"
-_COPY_LINE = re.compile(rf"\w+ \[ (?P<index>[^\]]+) \] = (?:{_ONE} \* )?\w+ \[ (?P=index) \] (?:\* {_ONE} )?;")
+_WORD = re.compile(r"\w++")
+_COPY_LINE = re.compile(rf"\b\w++ \[ (?P<index>[^\]]+) \] = (?:{_ONE} \* )?\w+ \[ (?P=index) \] (?:\* {_ONE} )?;")
 
 
 class CppText:
@@ -126,8 +127,9 @@ def _found(text: CppText, *, waits: bool, copies: bool) -> Iterator[tuple[str, i
     for token in text.directives:
         # What a macro does, its definition does.
         if _DEFINE.match(token.text):
-            for match in _VENDOR.finditer(token.text):
-                yield "library_glue", token.start + match.start(), f"{match.group()}, in a macro"
+            for match in _WORD.finditer(token.text):
+                if _VENDOR.fullmatch(match[0]):
+                    yield "library_glue", token.start + match.start(), f"{match[0]}, in a macro"
             for match in _OPERATOR.finditer(token.text):
                 if _is_operator(match[1]):
                     yield "library_glue", token.start + match.start(), f"{match[1]}, in a macro"
@@ -140,7 +142,9 @@ def _found(text: CppText, *, waits: bool, copies: bool) -> Iterator[tuple[str, i
 
 def _is_telling(name: str) -> bool:
     """Whether a name can break a rule by itself; most cannot, and what stands around them need not be looked at."""
-    return name in _TELLING or _is_operator(name) or any(pattern.fullmatch(name) for pattern in _PATTERNS)
+    # A pattern goes through a word once, and may go through anything else as often as it has letters.
+    is_word = _WORD.fullmatch(name) is not None
+    return name in _TELLING or _is_operator(name) or (is_word and any(found.fullmatch(name) for found in _PATTERNS))
 
 
 def _of_name(text: CppText, at: int, *, waits: bool, copies: bool) -> Iterator[tuple[str, str]]:

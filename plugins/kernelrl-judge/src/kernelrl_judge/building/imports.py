@@ -50,6 +50,9 @@ _OF_OBJECTS = re.compile(
 )
 """What of Python has objects compute, an array say: calls, arithmetic, modules and code. What every module of pybind11
 needs is not among it, nor what converts arguments and results."""
+_WORD = re.compile(r"\w++")
+_MOST_DIGITS, _MOST_READ = 6, 4096
+_LENGTH = re.compile(rf"\d{{1,{_MOST_DIGITS}}}")
 _DYNAMIC_SYMBOLS = 11
 
 
@@ -68,20 +71,30 @@ def library_imports(path: str | Path, language: str) -> list[str]:
     for name in _undefined(Path(path).read_bytes()):
         operator = _OF_TORCH.match(name)
         if operator is not None:
-            found.add(f"aten::{operator[2][: int(operator[1])]}")
-        elif _VENDOR.fullmatch(name) or _OTHER_WAYS.fullmatch(name) or (language == "cpp" and not _is_plain(name)):
-            found.add(_readable(name))
+            found.add(f"aten::{operator[2][: int(operator[1][:_MOST_DIGITS])]}")
+        elif _computes(name) or (language == "cpp" and not _is_plain(name)):
+            found.add(_readable(name[:_MOST_READ]))
     return sorted(found)
 
 
+def _computes(name: str) -> bool:
+    return _is_word(name) and bool(_VENDOR.fullmatch(name) or _OTHER_WAYS.fullmatch(name))
+
+
 def _is_plain(name: str) -> bool:
-    return bool(_PLAIN.fullmatch(name)) and not _OF_OBJECTS.fullmatch(name)
+    return _is_word(name) and bool(_PLAIN.fullmatch(name)) and not _OF_OBJECTS.fullmatch(name)
+
+
+def _is_word(name: str) -> bool:
+    """Whether a name has letters, digits and lines alone: a pattern goes through such once, and may go through others
+    as often as they have letters."""
+    return _WORD.fullmatch(name) is not None
 
 
 def _readable(symbol: str) -> str:
     """The name in a symbol of C++, without what it takes; the symbol itself where that is not read so easily."""
     rest, names = re.sub("^_ZNV?K?[RO]?", "", symbol), []
-    while length := re.match(r"\d+", rest):
+    while length := _LENGTH.match(rest):
         end = length.end() + int(length[0])
         names.append(rest[length.end() : end])
         rest = rest[end:]
