@@ -225,7 +225,8 @@ def test_what_is_prepared_of_a_parameter_lies_elsewhere(bench: Any) -> None:
         ("return torch.relu(x)", "return torch.clamp(x, min=0.0, out=self.out)", ["overwritten"]),
         ("return torch.relu(x)", "return torch.clamp(x, min=0.0, out=self.out).clone()", []),
         ("return torch.clamp(x, min=0.0, out=self.out)", "return torch.clamp(x, min=0.0, out=self.out)", []),
-        ("return torch.ones(4, 8)", "return self.out.fill_(1.0)", []),
+        ("return torch.ones(4, 8)", "return self.out.fill_(1.0)", ["overwritten"]),
+        ("return torch.ones(4, 8)", "return torch.ones(4, 8)", []),
         ("return torch.relu_(x)", "return torch.relu_(x)", []),
     ],
 )

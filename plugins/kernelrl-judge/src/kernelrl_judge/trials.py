@@ -185,7 +185,7 @@ class Trials:
             if earlier is not None and is_replay(earlier, actual, self._limit, wrong):
                 return Found(0, wrong, finding=replay("an output equals that of the call before it"), final=True)
             return Found(0, wrong)
-        return None if left is None else self._left(reference, trial, earlier, left, still)
+        return None if left is None else self._left(reference, trial, left, still)
 
     def _called(
         self,
@@ -296,18 +296,14 @@ class Trials:
             self.operators = [*dict.fromkeys([*(self.operators or ()), *self._found])]
             self.raced_elements = max(self.raced_elements, self._raced)
 
-    def _left(
-        self, reference: Reference, trial: Trial, earlier: Any, left: _Left, still: Mapping[str, torch.Tensor]
-    ) -> Found | None:
+    def _left(self, reference: Reference, trial: Trial, left: _Left, still: Mapping[str, torch.Tensor]) -> Found | None:
         """Judges what a call did beside returning outputs that are right.
 
         Args:
-            earlier: what the call before it had to give; None if that is not known.
             still: what the reference leaves as it is.
         """
         self._tell(lacking_state(reference, trial.state_after, left.state))
-        if earlier is not None:
-            self._tell(overwritten(left.overwrites, reference, earlier, trial.expected, self._limit))
+        self._tell(overwritten(left.overwrites, reference))
         wrong = self._inputs_changed(reference, trial, left.inputs)
         if wrong is None:
             wrong = wrong_memory(left.shares, reference.facts["shares"])

@@ -160,8 +160,7 @@ class Watch:
         if not self._few:
             return None
         if said.get("overwrites") and calls > 1 and not self.overwritten:
-            outputs = [trial.expected for trial in self._reference.called_in_order(inputs, (0, 1)).values()]
-            self.overwritten = overwritten(said["overwrites"], self._reference, *outputs, self._limit)
+            self.overwritten = overwritten(said["overwrites"], self._reference)
         return wrong_memory(said.get("shares"), self._reference.facts["shares"])
 
     def _cost(self, said: Mapping[str, Any]) -> float:
