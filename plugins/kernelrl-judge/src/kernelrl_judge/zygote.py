@@ -7,6 +7,7 @@ with the descriptors that came along, and answers with a process descriptor by w
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
@@ -53,12 +54,13 @@ def main() -> None:
     # Pages of objects that the collector does not visit stay shared with the forks.
     gc.freeze()
     privileges.close_to_others()
-    judge.send(b"ready")
+    # A judge that was killed is noticed in either direction.
+    with contextlib.suppress(ConnectionError):
+        judge.send(b"ready")
     while True:
         try:
             message, descriptors, _, _ = socket.recv_fds(judge, _MAX_REQUEST_BYTES, 5)
         except ConnectionError:
-            # The judge was killed.
             return
         if not message:
             return
@@ -68,7 +70,8 @@ def main() -> None:
             judge.close()
             runner.main(descriptors, message, backend, mode, environment, scratch)
         handle = os.pidfd_open(child)
-        socket.send_fds(judge, [str(child).encode()], [handle])
+        with contextlib.suppress(ConnectionError):
+            socket.send_fds(judge, [str(child).encode()], [handle])
         for held in (*descriptors, handle):
             os.close(held)
 
