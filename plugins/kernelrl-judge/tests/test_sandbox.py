@@ -225,3 +225,26 @@ time.sleep(2 if started == 80 else 0)
     said, how = shut_in(body, tmp_path)
     # Others than root cannot start as many.
     assert how == "crowd" or int(said) < 80
+
+
+def test_a_candidate_finds_neither_the_cache_nor_packages_that_are_not_loaded(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = tmp_path_factory.mktemp("shown")
+    for package in ("kernelrl_answers", "kernelrl_loaded", "others"):
+        (shown / package).mkdir()
+        (shown / package / "__init__.py").write_text("ANSWER = 42")
+    (shown / "cache").mkdir()
+    (shown / "cache" / "lock").touch()
+    monkeypatch.setenv("PYTHONPATH", str(shown))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("KERNELRL_CACHE_DIR", str(shown / "cache"))
+    monkeypatch.setattr(sys.modules[__name__], "SHUT_IN", "import kernelrl_loaded\n" + SHUT_IN)
+    body = (
+        f"say([sorted(os.listdir(os.path.join({str(shown)!r}, name))) for name in sorted(os.listdir({str(shown)!r}))])"
+    )
+    told, ended = shut_in(body, tmp_path)
+    if "mount_namespace" in told:
+        pytest.skip("this machine has no namespaces of mounts")
+    # The cache, the package that was not loaded, that which was, and another's.
+    assert (json.loads(told), ended) == ([[], [], ["__init__.py"], ["__init__.py"]], "exit 0")

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 
 __all__ = [
+    "closed_directories",
     "hidden_directories",
     "needed_paths",
     "own_mounts",
@@ -39,6 +40,9 @@ _AT_FDCWD, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY = -100, 0x8000, 0x1
 _OPEN_PATH = os.O_PATH | os.O_CLOEXEC
 _HIDDEN = ("/root", "/home", "/tmp", "/var/tmp", "/run", "/var/run")
 """Files of users, and sockets of services: whoever may write to one of those may ask for anything."""
+_CACHE = "KERNELRL_CACHE_DIR"
+_OWN = "kernelrl_"
+"""What our packages are named with. Among them are some that know answers."""
 _DRIVERS = ("/tmp/nvidia-mps", "/run/nvidia-persistenced", "/run/nvidia", "/run/opengl-driver", "/run/current-system")
 """Where a driver expects something of its own in a directory that is hidden."""
 
@@ -65,8 +69,10 @@ def _map_user(user: int, group: int) -> None:
 
 
 def hidden_directories() -> list[str]:
-    """Directories of users and services, of which a candidate sees only what Python and its libraries need."""
+    """Directories of users and services, and the cache, of which a candidate sees only what Python and its libraries
+    need."""
     found = {*_HIDDEN, tempfile.gettempdir(), pwd.getpwuid(os.getuid()).pw_dir} if _known() else {*_HIDDEN}
+    found |= {path for path in [os.environ.get(_CACHE)] if path}
     real = {os.path.realpath(path) for path in found if os.path.isdir(path)}
     return sorted(path for path in real if path != "/" and not any(_below(path, other) for other in real - {path}))
 
@@ -78,7 +84,7 @@ def needed_paths(hidden: Sequence[str], environment: Mapping[str, str]) -> list[
     """
     named = {part for value in environment.values() for part in value.split(":") if part.startswith("/")}
     # Temporary directories are made anew.
-    named -= {environment.get(name, "") for name in ("HOME", "TMPDIR")}
+    named -= {environment.get(name, "") for name in ("HOME", "TMPDIR", _CACHE)}
     packages = {
         path
         for name, module in list(sys.modules.items())
@@ -93,12 +99,43 @@ def needed_paths(hidden: Sequence[str], environment: Mapping[str, str]) -> list[
     return sorted(path for path in there if not any(_below(path, other) for other in there - {path}))
 
 
+def closed_directories(shown: Sequence[str]) -> list[str]:
+    """Directories that are empty for a candidate wherever they are: the cache, where it lies among what is shown, and
+    our packages that are not loaded by now.
+
+    Args:
+        shown: what is shown of directories that are hidden.
+    """
+    cache = os.path.realpath(os.environ.get(_CACHE) or "/")
+    found = {cache} if os.path.isdir(cache) and any(_below(cache, path) for path in shown) else set()
+    for directory in filter(os.path.isdir, sys.path):
+        with contextlib.suppress(OSError), os.scandir(directory) as entries:
+            found |= {
+                os.path.realpath(entry.path)
+                for entry in entries
+                if entry.name.startswith(_OWN) and entry.name.isidentifier() and entry.is_dir()
+            }
+    loaded = {
+        os.path.realpath(path)
+        for name, module in list(sys.modules.items())
+        if name.startswith(_OWN)
+        for path in getattr(module, "__path__", ())
+    }
+    return sorted(found - loaded)
+
+
 def own_mounts() -> bool:
     """Leave the namespace of mounts alone, which only root may; whether that was possible."""
     return bool(_libc.unshare(_CLONE_NEWNS) == 0)
 
 
-def private_mounts(scratch: str, hidden: Sequence[str], shown: Sequence[str], nodes: Sequence[str] | None) -> bool:
+def private_mounts(
+    scratch: str,
+    hidden: Sequence[str],
+    shown: Sequence[str],
+    nodes: Sequence[str] | None,
+    closed: Sequence[str] = (),
+) -> bool:
     """Give this namespace a file system that cannot be written to, with only some of the users' files and devices.
 
     Args:
@@ -106,6 +143,7 @@ def private_mounts(scratch: str, hidden: Sequence[str], shown: Sequence[str], no
         hidden: directories that are emptied.
         shown: paths in them that stay.
         nodes: device nodes that stay; None for all.
+        closed: directories that are emptied, though they stand in what stays.
     """
     mount = _libc.mount
     if mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None):
@@ -131,6 +169,8 @@ def private_mounts(scratch: str, hidden: Sequence[str], shown: Sequence[str], no
     for directory in covers:
         flags = _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV
         done &= mount(b"none", directory.encode(), None, flags, None) == 0
+    for directory in filter(os.path.isdir, closed):
+        done &= _empty(directory, "size=4k,nr_inodes=1,mode=755", _MS_RDONLY)
     return done
 
 
@@ -194,8 +234,9 @@ def _below(path: str, directory: str) -> bool:
     return path.startswith(directory + "/")
 
 
-def _empty(directory: str, options: str) -> bool:
-    return bool(_libc.mount(b"tmpfs", directory.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, options.encode()) == 0)
+def _empty(directory: str, options: str, flags: int = 0) -> bool:
+    flags |= _MS_NOSUID | _MS_NODEV
+    return bool(_libc.mount(b"tmpfs", directory.encode(), b"tmpfs", flags, options.encode()) == 0)
 
 
 def _show(path: str, handle: int, root: str = "") -> bool:

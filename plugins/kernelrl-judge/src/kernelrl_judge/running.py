@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kernelrl_core.session import cache_directory
 from kernelrl_judge import protocol
 from kernelrl_judge.exchange import FileExchange
 from kernelrl_judge.protocol import Frame, FrameKind
@@ -108,6 +109,10 @@ class Zygote:
         for name in ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "PYTHONPATH"):
             if name in os.environ:
                 clean[name] = os.environ[name]
+        # What it is to hide has to be there.
+        clean["KERNELRL_CACHE_DIR"] = os.path.abspath(cache_directory())
+        with contextlib.suppress(OSError):
+            os.makedirs(clean["KERNELRL_CACHE_DIR"], exist_ok=True)
         with theirs:
             self._process = subprocess.Popen(
                 [

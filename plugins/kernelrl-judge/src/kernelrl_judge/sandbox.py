@@ -69,6 +69,8 @@ class _Surroundings:
     """Directories with files of users."""
     shown: list[str]
     """Paths in them that a runner needs."""
+    closed: list[str]
+    """Directories that no runner needs, wherever they are."""
     leaves_root: bool
     """Root's runners can live as somebody else."""
     group: groups.Group | None
@@ -83,15 +85,17 @@ def prepare() -> _Surroundings:
     """
     hidden = namespaces.hidden_directories()
     shown = namespaces.needed_paths(hidden, os.environ)
+    closed = namespaces.closed_directories(shown)
     return _Surroundings(
         hidden=hidden,
         shown=shown,
-        leaves_root=os.getuid() == 0 and _lives_without_root(hidden, shown),
+        closed=closed,
+        leaves_root=os.getuid() == 0 and _lives_without_root(hidden, shown, closed),
         group=groups.join(),
     )
 
 
-def _lives_without_root(hidden: list[str], shown: list[str]) -> bool:
+def _lives_without_root(hidden: list[str], shown: list[str], closed: list[str]) -> bool:
     """Whether a fork that is no longer root can be shut in and still read all that is loaded here."""
     child = os.fork()
     if child:
@@ -100,7 +104,7 @@ def _lives_without_root(hidden: list[str], shown: list[str]) -> bool:
     with contextlib.suppress(BaseException):
         files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
         read = [path for path in (*files, *sys.path, *shown) if path and os.path.exists(path)]
-        fit = namespaces.own_mounts() and namespaces.private_mounts("/tmp", hidden, shown, None)
+        fit = namespaces.own_mounts() and namespaces.private_mounts("/tmp", hidden, shown, None, closed)
         fit = fit and privileges.become_nobody() and namespaces.unshare(everything=True)
         privileges.drop_capabilities()
         # What a driver of a GPU needs has to be open to all as well.
@@ -146,10 +150,13 @@ def enter(
     if around.group is None or not around.group.limit(allowed_mib):
         missing.append("cgroup")
     nodes = device_nodes(os.environ, on_gpu=on_gpu)
+    mount = functools.partial(
+        namespaces.private_mounts, scratch, around.hidden, around.shown, nodes, closed=around.closed
+    )
     mounted = False
     if around.leaves_root:
         # Only root can open the way to what stands in directories of root's own.
-        mounted = namespaces.own_mounts() and namespaces.private_mounts(scratch, around.hidden, around.shown, nodes)
+        mounted = namespaces.own_mounts() and mount()
     if os.getuid() == 0 and not (mounted and privileges.become_nobody()):
         missing.append("dropped_uid")
     die_with_parent()
@@ -161,7 +168,7 @@ def enter(
         if not namespaces.unshare(everything=False):
             missing += ["user_namespace", "pid_namespace"]
     elif not mounted:
-        mounted = namespaces.private_mounts(scratch, around.hidden, around.shown, nodes)
+        mounted = mount()
     if not mounted or nodes is None:
         missing.append("device_nodes")
     # Where there is no namespace of processes, orphans come to the supervisor.
