@@ -238,6 +238,29 @@ def test_results_of_earlier_calls_outlive_later_ones(
     assert (found.outcome, rules(found)) == (Outcome.CORRECT, expected)
 
 
+BEFORE = ("before = getattr(self, 'before', None)", "before = before if before is not None else torch.empty_like(x)")
+
+
+@pytest.mark.parametrize(
+    ("lines", "outcome", "expected"),
+    [
+        (("y = torch.relu(x)", "before.fill_(1.0)", "self.before = y", "return y"), Outcome.CORRECT, ["overwritten"]),
+        (("y = torch.relu(x)", "self.before = y.clone()", "return y"), Outcome.CORRECT, []),
+        (("y = torch.relu(x)", "before.fill_(1.0)", "self.before = y.clone()", "return y"), Outcome.CORRECT, []),
+        (
+            ("if before.data_ptr() != x.data_ptr():", "    before.fill_(1.0)", "self.before = x", "return x.relu()"),
+            Outcome.INCORRECT,
+            [],
+        ),
+    ],
+)
+def test_later_calls_leave_results_and_inputs_of_earlier_ones_as_they_are(
+    bench: Any, lines: tuple[str, ...], outcome: Outcome, expected: list[str]
+) -> None:
+    found = judged(bench, module("return torch.relu(x)"), module(*BEFORE, *lines))
+    assert (found.outcome, rules(found)) == (outcome, expected)
+
+
 STORE = "tl.store(y_ptr + offs, tl.maximum(x, 0.0) * 2.0, mask=mask)"
 
 

@@ -106,7 +106,8 @@ class FrameKind(IntEnum):
     RESUME = 13
     """Answer to `COMPILED`: the device is the judge's again."""
     RETURN = 14
-    """Body: tree with numbers of calls of the window before; export their inputs, as they are now, as a `RESULT`."""
+    """Body: tree with numbers of calls of the window before, whose inputs are wanted, or of single calls before this
+    order, whose outputs are; export them, as they are now, as a `RESULT`."""
     STARTED = 15
     """The sandbox is closed and no candidate code has run. Body: tree of the layers that are missing."""
     LOADED = 16

@@ -305,6 +305,7 @@ class _Candidate:
         if order["again"]:
             # New bytes where those of the call before lay.
             arguments = refilled(self._arguments, arguments)
+        self._effects.hold(arguments if order["hold"] else None, elsewhere=not order["again"])
         if order["poison"] >= 0:
             self._poison(order["poison"], order["poisoned"])
         self._outputs.may_overlap = order["overlap"]
@@ -431,8 +432,12 @@ class _Candidate:
         return result
 
     def _return(self, frame: Frame) -> None:
-        inputs = [self._staged[index] for index in decode_tree(frame.body)["calls"]]
-        self._answer(FrameKind.RESULT, self._attempt(Stage.EXPORT, lambda: self._exported(inputs)))
+        order = decode_tree(frame.body)
+        if "kept" in order:
+            found = self._effects.kept(order["kept"])
+        else:
+            found = [self._staged[index] for index in order["calls"]]
+        self._answer(FrameKind.RESULT, self._attempt(Stage.EXPORT, lambda: self._exported(found)))
 
     def _filled(self, places: list[Any], values: list[Any]) -> None:
         self._outputs.fill(places, values)

@@ -19,11 +19,14 @@ class Effects:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._made: list[Any] = []
+        self._made: list[list[Any]] = []
+        self._given: Any = None
+        self._given_before: Any = None
 
     def forget(self) -> None:
-        """Keep no outputs any more."""
+        """Keep nothing of earlier calls any more."""
         self._made = []
+        self._given = self._given_before = None
 
     def shares(self, outputs: Any, given: list[Any]) -> list[list[int]]:
         """Pairs of tensors with memory in common, among outputs, inputs, and the state that the judge gave."""
@@ -32,16 +35,35 @@ class Effects:
         return shared_memory([*tensors(outputs)], given, self._state.given())[:_MOST_SHARES]
 
     def overwrites(self, outputs: Any, given: list[Any], keep: int) -> list[int]:
-        """Which outputs lie where those of earlier calls lie, which are kept here: numbers among the tensors."""
+        """Which outputs lie where those of earlier calls lie: numbers among the tensors.
+
+        Args:
+            keep: of how many calls outputs are kept here, this one among them.
+        """
         from kernelrl_judge.sharing import shared_memory
 
         made = [*tensors(outputs)]
-        found = {pair[0] for pair in shared_memory(made, self._made) if pair[1] < 0}
+        kept = [tensor for call in self._made for tensor in call if tensor is not None]
+        found = {pair[0] for pair in shared_memory(made, kept) if pair[1] < 0}
         # The judge writes to inputs again.
         within = {pair[0] for pair in shared_memory(made, given) if pair[1] < 0}
-        free = [tensor.detach() for index, tensor in enumerate(made) if index not in within]
-        self._made = [*self._made, *free][-keep:] if keep else []
+        own = [None if index in within else tensor.detach() for index, tensor in enumerate(made)]
+        self._made = [*self._made, own][-keep:] if keep else []
         return sorted(found - within)[:_MOST_SHARES]
+
+    def hold(self, given: Any, *, elsewhere: bool) -> None:
+        """Keep the inputs of a call, and those of the last one whose inputs lay elsewhere.
+
+        Args:
+            elsewhere: whether they lie elsewhere than those of the call before.
+        """
+        if elsewhere:
+            self._given_before = self._given
+        self._given = given
+
+    def kept(self, back: list[int]) -> list[Any]:
+        """What is kept, as it is now: outputs of calls, of which 0 is the last, and inputs that lay elsewhere."""
+        return [[self._made[-1 - number] for number in back], self._given_before]
 
 
 def watched(

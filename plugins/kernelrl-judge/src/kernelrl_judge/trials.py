@@ -24,6 +24,7 @@ import torch
 from kernelrl_core.values import EvaluationSettings, Finding, Mismatch, Severity
 from kernelrl_judge import protocol
 from kernelrl_judge.comparing import Tolerance, compare_described, compare_values, tolerance
+from kernelrl_judge.earlier_calls import EarlierCalls
 from kernelrl_judge.effects import (
     lacking_state,
     other_state,
@@ -124,6 +125,7 @@ class Trials:
         self._lists = lists and "operators" in self._probes
         self._summed = secrets.randbelow(max(1, self._count - 1)) + int(self._count > 1)
         self._called_last: Reference | None = None
+        self._earlier_calls = EarlierCalls(runner, exchange, expect, device)
         self._found: list[str] = []
         self._raced = 0
         self.findings: tuple[Finding, ...] = ()
@@ -156,6 +158,10 @@ class Trials:
             failed = failed or attrs.evolve(found, other_parameters=used is not reference)
             if found.final:
                 break
+        if failed is None and "inputs" in self._probes:
+            lost, wrong = self._earlier_calls.read_again(inputs=not reference.facts["mutates_inputs"])
+            self._tell(overwritten(lost, reference))
+            failed = None if wrong is None else Found(0, wrong, final=True)
         return Found(passed) if failed is None else attrs.evolve(failed, passed=passed)
 
     def _one(self, reference: Reference, index: int) -> Found | None:
@@ -185,6 +191,7 @@ class Trials:
             if earlier is not None and is_replay(earlier, actual, self._limit, wrong):
                 return Found(0, wrong, finding=replay("an output equals that of the call before it"), final=True)
             return Found(0, wrong)
+        self._earlier_calls.took(actual, self._outputs_kept(trial.expected))
         return None if left is None else self._left(reference, trial, left, still)
 
     def _called(
@@ -211,10 +218,11 @@ class Trials:
         held = {**state, **still}
         keeps = self._keeps(trial.inputs)
         back = back and keeps
+        again = index % 2 == 1
         order = {
             "keep": keeps and "addresses" in self._probes,
             # Every second call finds its inputs where those before lay.
-            "again": index % 2 == 1,
+            "again": again,
             "back": back,
             "operators": lists,
             "sums": sums,
@@ -222,6 +230,7 @@ class Trials:
             "effects": "inputs" in self._probes,
             "held": {name: [_type(tensor), list(tensor.shape)] for name, tensor in held.items()},
             "keep_outputs": self._outputs_kept(trial.expected),
+            "hold": self._earlier_calls.give(trial.inputs, again=again) and "inputs" in self._probes,
             "poison": _POISONS[self._device][index % 2] if "poison" in self._probes else -1,
             "poisoned": [leaf.numel() * leaf.element_size() for leaf in _tensors(trial.expected)],
         }
@@ -349,9 +358,9 @@ class Trials:
         return found
 
     def _outputs_kept(self, expected: Any) -> int:
-        """How many tensors the runner keeps of the outputs of earlier calls."""
+        """Of how many calls outputs are kept."""
         calls = min(_OUTPUTS_KEPT, _OUTPUTS_KEPT_BYTES // max(1, leaves_bytes(expected)))
-        return calls * len(_tensors(expected)) if "inputs" in self._probes else 0
+        return calls if "inputs" in self._probes else 0
 
     def _keeps(self, values: Any) -> bool:
         return leaves_bytes(values) <= _MOST_KEPT_BYTES[self._device]
