@@ -53,7 +53,8 @@ def test_what_computes_is_named_however_it_is_called(call: Callable[[], Any], na
         lambda: X.unsqueeze(0).expand(3, -1, -1).clone(),
         lambda: X.new_empty(3).fill_(1.0),
         lambda: X.clone().zero_(),
-        lambda: torch.linspace(0.0, 1.0, 128).view(8, 16),
+        lambda: torch.linspace(0.0, 1.0, 64).view(8, 8),
+        lambda: torch.arange(128, dtype=torch.float32).view(8, 16),
         lambda: [part.contiguous() for part in X.tensor_split(3)],
         lambda: torch.vstack([X, X]).tile(2, 2).rot90(),
         lambda: torch.nn.functional.pad(X[None], (1, 1), mode="reflect").repeat(2, 2, 2),
@@ -79,6 +80,11 @@ def _positive(x: torch.Tensor) -> torch.Tensor:
     return torch.relu(x)
 
 
+def _quantised() -> torch.Tensor:
+    return torch._empty_affine_quantized(X.shape, scale=0.1, zero_point=0, dtype=torch.qint8).copy_(X)
+
+
+@pytest.mark.filterwarnings("ignore:.*quantize_per_tensor:UserWarning")
 @pytest.mark.parametrize(
     ("call", "name"),
     [
@@ -98,6 +104,10 @@ def _positive(x: torch.Tensor) -> torch.Tensor:
         (lambda: X.clone().apply_(abs), "torch.Tensor.apply_"),
         (lambda: X[0].outer(X[0]), "aten::outer"),
         (lambda: (X * 4).int(), "aten::to, of fractions to whole numbers"),
+        (_quantised, "aten::to, of fractions to whole numbers"),
+        (lambda: torch.stack([torch.linspace(x, y, 16) for x, y in X[:, :2].tolist()]), "aten::linspace, of numbers"),
+        (lambda: torch.linspace(X[0, 0], X[0, 1], 128), "aten::linspace, of numbers"),
+        (lambda: torch.arange(0.0, 6.4, 0.05), "aten::arange, of numbers"),
         (lambda: X > 0, "aten::gt"),
         (lambda: torch.view_as_complex(X.view(8, 8, 2)).mH.mT.imag.clone(), "aten::_neg_view"),
         (lambda: torch.ops.mkldnn._linear_pointwise(X, X, None, "relu", [], ""), "mkldnn::_linear_pointwise"),

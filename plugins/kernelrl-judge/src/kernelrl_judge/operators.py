@@ -61,10 +61,14 @@ _WITHIN = {
     "aten::repeat": frozenset({"aten::add"}),
 }
 _FLOATING = re.compile(r"Tensor\((?:float|double|c10::(?:Half|BFloat16|Float8\w+))\)")
-_WHOLE = re.compile(r"Tensor\((?:bool|(?:un)?signed char|char|(?:unsigned )?(?:short|long)?(?: ?int)?)\)")
+_WHOLE = re.compile(
+    r"Tensor\((?:bool|(?:un)?signed char|char|(?:unsigned )?(?:short|long)?(?: ?int)?|c10::qu?int\w+)\)"
+)
+"""Quantised numbers are whole ones: to make them is to divide, to round and to bound."""
 _NUMBERS = ("Tensor(double)", "Tensor(long int)")
 """What operators make of numbers of Python's."""
 _CONVERTED = "aten::to, of fractions to whole numbers"
+_OF_NUMBERS = ", of numbers"
 _LEAVING = frozenset(
     {"numpy", "__array__", "__dlpack__", "tolist", "__reduce_ex__", "storage", "untyped_storage", "_typed_storage"}
     | {"apply_", "map_", "map2_"}
@@ -248,6 +252,7 @@ def _weighed(nodes: list[dict[str, Any]], above: dict[int, dict[str, Any]]) -> d
         # Where an operator takes lists, what it does with their elements tells how many there are.
         if top == node["id"] and (any(weight) or not _places(node.get("inputs", {}))):
             whole.add(top)
+        name += "" if weight[0] else _OF_NUMBERS
         found[name] = [sum(pair) for pair in zip(found.get(name, (0, 0, 0, 0)), weight, strict=True)]
     return found
 
@@ -277,10 +282,10 @@ def _traced() -> Iterator[list[dict[str, Any]]]:
 
 
 def _weight(node: dict[str, Any]) -> list[int]:
-    """Elements taken and made by an operator, and the bytes of both. What takes none makes constants."""
+    """Elements taken and made by an operator, and the bytes of both."""
     sides = [node.get(side, {}) for side in ("inputs", "outputs")]
     taken, made = (sum(map(_elements, side.get("shapes", ()))) for side in sides)
-    return [taken, made if taken else 0, _bytes(sides[0]), _bytes(sides[1]) if taken else 0]
+    return [taken, made, *map(_bytes, sides)]
 
 
 def _bytes(side: dict[str, Any], least: int = 2) -> int:
@@ -321,7 +326,7 @@ def _outermost(node: dict[str, Any], above: dict[int, dict[str, Any]]) -> tuple[
     own = _plain(node["name"])
     if not _is_torchs(own):
         return "", 0
-    arranges = bool(_ARRANGING.fullmatch(own))
+    arranges = bool(_ARRANGING.fullmatch(own)) and not _steps(node)
     if arranges and not _converts(node):
         return "", 0
     name, top = _CONVERTED if arranges else own, int(node["id"])
@@ -353,6 +358,11 @@ def _converts(node: dict[str, Any]) -> bool:
         and len(types) > 1
         and bool(_WHOLE.fullmatch(types[0]) and _FLOATING.fullmatch(types[1]))
     )
+
+
+def _steps(node: dict[str, Any]) -> bool:
+    """Whether an operator makes fractions at equal distances. Whole numbers are places."""
+    return _plain(node["name"]) == "aten::arange" and "Double" in node.get("inputs", {}).get("types", ())
 
 
 def _elements(shape: Any) -> int:
@@ -428,6 +438,10 @@ def _of_weight(entries: list[Any], values: Any, size: Callable[[torch.Tensor], i
         or ((name == _PAST or name.startswith(_LEFT)) and taken >= (max(large, least) if name == _ITEM else few))
     ]
     operators = [entry for entry in weights if _is_torchs(entry[0]) and not _ARRANGING.fullmatch(entry[0])]
+    # What takes no elements makes tables, too; as large as the outputs, it may be what was to be computed.
+    of_numbers = [entry for entry in operators if entry[0].endswith(_OF_NUMBERS)]
+    if sum(made for _, _, made in of_numbers) < max(outputs / _LEAST_SHARE, least):
+        operators = [entry for entry in operators if entry not in of_numbers]
     together = sum(taken for _, taken, _ in operators) >= large
     making = {name: made for name, _, made in operators if made and not _REDUCING.fullmatch(name)}
     enough = sum(making.values()) >= max(few, least)
