@@ -219,6 +219,14 @@ FOUND = {
         "b64decode(t)",
     ),
     "E11 executed": ("dynamic_code", python("exec(t)", "return x"), "exec(t)"),
+    "E5 Python in a kernel": (
+        "python_in_kernel",
+        python(
+            "return x",
+            before=TRITON_COPY.replace("import triton\n", "import numpy\nimport triton\n", 1) + "    numpy.exp(o)\n",
+        ),
+        "numpy.exp(o)",
+    ),
     "K13 last sum": (
         "final_reduction",
         python("out = torch.empty(8)", "return out.sum()"),

@@ -114,6 +114,12 @@ RULES: dict[str, Rule] = {
             "What is hidden cannot be checked.",
         ),
         Rule(
+            "python_in_kernel",
+            _S,
+            "Name and call in a kernel of Triton only what Triton compiles.",
+            "Triton's interpreter runs a kernel as Python, in which any library may compute.",
+        ),
+        Rule(
             "unread_source",
             _S,
             "Keep the source small and plain enough to be read to its end.",

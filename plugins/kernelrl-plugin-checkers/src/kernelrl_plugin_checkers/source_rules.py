@@ -25,6 +25,7 @@ from kernelrl_plugin_checkers.python_compute import ComputeRules
 from kernelrl_plugin_checkers.python_patterns import pattern_breaches, waits_for_streams
 from kernelrl_plugin_checkers.reading import Breach, Reading, TooMuch
 from kernelrl_plugin_checkers.rules import RULES
+from kernelrl_plugin_checkers.triton_bodies import unfit_bodies
 from kernelrl_plugin_checkers.triton_copies import copying_kernels
 
 __all__ = ["SourceRules"]
@@ -92,4 +93,5 @@ def _of_tree(tree: ast.Module, facts: SourceFacts, lines: Sequence[str]) -> Iter
         yield from cpp_breaches(text, waits=waits, copies=copies)
     yield from ComputeRules(reading, facts).breaches()
     yield from pattern_breaches(reading, waits=waits, copies=copies)
+    yield from unfit_bodies(reading)
     yield from copying_kernels(reading)
