@@ -46,8 +46,12 @@ def test_a_label_for_the_assembler_hides_no_library(tmp_path: Path) -> None:
 
 @compiles
 def test_what_a_candidate_defines_by_itself_is_no_import(tmp_path: Path) -> None:
-    source = 'extern "C" void sgemm_(int) {}\nvoid f() { sgemm_(1); }'
-    assert library_imports(_built(tmp_path, source), "cpp") == []
+    source = 'extern "C" __attribute__((weak, noinline)) void sgemm_(int) {}\nvoid f() { sgemm_(1); }'
+    assert library_imports(_built(tmp_path, source, "-Wl,-Bsymbolic-functions"), "cpp") == []
+    # Where a library's function may be found in its place, it is one.
+    assert library_imports(_built(tmp_path, source), "cpp") == ["sgemm_"]
+    table = 'extern "C" long sgemm_[4] = {};\nlong* f() { return sgemm_; }'
+    assert library_imports(_built(tmp_path, table, "-Wl,-Bsymbolic-functions"), "cpp") == ["sgemm_"]
 
 
 @compiles
@@ -62,13 +66,24 @@ def test_what_leads_past_the_operators_is_found(tmp_path: Path) -> None:
     namespace at { namespace compositeimplicitautograd { int matmul(int); } }
     namespace c10 { struct Dispatcher { int findSchemaOrThrow(int) const; }; }
     namespace torch { namespace nn { struct LinearImpl { int forward(int); }; } }
+    namespace torch { struct Library { Library(int); int _fallback(int); int _impl(int); }; }
     int f(c10::Dispatcher& all, torch::nn::LinearImpl& layer) {
-        return at::compositeimplicitautograd::matmul(all.findSchemaOrThrow(1)) + layer.forward(1);
+        torch::Library library(1);
+        return at::compositeimplicitautograd::matmul(all.findSchemaOrThrow(library._fallback(library._impl(1))))
+            + layer.forward(1);
     }
     """
-    found = ["aten::matmul", "c10::Dispatcher::findSchemaOrThrow", "torch::nn::LinearImpl::forward"]
+    found = ["aten::matmul", "c10::Dispatcher::findSchemaOrThrow", "torch::Library::_fallback"]
+    found.append("torch::nn::LinearImpl::forward")
     built = _built(tmp_path, source)
     assert library_imports(built, "cpp") == library_imports(built, "cuda") == found
+
+
+@compiles
+def test_torchs_own_ways_to_arrays_of_others_are_found(tmp_path: Path) -> None:
+    source = "namespace torch { namespace utils { int tensor_to_numpy(int); } }\n"
+    source += "int f() { return torch::utils::tensor_to_numpy(1); }"
+    assert library_imports(_built(tmp_path, source), "cpp") == ["torch::utils::tensor_to_numpy"]
 
 
 @compiles
@@ -155,7 +170,7 @@ def test_what_is_no_shared_object_imports_nothing(tmp_path_factory: pytest.TempP
 @pytest.mark.parametrize("name", ["cblas_" + "gemm" * 20_000 + ".", "_ZN2at3cpu" + "9" * 5_000 + "x", "1a" * 200_000])
 def test_an_import_with_a_long_name_is_told_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").touch()
-    monkeypatch.setattr(imports, "_undefined", lambda content: [name])
+    monkeypatch.setattr(imports, "_looked_up", lambda content: [(name, False)])
     began = time.process_time()
     assert [len(told) < 10_000 for told in library_imports(tmp_path / "empty", "cpp")] == [True]
     assert time.process_time() - began < 0.5

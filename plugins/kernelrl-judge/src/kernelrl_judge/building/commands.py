@@ -181,7 +181,8 @@ class Commands:
         toolchain = self._toolchain
         libraries = [*toolchain.libraries, *(["torch_python"] if with_python else [])]
         command = [
-            *(toolchain.cxx, "-shared", *objects, "-o", "extension.so"),
+            # What it defines is its own, whoever else defines a function of that name.
+            *(toolchain.cxx, "-shared", "-Wl,-Bsymbolic-functions", *objects, "-o", "extension.so"),
             *(["-fopenmp"] if "-fopenmp" in (*words(self._request.cflags), *words(self._request.ldflags)) else []),
             *(word for word in words(self._request.ldflags) if word.startswith("-l")),
             *(f"-L{path}" for path in (self._prepared.link_libraries(), *toolchain.library_dirs)),

@@ -12,8 +12,11 @@ __all__ = ["library_imports"]
 _OF_TORCH = re.compile(
     r"_ZN2at(?:4_ops|3cpu|4cuda|6native(?:7cpublas)?|10redispatch|4meta|17functionalization|\d+composite[a-z]+)(\d+)(\w+)"
 )
-_OTHER_WAYS = re.compile(r"_ZNK?[RO]?(?:3c1010Dispatcher|3c1014OperatorHandle|5torch2nn|5torch3jit)\w+")
-"""To torch's operators: its dispatcher, its layers, and its own compiler."""
+_OTHER_WAYS = re.compile(
+    r"_ZNK?[RO]?(?:3c1010Dispatcher|3c1014OperatorHandle|3c104impl13OperatorEntry|5torch2nn|5torch3jit|5torch7Library9_fallback)\w+"
+)
+"""To torch's operators: its dispatcher and what it finds, fallbacks, which are handed each operator, its layers, and its
+own compiler."""
 _VENDOR = re.compile(
     r"(?:cblas_|cublas|hipblas|rocblas_)?[sdczhSDCZH](?:gemm|gemv|symm|symv|syrk|trsm|trmm|ger|dot|axpy|nrm2|asum|scal)\w*"
     r"|(?:cblas_|cublas|hipblas)\w*(?:[Gg]emm|GEMM|Matmul)\w*|(?:mkl_|mkldnn_|dnnl_|xnn_)\w+|_ZN(?:4dnnl|5ideep)\w+"
@@ -37,7 +40,7 @@ _PLAIN = re.compile(
     r"|clock(?:_gettime)?|gettimeofday|time|difftime|(?:nano|u)?sleep|madvise|fe[gs]et(?:env|round)|fe\w+except"
     # Python, pybind11, and of torch what holds tensors and registers functions.
     rf"|_?Py\w+|THP\w+|\w*8pybind11\w*|{_NESTED}(?:3c10|6caffe2)\w+|_ZN3c10\w+|_Z[lr]sRSo\w+"
-    rf"|{_NESTED}5torch(?:7Library|11CppFunction|8autograd|6detail|5utils|10class_base|16PyWarningHandler|29translate)\w+"
+    rf"|{_NESTED}5torch(?:7Library|11CppFunction|8autograd|6detail|10class_base|16PyWarningHandler|29translate)\w+"
     rf"|{_NESTED}2at(?:6Tensor|10TensorBase|11TensorMaker|14TensorIterator|18TensorIterator|20TensorIterator|8internal|6detail)\w+"
     rf"|{_NESTED}2at(?:7Context|13globalContext|15get_num_threads|14get_thread_num|18in_parallel_region|16init_num_threads)\w+"
     rf"|{_NESTED}2at(?:5print|9Generator|7indexing|ls)\w+|_ZN2atls\w+"
@@ -46,14 +49,14 @@ _PLAIN = re.compile(
 _OF_OBJECTS = re.compile(
     r"_?Py(?:Object|Eval|Vectorcall|CFunction|Method|Gen|Iter)_\w*(?:Call(?!FunctionObjArgs$)|Vectorcall|Send)\w*|PyVectorcall_\w+"
     r"|_?PyNumber_(?!(?:Check|Long|Float|Index|AsSsize_t|Add)$)\w+|PyObject_RichCompare|PySequence_(?:Concat|Repeat|InPlace\w+)"
-    r"|_?Py(?:Import|Run|Sys|Marshal|Code|Function)_\w+|_?PyEval_Eval\w+|Py_CompileString\w*"
+    r"|_?Py(?:Import|Run|Sys|Marshal|Code|Function)_\w+|_?PyEval_(?:Eval|Set)\w+|Py_CompileString\w*"
 )
 """What of Python has objects compute, an array say: calls, arithmetic, modules and code. What every module of pybind11
 needs is not among it, nor what converts arguments and results."""
 _WORD = re.compile(r"\w++")
 _MOST_DIGITS, _MOST_READ = 6, 4096
 _LENGTH = re.compile(rf"\d{{1,{_MOST_DIGITS}}}")
-_DYNAMIC_SYMBOLS = 11
+_DYNAMIC_SYMBOLS, _RELOCATIONS = 11, 4
 
 
 def library_imports(path: str | Path, language: str) -> list[str]:
@@ -68,11 +71,11 @@ def library_imports(path: str | Path, language: str) -> list[str]:
         Operators of torch as `aten::NAME`, others by their names; empty for what is no 64-bit ELF file.
     """
     found = set()
-    for name in _undefined(Path(path).read_bytes()):
+    for name, is_defined in _looked_up(Path(path).read_bytes()):
         operator = _OF_TORCH.match(name)
         if operator is not None:
             found.add(f"aten::{operator[2][: int(operator[1][:_MOST_DIGITS])]}")
-        elif _computes(name) or (language == "cpp" and not _is_plain(name)):
+        elif _computes(name) or (language == "cpp" and not is_defined and not _is_plain(name)):
             found.add(_readable(name[:_MOST_READ]))
     return sorted(found)
 
@@ -101,22 +104,32 @@ def _readable(symbol: str) -> str:
     return "::".join(names) or symbol
 
 
-def _undefined(content: bytes) -> Iterator[str]:
+def _looked_up(content: bytes) -> Iterator[tuple[str, bool]]:
+    """Names that the loader looks for among all libraries, and whether the file defines such a thing itself.
+
+    What it defines may be found elsewhere first, unless it was linked to its own.
+    """
     if content[:6] != b"\x7fELF\x02\x01":
         return
     try:
         (sections,) = struct.unpack_from("<Q", content, 0x28)
         size, count = struct.unpack_from("<HH", content, 0x3A)
         headers = [struct.unpack_from("<IIQQQQIIQQ", content, sections + size * index) for index in range(count)]
-        for _, kind, _, _, offset, length, link, _, _, _ in headers:
+        used = {
+            (link, information >> 32)
+            for _, kind, _, _, offset, length, link, _, _, _ in headers
+            if kind == _RELOCATIONS
+            for _, information, _ in struct.iter_unpack("<QQq", content[offset : offset + length])
+        }
+        for index, (_, kind, _, _, offset, length, link, _, _, _) in enumerate(headers):
             if kind != _DYNAMIC_SYMBOLS:
                 continue
             names = headers[link][4]
-            for at in range(offset, offset + length, 24):
+            for number, at in enumerate(range(offset, offset + length, 24)):
                 name, _, _, section = struct.unpack_from("<IBBH", content, at)
-                if section == 0 and name:
+                if name and (section == 0 or (index, number) in used):
                     begin = names + name
-                    yield content[begin : content.index(b"\0", begin)].decode("ascii", "replace")
+                    yield content[begin : content.index(b"\0", begin)].decode("ascii", "replace"), section != 0
     except (struct.error, ValueError, IndexError):
         # The linker's output is whole; what is none has no imports.
         return
