@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kernelrl_judge import protocol, runner, windows  # noqa: E402
-from kernelrl_judge.own_code import OwnCode  # noqa: E402
+from kernelrl_judge.own_code import own_code  # noqa: E402
 from kernelrl_judge.runner_memory import Originals  # noqa: E402
 
 
@@ -42,9 +43,7 @@ def test_what_a_candidate_replaces_of_the_runner_is_put_back_and_noticed(monkeyp
     monkeypatch.setattr(windows, "time", windows.time)
     monkeypatch.setattr(runner._Candidate, "_calls", call)
     monkeypatch.setitem(sys.modules, "kernelrl_judge.windows", windows)
-    own = OwnCode()
-    own.restore()
-    assert not own.replaced
+    assert not own_code()()
 
     def other(*_: object) -> None: ...
 
@@ -57,13 +56,30 @@ def test_what_a_candidate_replaces_of_the_runner_is_put_back_and_noticed(monkeyp
         lambda: sys.modules.update({"kernelrl_judge.windows": sys}),
     ]
     for replace in replacements:
-        own = OwnCode()
+        look = own_code()
         replace()
-        own.restore()
-        assert own.replaced
+        assert look()
         assert (windows.window, runner._Candidate._calls, protocol.send.__code__) == (window, call, code)
         assert sys.modules["kernelrl_judge.windows"] is windows
         assert not hasattr(windows, "len")
+        # What puts itself back afterwards was there.
+        assert look()
+
+
+def test_functions_of_the_library_that_the_runner_names_are_put_back_and_accuse_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    load, code = json.load, json.loads.__code__
+    monkeypatch.setattr(json, "load", load)
+    look = own_code()
+    json.load = lambda *_: None
+    json.loads.__code__ = (lambda *_, **__: None).__code__
+    try:
+        assert not look()
+        assert json.load is load
+        assert json.loads.__code__ is code
+    finally:
+        json.loads.__code__ = code
 
 
 def test_fresh_memory_holds_what_is_no_answer_until_calls_are_timed_and_no_setting_of_torch_tells_so() -> None:

@@ -35,6 +35,7 @@ from kernelrl_judge.reference import Reference
 from kernelrl_judge.roofline import count_work, roofline
 from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded
 from kernelrl_judge.sandbox import isolation_level
+from kernelrl_judge.speaking import REPLACED_RUNNER
 from kernelrl_judge.stress_calls import StressCall
 from kernelrl_judge.stress_trials import Matched, StressTrials, matched
 from kernelrl_judge.turns import DeviceTurns
@@ -118,6 +119,10 @@ class Case:
     def judge(self) -> Evaluation:
         """The verdict, with what was built beside what the source shows."""
         found = self._ended()
+        if self._runner.replaced:
+            known = self._profile.get("computing_operators", [])
+            self._profile["computing_operators"] = [REPLACED_RUNNER, *known]
+            found = attrs.evolve(found, profile=self._profile)
         if not self._dialogue.orders or self._disabled:
             return found
         language = self._backend.toolchain(self._request.backend_options, self._mode)["language"]
@@ -314,6 +319,9 @@ class Case:
         if watch is not None and watch.operators:
             known = self._profile.get("computing_operators", [])
             self._profile["computing_operators"] = [*dict.fromkeys([*known, *watch.operators])]
+        # What the last windows have left of the runner's code is told of with an answer that nobody times.
+        self._runner.send(FrameKind.RETURN, protocol.encode_tree({"calls": [], "held": {}}))
+        self._dialogue.expect(FrameKind.RESULT)
         return found
 
     def _weighed(self, reference: Reference, found: timing.Timing, ceilings: device_facts.Ceilings) -> Evaluation:

@@ -32,7 +32,7 @@ from torch.overrides import TorchFunctionMode
 from kernelrl_judge.listing import TORCHS, Listing
 from kernelrl_judge.provenance import Watch
 
-__all__ = ["REPLACED_RUNNER", "called", "computing", "computing_symbols", "listing_cost", "raced"]
+__all__ = ["called", "computing", "computing_symbols", "listing_cost", "raced"]
 
 _LEAST_SHARE = 0.25
 _FEW = 64
@@ -81,7 +81,6 @@ _RACED = "programs that read what others of their launch wrote"
 _MARKS = 2
 """Of a trace: at its beginning, and at its end."""
 _STOPPED = "stopping torch's trace"
-REPLACED_RUNNER = "replacing functions of the runner"
 _UNTRACED = ", not in torch's trace"
 _MEASURED = 32
 _MEASUREMENTS = 5
@@ -201,7 +200,7 @@ def _parameters() -> list[torch.Tensor]:
     """Parameters and buffers of all models."""
     models = [held for held in gc.get_objects() if issubclass(type(held), torch.nn.Module)]
     kinds = [vars(model).get(kind) for model in models for kind in ("_parameters", "_buffers")]
-    held = [value for kind in kinds if isinstance(kind, dict) for value in kind.values()]
+    held = [value for kind in kinds if isinstance(kind, dict) for value in dict.values(kind)]
     return [
         value for value in held if type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided
     ]
@@ -434,7 +433,7 @@ def _of_weight(entries: list[Any], values: Any, size: Callable[[torch.Tensor], i
     ways_out = [
         name
         for name, taken, _ in weights
-        if name in (_STOPPED, REPLACED_RUNNER)
+        if name == _STOPPED
         or ((name == _PAST or name.startswith(_LEFT)) and taken >= (max(large, least) if name == _ITEM else few))
     ]
     operators = [entry for entry in weights if _is_torchs(entry[0]) and not _ARRANGING.fullmatch(entry[0])]

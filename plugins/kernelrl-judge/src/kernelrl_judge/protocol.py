@@ -9,6 +9,8 @@ the place of the files for tensors (`kernelrl_judge.device_memory`). Both direct
     4 bytes  body length    little-endian, at most `MAX_BODY_BYTES`
     n bytes  body
 
+What a runner says is signed as well, before its body (`kernelrl_judge.speaking`).
+
 A body is empty, a value tree (`encode_tree`) in a small tagged binary form of bounded depth and size, or a failure
 (`encode_failure`), which is one too. Nothing from a runner is unpickled, evaluated or imported; tensor bytes are read
 by the judge from `outputs`, and only where the described tensor is the expected one in shape and dtype. A decoder
@@ -27,6 +29,8 @@ import attrs
 
 __all__ = [
     "DTYPES",
+    "HEADER",
+    "MAGIC",
     "MAX_BODY_BYTES",
     "BackendRunner",
     "Failure",
@@ -48,8 +52,8 @@ _MAX_DEPTH = 16
 _MAX_NODES = 4096
 _MAX_TEXT_BYTES = 48 * 1024
 _MAX_DESCRIPTORS = 4
-_HEADER = struct.Struct("<4sBI")
-_MAGIC = b"KRL1"
+HEADER = struct.Struct("<4sBI")
+MAGIC = b"KRL1"
 
 DTYPES = (
     "bool",
@@ -109,7 +113,7 @@ class FrameKind(IntEnum):
     """Body: tree with numbers of calls of the window before, whose inputs are wanted, or of single calls before this
     order, whose outputs are; export them, as they are now, as a `RESULT`."""
     STARTED = 15
-    """The sandbox is closed and no candidate code has run. Body: tree of the layers that are missing."""
+    """The sandbox is closed and no candidate code has run. Body: a key, and a tree of the layers that are missing."""
     LOADED = 16
     """The module is loaded and defines `ModelNew`. Body: empty, or in mode `compile` a text, what was checked."""
     READY = 17
@@ -186,7 +190,7 @@ def send(stream: socket.socket, kind: FrameKind, body: bytes = b"", descriptors:
     """
     if len(body) > MAX_BODY_BYTES:
         raise ValueError(f"a message of more than {MAX_BODY_BYTES} bytes")
-    data = memoryview(_HEADER.pack(_MAGIC, kind, len(body)) + body)
+    data = memoryview(HEADER.pack(MAGIC, kind, len(body)) + body)
     if descriptors:
         data = data[socket.send_fds(stream, [data], descriptors) :]
     stream.sendall(data)
@@ -203,11 +207,11 @@ def receive(stream: socket.socket, descriptors: int = 0) -> Frame | None:
         TimeoutError: the stream's time-out passed.
     """
     handles: list[int] = []
-    header = _exactly(stream, _HEADER.size, handles if descriptors else None)
+    header = _exactly(stream, HEADER.size, handles if descriptors else None)
     if header is None:
         return None
-    magic, kind, length = _HEADER.unpack(header)
-    if magic != _MAGIC or length > MAX_BODY_BYTES or kind not in FrameKind.__members__.values():
+    magic, kind, length = HEADER.unpack(header)
+    if magic != MAGIC or length > MAX_BODY_BYTES or kind not in FrameKind.__members__.values():
         raise ProtocolError("not a frame of this protocol")
     body = _exactly(stream, length) if length else b""
     if body is None:

@@ -22,8 +22,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from kernelrl_judge import sandbox
-from kernelrl_judge.own_code import OwnCode
 from kernelrl_judge.protocol import (
+    MAX_BODY_BYTES,
     Failure,
     Frame,
     FrameKind,
@@ -48,6 +48,7 @@ from kernelrl_judge.runner_memory import (
     tensors,
 )
 from kernelrl_judge.runner_state import State
+from kernelrl_judge.speaking import speaking
 
 _SPIN_S = 0.2
 _FRESH_BYTE = 0xFE
@@ -61,9 +62,19 @@ _STAGES = {
 
 
 def main(
-    descriptors: Sequence[int], request: bytes, backend: Any, mode: str, environment: dict[str, str], scratch: str
+    descriptors: Sequence[int],
+    request: bytes,
+    backend: Any,
+    mode: str,
+    environment: dict[str, str],
+    scratch: str,
+    look: Callable[[], bool],
 ) -> NoReturn:
-    """Serve one candidate and end. Never returns, whatever the candidate does."""
+    """Serve one candidate and end. Never returns, whatever the candidate does.
+
+    Args:
+        look: from `own_code.own_code`.
+    """
     code = 0
     try:
         stream, inputs, outputs, log, status = descriptors
@@ -90,8 +101,7 @@ def main(
         connection = socket.socket(fileno=stream)
         if mode == "gpu":
             _make_context()
-        send(connection, FrameKind.STARTED, encode_tree(missing))
-        _Candidate(connection, Inputs(inputs), Outputs(outputs), backend, mode, scratch).serve()
+        _Candidate(connection, Inputs(inputs), Outputs(outputs), backend, mode, scratch, look).start(missing)
     except BaseException:
         # The judge sees the closed stream; what happened here is for the log only.
         with contextlib.suppress(BaseException):
@@ -123,7 +133,14 @@ class _Candidate:
     """The candidate between the judge's orders."""
 
     def __init__(
-        self, stream: socket.socket, inputs: Inputs, outputs: Outputs, backend: Any, mode: str, scratch: str
+        self,
+        stream: socket.socket,
+        inputs: Inputs,
+        outputs: Outputs,
+        backend: Any,
+        mode: str,
+        scratch: str,
+        look: Callable[[], bool],
     ) -> None:
         self._stream = stream
         self._inputs = inputs
@@ -143,9 +160,20 @@ class _Candidate:
         self._spin_until = 0.0
         self._order: FrameKind | None = None
         self._originals = Originals()
-        self._own_code = OwnCode()
+        self._look = look
+        self._say: Any = None
         self._state = State()
         self._effects = Effects(self._state)
+
+    def start(self, missing: list[str]) -> None:
+        """Serve, having told the judge which layers of the sandbox are missing."""
+        self._open(missing)
+        self.serve()
+
+    def _open(self, missing: list[str]) -> None:
+        # Afterwards this process has the key in no variable any more.
+        key, self._say = speaking(self._stream, self._look)
+        send(self._stream, FrameKind.STARTED, key + encode_tree(missing))
 
     def serve(self) -> None:
         orders: dict[FrameKind, Callable[[Frame], None]] = {
@@ -162,6 +190,7 @@ class _Candidate:
             FrameKind.WAKE: self._wake,
             FrameKind.RETURN: self._return,
         }
+        look = self._look
         while True:
             self._spin()
             frame = receive(self._stream, descriptors=2)
@@ -173,7 +202,7 @@ class _Candidate:
                 sys.settrace(None)
                 sys.setprofile(None)
                 self._originals.restore()
-                self._own_code.restore()
+                look()
             order = orders[frame.kind]
             try:
                 # What fails outside of the candidate's code fails for what the candidate did, or for want of memory.
@@ -190,7 +219,17 @@ class _Candidate:
 
     def _answer(self, kind: FrameKind, *body: Any) -> None:
         _flush()
-        send(self._stream, kind, b"".join(map(encode_tree, body)))
+        self._tell(kind, b"".join(map(encode_tree, body)))
+
+    def _tell(self, kind: FrameKind, body: bytes = b"", *, looks: bool = True) -> None:
+        """Send a frame.
+
+        Args:
+            looks: whether to look first for what was replaced; not where that would count as the candidate's time.
+        """
+        if len(body) > MAX_BODY_BYTES:
+            raise ValueError(f"a message of more than {MAX_BODY_BYTES} bytes")
+        self._say((kind, body, looks))
 
     def _attempt(self, stage: Stage, work: Callable[[], Any]) -> Any:
         try:
@@ -200,14 +239,14 @@ class _Candidate:
         except BaseException as error:
             kind, name, text = described(error, self._backend, self._path)
             _flush()
-            send(self._stream, FrameKind.FAILED, encode_failure(Failure(stage, kind, name, text)))
+            self._tell(FrameKind.FAILED, encode_failure(Failure(stage, kind, name, text)))
             raise _Failed from None
 
     # --- orders -----------------------------------------------------------------------------------------------------
 
     def _ping(self, frame: Frame) -> None:
         self._spin_until = time.monotonic() + _SPIN_S
-        send(self._stream, FrameKind.DONE)
+        self._tell(FrameKind.DONE, looks=False)
 
     def _load(self, frame: Frame) -> None:
         order = decode_tree(frame.body)
@@ -284,7 +323,7 @@ class _Candidate:
         order = decode_tree(frame.body)
         if order["operators"]:
             from kernelrl_judge.listing import Listing
-            from kernelrl_judge.operators import REPLACED_RUNNER, called
+            from kernelrl_judge.operators import called
             from kernelrl_judge.provenance import Watch
 
             watch = Watch()
@@ -292,8 +331,6 @@ class _Candidate:
             begin = watch.begin if order["sums"] else functools.partial(Listing.begin, watch)
             # What computes before the call or after it counts as well.
             tree, facts = called(lambda: self._called(order, begin), watch)
-            if self._own_code.replaced:
-                facts.append([REPLACED_RUNNER, 1, 1, 1, 1])
             self._answer(FrameKind.RESULT, tree)
             self._answer(FrameKind.FACTS, facts)
         else:
@@ -341,6 +378,7 @@ class _Candidate:
     def _stage(self, frame: Frame) -> None:
         self._inputs.refresh()
         self._effects.forget()
+        self._look_at_memory()
         again = self._device == "cuda" and frame.body == self._staging
         if not again:
             self._staging = frame.body
@@ -370,7 +408,7 @@ class _Candidate:
         if self._mode == "gpu":
             torch.zeros(1, device="cuda")
             torch.cuda.synchronize()
-        send(self._stream, FrameKind.DONE)
+        self._tell(FrameKind.DONE, looks=False)
         self._spin_until = time.monotonic() + _SPIN_S
 
     def _window(self, frame: Frame) -> None:
@@ -386,7 +424,7 @@ class _Candidate:
         """Wait for the order of a watched window, and make it."""
         # What a listing begins with may still be under way on a device.
         self._wait()
-        send(self._stream, FrameKind.STAGED)
+        self._tell(FrameKind.STAGED, looks=False)
         self._spin_until = time.monotonic() + _SPIN_S
         self._spin()
         frame = receive(self._stream)
@@ -402,7 +440,7 @@ class _Candidate:
             "events_s": result.events_s,
             "whole_s": time.perf_counter() - started,
         }
-        send(self._stream, FrameKind.DONE, encode_tree(telemetry))
+        self._tell(FrameKind.DONE, encode_tree(telemetry), looks=False)
 
     def _calls(self, staged: list[Any], look: Callable[[int, Any], None] | None = None) -> Any:
         """Make a window of calls and export every output.
@@ -413,9 +451,11 @@ class _Candidate:
         from kernelrl_judge.windows import window
 
         if self._device == "cpu":
+            # What a call replaces is not used for the next.
+            attempt, fill, places_of = self._attempt, self._outputs.fill, self._places
 
             def keep(index: int, value: Any) -> None:
-                self._attempt(Stage.EXPORT, lambda: self._outputs.fill(self._places[index], [value]))
+                attempt(Stage.EXPORT, lambda: fill(places_of[index], [value]))
 
             def looked_at(index: int, value: Any) -> None:
                 look(index, value)
@@ -436,8 +476,19 @@ class _Candidate:
         if "kept" in order:
             found = self._effects.kept(order["kept"])
         else:
-            found = [self._staged[index] for index in order["calls"]]
+            found = {
+                "inputs": [self._staged[index] for index in order["calls"]],
+                "state": self._state.held(order["held"], self._device),
+                "shares": self._look_at_memory(),
+                "overwrites": sorted(self._outputs.returned.overwrites),
+            }
         self._answer(FrameKind.RESULT, self._attempt(Stage.EXPORT, lambda: self._exported(found)))
+
+    def _look_at_memory(self) -> list[list[int]]:
+        """What outputs of the window share with inputs and state."""
+        width = len(self._places[0]) if self._places else 0
+        given = [[*tensors(arguments)] for arguments in self._staged]
+        return self._outputs.returned.look(max(1, width), given, self._state.given())
 
     def _filled(self, places: list[Any], values: list[Any]) -> None:
         self._outputs.fill(places, values)
@@ -474,8 +525,11 @@ class _Candidate:
     def _forward(self, arguments: Sequence[Any]) -> Any:
         import torch
 
+        look = self._look
         with torch.no_grad():
             result = self._model(*arguments)
+            # Before anything that it may have replaced for a while is used.
+            look()
             self._wait()
         return result
 

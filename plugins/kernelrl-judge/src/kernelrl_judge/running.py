@@ -23,6 +23,7 @@ from kernelrl_core.session import cache_directory
 from kernelrl_judge import protocol
 from kernelrl_judge.exchange import FileExchange
 from kernelrl_judge.protocol import Frame, FrameKind
+from kernelrl_judge.speaking import Hearing
 from kernelrl_judge.suspending import Standing, ran_s, suspended
 
 __all__ = [
@@ -190,6 +191,7 @@ class Runner:
         self._head, self._tail, self._printed = b"", b"", 0
         self._log_open = True
         self.files = FileExchange()
+        self._hearing = Hearing()
         # The runner's descriptor cannot write: the judge's own file of inputs stays as the judge made it.
         readable = os.open(f"/proc/self/fd/{self.files.inputs}", os.O_RDONLY | os.O_CLOEXEC)
         self._log, log = os.pipe()
@@ -259,7 +261,7 @@ class Runner:
 
         Raises:
             DeadlinePassed, Cancelled, RunnerEnded, ZygoteDied: there will be none.
-            protocol.ProtocolError: what came is no frame.
+            protocol.ProtocolError: what came is no frame, or not the runner's.
         """
         patient_until = time.monotonic() + self._patience_s
         while True:
@@ -296,7 +298,12 @@ class Runner:
             if not self._zygote.alive:
                 raise ZygoteDied("the zygote ended under a candidate")
             raise RunnerEnded(self._ending())
-        return frame
+        return self._hearing.heard(frame)
+
+    @property
+    def replaced(self) -> bool:
+        """Whether the runner has said that its candidate replaced code of its own."""
+        return self._hearing.replaced
 
     def suspended(self) -> contextlib.AbstractContextManager[Standing]:
         """Stop the candidate and everything it started, for a while."""

@@ -19,6 +19,7 @@ import warnings
 from typing import Any
 
 from kernelrl_judge import privileges, runner, sandbox
+from kernelrl_judge.own_code import own_code
 
 _MAX_REQUEST_BYTES = 4096
 _OWN = tuple(f"kernelrl_judge.{name}" for name in ("operators", "runner_builds", "sharing", "windows"))
@@ -50,6 +51,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork.*")
     sandbox.prepare()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    look = own_code()
     gc.collect()
     # Pages of objects that the collector does not visit stay shared with the forks.
     gc.freeze()
@@ -68,7 +70,7 @@ def main() -> None:
         if child == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             judge.close()
-            runner.main(descriptors, message, backend, mode, environment, scratch)
+            runner.main(descriptors, message, backend, mode, environment, scratch, look)
         handle = os.pidfd_open(child)
         with contextlib.suppress(ConnectionError):
             socket.send_fds(judge, [str(child).encode()], [handle])
