@@ -15,7 +15,7 @@ from torch._C import _profiler
 from torch.autograd import _enable_record_function
 from torch.utils._python_dispatch import _disable_current_modes
 
-from kernelrl_judge.listing import TORCHS
+from kernelrl_judge.listing import TORCHS, Listing
 from kernelrl_judge.operators import called, computing
 
 X = torch.randn(8, 16)
@@ -218,6 +218,15 @@ def _unrecorded() -> None:
 @pytest.mark.parametrize("call", [_paused, _unrecorded])
 def test_what_is_called_while_the_trace_stands_still_is_named(call: Callable[[], None]) -> None:
     assert computing(called(call)[1], (X, X)) == ["aten::relu, not in torch's trace"]
+
+
+def test_nothing_can_be_taken_out_of_the_list() -> None:
+    listing = Listing()
+    listing.begin()
+    torch.relu(X)
+    listing.listed.clear()
+    listing.end()
+    assert listing.listed["aten::relu"] == [1, X.numel(), X.numel(), 4 * X.numel(), 4 * X.numel()]
 
 
 def test_a_trace_that_does_not_go_on_to_the_end_is_told_of() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -46,9 +46,8 @@ class Listing(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.listed: dict[str, list[int]] = {}
-        """Operators by name: calls, elements of the tensors that they took in all, and of those that they made, and the
-        bytes of both."""
+        self._record = _recording()
+        next(self._record)
         self.spent_s = 0.0
         """What the list itself has taken."""
         self.seen = 0, 0
@@ -92,6 +91,12 @@ class Listing(TorchDispatchMode):
         found = {place for place, first, now in self._looks if not torch.equal(first, now)}
         return [number for number, parameter in enumerate(self._parameters) if _place(parameter) in found]
 
+    @property
+    def listed(self) -> dict[str, list[int]]:
+        """Operators by name: calls, elements of the tensors that they took in all, and of those that they made, and the
+        bytes of both."""
+        return self._record.send(None)
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not isinstance(func, torch._ops.OpOverload):
             return func(*args, **(kwargs or {}))
@@ -117,10 +122,8 @@ class Listing(TorchDispatchMode):
             self._prepared |= {*map(_place, made)}
             if func._schema.is_mutable:
                 self._known_again(given)
-        entry = self.listed.setdefault(func._schema.name, [0, 0, 0, 0, 0])
         elements, count = _sizes(made) if taken[0] else (0, 0)
-        for at, more in enumerate((1, taken[0], elements, taken[1], count)):
-            entry[at] += more
+        self._record.send((func._schema.name, 1, taken[0], elements, taken[1], count))
         self.spent_s += perf_counter() - began
         return result
 
@@ -155,6 +158,18 @@ class Listing(TorchDispatchMode):
             words = torch.empty(0, dtype=torch.int64 if fits else torch.uint8, device=tensor.device).set_(memory)
             cut = int(self._cut * words.numel())
             return torch.stack([words[:cut].sum(), words[cut:].sum()])
+
+
+def _recording() -> Generator[dict[str, list[int]], tuple[Any, ...] | None, None]:
+    """Adds up what it is sent, name and numbers, and gives a copy of the sums: who finds that can take nothing away."""
+    listed: dict[str, list[int]] = {}
+    while True:
+        more = yield {name: [*sums] for name, sums in listed.items()}
+        while more is not None:
+            name, *numbers = more
+            before = listed.get(name, [0] * len(numbers))
+            listed[name] = [sum(pair) for pair in zip(before, numbers, strict=True)]
+            more = yield {}
 
 
 @contextlib.contextmanager
