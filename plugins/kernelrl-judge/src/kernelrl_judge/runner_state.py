@@ -73,17 +73,36 @@ def _registered(module: Any, prefix: str = "", above: tuple[int, ...] = ()) -> I
 
     No method of a module is called: one of the candidate's could bring up to date what it has put off.
     """
-    held = object.__getattribute__(module, "__dict__")
-    unsaved = held.get("_non_persistent_buffers_set", ())
-    for name, tensor in held.get("_parameters", {}).items():
-        if tensor is not None:
-            yield prefix + name, tensor.detach(), "parameter"
-    for name, tensor in held.get("_buffers", {}).items():
-        if tensor is not None:
-            yield prefix + name, tensor.detach(), "unsaved" if name in unsaved else "buffer"
-    for name, child in held.get("_modules", {}).items():
-        if child is not None and id(child) not in above:
+    unsaved = _variables(module).get("_non_persistent_buffers_set", ())
+    for name, tensor in _entries(module, "_parameters"):
+        yield prefix + name, _plain(tensor), "parameter"
+    for name, tensor in _entries(module, "_buffers"):
+        yield prefix + name, _plain(tensor), "unsaved" if name in unsaved else "buffer"
+    for name, child in _entries(module, "_modules"):
+        if id(child) not in above:
             yield from _registered(child, f"{prefix}{name}.", (*above, id(module)))
+
+
+def _variables(module: Any) -> dict[str, Any]:
+    """Those of a module, whatever its class makes of `__dict__`."""
+    import torch
+
+    found: dict[str, Any] = vars(torch.nn.Module)["__dict__"].__get__(module)
+    return found
+
+
+def _entries(module: Any, kind: str) -> list[tuple[str, Any]]:
+    """What is registered in a module, whatever class of dictionary that is."""
+    held = _variables(module).get(kind)
+    return [(name, value) for name, value in dict.items(held) if value is not None] if isinstance(held, dict) else []
+
+
+def _plain(tensor: Any) -> Any:
+    import torch
+
+    # A class of tensors may have its own methods.
+    with torch._C.DisableTorchFunctionSubclass():
+        return torch.Tensor.detach(tensor)
 
 
 def matched(own: dict[str, Any], state: dict[str, Any], known: dict[str, str]) -> dict[str, str]:
