@@ -15,6 +15,7 @@ from kernelrl_judge.sharing import OF_MODULE
 from kernelrl_judge.trees import leaves
 
 __all__ = [
+    "described_tensors",
     "lacking_state",
     "other_state",
     "overwritten",
@@ -65,6 +66,11 @@ def wrong_state(trial: Trial, after: Mapping[str, torch.Tensor], limit: Toleranc
         if wrong is not None:
             return Mismatch("effects", f"state {name}", max_abs=wrong.max_abs, wrong_share=wrong.wrong_share)
     return None
+
+
+def described_tensors(state: Mapping[str, torch.Tensor]) -> dict[str, list[Any]]:
+    """Type and shape of what a runner is to hand back, by name."""
+    return {name: [str(tensor.dtype).removeprefix("torch."), [*tensor.shape]] for name, tensor in state.items()}
 
 
 def wrong_memory(shares: Any, allowed: Collection[list[int]]) -> Mismatch | None:

@@ -450,6 +450,7 @@ class _Candidate:
         """
         from kernelrl_judge.windows import window
 
+        self._outputs.takes_note = look is None
         if self._device == "cpu":
             # What a call replaces is not used for the next.
             attempt, fill, places_of = self._attempt, self._outputs.fill, self._places
@@ -478,7 +479,7 @@ class _Candidate:
         else:
             found = {
                 "inputs": [self._staged[index] for index in order["calls"]],
-                "state": self._state.held(order["held"], self._device),
+                "state": self._state.held(order.get("held", {}), self._device),
                 "shares": self._look_at_memory(),
                 "overwrites": sorted(self._outputs.returned.overwrites),
             }

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kernelrl_judge.protocol import DTYPES, TensorLeaf
+from kernelrl_judge.returned_memory import ReturnedMemory
 
 __all__ = [
     "Inputs",
@@ -189,6 +190,10 @@ class Outputs:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self.arena: Any = None
+        self.returned = ReturnedMemory()
+        """The memory of what was copied to places."""
+        self.takes_note = True
+        """Whether note is taken of it: not while operators are listed, among which that would count."""
         self.may_overlap = True
         """Whether elements of an output may share their memory, as those of an expanded tensor do."""
 
@@ -227,6 +232,8 @@ class Outputs:
                 raise TypeError("forward returned a tensor of another shape or dtype than before")
             if not self.may_overlap:
                 _refuse_overlap(tensor)
+            if self.takes_note:
+                self.returned.note(tensor)
         if found:
             torch._foreach_copy_(places, [tensor.detach() for tensor in found])
 

@@ -11,7 +11,7 @@ import torch
 
 from kernelrl_judge.trees import tensors
 
-__all__ = ["OF_MODULE", "shared_memory"]
+__all__ = ["OF_MODULE", "extent", "shared_memory"]
 
 OF_MODULE = -(1 << 30)
 """In the place of an input: parameters and buffers of the module."""
@@ -38,10 +38,10 @@ def shared_memory(outputs: Any, inputs: Any, held: Iterable[torch.Tensor] = ()) 
 
 def _within(made: list[torch.Tensor], held: Iterable[torch.Tensor]) -> list[int]:
     """Which tensors have an element in common with one of those that are held, of which there may be hundreds."""
-    extents = [_extent(tensor) if tensor.layout is torch.strided else (0, 0) for tensor in made]
+    extents = [extent(tensor) if tensor.layout is torch.strided else (0, 0) for tensor in made]
     found: set[int] = set()
     for other in held:
-        begin, end = _extent(other) if other.layout is torch.strided else (0, 0)
+        begin, end = extent(other) if other.layout is torch.strided else (0, 0)
         near = [index for index, (first, last) in enumerate(extents) if first < end and begin < last]
         found.update(index for index in near if _overlap(made[index], other))
     return sorted(found)
@@ -52,7 +52,7 @@ def _overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
         return False
     if not first.numel() or not second.numel():
         return False
-    (begin, end), (other_begin, other_end) = _extent(first), _extent(second)
+    (begin, end), (other_begin, other_end) = extent(first), extent(second)
     if end <= other_begin or other_end <= begin:
         return False
     if first.is_contiguous() and second.is_contiguous():
@@ -68,7 +68,7 @@ def _overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
     return False
 
 
-def _extent(tensor: torch.Tensor) -> tuple[int, int]:
+def extent(tensor: torch.Tensor) -> tuple[int, int]:
     """Addresses of the first byte, and of that after the last."""
     begin = tensor.data_ptr()
     if tensor.is_contiguous() or not tensor.numel():

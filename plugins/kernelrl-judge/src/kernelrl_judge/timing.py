@@ -165,6 +165,8 @@ class _Measurement:
         while len(candidate_us) < max_rounds:
             if self._watch is not None and self._watch.due(len(candidate_us)):
                 self._round(staged, *calls, look=Look.HARSH)
+                if self._watch.looks_at_state:
+                    self._round(staged, *calls, look=Look.STATE)
                 self._listed_round(staged, calls)
             candidate_s, baseline_s = self._round(staged, *calls)
             candidate_us.append(candidate_s / calls[0] * 1e6)
@@ -307,10 +309,10 @@ class _Measurement:
             if watch is not None:
                 for call, actual in zip(harsh.values(), copies[len(chosen) :], strict=True):
                     watch.bears(call, actual)
-                if look is Look.HARSH:
-                    wrong = watch.changed(inputs)
-                else:
+                if look is Look.LISTED:
                     wrong = watch.heard(self._expect(FrameKind.FACTS), inputs, calls)
+                else:
+                    wrong = watch.changed(inputs[:calls], look)
                 if wrong is not None:
                     raise WrongWindow(wrong)
         self._earlier = inputs[calls - 1]

@@ -26,6 +26,7 @@ from kernelrl_judge import protocol
 from kernelrl_judge.comparing import Tolerance, compare_described, compare_values, tolerance
 from kernelrl_judge.earlier_calls import EarlierCalls
 from kernelrl_judge.effects import (
+    described_tensors,
     lacking_state,
     other_state,
     overwritten,
@@ -228,7 +229,7 @@ class Trials:
             "sums": sums,
             "overlap": self._overlap,
             "effects": "inputs" in self._probes,
-            "held": {name: [_type(tensor), list(tensor.shape)] for name, tensor in held.items()},
+            "held": described_tensors(held),
             "keep_outputs": self._outputs_kept(trial.expected),
             "hold": self._earlier_calls.give(trial.inputs, again=again) and "inputs" in self._probes,
             "poison": _POISONS[self._device][index % 2] if "poison" in self._probes else -1,
@@ -369,10 +370,6 @@ class Trials:
 def replay(evidence: str) -> Finding:
     """The finding that an output was looked up."""
     return Finding("replay", Severity.HACK, evidence, checker="judge")
-
-
-def _type(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

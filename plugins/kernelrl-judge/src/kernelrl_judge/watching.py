@@ -4,7 +4,9 @@ Between a trial and a timed call a candidate can tell, by its frames, by address
 some windows more, which are not counted, in pairs, and nobody knows before where among the others they are.
 
 - One has an order like that of any other. Some of its calls have the inputs of the probe `stress`, and afterwards the
-  runner hands back the inputs of some calls.
+  runner hands back the inputs of some calls, and says in what memory outputs lay.
+- Where calls of the reference change its state there is one more like it, without such inputs, and the runner hands
+  back the state.
 - In the other torch's operators are written down, as in a trial, and the runner says afterwards which of the outputs
   share memory. A candidate can tell that this is done. The only reason to do something else then is to be faster when
   it is not: so this window is timed, too, and its calls may not take much longer than those that count.
@@ -19,12 +21,13 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import attrs
 import torch
 
 from kernelrl_core.values import EvaluationSettings, Finding, Mismatch, Severity
 from kernelrl_judge import protocol, stress, wording
 from kernelrl_judge.comparing import compare_described, tolerance
-from kernelrl_judge.effects import overwritten, wrong_inputs, wrong_memory
+from kernelrl_judge.effects import described_tensors, overwritten, wrong_inputs, wrong_memory, wrong_state
 from kernelrl_judge.exchange import Exchange, leaves_bytes
 from kernelrl_judge.operators import computing, listing_cost
 from kernelrl_judge.protocol import FrameKind
@@ -62,6 +65,7 @@ class Look(enum.Enum):
 
     NONE = enum.auto()
     HARSH = enum.auto()
+    STATE = enum.auto()
     LISTED = enum.auto()
 
 
@@ -99,6 +103,7 @@ class Watch:
         size = leaves_bytes(reference.inputs(reference.first_timed_input))
         few = _LOOKED_AT if size <= _LARGE_BYTES else 1
         self._few = few if "inputs" in settings.probes and size <= _MOST_BYTES[reference.device] else 0
+        self._looks = "inputs" in settings.probes
         self._calls: list[int] = []
         self._listed_us: list[float] = []
         self._costs_us: list[float] = []
@@ -125,7 +130,12 @@ class Watch:
 
     def room(self, inputs: Sequence[Any]) -> int:
         """Bytes that inputs of calls need when they are handed back: reserved in every round, watched or not."""
-        return leaves_bytes(inputs[: self._few])
+        return leaves_bytes([*inputs[: self._few], self._reference.changed_state])
+
+    @property
+    def looks_at_state(self) -> bool:
+        """Whether there are windows after which the state is looked at."""
+        return self._looks and bool(self._reference.changed_state)
 
     def begin(self, look: Look, inputs: list[Any], calls: int) -> None:
         """Choose the calls of a window, and change the inputs of some of them."""
@@ -218,12 +228,29 @@ class Watch:
         how = f"in a timed call, and right in single ones: {wording.incorrect(wrong)}"
         self.findings, _ = stress.concluded(self._settings, (call.part, how), None)
 
-    def changed(self, inputs: Sequence[Any]) -> Mismatch | None:
-        """Has the inputs of some calls handed back, and judges what the calls left in them."""
-        if not self._calls:
+    def changed(self, inputs: list[Any], look: Look) -> Mismatch | None:
+        """Has the inputs of some calls handed back, and the state, and judges what the calls left in them.
+
+        Args:
+            inputs: of each call of the window.
+        """
+        if not self._looks:
             return None
-        self._runner.send(FrameKind.RETURN, protocol.encode_tree({"calls": self._calls}))
-        described = protocol.decode_tree(self._expect(FrameKind.RESULT).body)
+        state = self._reference.changed_state if look is Look.STATE else {}
+        order = {"calls": self._calls, "held": described_tensors(state)}
+        self._runner.send(FrameKind.RETURN, protocol.encode_tree(order))
+        said = protocol.decode_tree(self._expect(FrameKind.RESULT).body)
+        if not isinstance(said, dict) or not isinstance(said.get("state"), dict):
+            raise protocol.ProtocolError("not what a window has left")
+        if said.get("overwrites") and not self.overwritten:
+            self.overwritten = overwritten(said["overwrites"], self._reference)
+        return (
+            wrong_memory(said.get("shares"), self._reference.facts["shares"])
+            or self._changed_inputs(inputs, said.get("inputs"))
+            or self._changed_state(inputs, state, said["state"])
+        )
+
+    def _changed_inputs(self, inputs: list[Any], described: Any) -> Mismatch | None:
         sent = [inputs[index] for index in self._calls]
         wrong = compare_described(sent, described, self._reference.device)
         if wrong is not None:
@@ -237,6 +264,23 @@ class Watch:
             if wrong is not None:
                 return wrong
         return None
+
+    def _changed_state(
+        self, inputs: list[Any], state: Mapping[str, torch.Tensor], described: dict[str, Any]
+    ) -> Mismatch | None:
+        # Who lacks any is told of after the trials. What is not saved may be scratch memory.
+        wanted = {name: state[name] for name in state if name in described and name in self._reference.state}
+        if not wanted:
+            return None
+        found = {name: described[name] for name in wanted}
+        wrong = compare_described(wanted, found, self._reference.device)
+        if wrong is not None:
+            return wrong
+        trial = self._reference.called_in_order(inputs, [len(inputs) - 1], effects=True)[len(inputs) - 1]
+        # Errors of the calls add up.
+        room = math.sqrt(len(inputs))
+        limit = attrs.evolve(self._limit, atol=self._limit.atol * room, rtol=self._limit.rtol * room)
+        return wrong_state(trial, self._exchange.collect(wanted, found), limit)
 
 
 def _outline(value: Any) -> list[tuple[torch.Size, torch.dtype]]:
