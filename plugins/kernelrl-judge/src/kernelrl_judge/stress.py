@@ -1,8 +1,8 @@
 """The probe `stress`: calls on inputs that nobody promised to be small, of one sign, or alike.
 
-A kernel that passed every trial is called again on up to five sets of inputs, or seven where the reference asks for
-what is no number and refuses harsh inputs, with parameters and running statistics of a larger spread. What a task has
-no inputs for is left out.
+A kernel that passed every trial is called again on up to five sets of inputs, and on one or two more where the
+reference asks for what is no number, refuses harsh inputs, compares, or makes each output of all of an input, with
+parameters and running statistics of a larger spread. What a task has no inputs for is left out.
 
 - `mixed`: random signs, heavy tails, a factor for each row. A shortcut that inputs of one sign and size allow fails.
 - `spiked`: magnitudes over many powers of two, up to 65,536 or 16. Every sum is that of its few largest terms, so
@@ -15,6 +15,9 @@ no inputs for is left out.
   rows of truth values that are all false or all true, where the task draws them one by one.
 - `no_numbers`: a few infinities, and a few that are no number, where the reference calls a function that is about them.
 - `ends`: the smallest and the largest number that the task draws, where the reference refuses larger ones.
+- `coincidences`: numbers that the reference compares others with, halves where it rounds, rows that inputs have in
+  common, where a task has any (`kernelrl_judge.stress_coincidences`).
+- `faint`, `zeros`: small and zero everywhere at once, where every output depends on all of an input.
 
 Shapes and dtypes stay as they are, and so do other integers and inputs with a structure (`kernelrl_judge.structure`): a
 kernel may rely on them. Infinities stay in their places. What decides is the reference in double precision
@@ -40,10 +43,12 @@ from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
 from kernelrl_judge.exchange import leaves_bytes
 from kernelrl_judge.reference import Reference, TaskError
 from kernelrl_judge.stress_calls import NO_MEMORY, StressCall, stress_call
+from kernelrl_judge.stress_coincidences import Coincidences, has_twins
+from kernelrl_judge.stress_dependence import depends_on_all, rows_apart
 from kernelrl_judge.stress_functions import Functions
 from kernelrl_judge.stress_ranges import is_truth
 from kernelrl_judge.structure import structure
-from kernelrl_judge.trees import leaves, mapped, reals, tensors
+from kernelrl_judge.trees import leaves, tensors
 
 __all__ = ["concluded", "prepared", "untested", "untried", "wanted"]
 
@@ -60,8 +65,6 @@ _MOST_RATIO = {"fp32": 2.0**7, "tf32": 2.0**13, "bf16": 2.0**17}
 """Above what products, sums and pointwise functions in these types showed: up to 2^1 for fp32 (2^5 for convolutions by
 Winograd's method), 2^10 to 2^13 for tf32, 2^13 to 2^16 for bf16."""
 _MOST_PARAMETERS = 64
-_DEPENDS = 1e-4
-"""Share of a number by which it depends on another."""
 _MOST_SPARE = 1 << 30
 """Bytes of a device that stay with the judge while the candidate is called."""
 _WORDS = {
@@ -72,6 +75,9 @@ _WORDS = {
     "ranges": "integers from the ends of their range and repeated ones, or rows of equal truth values",
     "no_numbers": "inputs that are infinite or no number",
     "ends": "the smallest and the largest inputs",
+    "coincidences": "numbers that the task compares with, exact halves, or rows that inputs have in common",
+    "faint": "inputs that are small everywhere",
+    "zeros": "inputs that are zero everywhere",
     "sizes": "inputs of other sizes",
 }
 _UNDECIDED = "the reference decides nothing on such inputs"
@@ -242,7 +248,7 @@ def _made(
 ) -> tuple[StressCall | None, str]:
     try:
         inputs = stress_inputs.changed(reference.inputs(index), reference.facts, part, variant)
-        near = stress_inputs.nudged(inputs, reference.facts["structures"], part)
+        near = stress_inputs.nudged(inputs, reference.facts, part, variant)
     except torch.OutOfMemoryError:
         return None, NO_MEMORY
     return stress_call(reference, exact, index, part, inputs, near)
@@ -361,49 +367,35 @@ def _unfit(reference: Reference) -> str:
         return "too large for the memory that is free"
     facts["large"] = (passed + held) * _COPIES > room
     if "stress_unfit" not in facts:
-        watch = Functions()
+        watch, asked = Functions(), Functions()
+        inputs = []
         with contextlib.suppress(TaskError), watch:
-            reference.expected(reference.inputs(Reference.first_timed_input - 2))
+            inputs = reference.inputs(Reference.first_timed_input - 2)
+            with asked:
+                reference.expected(inputs)
         # On a processor an assertion is an exception like any other.
         hazard = watch.hazard and reference.device == "cuda"
         facts["stress_unfit"] = "the reference asserts that its inputs lie in a range" if hazard else ""
         facts["convolves"] = watch.convolves
         with contextlib.suppress(TaskError, torch.OutOfMemoryError):
-            facts["rows_apart"] = _rows_apart(reference)
-        facts["asks_for_numbers"], facts["bound"] = watch.asks_for_numbers, watch.bound
+            facts["rows_apart"] = rows_apart(reference)
+        facts["asks_for_numbers"], facts["bound"] = watch.asks_for_numbers, asked.bound
+        pairs = [*zip(tensors(inputs), facts["structures"], strict=False)]
+        changes = [stress_inputs.is_changed(*pair) for pair in pairs]
+        facts["whole"] = False
+        with contextlib.suppress(TaskError, torch.OutOfMemoryError):
+            facts["whole"] = not facts.get("rows_apart") and depends_on_all(reference, changes)
+        free = [tensor for tensor, known in pairs if known is None and tensor.is_floating_point()]
+        facts["coincidences"] = Coincidences()
+        if free:
+            rounds = asked.rounds and not asked.distinguishes
+            facts["coincidences"] = Coincidences.of(asked.compared, rounds=rounds, twins=has_twins(free))
         ranges = reference.declared_ranges() or []
         if watch.distinguishes:
             # Of truth values there are equals in any draw.
             ranges = [limits if is_truth(limits) else None for limits in ranges]
         facts["ranges"] = ranges if any(ranges) else None
     return str(facts["stress_unfit"])
-
-
-def _rows_apart(reference: Reference) -> bool:
-    """Whether no row of an output depends on other rows of the inputs, a row being a slice along the first dimension:
-    half of the rows stay as they are when the others change."""
-    outputs = [tensor for tensor in tensors(reference.like) if tensor.dim() > 1]
-    counts = {len(tensor) for tensor in outputs}
-    rows = min(counts, default=0)
-    if len(counts) != 1 or rows < 2:
-        return False
-    first, second = (reference.inputs(Reference.first_timed_input - 2 - number) for number in (0, 1))
-    others = iter(tensors(second))
-
-    def joined(tensor: torch.Tensor) -> torch.Tensor:
-        other = next(others)
-        same = tensor.dim() > 0 and len(tensor) == rows and tensor.shape == other.shape
-        return torch.cat([tensor[: rows // 2], other[rows // 2 :]]) if same else tensor
-
-    mixed = [mapped(value, joined) for value in first]
-    before, after, alike = (reference.expected(values) for values in (first, mixed, second))
-    pairs = zip(*(tensors(reals(value)) for value in (before, after, alike)), strict=True)
-    return all(
-        torch.allclose(kept[: rows // 2].double(), was[: rows // 2].double(), _DEPENDS, _DEPENDS)
-        and torch.allclose(kept[rows // 2 :].double(), other[rows // 2 :].double(), _DEPENDS, _DEPENDS)
-        for was, kept, other in pairs
-        if kept.dim() > 1
-    )
 
 
 def _resized(reference: Reference, exact: Reference | None) -> list[StressCall]:
@@ -413,7 +405,7 @@ def _resized(reference: Reference, exact: Reference | None) -> list[StressCall]:
         inputs = reference.resized_inputs(index)
         if inputs is None:
             return []
-        near = stress_inputs.nudged(inputs, reference.facts["structures"], "sizes")
+        near = stress_inputs.nudged(inputs, reference.facts, "sizes")
         call = stress_call(reference, exact, index, "sizes", inputs, near)[0]
     except TaskError:
         return []

@@ -25,6 +25,9 @@ _INDEXING = {
     ),
 }
 _BOUNDING = {"clamp", "clamp_", "clip", "clip_", "clamp_min", "clamp_max", "hardtanh", "hardtanh_"}
+_COMPARING = {f"{before}{name}{before}" for name in ("gt", "ge", "lt", "le") for before in ("", "__")}
+_EQUALLING = {f"{before}{name}{before}" for name in ("eq", "ne") for before in ("", "__")}
+_ROUNDING = {"round", "round_"}
 _MOST_BOUND = 1e30
 _OF_NUMBERS = {"nan_to_num", "nan_to_num_", "isnan", "isfinite", "isinf", "isposinf", "isneginf"}
 _OF_NUMBERS |= {"nansum", "nanmean", "nanmedian", "nanquantile"}
@@ -38,15 +41,18 @@ _NO_INDICES = (torch.bool, torch.float16, torch.bfloat16, torch.float32, torch.f
 
 class Functions(TorchFunctionMode):
     """Looks for functions that end a GPU's context when values are out of their range, for those whose results depend
-    on an order that nobody promises where values are equal, for convolutions, bounds, and questions for what is no
-    number."""
+    on an order that nobody promises where values are equal, for convolutions, bounds, rounding, numbers that others are
+    compared with, and questions for what is no number."""
 
     def __init__(self) -> None:
         super().__init__()
         self._checked = self._indexes = self._makes_integers = self.convolves = self.distinguishes = False
         self.asks_for_numbers = False
+        self.rounds = False
         self.bound = 0.0
-        """Largest number that something is bounded by."""
+        """Largest number that something is bounded by, or compared with."""
+        self.compared: set[float] = set()
+        """Numbers that fractions are compared with."""
 
     @property
     def hazard(self) -> bool:
@@ -60,10 +66,16 @@ class Functions(TorchFunctionMode):
         self.convolves |= name.startswith("conv")
         self.distinguishes |= name in _DISTINGUISHING or (name in ("max", "min") and isinstance(found, tuple))
         self.asks_for_numbers |= name in _OF_NUMBERS
-        if name in _BOUNDING:
-            limits = [abs(value) for value in (*args, *(kwargs or {}).values()) if isinstance(value, int | float)]
-            self.bound = max([self.bound, *(float(limit) for limit in limits if limit <= _MOST_BOUND)])
+        self.rounds |= name in _ROUNDING
         given = args[0] if args else None
+        fractions = isinstance(given, torch.Tensor) and given.is_floating_point()
+        if name in _BOUNDING or (name in _COMPARING | _EQUALLING and fractions):
+            numbers = [value for value in (*args, *(kwargs or {}).values()) if isinstance(value, int | float)]
+            limits = [float(abs(number)) for number in numbers if abs(number) <= _MOST_BOUND]
+            if name not in _EQUALLING:
+                self.bound = max([self.bound, *limits])
+            if name not in _BOUNDING:
+                self.compared |= {float(number) for number in numbers if abs(number) <= _MOST_BOUND}
         if name in _CONVERTING and isinstance(found, torch.Tensor) and isinstance(given, torch.Tensor):
             self._makes_integers |= given.is_floating_point() and found.dtype not in _NO_INDICES
         return found

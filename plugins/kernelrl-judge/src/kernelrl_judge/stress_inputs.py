@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import torch
 
 from kernelrl_core.values import EvaluationSettings
 from kernelrl_judge.comparing import tolerance
 from kernelrl_judge.overlays import overlaid
 from kernelrl_judge.reference import Reference
+from kernelrl_judge.stress_coincidences import Coincidences
 from kernelrl_judge.stress_ranges import at_ends, is_truth
 from kernelrl_judge.trees import mapped, real
 
@@ -29,7 +31,7 @@ __all__ = [
     "with_spread",
 ]
 
-PARTS = ("mixed", "spiked", "aligned", "edges", "ranges", "no_numbers", "ends")
+PARTS = ("mixed", "spiked", "aligned", "edges", "ranges", "no_numbers", "ends", "coincidences", "faint", "zeros")
 """Parts in the order of their calls. Which are made depends on what the task's inputs are."""
 SPREADS = ("any_sign", "sign_kept")
 """How parameters are changed: as it comes, or so that those stay positive that were, for references that need that."""
@@ -54,7 +56,7 @@ _CHANGED = (None, "zeros", "non_finite")
 Variant = tuple[bool, float]
 """A choice and the largest value, 0 where none is set. The choice is whether signs are drawn; at the edges whether
 slices are quiet; of ranges whether truth values change, too; of what is no number whether some are undefined;
-at the ends whether these are whole numbers."""
+at the ends whether these are whole numbers; of coincidences whether halves are made, and the value whether rows are."""
 
 
 def parts(reference: Reference, settings: EvaluationSettings) -> tuple[str, ...]:
@@ -73,6 +75,9 @@ def parts(reference: Reference, settings: EvaluationSettings) -> tuple[str, ...]
         "ranges": asked and reference.facts["ranges"] is not None,
         "no_numbers": asked and drawn and reference.facts["asks_for_numbers"],
         "ends": asked and drawn and reference.facts.get("refuses", False),
+        "coincidences": asked and drawn and settings.precision == "fp32" and bool(reference.facts["coincidences"]),
+        "faint": asked and drawn and settings.precision == "fp32" and reference.facts["whole"],
+        "zeros": asked and drawn and settings.precision == "fp32" and reference.facts["whole"],
     }
     return tuple(part for part in PARTS if made[part])
 
@@ -100,12 +105,16 @@ def variants(reference: Reference, settings: EvaluationSettings, part: str) -> l
         return [(True, math.inf), (True, 0.0), (False, math.inf)]
     if part == "ends":
         return [(True, 0.0), (False, 0.0)]
+    if part == "coincidences":
+        known: Coincidences = reference.facts["coincidences"]
+        made = [(known.rounds, float(known.twins)), (known.rounds, 0.0), (False, 0.0)]
+        return [variant for variant in dict.fromkeys(made) if any(variant) or known.numbers]
     return [(False, 0.0)]
 
 
 def is_mild(part: str, variant: Variant) -> bool:
     """Whether a task's own precision decides on inputs like these."""
-    return part in ("aligned", "ranges", "no_numbers", "ends") or variant[1] == _MILD
+    return part not in ("mixed", "spiked", "edges") or variant[1] == _MILD
 
 
 def changed(values: list[Any], facts: dict[str, Any], part: str, variant: Variant) -> list[Any]:
@@ -115,6 +124,7 @@ def changed(values: list[Any], facts: dict[str, Any], part: str, variant: Varian
         facts: the reference's, with the structures and ranges of its inputs.
     """
     places = iter(range(len(facts["structures"])))
+    others: dict[Any, torch.Tensor] = {}
 
     def change(tensor: torch.Tensor) -> torch.Tensor:
         place = next(places)
@@ -127,13 +137,20 @@ def changed(values: list[Any], facts: dict[str, Any], part: str, variant: Varian
             return _repeated(tensor)
         if not is_changed(tensor, known):
             return tensor
+        if part == "coincidences":
+            return tensor if tensor.is_complex() or known is not None else _met(facts, variant).placed(tensor, others)
         if known != "non_finite":
             return _of_parts(tensor, lambda values: _harsh(values, part, variant))
         finite = torch.isfinite(tensor)
-        others = _of_parts(torch.where(finite, tensor, 0.0), lambda values: _harsh(values, part, variant))
-        return torch.where(finite, others, tensor)
+        found = _of_parts(torch.where(finite, tensor, 0.0), lambda values: _harsh(values, part, variant))
+        return torch.where(finite, found, tensor)
 
     return [mapped(value, change) for value in values]
+
+
+def _met(facts: dict[str, Any], variant: Variant) -> Coincidences:
+    known: Coincidences = facts["coincidences"]
+    return attrs.evolve(known, rounds=variant[0], twins=variant[1] > 0)
 
 
 def is_changed(tensor: torch.Tensor, known: str | None) -> bool:
@@ -162,6 +179,10 @@ def _harsh(tensor: torch.Tensor, part: str, variant: Variant) -> torch.Tensor:
             return _not_numbers(tensor, infinite=largest > 0, undefined=signs)
         case "ends":
             return _ended(tensor, whole=signs)
+        case "faint":
+            return tensor * _SMALL
+        case "zeros":
+            return torch.zeros_like(tensor)
     if largest:
         tensor = tensor * torch.rand_like(tensor) * largest
         return _signed(tensor) if signs else tensor
@@ -170,19 +191,21 @@ def _harsh(tensor: torch.Tensor, part: str, variant: Variant) -> torch.Tensor:
     return overlaid(overlaid(tensor, "heavy_tailed"), "row_scaled")
 
 
-def nudged(values: list[Any], structures: list[str | None], part: str) -> list[Any]:
+def nudged(values: list[Any], facts: dict[str, Any], part: str, variant: Variant = (False, 0.0)) -> list[Any]:
     """Inputs that are off by a last bit where they may be changed: what their rounding makes of an output is noise.
 
     At the edges, zeros are off by next to nothing, so that what is chosen among equals counts as noise as well. At the
-    ends of a range they stay there: beyond, a reference may refuse them.
+    ends of a range they stay there: beyond, a reference may refuse them. So do numbers that a reference compares with.
     """
-    known = iter(structures)
+    known = iter(facts["structures"])
 
     def nudge(tensor: torch.Tensor) -> torch.Tensor:
         structure = next(known)
         if not is_changed(tensor, structure) or tensor.dtype not in (torch.float32, torch.complex64):
             return tensor
         found = _of_parts(tensor, lambda values: _off(values, part))
+        if part == "coincidences" and not tensor.is_complex():
+            found = torch.where(_met(facts, variant).are_in(tensor), tensor, found)
         infinite = structure == "non_finite" or part == "no_numbers"
         return torch.where(torch.isfinite(tensor), found, tensor) if infinite else found
 

@@ -2,8 +2,9 @@
 
 An input that `torch.randint` has drawn may hold any numbers of its range, each end and duplicates among them. Truth
 values that come of a draw, each of its own, may all be false, or all be true: those of `torch.bernoulli`, and what is
-drawn compared with a number. That holds for views, copies and conversions as well, and for nothing else that is made of
-them, or that they are made into. What else is known of integers is what a call shows, and a kernel may rely on it.
+drawn compared with a number or with another draw. That holds for views, copies and conversions as well, and for nothing
+else that is made of them, or that they are made into. What else is known of integers is what a call shows, and a kernel
+may rely on it.
 """
 
 from __future__ import annotations
@@ -125,6 +126,13 @@ class _Draws(TorchFunctionMode):
             self._forget(given)
             self._count += 1
             self._remember(found, self._count, _limits(name, args, kwargs))
+        elif name in _COMPARED and self._are_apart(given, args, found):
+            # Who is given one of them beside what was compared knows more.
+            self._draws = {
+                place: attrs.evolve(draw, origin=given[0].origin) if draw.origin == given[1].origin else draw
+                for place, draw in self._draws.items()
+            }
+            self._remember(found, given[0].origin, _TRUTH)
         elif len(given) != 1 or not args or given[0] is not self.known(args[0]):
             self._forget(given)
         elif _is_kept(name, given[0].limits, found):
@@ -134,6 +142,13 @@ class _Draws(TorchFunctionMode):
         else:
             self._forget(given)
         return found
+
+    def _are_apart(self, given: list[_Draw], args: tuple[Any, ...], found: torch.Tensor) -> bool:
+        """Whether two draws of fractions are compared, one of which has a number for each element of the result."""
+        fractions = len(given) == 2 and all(draw.limits is None for draw in given)
+        whole = [self.known(tensor) for tensor in args[:2]]
+        most = max((tensor.numel() for tensor in args[:2] if isinstance(tensor, torch.Tensor)), default=0)
+        return fractions and whole == given and most == found.numel() and given[0].origin != given[1].origin
 
     def _remember(self, tensor: torch.Tensor, origin: int, limits: Range | None) -> None:
         self._draws[_place(tensor)] = _Draw(origin, limits, weakref.ref(tensor))
