@@ -192,6 +192,21 @@ def test_memory_that_only_outputs_of_timed_calls_share_is_seen(judge: Judge) -> 
     assert "Output [1] must have memory of its own, as that of the reference has" in found.message
 
 
+def test_memory_that_outputs_share_where_nobody_lists_operators_is_seen(judge: Judge) -> None:
+    found = judge("(x.relu(), x if timed() and not listed() else x.clone())", "(x.relu(), x.clone())")
+    assert found.outcome is Outcome.INCORRECT
+    assert "Output [1] must have memory of its own, as that of the reference has" in found.message
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"), [("ring[len(calls) % 6]", ["overwritten"]), ("ring[len(calls) % 6].clone()", [])]
+)
+def test_results_that_any_later_timed_call_overwrites_are_seen(judge: Judge, place: str, expected: list[str]) -> None:
+    ring = "globals().setdefault('ring', [torch.empty(64, 64) for _ in range(6)])"
+    kernel = f"(lambda ring: torch.clamp(x, min=0.0, out={place}))({ring}) if not listed() and timed() else x.relu()"
+    assert [finding.rule for finding in suspicions(judge(kernel, RELU))] == expected
+
+
 def test_harsher_inputs_are_among_those_of_timed_calls(judge: Judge) -> None:
     unbounded = "(x.exp() - (-x).exp()) / (x.exp() + (-x).exp())"
     assert suspicions(judge("torch.tanh(x)", "torch.tanh(x)")) == []
@@ -217,6 +232,14 @@ def test_who_does_not_keep_what_changes_from_call_to_call_is_wrong(judge: Judge)
     found = judge("x + 0.1 * x.mean(0)", AVERAGES)
     assert found.outcome is Outcome.INCORRECT
     assert "begin with what the call before it left in average" in found.message
+
+
+def test_state_that_timed_calls_leave_out_is_seen(judge: Judge) -> None:
+    reference = "(torch.relu(x), self.average.mul_(0.9).add_(x.mean(0), alpha=0.1))[0]"
+    assert judge(reference, reference, keeps=True).outcome is Outcome.CORRECT
+    found = judge(f"torch.relu(x) if timed() and not listed() else {reference}", reference, keeps=True)
+    assert found.outcome is Outcome.INCORRECT
+    assert "State average does not hold after the call what the reference leaves there." in found.message
 
 
 def test_without_the_probes_no_window_is_watched(judge: Judge) -> None:
