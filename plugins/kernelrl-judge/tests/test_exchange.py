@@ -91,6 +91,36 @@ def test_what_a_candidate_writes_to_its_inputs_stays_with_it() -> None:
     files.close()
 
 
+def test_inputs_that_are_announced_again_are_the_same_tensors_with_new_values() -> None:
+    files = exchange.FileExchange()
+    tree = files.announce([[torch.ones(4), torch.ones(4)]])
+    inputs = Inputs(files.inputs)
+    staged = inputs.announced(tree)
+    files.share([[torch.ones(4), torch.ones(4)]])
+    staged[0][0].zero_()
+    assert inputs.announced_again(tree, staged)
+    files.share([[torch.full((4,), 2.0), torch.full((4,), 3.0)]])
+    assert [tensor.tolist() for tensor in staged[0]] == [[2.0] * 4, [3.0] * 4]
+    files.close()
+
+
+def test_tensors_that_a_candidate_made_others_of_are_not_announced_again() -> None:
+    files = exchange.FileExchange()
+    tree = files.announce([[torch.ones(2, 3)], [[torch.ones(2)]]])
+    inputs = Inputs(files.inputs)
+    for change in (
+        lambda staged: staged[0][0].t_(),
+        lambda staged: staged[0][0].requires_grad_(),
+        lambda staged: setattr(staged[0][0], "data", torch.ones(2, 3)),
+        lambda staged: staged[1][0].clear(),
+    ):
+        staged = inputs.announced(tree)
+        assert inputs.announced_again(tree, staged)
+        change(staged)
+        assert not inputs.announced_again(tree, staged)
+    files.close()
+
+
 def test_nobody_makes_the_file_of_inputs_shorter() -> None:
     files = exchange.FileExchange()
     files.share([torch.ones(4096)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import json
 import os
 import select
@@ -154,6 +155,8 @@ class _Candidate:
         self._model: Any = None
         self._arguments: Any = None
         self._staged: list[Any] = []
+        self._past: list[Any] = []
+        self._collects = False
         self._staging = b""
         self._staging_order: Any = None
         self._places: list[list[Any]] = []
@@ -379,13 +382,14 @@ class _Candidate:
         self._inputs.refresh()
         self._effects.forget()
         self._look_at_memory()
-        again = self._device == "cuda" and frame.body == self._staging
+        again = frame.body == self._staging
         if not again:
             self._staging = frame.body
             self._staging_order = decode_tree(frame.body)
             self._places = self._outputs.places(self._staging_order["outputs"])
         order = self._staging_order
-        if not (again and self._inputs.as_announced(order["inputs"], self._staged)):
+        if not (again and order["announced"] and self._inputs.announced_again(order["inputs"], self._staged)):
+            self._past = self._staged if order["announced"] else []
             self._staged = []
             if self._device == "cuda":
                 take_at_once([*leaves(order["outputs"])])
@@ -434,7 +438,14 @@ class _Candidate:
 
     def _timed(self, staged: list[Any], look: Callable[[int, Any], None] | None = None) -> None:
         started = time.perf_counter()
+        # To let go of inputs, or to collect garbage, may run code of the candidate's: on the clock, and not between
+        # windows.
+        self._past = []
+        if self._collects:
+            gc.enable()
         result = self._calls(staged, look)
+        self._collects = gc.isenabled()
+        gc.disable()
         telemetry = {
             "calls_s": result.calls_s,
             "events_s": result.events_s,

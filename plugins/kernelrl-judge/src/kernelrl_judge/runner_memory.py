@@ -40,6 +40,8 @@ class Inputs:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._view: mmap.mmap | None = None
+        self._announced: mmap.mmap | None = None
+        self._announced_before: mmap.mmap | None = None
         self.arena: Any = None
 
     def text(self, offset: int, count: int) -> str:
@@ -54,15 +56,40 @@ class Inputs:
         """Tensors over the memory that trees describe, whose contents the judge writes later.
 
         What is written to them in host memory stays here, and costs the page that it is written to a copy. The judge
-        reads neither.
+        reads neither. The memory of those that were announced before stays until others are once more: who still holds
+        some may let go of them on the clock, where to unmap them would count.
         """
         size = os.fstat(self._descriptor).st_size
         self._view = mmap.mmap(self._descriptor, size, access=mmap.ACCESS_COPY) if size else None
-        if self._view is not None:
+        self._announced, self._announced_before = self._view, self._announced
+        self._map_now()
+        return self.values(trees, _SHARED)
+
+    def announced_again(self, trees: Any, values: Any) -> bool:
+        """Whether tensors are still those that `announced` made last, of equal trees.
+
+        In host memory nothing is left of what was written to them here.
+        """
+        if self.arena is not None:
+            base = int(self.arena.address)
+        elif self._announced is not None:
+            base = ctypes.addressof(ctypes.c_char.from_buffer(self._announced))
+        else:
+            return False
+        try:
+            same = all(_as_made(leaf, tensor, base) for leaf, tensor in _pairs(trees, values))
+        except (LookupError, TypeError, ValueError):
+            return False
+        if same and self._announced is not None and self.arena is None:
+            self._announced.madvise(mmap.MADV_DONTNEED)
+            self._map_now()
+        return same
+
+    def _map_now(self) -> None:
+        if self._announced is not None:
             with contextlib.suppress(OSError, ValueError):
                 # The pages are mapped now and not on the clock.
-                self._view.madvise(_POPULATE_READ)
-        return self.values(trees, _SHARED)
+                self._announced.madvise(_POPULATE_READ)
 
     def values(self, tree: Any, device: str) -> Any:
         """Private copies, on `device`, of the values that a tree describes."""
@@ -73,13 +100,6 @@ class Inputs:
         if isinstance(tree, dict):
             return {key: self.values(item, device) for key, item in tree.items()}
         return tree
-
-    def as_announced(self, trees: Any, values: Any) -> bool:
-        """Whether tensors on the device are still those that `announced` made of equal trees."""
-        return self.arena is not None and all(
-            _as_made(leaf, tensor) and tensor.data_ptr() == self.arena.address + leaf.offset
-            for leaf, tensor in _pairs(trees, values)
-        )
 
     def _tensor(self, leaf: TensorLeaf, device: str) -> Any:
         import torch
@@ -135,18 +155,22 @@ def _pairs(tree: Any, values: Any) -> Iterator[tuple[TensorLeaf, Any]]:
             yield from _pairs(item, values[key])
 
 
-def _as_made(leaf: TensorLeaf, tensor: Any) -> bool:
-    """Whether a candidate left a tensor on the device as it was given it, its contents apart."""
+def _as_made(leaf: TensorLeaf, tensor: Any, base: int) -> bool:
+    """Whether a candidate left a tensor as it was given it, its contents apart.
+
+    Args:
+        base: address of the shared memory.
+    """
     import torch
 
     return (
-        leaf.device == "cuda"
-        and 0 not in leaf.shape
+        0 not in leaf.shape
         and type(tensor) is torch.Tensor
-        and tensor.is_cuda
+        and tensor.device.type == leaf.device
         and tensor.shape == leaf.shape
         and tensor.dtype is getattr(torch, leaf.dtype)
         and _is_plain(tensor)
+        and tensor.data_ptr() == base + leaf.offset
     )
 
 
