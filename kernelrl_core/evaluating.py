@@ -137,11 +137,17 @@ class EvaluationService:
         Raises:
             InfrastructureError: the last attempt failed, too.
         """
+
+        def tell(state: tenacity.RetryCallState) -> None:
+            error = state.outcome.exception() if state.outcome else None
+            pause_s = state.next_action.sleep if state.next_action else 0.0
+            logger.warning("evaluation of %s failed, tried again in %.1f s: %s", request.task_id, pause_s, error)
+
         async for attempt in tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(InfrastructureError),
             stop=tenacity.stop_after_attempt(self._attempts),
             wait=tenacity.wait_random_exponential(multiplier=self._backoff_s, max=60),
-            before_sleep=tenacity.before_sleep_log(logger, logging.WARNING),
+            before_sleep=tell,
             reraise=True,
         ):
             with attempt:

@@ -31,6 +31,7 @@ def main() -> None:
     from kernelrl_core.values import EvaluationRequest
     from kernelrl_judge import health
     from kernelrl_judge.bench import Bench, DeviceFault, Unavailable
+    from kernelrl_judge.building.service import BuildCrashed
     from kernelrl_judge.reference import TaskError
     from kernelrl_judge.running import Cancelled, ZygoteDied
 
@@ -64,6 +65,8 @@ def main() -> None:
             answer({"died": str(error)})
         except Cancelled:
             answer({"cancelled": True})
+        except BuildCrashed as error:
+            answer({"trouble": str(error)})
         except Exception as error:
             # Our own mistake, whatever the candidate did: never held against it.
             traceback.print_exc()

@@ -7,11 +7,12 @@ runs the compilers confined, and publishes. It imports no torch. The result has 
     path, kind, bindings, …    what was built
     error                      the candidate's mistake: what the compiler says
     missing, fix               what this machine lacks
-    busy                       what it was too busy for
+    trouble                    what failed here and is nobody's mistake
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import resource
@@ -38,6 +39,7 @@ __all__ = ["main"]
 _LOG_TAIL_CHARACTERS = 4000
 _TOO_LATE_S = 600.0
 """How long a build that took too long is not tried again: another machine, or a quieter hour, may manage."""
+_LITTLE_SPACE = 1 << 28
 _MOST_MIB = 64
 """Of an extension: hundreds of times what a kernel has."""
 _READ_BY_ASSEMBLY = re.compile(r"Error: (?:file not found|can't open (?:file )?[‘'`]?): ?(\S+)")
@@ -53,7 +55,12 @@ def main() -> None:
     except ToolchainMissing as error:
         result = {"missing": error.args[0], "fix": error.args[1]}
     except MachineBusy:
-        result = {"busy": f"a compiler had a processor for less than half of {2 * order['timeout_s']:g} s"}
+        said = f"a compiler had a processor for less than half of {2 * order['timeout_s']:g} s"
+        result = {"trouble": f"{said}; let fewer builds run at once on this machine"}
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        result = {"trouble": _no_space(order)}
     json.dump(result, sys.stdout)
 
 
@@ -76,6 +83,8 @@ def _result(order: dict[str, Any]) -> dict[str, Any]:
         scratch = Path(tempfile.mkdtemp(prefix="build-", dir=_scratch(directory)))
         try:
             result, file = _build(request, toolchain, prepared, scratch, order)
+            if "trouble" in result:
+                return result
             return {**store.write(limited if "limit" in result else key, result, file), "cached": False}
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -101,6 +110,8 @@ def _build(
         built = compile_extension(request, toolchain, prepared, scratch, run=compilers.run)
     except CompileError as error:
         text = str(error)
+        if "No space left on device" in text and shutil.disk_usage(scratch).free < _LITTLE_SPACE:
+            return {"trouble": _no_space(order)}, None
         result = {"error": text, "seconds": time.monotonic() - started}
         if limit := reached_limit(text, order["memory_mib"]):
             result |= {"error": f"{limit}\n{text}", "limit": limit}
@@ -123,6 +134,10 @@ def _build(
     result["cpu_seconds"] = round(result["cpu_seconds"] + result["stages"]["service"], 3)
     result["log"] = built.log[-_LOG_TAIL_CHARACTERS:]
     return {**result, "binder": str(prepared.binder)}, Path(built.path)
+
+
+def _no_space(order: dict[str, Any]) -> str:
+    return f"no space is left in {order['directory']}; free some, or set KERNELRL_CACHE_DIR to a place that has it"
 
 
 def _scratch(directory: Path) -> Path:

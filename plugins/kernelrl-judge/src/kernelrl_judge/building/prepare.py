@@ -214,6 +214,11 @@ class Prepared:
             lines = (done.stderr.strip() or done.stdout.strip() or "without a word").splitlines()
             first = next((line for line in lines if re.search("error|fatal|not found", line)), lines[0])
             compiler = next(word for word in command if word.startswith("/"))
+            if "No space left on device" in first:
+                raise ToolchainMissing(
+                    f"no space is left in {self.directory} or in {tempfile.gettempdir()}",
+                    "free some (1 GB), or set KERNELRL_CACHE_DIR and TMPDIR to places that have it",
+                )
             raise ToolchainMissing(
                 f"{compiler} cannot compile {what}: {first}",
                 "mend or replace that compiler, or choose another architecture; kernelrl doctor",

@@ -166,8 +166,8 @@ class BuildService:
         except ValueError:
             last = trouble.decode("utf-8", "replace").strip().splitlines()[-1:] or ["without a word"]
             raise BuildCrashed(f"the build service failed: {last[0]}") from None
-        if "busy" in result:
-            raise BuildCrashed(f"{result['busy']}; let fewer builds run at once on this machine")
+        if "trouble" in result:
+            raise BuildCrashed(result["trouble"])
         return result
 
 
