@@ -1,7 +1,8 @@
-"""Stores of interpreted kernels that lie outside of the tensors of their launch.
+"""Stores and loads of interpreted kernels that lie outside of the tensors of their launch.
 
 On a GPU such a store goes unnoticed where the allocator has rounded up, and elsewhere changes what belongs to somebody
-else. Here it would change the memory of the process. It raises `IndexError` instead, in the kernel's line.
+else. Here it would change the memory of the process. It raises `IndexError` instead, in the kernel's line. What is
+loaded from there is anything, and must not count: it is no number, or a whole number of ones alone.
 
 A pointer of a kernel comes from a tensor that its launch was given, or from a number. Where one of the numbers could be
 an address, among the arguments or in a tensor of theirs, nothing is said.
@@ -26,6 +27,8 @@ __all__ = ["install"]
 
 _MOST_BYTES = 8 << 20
 """Of whole numbers that are looked at; among more there may be addresses."""
+_ONES = 0xFF
+"""Of which no number is made in any type of fractions."""
 _WIDE = (torch.int64, torch.uint64)
 
 
@@ -34,14 +37,14 @@ class _Launch:
     memory: set[tuple[int, int]] = attrs.field(factory=set)
     """First address, and that after the last, of each storage."""
     is_known: bool = True
-    """Whether no store of its programs can lie anywhere else."""
+    """Whether nothing that its programs store or load can lie anywhere else."""
 
 
 _launches: list[_Launch] = []
 
 
 def install(values: Callable[[Any], Any]) -> None:
-    """Look at every store of this process from now on.
+    """Look at every store and load of this process from now on.
 
     Args:
         values: what lies behind a handle of the interpreter.
@@ -55,6 +58,7 @@ def install(values: Callable[[Any], Any]) -> None:
         ("create_atomic_cas", (0, 2, None)),
     ):
         setattr(builder, name, _looked_at(getattr(builder, name), values, places))
+    builder.create_masked_load = _load(builder.create_masked_load, values)
 
 
 def _launched(call: Any) -> Any:
@@ -128,12 +132,39 @@ def _looked_at(store: Any, values: Callable[[Any], Any], places: tuple[int, int,
     return wrapper
 
 
-def _look(memory: set[tuple[int, int]], pointers: Any, mask: Any, width: int) -> None:
-    addresses, active = np.broadcast_arrays(pointers, np.asarray(mask, dtype=bool))
-    addresses = addresses[active].astype(np.uint64)
+def _load(load: Any, values: Callable[[Any], Any]) -> Any:
+    @functools.wraps(load)
+    def wrapper(self: Any, pointers: Any, mask: Any, *more: Any, **named: Any) -> Any:
+        if _launches and _launches[-1].is_known:
+            addresses, bits = values(pointers), pointers.get_element_ty().primitive_bitwidth
+            width = max(1, bits // 8)
+            memory = _launches[-1].memory
+            low, high = int(addresses.min()), int(addresses.max()) + width
+            if not any(begin <= low and high <= end for begin, end in memory):
+                outside = np.broadcast_to(values(mask), addresses.shape) & _outside(memory, addresses, width)
+                if outside.any():
+                    inside = interpreter.TensorHandle(values(mask) & ~outside, mask.dtype)
+                    found = load(self, pointers, inside, *more, **named)
+                    read = np.array(values(found))
+                    read.reshape(-1).view(np.uint8).reshape(*outside.shape, -1)[outside] = 1 if bits == 1 else _ONES
+                    return interpreter.TensorHandle(read, found.dtype)
+        return load(self, pointers, mask, *more, **named)
+
+    return wrapper
+
+
+def _outside(memory: set[tuple[int, int]], pointers: Any, width: int) -> Any:
+    """Which pointers lead to elements that lie in none of the places."""
+    addresses = np.asarray(pointers).astype(np.uint64)
     outside = np.ones(addresses.shape, dtype=bool)
     for begin, end in memory:
         outside &= (addresses < np.uint64(begin)) | (addresses + np.uint64(width) > np.uint64(end))
+    return outside
+
+
+def _look(memory: set[tuple[int, int]], pointers: Any, mask: Any, width: int) -> None:
+    addresses, active = np.broadcast_arrays(pointers, np.asarray(mask, dtype=bool))
+    outside = _outside(memory, addresses[active], width)
     if outside.any():
         raise IndexError(
             f"{int(outside.sum())} of {outside.size} elements are stored outside of the tensors that the launch was "

@@ -1,0 +1,70 @@
+"""What an interpreted launch reads and writes, where a device would do it otherwise."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+HEAD = """
+import importlib, json, torch
+from kernelrl_judge import provenance
+from kernelrl_plugin_triton import interpreted
+
+def kernel(name, body):
+    name = f"launch_{name}"
+    source = f"@triton.jit\\ndef {name}(x_ptr, y_ptr, done_ptr, B: tl.constexpr):\\n    p = tl.program_id(0)\\n"
+    source += "    at = tl.arange(0, B)\\n" + "".join(f"    {line}\\n" for line in body.split("; "))
+    open(f"{name}.py", "w").write("import triton, triton.language as tl\\n" + source)
+    return getattr(importlib.import_module(name), name)
+
+def loaded(name, body, dtype):
+    x, y = torch.ones(6, dtype=getattr(torch, dtype)), torch.zeros(8)
+    kernel(name, body)[(1,)](x, y, torch.zeros(1, dtype=torch.int32), B=8)
+    return [str(number) for number in y.tolist()]
+
+found = {}
+"""
+STORE = "tl.store(y_ptr + at, v.to(tl.float32))"
+LOADS = {
+    "fractions": (f"v = tl.load(x_ptr + at); {STORE}", "float32", [*["1.0"] * 6, "nan", "nan"]),
+    "halves": (f"v = tl.load(x_ptr + at); {STORE}", "float16", [*["1.0"] * 6, "nan", "nan"]),
+    "whole_numbers": (f"v = tl.load(x_ptr + at); {STORE}", "int32", [*["1.0"] * 6, "-1.0", "-1.0"]),
+    "truths": (f"v = 1 - tl.load(x_ptr + at).to(tl.int32); {STORE}", "bool", ["0.0"] * 8),
+    "one": (f"v = tl.load(x_ptr + 6) + at; {STORE}", "float32", ["nan"] * 8),
+    "masked": (f"v = tl.load(x_ptr + at, mask=at < 6, other=2.0); {STORE}", "float32", [*["1.0"] * 6, "2.0", "2.0"]),
+    "not_used": (
+        f"v = tl.where(at < 6, tl.load(x_ptr + at), 3.0); {STORE}",
+        "float32",
+        [*["1.0"] * 6, "3.0", "3.0"],
+    ),
+    "times_zero": (f"v = tl.load(x_ptr + at) * (at < 6); {STORE}", "float32", [*["1.0"] * 6, "nan", "nan"]),
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    script = tmp_path_factory.mktemp("launches") / "launches.py"
+    loads = "".join(
+        f"found[{name!r}] = loaded({name!r}, {body!r}, {dtype!r})\n" for name, (body, dtype, _) in LOADS.items()
+    )
+    script.write_text(f"{HEAD}{loads}\nprint(json.dumps(found))\n")
+    done = subprocess.run(
+        [sys.executable, script],
+        cwd=script.parent,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    last: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return last
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_what_is_loaded_from_outside_of_a_launchs_tensors_is_no_number(found: dict[str, object], name: str) -> None:
+    assert found[name] == LOADS[name][2]
