@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import linecache
 import sys
 import tokenize
 import types
@@ -13,6 +14,8 @@ __all__ = ["import_candidate"]
 def import_candidate(path: str) -> types.ModuleType:
     """Execute the file as the module `candidate`: decorators find the source of their functions in it.
 
+    They find it as it is now, whatever is written into the file later.
+
     Raises:
         SyntaxError: the file declares an encoding other than UTF-8, in which it means something else than it says.
         What the candidate's code raises.
@@ -21,6 +24,10 @@ def import_candidate(path: str) -> types.ModuleType:
         encoding = tokenize.detect_encoding(file.readline)[0]
     if encoding not in ("utf-8", "utf-8-sig"):
         raise SyntaxError(f"the source declares the encoding {encoding}; write it in UTF-8")
+    with tokenize.open(path) as text:
+        lines = text.readlines()
+    # Entries without a time of change are never read again.
+    linecache.cache[path] = (sum(map(len, lines)), None, lines, path)
     spec = importlib.util.spec_from_file_location("candidate", path)
     assert spec is not None
     assert spec.loader is not None
