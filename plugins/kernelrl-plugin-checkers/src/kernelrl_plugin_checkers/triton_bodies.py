@@ -8,6 +8,7 @@ pass: the interpreter of the backend looks at its value.
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator
 
 from kernelrl_core.reachability import targets_of
@@ -22,6 +23,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _NOT_COMPILED = (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.ClassDef, ast.Yield, ast.YieldFrom)
 _CHANGEABLE = ("vars", "globals", "locals", "dict", "list", "set")
 _MAX_DEPTH = 8
+_PYTHONS = frozenset(dir(builtins))
 
 _Scope = dict[str, list[ast.AST | str]]
 """Name -> what it stands for: values assigned to it, functions, classes, and dotted names of imports."""
@@ -143,7 +145,9 @@ class _Body:
         self._file.reading.spend()
         definitions = next((scope[name] for scope in reversed(scopes) if name in scope), None)
         if definitions is None:
-            return "" if name in BUILTINS and not parts else f"{name} is nothing that Triton compiles"
+            # A name that nothing defines is a mistake, and ends the kernel.
+            is_pythons = name in _PYTHONS and (name not in BUILTINS or bool(parts))
+            return f"{name} is nothing that Triton compiles" if is_pythons else ""
         for definition in definitions:
             note = self._of_definition(definition, name, parts, call, scopes, depth)
             if note:

@@ -14,7 +14,8 @@ def _names(text: str) -> frozenset[str]:
 
 BUILTINS = _names(
     "len list range float int isinstance getattr hasattr print min max"
-    " abs bool tuple str zip enumerate reversed sum all any slice round Exception AssertionError"
+    " abs bool tuple str zip enumerate reversed sum all any slice round pow divmod sorted map filter repr set dict"
+    " complex None True False NotImplementedError Exception AssertionError ValueError TypeError RuntimeError"
 )
 """Functions of Python that Triton compiles, and such as do no more with values than its operators."""
 LANGUAGE = _names(
