@@ -54,6 +54,7 @@ MADE = {
     "a function of a code object": "f = type(lambda: 0)(TEXT, {})",
     "a library": "torch.ops.load_library('/tmp/k.so')",
     "lines that the source is read from": "import linecache\nlinecache.cache['k'] = (1, None, [], 'k')",
+    "lines that are read again": "import linecache\nlinecache.clearcache()",
     "another source for a kernel": "kernel._unsafe_update_src(TEXT)",
     "another source, assigned": "kernel.src = TEXT",
     "another source, set": "setattr(kernel, '_src', TEXT)",

@@ -16,9 +16,11 @@ _PATCHABLE = ("torch", "time", "triton", "builtins", "sys", "gc", "inspect")
 _INSPECTION = {
     *("sys._getframe", "sys._current_frames", "inspect.stack", "inspect.currentframe", "inspect.getouterframes"),
     *("gc.get_objects", "gc.get_referrers", "gc.get_referents"),
+    *("sys.settrace", "sys.setprofile", "sys.addaudithook", "signal.signal", "signal.setitimer", "signal.alarm"),
     *("ctypes.string_at", "ctypes.memmove", "torch.cuda.memory_snapshot", "torch.cuda.memory._snapshot"),
 }
-_JUDGES = ("kernelrl_judge", "kernelrl_core")
+_WATCHED = ("sys.modules", "sys.monitoring", "gc.callbacks")
+_JUDGES = ("kernelrl_judge", "kernelrl_core", "kernelrl_plugin_")
 _OTHERS_FRAMES = {
     *("tb_frame", "tb_next", "f_back", "f_locals", "f_globals", "f_builtins", "gi_frame", "cr_frame", "ag_frame"),
     *("__globals__", "__subclasses__", "__closure__"),
@@ -233,9 +235,7 @@ def _assignment(reading: Reading, node: ast.Assign | ast.AugAssign | ast.AnnAssi
             if not name and isinstance(target.value, ast.Call) and target.value.args:
                 called = reading.dotted(target.value.func)
                 name = f"{reading.dotted(target.value.args[0])}.__dict__" if called == "vars" else ""
-            if name == "linecache.cache":
-                yield "dynamic_code", node.lineno, f"assignment into {name}"
-            elif name == "sys.modules" or (name.endswith(".__dict__") and name.split(".")[0] in _PATCHABLE):
+            if name == "sys.modules" or (name.endswith(".__dict__") and name.split(".")[0] in _PATCHABLE):
                 yield "timing_patch", node.lineno, f"assignment into {name}"
 
 
@@ -248,9 +248,11 @@ def _attribute(reading: Reading, node: ast.Attribute | ast.Name) -> Iterator[Bre
     name = reading.modules.get(node.id, "") if isinstance(node, ast.Name) else reading.dotted(node)
     if name == "os.environ":
         yield "outside_access", node.lineno, name
+    elif name.startswith("linecache."):
+        yield "dynamic_code", node.lineno, f"{name}, which sources are read from"
     elif name in _COMPILERS or name.startswith(_COMPILER_PREFIXES):
         yield "compiled_answer", node.lineno, name
-    elif name == "sys.modules" or (name.startswith("torch.") and _PRIVATE.search(name)):
+    elif name in _WATCHED or (name.startswith("torch.") and _PRIVATE.search(name)):
         yield "inspection", node.lineno, name
     elif isinstance(node, ast.Attribute) and node.attr in _OTHERS_FRAMES:
         yield "inspection", node.lineno, f"attribute {node.attr}"
