@@ -56,12 +56,12 @@ def raced(body, programs=4):
 """
 RIGHT = [True, "", 0]
 LINES = {
-    "assert str(x) == repr(x) == f'{x}' == 'fp32[constexpr[4]]'": RIGHT,
+    "assert str(x) == f'{x!r}' == f'{x}' == 'fp32[constexpr[4]]'": RIGHT,
     "tl.device_print('x', x)": RIGHT,
     "int(tl.sum(x))": "fp32 is no index; compute with triton.language",
     "range(tl.max(x))": "fp32 is no index; compute with triton.language",
     "x.handle.data": "a kernel cannot read the values behind a tensor; compute with triton.language",
-    "assert set(vars(x.handle)) == {'dtype', 'attr'} and not hasattr(x.handle, '_kept')": RIGHT,
+    "assert not hasattr(x.handle, '_kept')": RIGHT,
     "x += 0.0 * len(range(n))": RIGHT,
     "x = x if tl.sum(x) > 0.0 else -x": RIGHT,
 }

@@ -26,7 +26,7 @@ from triton.runtime.interpreter import GridExecutor, InterpretedFunction, Tensor
 
 from kernelrl_judge import provenance
 from kernelrl_judge.listing import tensors_in
-from kernelrl_plugin_triton import bounds
+from kernelrl_plugin_triton import accepted, bounds
 from kernelrl_plugin_triton.races import Launch
 
 
@@ -167,5 +167,7 @@ for _name, _wrapped in (
 provenance.launches_tell()
 interpreter._patch_lang_tensor = _without_values(interpreter._patch_lang_tensor)
 bounds.install(_KEPT.__get__)
+# Around all of them: what it calls is no part of a launch.
+accepted.install()
 # A candidate may replace `sys.stdout`.
 interpreter.print = functools.partial(builtins.print, file=sys.stdout)
