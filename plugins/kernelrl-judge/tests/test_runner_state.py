@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from kernelrl_judge.runner_state import named_tensors  # noqa: E402
+from kernelrl_judge.runner_state import State, named_tensors  # noqa: E402
 
 
 class Late(dict[str, Any]):
@@ -47,3 +47,41 @@ def test_a_module_has_one_set_of_variables() -> None:
     module = Hidden()
     module.register_buffer("average", torch.zeros(2))
     assert [*named_tensors(module)] == ["average"]
+
+
+def keeping(**kept: Any) -> Any:
+    module = torch.nn.Module()
+    vars(module).update(kept)
+    return module
+
+
+def test_a_parameter_that_is_kept_as_something_else_is_found_by_its_values_and_given_others() -> None:
+    weight, bias = torch.randn(3, 2), torch.randn(3)
+    module = keeping(drawn=[{"of": weight.clone()}], offset=bias.clone())
+    state = State()
+    note = state.give(module, {"weight": weight, "bias": bias})
+    assert (note["matched"], note["renamed"]) == (2, 2)
+    state.impose({"weight": torch.ones(3, 2)})
+    assert torch.equal(module.drawn[0]["of"], torch.ones(3, 2))
+    assert torch.equal(module.offset, bias)
+    # What is found once is found again, whatever is drawn.
+    other = keeping(drawn=[{"of": torch.zeros(3, 2)}], offset=torch.zeros(3))
+    assert state.give(other, {"weight": weight, "bias": bias})["matched"] == 2
+    assert torch.equal(other.drawn[0]["of"], weight)
+
+
+def test_what_may_be_made_of_a_parameter_keeps_it_from_being_given_others() -> None:
+    weight = torch.randn(3, 2)
+    module = keeping(weight=weight.clone(), transposed=weight.t().contiguous())
+    assert State().give(module, {"weight": weight})["matched"] == 0
+    module = keeping(weight=weight.clone())
+    module.register_buffer("packed", weight.half())
+    assert State().give(module, {"weight": weight})["matched"] == 0
+
+
+def test_what_calls_leave_in_attributes_is_found_by_its_name() -> None:
+    module = keeping(likeness=torch.ones(2))
+    state = State()
+    state.give(module, {})
+    asked = {"likeness": ["float32", [2]], "other": ["float32", [2]]}
+    assert {name: tensor.tolist() for name, tensor in state.held(asked, "cpu").items()} == {"likeness": [1.0, 1.0]}

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from kernelrl_judge.attributes import kept_tensors, variables
+
 __all__ = ["State", "impose", "matched", "named_tensors"]
 
 
@@ -19,7 +21,10 @@ class State:
     def give(self, model: Any, state: dict[str, Any]) -> dict[str, Any]:
         """Give a model that was constructed what the judge's has; returns how far that went."""
         self._model = model
-        self._named = matched(named_tensors(model, saved=True), state, self._named)
+        known, own = self._named, named_tensors(model, saved=True)
+        self._named = matched(own, state, known)
+        if len(self._named) < len(state):
+            self._named |= _matched_outside(model, state, self._named, known)
         return impose(model, state, self._named)
 
     def impose(self, state: dict[str, Any]) -> None:
@@ -28,7 +33,7 @@ class State:
 
     def given(self) -> list[Any]:
         """What it was given."""
-        own = named_tensors(self._model)
+        own = _tensors(self._model, self._named.values())
         return [own[name] for name in self._named.values() if name in own]
 
     def held(self, like: dict[str, Any], device: str) -> dict[str, Any]:
@@ -39,8 +44,9 @@ class State:
         """
         import torch
 
-        own = named_tensors(self._model) if like else {}
-        found = {name: own[other] for name, other in self._names(like).items() if other in own}
+        names = self._names(like)
+        own = _tensors(self._model, names.values()) if like else {}
+        found = {name: own[other] for name, other in names.items() if other in own}
         return {
             name: tensor.to(device=device, dtype=getattr(torch, like[name][0])).reshape(like[name][1])
             for name, tensor in found.items()
@@ -68,12 +74,18 @@ def named_tensors(model: Any, *, saved: bool = False) -> dict[str, Any]:
     return dict(sorted(kept, key=lambda pair: pair[0] not in parameters))
 
 
+def _tensors(model: Any, names: Iterable[str]) -> dict[str, Any]:
+    """The tensors of a model by name, with those outside of parameters and buffers where one of these names is asked."""
+    own = named_tensors(model)
+    return own if all(name in own for name in names) else {**kept_tensors(model), **own}
+
+
 def _registered(module: Any, prefix: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[str, Any, str]]:
     """Names, tensors and kinds: `parameter`, `buffer`, or `unsaved` for a buffer that is not part of the state.
 
     No method of a module is called: one of the candidate's could bring up to date what it has put off.
     """
-    unsaved = _variables(module).get("_non_persistent_buffers_set", ())
+    unsaved = variables(module).get("_non_persistent_buffers_set", ())
     for name, tensor in _entries(module, "_parameters"):
         yield prefix + name, _plain(tensor), "parameter"
     for name, tensor in _entries(module, "_buffers"):
@@ -83,17 +95,9 @@ def _registered(module: Any, prefix: str = "", above: tuple[int, ...] = ()) -> I
             yield from _registered(child, f"{prefix}{name}.", (*above, id(module)))
 
 
-def _variables(module: Any) -> dict[str, Any]:
-    """Those of a module, whatever its class makes of `__dict__`."""
-    import torch
-
-    found: dict[str, Any] = vars(torch.nn.Module)["__dict__"].__get__(module)
-    return found
-
-
 def _entries(module: Any, kind: str) -> list[tuple[str, Any]]:
     """What is registered in a module, whatever class of dictionary that is."""
-    held = _variables(module).get(kind)
+    held = variables(module).get(kind)
     return [(name, value) for name, value in dict.items(held) if value is not None] if isinstance(held, dict) else []
 
 
@@ -130,11 +134,34 @@ def matched(own: dict[str, Any], state: dict[str, Any], known: dict[str, str]) -
     return named
 
 
+def _matched_outside(
+    model: Any, state: dict[str, Any], named: dict[str, str], known: dict[str, str]
+) -> dict[str, str]:
+    """Names of tensors that a model keeps outside of parameters and buffers for those of a state that it has no other
+    for, by their values.
+
+    None where it has a tensor beside them: that may be made of one of them, and would be left as it was.
+    """
+    import torch
+
+    kept = kept_tensors(model)
+    found: dict[str, str] = {}
+    for name in [name for name in state if name not in named]:
+        for other, tensor in kept.items():
+            if other not in found.values() and known.get(name, other) == other and _resemble(tensor, state[name]):
+                if name in known or torch.equal(tensor.flatten(), state[name].flatten()):
+                    found[name] = other
+                    break
+    used = {*named.values(), *found.values()}
+    others = [name for name, tensor in {**kept, **named_tensors(model)}.items() if tensor.numel() > 1]
+    return found if used.issuperset(others) else {}
+
+
 def impose(model: Any, state: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
     """Give the model the judge's state where it has a tensor for it; returns how far that went."""
     import torch
 
-    own = named_tensors(model)
+    own = _tensors(model, names.values())
     named = {
         name: own[other] for name, other in names.items() if other in own and own[other].numel() == state[name].numel()
     }
