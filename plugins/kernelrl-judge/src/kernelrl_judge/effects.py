@@ -17,6 +17,7 @@ from kernelrl_judge.trees import leaves
 __all__ = [
     "described_tensors",
     "lacking_state",
+    "other_kept",
     "other_state",
     "overwritten",
     "returned_inputs",
@@ -126,6 +127,22 @@ def other_state(
             f"a call changes {names}, which the reference leaves as it is: what is prepared of parameters belongs into "
             "tensors of its own"
         )
+    return (Finding("effects", Severity.SUSPECT, evidence, checker="judge"),)
+
+
+def other_kept(
+    wanted: Mapping[str, torch.Tensor], after: Mapping[str, torch.Tensor], limit: Tolerance
+) -> tuple[Finding, ...]:
+    """What is to be said of a kernel whose calls do not keep, outside of parameters and buffers, what the reference's do.
+
+    Args:
+        wanted: `Trial.kept`.
+        after: what the kernel has of that, of the same types and shapes.
+    """
+    wrong = sorted(name for name, want in wanted.items() if name not in after or _differs(want, after[name], limit))
+    if not wrong:
+        return ()
+    evidence = f"calls of the reference leave {', '.join(wrong[:4])} in its module, and the kernel's do not, or otherwise"
     return (Finding("effects", Severity.SUSPECT, evidence, checker="judge"),)
 
 

@@ -15,6 +15,7 @@ import attrs
 import torch
 
 from kernelrl_core.values import EvaluationSettings
+from kernelrl_judge.attributes import kept_tensors
 from kernelrl_judge.overlays import overlaid
 from kernelrl_judge.sharing import shared_memory
 from kernelrl_judge.stress_ranges import declared
@@ -46,6 +47,8 @@ class Trial:
     """The inputs after the call, where the reference changes them."""
     state_after: Mapping[str, torch.Tensor] = attrs.field(factory=dict)
     """What the call leaves in those parameters and buffers that calls of the reference have changed until then."""
+    kept: Mapping[str, torch.Tensor] = attrs.field(factory=dict)
+    """What the call leaves outside of parameters and buffers and makes of its inputs, by name."""
 
 
 class Reference:
@@ -235,6 +238,7 @@ class Reference:
         first = "shares" not in self.facts
         given = _cloned(inputs)
         before = self._tensors() if first or effects else {}
+        kept_before = _memory(kept_tensors(self.model)) if first else {}
         versions = [_version(tensor) for tensor in (*tensors(given), *before.values())]
         _seed(self._number(index, 8), self.device)
         with _told(self._task_id, "Model.forward(...)"), torch.no_grad():
@@ -243,6 +247,7 @@ class Reference:
         if first:
             self.facts["shares"] = shared_memory(found, given, self._tensors().values())
             self.facts["mutates_inputs"], self.facts["mutates_state"] = False, frozenset()
+            self.facts["keeps"] = _memory(kept_tensors(self.model)) != kept_before
         state = {}
         if first or effects:
             after = self._tensors()
@@ -258,13 +263,18 @@ class Reference:
             self.facts["mutates_state"] |= self._changed_state(after, after if first else touched)
             state = {name: after[name].clone() for name in self.facts["mutates_state"] if name in after}
         left = given if effects and self.facts["mutates_inputs"] else None
+        found_kept = kept_tensors(self.model) if effects and self.facts["keeps"] else {}
+        kept = {name: tensor.clone() for name, tensor in found_kept.items()}
         # They may take as much of the device's memory as the outputs that are copied now.
         del given
         # An output may be a buffer itself.
         expected = _detached(found)
         if restores:
             self.restore()
-        return Trial(inputs, expected, left, state)
+        if kept:
+            names = self.kept_of_inputs()
+            kept = {name: tensor for name, tensor in kept.items() if name in names}
+        return Trial(inputs, expected, left, state, kept)
 
     def reads(self, name: str) -> bool:
         """Whether outputs depend on what a buffer held before the call."""
@@ -284,6 +294,19 @@ class Reference:
                 known[name] = not _same(usual, self.expected(inputs))
             self.restore()
         return known[name]
+
+    def kept_of_inputs(self) -> frozenset[str]:
+        """Names of tensors outside of parameters and buffers in which calls on other inputs leave something else. What
+        stays the same is a table, say, that is made when it is first needed."""
+        if "kept" not in self.facts:
+            left = []
+            for index in (0, 1):
+                self.expected(self.inputs(index))
+                left.append({name: tensor.clone() for name, tensor in kept_tensors(self.model).items()})
+            names = left[0].keys() & left[1].keys()
+            self.facts["kept"] = frozenset(name for name in names if not _same(left[0][name], left[1][name]))
+        found: frozenset[str] = self.facts["kept"]
+        return found
 
     def overwrites(self) -> list[int]:
         """Which outputs lie in memory that an earlier call returned, so that its results are lost: numbers among the
@@ -474,6 +497,11 @@ def _cloned(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _cloned(item) for key, item in value.items()}
     return copy.deepcopy(value)
+
+
+def _memory(held: Mapping[str, torch.Tensor]) -> dict[str, tuple[int, int]]:
+    """Where tensors lie, and how often they were written to."""
+    return {name: (tensor.data_ptr(), _version(tensor)) for name, tensor in held.items()}
 
 
 def _same(left: Any, right: Any) -> bool:

@@ -28,6 +28,7 @@ from kernelrl_judge.earlier_calls import EarlierCalls
 from kernelrl_judge.effects import (
     described_tensors,
     lacking_state,
+    other_kept,
     other_state,
     overwritten,
     wrong_inputs,
@@ -174,11 +175,13 @@ class Trials:
         state = self._state(reference)
         looks = "inputs" in self._probes and index in (self._looked_at, self._count - 1)
         still = self._still(reference) if looks else {}
+        kept = dict(trial.kept) if looks and leaves_bytes(dict(trial.kept)) <= _FEW_BYTES else {}
         counts = not self._is_first(reference) or index == self._count - 1
         # On a GPU a first call may measure which of its kernels is the fastest.
         lists = counts or self._device == "cpu"
         sums = index == self._summed or self._is_summed(reference, trial)
-        described, left = self._called(trial, index, state=state, still=still, back=back, lists=lists, sums=sums)
+        held = {**still, **kept}
+        described, left = self._called(trial, index, state=state, still=held, back=back, lists=lists, sums=sums)
         if counts:
             self._take_note()
         wrong = compare_described(trial.expected, described, self._device)
@@ -193,6 +196,8 @@ class Trials:
                 return Found(0, wrong, finding=replay("an output equals that of the call before it"), final=True)
             return Found(0, wrong)
         self._earlier_calls.took(actual, self._outputs_kept(trial.expected))
+        if left is not None:
+            self._look_at_kept(kept, left.state)
         return None if left is None else self._left(reference, trial, left, still)
 
     def _called(
@@ -327,6 +332,15 @@ class Trials:
             doubtful = {name: wanted[name] for name in wanted if name in still or name in reference.unsaved}
             self._tell(other_state(reference, doubtful, after, self._limit))
         return None if wrong is None else Found(0, wrong, final=True)
+
+    def _look_at_kept(self, kept: Mapping[str, torch.Tensor], described: Mapping[str, Any]) -> None:
+        alike = {
+            name: tensor
+            for name, tensor in kept.items()
+            if name in described and compare_described(tensor, described[name], self._device) is None
+        }
+        after = self._exchange.collect(alike, {name: described[name] for name in alike}) if alike else {}
+        self._tell(other_kept(kept, after, self._limit))
 
     def _tell(self, findings: tuple[Finding, ...]) -> None:
         known = {finding.rule for finding in self.findings}
