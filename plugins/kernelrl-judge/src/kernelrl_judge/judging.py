@@ -259,6 +259,10 @@ class Case:
         return str(protocol.decode_tree(frame.body)) if frame.body else ""
 
     def _built(self, asked: bytes) -> tuple[bytes, list[int]]:
+        limit_s = self._settings.build_timeout_s
+        if self._dialogue.build_s > limit_s:
+            said = f"denied: the extensions of a candidate took longer than {limit_s:g} s to build, which all may take"
+            return json.dumps({"error": said}).encode(), []
         return self._bench.build(asked, self._backend, self._request, self._mode, disabled=self._disabled)
 
     def _construct(self, reference: Reference, exchange: Exchange) -> None:

@@ -63,7 +63,8 @@ class JudgeWorker:
         settings = request.settings
         message = {"request": codec.to_json(request), "runner": runner}
         # Trials and timing have a limit each; other judges may hold the device; a toolchain may be prepared first.
-        limit = 2 * (settings.timeout_s + settings.build_timeout_s) + (_QUEUE_S if settings.timing else 0) + _GRACE_S
+        # The last build of several begins within the limit, and may have twice the time on a busy machine.
+        limit = 2 * settings.timeout_s + 3 * settings.build_timeout_s + (_QUEUE_S if settings.timing else 0) + _GRACE_S
         # A task of its own: the answer must be read whole even when nobody waits for it any more.
         reading = asyncio.create_task(self._verdict(process, slow))
         try:
