@@ -1,4 +1,4 @@
-"""Tensors that a module keeps outside of its parameters and buffers: in attributes, and in lists and dictionaries there."""
+"""Tensors that a module keeps outside of parameters and buffers: in attributes, and in lists and dictionaries there."""
 
 from __future__ import annotations
 

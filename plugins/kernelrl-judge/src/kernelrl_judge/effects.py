@@ -133,7 +133,7 @@ def other_state(
 def other_kept(
     wanted: Mapping[str, torch.Tensor], after: Mapping[str, torch.Tensor], limit: Tolerance
 ) -> tuple[Finding, ...]:
-    """What is to be said of a kernel whose calls do not keep, outside of parameters and buffers, what the reference's do.
+    """What is to be said of a kernel whose calls do not keep outside of its state what those of the reference keep.
 
     Args:
         wanted: `Trial.kept`.
@@ -142,7 +142,9 @@ def other_kept(
     wrong = sorted(name for name, want in wanted.items() if name not in after or _differs(want, after[name], limit))
     if not wrong:
         return ()
-    evidence = f"calls of the reference leave {', '.join(wrong[:4])} in its module, and the kernel's do not, or otherwise"
+    evidence = (
+        f"the reference's calls leave {', '.join(wrong[:4])} in its module, and the kernel's something else, or none"
+    )
     return (Finding("effects", Severity.SUSPECT, evidence, checker="judge"),)
 
 

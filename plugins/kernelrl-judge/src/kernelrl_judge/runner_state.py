@@ -75,7 +75,7 @@ def named_tensors(model: Any, *, saved: bool = False) -> dict[str, Any]:
 
 
 def _tensors(model: Any, names: Iterable[str]) -> dict[str, Any]:
-    """The tensors of a model by name, with those outside of parameters and buffers where one of these names is asked."""
+    """The tensors of a model by name, with those outside of its state where one of these names is theirs."""
     own = named_tensors(model)
     return own if all(name in own for name in names) else {**kept_tensors(model), **own}
 
@@ -134,9 +134,7 @@ def matched(own: dict[str, Any], state: dict[str, Any], known: dict[str, str]) -
     return named
 
 
-def _matched_outside(
-    model: Any, state: dict[str, Any], named: dict[str, str], known: dict[str, str]
-) -> dict[str, str]:
+def _matched_outside(model: Any, state: dict[str, Any], named: dict[str, str], known: dict[str, str]) -> dict[str, str]:
     """Names of tensors that a model keeps outside of parameters and buffers for those of a state that it has no other
     for, by their values.
 
@@ -148,10 +146,10 @@ def _matched_outside(
     found: dict[str, str] = {}
     for name in [name for name in state if name not in named]:
         for other, tensor in kept.items():
-            if other not in found.values() and known.get(name, other) == other and _resemble(tensor, state[name]):
-                if name in known or torch.equal(tensor.flatten(), state[name].flatten()):
-                    found[name] = other
-                    break
+            free = other not in found.values() and known.get(name, other) == other and _resemble(tensor, state[name])
+            if free and (name in known or torch.equal(tensor.flatten(), state[name].flatten())):
+                found[name] = other
+                break
     used = {*named.values(), *found.values()}
     others = [name for name, tensor in {**kept, **named_tensors(model)}.items() if tensor.numel() > 1]
     return found if used.issuperset(others) else {}
