@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from kernelrl_judge import exchange
-from kernelrl_judge.protocol import ProtocolError, TensorLeaf
-from kernelrl_judge.runner_memory import Inputs
+from kernelrl_judge.protocol import ProtocolError, TensorLeaf, decode_tree, encode_tree
+from kernelrl_judge.runner_memory import Inputs, refilled
 
 
 class FakeArena:
@@ -119,6 +119,37 @@ def test_tensors_that_a_candidate_made_others_of_are_not_announced_again() -> No
         change(staged)
         assert not inputs.announced_again(tree, staged)
     files.close()
+
+
+def test_inputs_have_the_strides_that_the_task_gave_them() -> None:
+    files = exchange.FileExchange()
+    numbers = torch.arange(24.0)
+    given = [
+        numbers.view(4, 6).t(),
+        numbers.view(4, 6)[:, 1:5:2],
+        numbers.view(4, 6)[:, :1].expand(4, 3),
+        numbers.view(1, 2, 3, 4).contiguous(memory_format=torch.channels_last),
+        numbers[:1].expand(5, 5),
+        torch.empty(0, 3).t(),
+    ]
+    inputs = Inputs(files.inputs)
+    tree = decode_tree(encode_tree(files.share(given)))
+    inputs.refresh()
+    staged = inputs.announced(tree)
+    again = inputs.announced_again([leaf for leaf in tree if leaf.span], [staged[place] for place in range(5)])
+    for found in (inputs.values(tree, "cpu"), staged):
+        assert [torch.equal(*pair) for pair in zip(found, given, strict=True)] == [True] * 6
+        assert [tensor.stride() for tensor in found[:5]] == [tensor.stride() for tensor in given[:5]]
+    assert again
+    files.close()
+
+
+def test_new_inputs_lie_where_the_ones_before_lay_but_for_elements_that_share_memory() -> None:
+    old = [torch.ones(4, 6).t(), torch.ones(4, 1).expand(4, 3)]
+    new = [torch.zeros(4, 6).t(), torch.zeros(4, 1).expand(4, 3)]
+    found = refilled(old, new)
+    assert (found[0] is old[0], found[1] is new[1]) == (True, True)
+    assert not old[0].any()
 
 
 def test_nobody_makes_the_file_of_inputs_shorter() -> None:

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.values import Evaluation, Outcome, Severity
+torch = pytest.importorskip("torch")
+
+from kernelrl_core.values import Evaluation, Outcome, Severity  # noqa: E402
 
 HEAD = """\
 import torch
@@ -236,6 +238,18 @@ def test_results_of_earlier_calls_outlive_later_ones(
     place = ("if not hasattr(self, 'out'):", "    self.out = torch.empty_like(x)")
     found = judged(bench, module(*place, reference), module(*place, kernel))
     assert (found.outcome, rules(found)) == (Outcome.CORRECT, expected)
+
+
+@pytest.mark.parametrize(
+    "given", ["torch.randn(8, 4).t()", "torch.randn(4, 16)[:, ::2]", "torch.randn(4, 1).expand(4, 8)"]
+)
+def test_inputs_have_the_strides_of_the_task_in_trials_and_under_stress(bench: Any, given: str) -> None:
+    tail = TAIL.replace("torch.randn(4, 8)", given)
+    wanted = eval(given, {"torch": torch}).stride()
+    kernel = module(f"assert x.stride() == {wanted}", "return torch.relu(x), x").replace("Model", "ModelNew")
+    found = bench.judge(kernel, module("return torch.relu(x), x") + tail, trials=3)
+    assert (found.message, rules(found)) == ("", [])
+    assert found.profile["stress"].startswith("passed")
 
 
 BEFORE = ("before = getattr(self, 'before', None)", "before = before if before is not None else torch.empty_like(x)")

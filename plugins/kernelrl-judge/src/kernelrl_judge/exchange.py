@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import math
 import mmap
 import os
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import Any, Protocol
 import torch
 
 from kernelrl_judge.device_memory import Arena
+from kernelrl_judge.layouts import distinct, laid_out, strides_of
 from kernelrl_judge.protocol import ProtocolError, TensorLeaf
 
 __all__ = ["ArenaExchange", "Arenas", "Exchange", "FileExchange", "leaves_bytes", "places"]
@@ -72,19 +72,19 @@ class FileExchange:
 
     def share(self, values: Any) -> Any:
         chunks: list[tuple[TensorLeaf, torch.Tensor]] = []
-        tree, end = _lay_out(values, "cpu", chunks)
+        tree, end = _lay_out(values, "cpu", chunks, strided=True)
         self._grow(end)
         if end:
             with mmap.mmap(self.inputs, end) as view:
                 for leaf, tensor in chunks:
                     if tensor.numel():
-                        flat = torch.frombuffer(view, dtype=tensor.dtype, count=tensor.numel(), offset=leaf.offset)
-                        flat.view(tensor.shape).copy_(tensor)
+                        flat = torch.frombuffer(view, dtype=tensor.dtype, count=leaf.span, offset=leaf.offset)
+                        distinct(laid_out(leaf, flat)).copy_(distinct(tensor))
                         del flat
         return tree
 
     def announce(self, values: Any) -> Any:
-        tree, end = _lay_out(values, "cpu", [])
+        tree, end = _lay_out(values, "cpu", [], strided=True)
         self._grow(end)
         return tree
 
@@ -176,12 +176,15 @@ class ArenaExchange:
         full = [(leaf, tensor) for leaf, tensor in chunks if tensor.numel()]
         if tree != self._tree:
             # The windows of a candidate are all laid out alike.
-            self._targets = [self._arenas.inputs.tensor(leaf.offset, leaf.shape, tensor.dtype) for leaf, tensor in full]
+            self._targets = [self._target(leaf, tensor.dtype) for leaf, tensor in full]
             self._tree = tree
         if full:
-            torch._foreach_copy_(self._targets, [tensor for _, tensor in full])
+            torch._foreach_copy_(self._targets, [distinct(tensor) for _, tensor in full])
         torch.cuda.synchronize()
         return tree
+
+    def _target(self, leaf: TensorLeaf, dtype: torch.dtype) -> torch.Tensor:
+        return distinct(laid_out(leaf, self._arenas.inputs.tensor(leaf.offset, (leaf.span,), dtype)))
 
     def announce(self, values: Any) -> Any:
         return self._placed(values, [])
@@ -195,7 +198,7 @@ class ArenaExchange:
         return _collect(expected, described, self._read)
 
     def _placed(self, values: Any, chunks: list[tuple[TensorLeaf, torch.Tensor]]) -> Any:
-        tree, self._filled = _lay_out(values, "cuda", chunks)
+        tree, self._filled = _lay_out(values, "cuda", chunks, strided=True)
         self._fit()
         return tree
 
@@ -227,26 +230,34 @@ def leaves_bytes(value: Any) -> int:
     return _lay_out(value, "cpu", [])[1]
 
 
-def _lay_out(values: Any, device: str, chunks: list[tuple[TensorLeaf, torch.Tensor]], end: int = 0) -> tuple[Any, int]:
-    """Give each tensor its place, one after the other from `end` on; returns the tree and where it ends."""
-    layout = _Layout(device, chunks, end)
+def _lay_out(
+    values: Any, device: str, chunks: list[tuple[TensorLeaf, torch.Tensor]], end: int = 0, *, strided: bool = False
+) -> tuple[Any, int]:
+    """Give each tensor its place, one after the other from `end` on; returns the tree and where it ends.
+
+    Args:
+        strided: keep the strides of tensors.
+    """
+    layout = _Layout(device, chunks, end, strided)
     return layout.place(values), layout.end
 
 
 class _Layout:
     # Not a function within a function: one that calls itself keeps gigabytes of tensors until the garbage collector
     # comes.
-    def __init__(self, device: str, chunks: list[tuple[TensorLeaf, torch.Tensor]], end: int) -> None:
+    def __init__(self, device: str, chunks: list[tuple[TensorLeaf, torch.Tensor]], end: int, strided: bool) -> None:
         self._device = device
         self._chunks = chunks
+        self._strided = strided
         self.end = end
 
     def place(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             plain = value.detach()
-            leaf = TensorLeaf(str(plain.dtype).removeprefix("torch."), tuple(plain.shape), self._device, self.end)
+            name, strides = str(plain.dtype).removeprefix("torch."), strides_of(plain) if self._strided else None
+            leaf = TensorLeaf(name, tuple(plain.shape), self._device, self.end, strides)
             self._chunks.append((leaf, plain))
-            self.end += -(-math.prod(plain.shape) * plain.element_size() // _ALIGNMENT) * _ALIGNMENT
+            self.end += -(-leaf.span * plain.element_size() // _ALIGNMENT) * _ALIGNMENT
             return leaf
         if isinstance(value, list | tuple):
             placed = [self.place(item) for item in value]

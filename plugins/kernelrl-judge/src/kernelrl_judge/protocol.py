@@ -19,6 +19,7 @@ raises `ProtocolError` and nothing else.
 
 from __future__ import annotations
 
+import math
 import socket
 import struct
 from collections.abc import Mapping, Sequence
@@ -177,6 +178,17 @@ class TensorLeaf:
     """`cpu`, `cuda`, or another device type."""
     offset: int
     """Byte offset of its contents in the shared file; -1 when they did not fit."""
+    strides: tuple[int, ...] | None = None
+    """In elements; None where it is contiguous, as outputs are."""
+
+    @property
+    def span(self) -> int:
+        """Elements from its first to its last."""
+        if 0 in self.shape:
+            return 0
+        if self.strides is None:
+            return math.prod(self.shape)
+        return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
 
 
 # --- frames ---------------------------------------------------------------------------------------------------------
@@ -312,6 +324,9 @@ def _encode(value: Any, out: bytearray, depth: int) -> None:
         out += b"T" + bytes([DTYPES.index(value.dtype), len(value.shape)])
         out += struct.pack(f"<{len(value.shape)}q", *value.shape) + struct.pack("<q", value.offset)
         out += bytes([len(device)]) + device
+        out += bytes([value.strides is not None])
+        if value.strides is not None:
+            out += struct.pack(f"<{len(value.shape)}q", *value.strides)
     else:
         raise TypeError(f"a value of type {kind.__name__} does not travel")
 
@@ -398,7 +413,12 @@ class _Reader:
         if any(size < 0 for size in shape):
             raise ProtocolError("a negative size")
         offset = self.number("<q")
-        return TensorLeaf(DTYPES[code], shape, self.text(self.take(1)[0]), offset)
+        device = self.text(self.take(1)[0])
+        marked = self.take(1)[0]
+        if marked > 1:
+            raise ProtocolError("a truth value is 0 or 1")
+        strides = tuple(self.number("<q") for _ in range(dimensions)) if marked else None
+        return TensorLeaf(DTYPES[code], shape, device, offset, strides)
 
 
 # --- backends -------------------------------------------------------------------------------------------------------

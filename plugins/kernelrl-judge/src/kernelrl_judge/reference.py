@@ -16,6 +16,7 @@ import torch
 
 from kernelrl_core.values import EvaluationSettings
 from kernelrl_judge.attributes import kept_tensors
+from kernelrl_judge.layouts import laid_out_as
 from kernelrl_judge.overlays import overlaid
 from kernelrl_judge.sharing import shared_memory
 from kernelrl_judge.stress_ranges import declared
@@ -491,7 +492,7 @@ def _version(tensor: torch.Tensor) -> int:
 
 def _cloned(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
-        return value.clone()
+        return laid_out_as(value.clone(), value)
     if isinstance(value, list | tuple):
         return type(value)(_cloned(item) for item in value)
     if isinstance(value, dict):

@@ -356,14 +356,14 @@ class _Candidate:
         if begin is not None:
             begin()
         values = self._attempt(Stage.FORWARD, lambda: self._forward(arguments))
-        exported = values
+        beside = None
         if order["effects"]:
             held = self._attempt(Stage.EXPORT, lambda: self._state.held(order["held"], self._device))
             shares = self._shares(values, given)
             kept = order["keep_outputs"]
             overwrites = self._attempt(Stage.EXPORT, lambda: self._effects.overwrites(values, given, kept))
-            exported = [values, arguments if order["back"] else None, held, shares, overwrites]
-        tree = self._attempt(Stage.EXPORT, lambda: self._exported(exported))
+            beside = [arguments if order["back"] else None, held, shares, overwrites]
+        tree = self._attempt(Stage.EXPORT, lambda: self._exported(values, beside))
         # Kept until the next inputs are made, which then lie elsewhere.
         self._arguments = arguments if order["keep"] else None
         return tree
@@ -494,7 +494,7 @@ class _Candidate:
                 "shares": self._look_at_memory(),
                 "overwrites": sorted(self._outputs.returned.overwrites),
             }
-        self._answer(FrameKind.RESULT, self._attempt(Stage.EXPORT, lambda: self._exported(found)))
+        self._answer(FrameKind.RESULT, self._attempt(Stage.EXPORT, lambda: self._exported(None, [found]))[1])
 
     def _look_at_memory(self) -> list[list[int]]:
         """What outputs of the window share with inputs and state."""
@@ -545,8 +545,8 @@ class _Candidate:
             self._wait()
         return result
 
-    def _exported(self, values: Any) -> Any:
-        tree = self._outputs.export(values)
+    def _exported(self, values: Any, beside: list[Any] | None = None) -> Any:
+        tree = self._outputs.export(values, beside)
         self._wait()
         return tree
 

@@ -104,23 +104,26 @@ class Inputs:
     def _tensor(self, leaf: TensorLeaf, device: str) -> Any:
         import torch
 
+        from kernelrl_judge.layouts import laid_out
+
         dtype = getattr(torch, leaf.dtype)
         if 0 in leaf.shape:
             return torch.empty(leaf.shape, dtype=dtype, device=leaf.device if device == _SHARED else device)
         if leaf.device == "cuda":
-            if device == _SHARED:
-                return self.arena.tensor(leaf.offset, leaf.shape, dtype, apart=True)
-            shared = self.arena.tensor(leaf.offset, leaf.shape, dtype)
-            return shared.clone() if device == "cuda" else shared.to(device)
-        assert self._view is not None
-        with warnings.catch_warnings():
-            # The buffer cannot be written to, and nobody does.
-            warnings.simplefilter("ignore")
-            flat = torch.frombuffer(self._view, dtype=dtype, count=math.prod(leaf.shape), offset=leaf.offset)
-        shared = flat.view(leaf.shape)
+            flat = self.arena.tensor(leaf.offset, (leaf.span,), dtype, apart=device == _SHARED)
+        else:
+            assert self._view is not None
+            with warnings.catch_warnings():
+                # The buffer cannot be written to, and nobody does.
+                warnings.simplefilter("ignore")
+                flat = torch.frombuffer(self._view, dtype=dtype, count=leaf.span, offset=leaf.offset)
         if device == _SHARED:
-            return shared
-        return shared.clone() if device == "cpu" else shared.to(device)
+            return laid_out(leaf, flat)
+        if leaf.strides is None:
+            # Like a tensor that was just made it is no view.
+            flat = flat.view(leaf.shape)
+        own = flat.clone() if device == leaf.device else flat.to(device)
+        return own if leaf.strides is None else laid_out(leaf, own)
 
 
 def refilled(old: Any, new: Any) -> Any:
@@ -128,19 +131,17 @@ def refilled(old: Any, new: Any) -> Any:
     import torch
 
     if type(new) is torch.Tensor:
-        if not (type(old) is torch.Tensor and _is_plain(old) and old.shape == new.shape and old.dtype is new.dtype):
+        if not (type(old) is torch.Tensor and old.shape == new.shape and old.dtype is new.dtype):
             return new
-        return old.copy_(new)
+        # Elements that share their memory cannot be written one by one.
+        alike = old.stride() == new.stride() and not old.requires_grad and 0 not in new.stride()
+        return old.copy_(new) if alike else new
     if isinstance(new, list | tuple):
         places = old if isinstance(old, list | tuple) and len(old) == len(new) else [None] * len(new)
         return type(new)(refilled(*pair) for pair in zip(places, new, strict=True))
     if isinstance(new, dict):
         return {key: refilled(old.get(key) if isinstance(old, dict) else None, value) for key, value in new.items()}
     return new
-
-
-def _is_plain(tensor: Any) -> bool:
-    return bool(tensor.is_contiguous() and not tensor.requires_grad)
 
 
 def _pairs(tree: Any, values: Any) -> Iterator[tuple[TensorLeaf, Any]]:
@@ -169,7 +170,8 @@ def _as_made(leaf: TensorLeaf, tensor: Any, base: int) -> bool:
         and tensor.device.type == leaf.device
         and tensor.shape == leaf.shape
         and tensor.dtype is getattr(torch, leaf.dtype)
-        and _is_plain(tensor)
+        and (tensor.is_contiguous() if leaf.strides is None else tensor.stride() == leaf.strides)
+        and not tensor.requires_grad
         and tensor.data_ptr() == base + leaf.offset
     )
 
@@ -221,14 +223,22 @@ class Outputs:
         self.may_overlap = True
         """Whether elements of an output may share their memory, as those of an expanded tensor do."""
 
-    def export(self, value: Any) -> Any:
+    def export(self, value: Any, beside: Sequence[Any] | None = None) -> Any:
         """Write the tensors of a result one after the other; returns the tree that describes it.
+
+        Args:
+            beside: what is no result, as inputs are, in which elements may share their memory; the tree is then a list
+                with the result and these.
 
         Raises:
             TypeError: there is something in it that is neither a plain tensor nor a plain value.
         """
         writer = _Writer(self._space(), self.may_overlap)
-        return writer.tree(value)
+        tree = writer.tree(value)
+        if beside is None:
+            return tree
+        writer.may_overlap = True
+        return [tree, *map(writer.tree, beside)]
 
     def places(self, trees: Sequence[Any]) -> list[list[Any]]:
         """Tensors over the places that the judge chose for each of several calls, in the order of each tree."""
@@ -284,7 +294,7 @@ class _FileSpace:
 class _Writer:
     def __init__(self, space: Any, may_overlap: bool) -> None:
         self._space = space
-        self._may_overlap = may_overlap
+        self.may_overlap = may_overlap
         self._end = 0
 
     def tree(self, value: Any) -> Any:
@@ -312,7 +322,7 @@ class _Writer:
         plain = value.detach()
         if plain.layout is not torch.strided:
             raise TypeError("forward returned a tensor that is not strided")
-        if not self._may_overlap:
+        if not self.may_overlap:
             _refuse_overlap(plain)
         shape = tuple(plain.shape)
         count = plain.numel() * plain.element_size()

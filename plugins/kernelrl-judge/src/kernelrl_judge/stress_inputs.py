@@ -11,6 +11,7 @@ import torch
 
 from kernelrl_core.values import EvaluationSettings
 from kernelrl_judge.comparing import tolerance
+from kernelrl_judge.layouts import laid_out_as
 from kernelrl_judge.overlays import overlaid
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.stress_coincidences import Coincidences
@@ -145,7 +146,8 @@ def changed(values: list[Any], facts: dict[str, Any], part: str, variant: Varian
         found = _of_parts(torch.where(finite, tensor, 0.0), lambda values: _harsh(values, part, variant))
         return torch.where(finite, found, tensor)
 
-    return [mapped(value, change) for value in values]
+    # A kernel may rely on the strides of its inputs.
+    return [mapped(value, lambda tensor: laid_out_as(change(tensor), tensor)) for value in values]
 
 
 def _met(facts: dict[str, Any], variant: Variant) -> Coincidences:

@@ -10,6 +10,7 @@ import torch
 
 from kernelrl_judge.exchange import leaves_bytes
 from kernelrl_judge.reference import Reference
+from kernelrl_judge.sharing import extent
 from kernelrl_judge.trees import tensors
 
 __all__ = ["find_lengths"]
@@ -63,7 +64,10 @@ def _take_at_once(reference: Reference, calls: int) -> None:
 def _room(reference: Reference) -> int:
     """Most calls whose inputs and outputs are kept at once."""
     found = [*tensors(reference.inputs(reference.first_timed_input)), *tensors(reference.like)]
-    each = sum(tensor.numel() * tensor.element_size() for tensor in found)
+    each = 0
+    for tensor in found:
+        begin, end = extent(tensor)
+        each += end - begin
     budget = _MAX_SHARED_BYTES
     if reference.device == "cuda":
         budget = min(budget, torch.cuda.mem_get_info()[0] // 8)
