@@ -69,10 +69,45 @@ LINES = {
 
 BODIES = {
     "every program its own": ("y = y_ptr + p * B + at; tl.store(y, 1.0 + at); tl.store(y, 2.0 * tl.load(y))", 0),
-    # The first of four changes 7 elements of 8, the others each one.
-    "adding in the same place": ("tl.store(y_ptr + at, tl.load(y_ptr + at) + tl.load(x_ptr + p * B + at))", 23),
+    # The first of four changes 7 elements of 8, which the second reads, and the others 8, as the fourth does: 7 + 8 + 8
+    # elements are read after another wrote them, and the first three read 8 each before the fourth writes them.
+    "adding in the same place": ("tl.store(y_ptr + at, tl.load(y_ptr + at) + tl.load(x_ptr + p * B + at))", 47),
     "adding with atomics": ("tl.atomic_add(y_ptr + at, tl.load(x_ptr + p * B + at))", 0),
     "after the one before": ("tl.store(y_ptr + p + 1, tl.load(y_ptr + p) + 1.0)", 3),
+    # Each but the last reads what the next one changes.
+    "before the next one": ("tl.store(x_ptr + p, tl.load(x_ptr + p + 1) + 1.0)", 3),
+    "after an operation that nobody waits for": (
+        "tl.atomic_add(done_ptr, 1); tl.store(y_ptr + p + 1, tl.load(y_ptr + p) + 1.0)",
+        3,
+    ),
+    "after operations on other memory": (
+        "tl.atomic_add(x_ptr + p, 1.0); tl.store(y_ptr + p + 1, tl.load(y_ptr + p) + 1.0); "
+        "tl.atomic_add(x_ptr + p, 1.0)",
+        3,
+    ),
+    "under a lock": (
+        "tl.atomic_cas(done_ptr, 0, 1); tl.store(y_ptr + at, tl.load(y_ptr + at) + 1.0); tl.atomic_xchg(done_ptr, 0)",
+        0,
+    ),
+    # Four programs read 8 elements each.
+    "backwards": (
+        "y = y_ptr + p * B; tl.store(y + at, 1.0 + at); tl.store(x_ptr + p * B + at, tl.load(y + 7 - at))",
+        32,
+    ),
+    "backwards behind a barrier": (
+        "y = y_ptr + p * B; tl.store(y + at, 1.0 + at); tl.debug_barrier(); "
+        "tl.store(x_ptr + p * B + at, tl.load(y + 7 - at))",
+        0,
+    ),
+    "backwards behind a sum": (
+        "y = y_ptr + p * B; tl.store(y + at, 1.0 + at); s = tl.sum(at); "
+        "tl.store(x_ptr + p * B + at, tl.load(y + s - 21 - at))",
+        0,
+    ),
+    "a number again and again": (
+        "for i in range(3):;     tl.store(y_ptr + p, tl.load(y_ptr + p) + 1.0)",
+        0,
+    ),
     "the same by everyone": ("tl.store(y_ptr + at, 1.0 + at); tl.store(x_ptr + p * B + at, tl.load(y_ptr + at))", 0),
     "the last of them": (
         "tl.store(y_ptr + p, 1.0); if tl.atomic_add(done_ptr, 1) == 3:; "

@@ -16,7 +16,6 @@ import os
 import sys
 from typing import Any
 
-import numpy as np
 import triton
 import triton.language as tl
 from triton.runtime import interpreter
@@ -25,9 +24,7 @@ from triton.runtime.errors import InterpreterError
 from triton.runtime.interpreter import GridExecutor, InterpretedFunction, TensorHandle
 
 from kernelrl_judge import provenance
-from kernelrl_judge.listing import tensors_in
-from kernelrl_plugin_triton import accepted, bounds
-from kernelrl_plugin_triton.races import Launch
+from kernelrl_plugin_triton import accepted, bounds, races
 
 
 def _bench(self: Any, *arguments: Any, config: Any, **named: Any) -> list[float]:
@@ -68,65 +65,6 @@ def _set_values(self: TensorHandle, values: Any) -> None:
     _KEPT.__set__(self, values)
 
 
-def _told(call: Any) -> Any:
-    """What a launch is given and may write is known to who watches, and what its programs read of each other's."""
-
-    @functools.wraps(call)
-    def wrapper(self: Any, *arguments: Any, **named: Any) -> Any:
-        global _launch
-        with provenance.launch((arguments, named)) as watch:
-            if watch is None:
-                return call(self, *arguments, **named)
-            _launch = Launch(tensors_in((arguments, named)))
-            try:
-                return call(self, *arguments, **named)
-            finally:
-                watch.raced += _launch.raced
-                _launch = None
-
-    return wrapper
-
-
-def _program() -> int:
-    """Number of the program that runs, from 1."""
-    (_, rows, layers), (x, y, z) = interpreter.interpreter_builder.grid_dim, interpreter.interpreter_builder.grid_idx
-    return 1 + (x * int(rows) + y) * int(layers) + z
-
-
-def _loading(load: Any) -> Any:
-    @functools.wraps(load)
-    def wrapper(self: Any, ptrs: Any, mask: Any, *more: Any, **named: Any) -> Any:
-        if _launch is not None:
-            _launch.loaded(_program(), _KEPT.__get__(ptrs), _KEPT.__get__(mask))
-        return load(self, ptrs, mask, *more, **named)
-
-    return wrapper
-
-
-def _storing(store: Any) -> Any:
-    @functools.wraps(store)
-    def wrapper(self: Any, ptrs: Any, value: Any, mask: Any, *more: Any, **named: Any) -> Any:
-        if _launch is not None:
-            given, values, active = np.broadcast_arrays(*(_KEPT.__get__(handle) for handle in (ptrs, value, mask)))
-            active = np.atleast_1d(active).astype(bool)
-            places, values = np.atleast_1d(given)[active], np.atleast_1d(values)[active]
-            before = interpreter._interpreter.load(places, np.ones(places.shape, dtype=bool), values, values.dtype)
-            _launch.stored(_program(), places, before, values)
-        return store(self, ptrs, value, mask, *more, **named)
-
-    return wrapper
-
-
-def _meeting(operation: Any) -> Any:
-    @functools.wraps(operation)
-    def wrapper(self: Any, *arguments: Any, **named: Any) -> Any:
-        if _launch is not None:
-            _launch.met(_program())
-        return operation(self, *arguments, **named)
-
-    return wrapper
-
-
 def _without_values(patch: Any) -> Any:
     """The interpreter has tensors tell their values, as text and as indices."""
     text = tl.tensor.__str__
@@ -155,15 +93,7 @@ interpreter.TensorHandle = _Handle
 Autotuner._bench = _bench
 for _class in (GridExecutor, InterpretedFunction):
     _class.__call__ = _unwrapped(_class.__call__)
-GridExecutor.__call__ = _told(GridExecutor.__call__)
-_launch: Launch | None = None
-for _name, _wrapped in (
-    ("create_masked_load", _loading),
-    ("create_masked_store", _storing),
-    ("create_atomic_cas", _meeting),
-    ("create_atomic_rmw", _meeting),
-):
-    setattr(interpreter.InterpreterBuilder, _name, _wrapped(getattr(interpreter.InterpreterBuilder, _name)))
+races.install(_KEPT.__get__)
 provenance.launches_tell()
 interpreter._patch_lang_tensor = _without_values(interpreter._patch_lang_tensor)
 bounds.install(_KEPT.__get__)

@@ -1,20 +1,34 @@
-"""Programs of a launch that read what others of it wrote: right in Triton's interpreter, which runs one after another.
+"""Programs of a launch, and threads of a program, that read what others wrote or are yet to write: right in Triton's
+interpreter, which runs one after another and a program as a whole.
 
 On a device programs run at the same time, in any order. Who reads there what another program stores may find it or not,
-unless both have met at an atomic operation (a lock, or a counter of those that are done). Which program stored an
-element last is written down at each plain store that changes it.
+whichever of them comes first here, unless the first has made an atomic operation afterwards, and the other before, on
+the same memory (a lock, or a counter of those that are done). So do threads of one program: what one has stored,
+another may not find before they have met at a barrier, or in a sum, a scan or a product. Which program stored an
+element last, and when, is written down at each plain store that changes it, and each load until the end of the launch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import attrs
 import numpy as np
 import torch
+from triton.runtime import interpreter
 
-__all__ = ["Launch"]
+from kernelrl_judge import provenance
+from kernelrl_judge.listing import tensors_in
+
+__all__ = ["Launch", "install"]
+
+_MOST_ELEMENTS = 1 << 24
+"""Of memory that is looked at."""
+_MOST_LOADED = 1 << 22
+"""Elements of the loads that are remembered."""
+_LANE_BITS = 5
 
 
 @attrs.define
@@ -25,6 +39,35 @@ class _Written:
     """An element has two to the power of this bytes."""
     writers: Any
     """Of each element the number of the program that stored it last; 0 for none."""
+    changers: Any
+    """Of the program that changed it last."""
+    times: Any
+    """When that was."""
+    lanes: Any
+    """Where it stood in the block that was stored then, and how large that was."""
+
+    def at(self, places: Any) -> Any:
+        return (places - np.uint64(self.begin)) >> np.uint64(self.shift)
+
+
+@attrs.define
+class _Met:
+    """Atomic operations of a program: first and last time by the memory that they were made on."""
+
+    times: dict[tuple[int, int], tuple[int, int]] = attrs.field(factory=dict)
+
+    def add(self, least: int, most: int, time: int) -> None:
+        first, _ = self.times.get((least, most), (time, time))
+        self.times[least, most] = (first, time)
+
+    def common(self, other: _Met) -> list[tuple[int, int]]:
+        """Of operations on the same memory, the first of the other and the last of this program."""
+        return [
+            (their_first, own_last)
+            for (begin, end), (_, own_last) in self.times.items()
+            for (their_begin, their_end), (their_first, _) in other.times.items()
+            if begin <= their_end and their_begin <= end
+        ]
 
 
 class Launch:
@@ -36,53 +79,233 @@ class Launch:
 
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
         self.raced = 0
-        """Elements that a program has read, and that another had written."""
+        """Elements that a program, or a thread, has read, and that another had written or was to write."""
         self._memory: dict[int, int] = {}
         with torch._C.DisableTorchFunction():
             for storage in (tensor.untyped_storage() for tensor in tensors):
                 self._memory[storage.data_ptr()] = storage.nbytes()
         self._written: dict[int, _Written] = {}
-        self._met: set[int] = set()
+        self._met: dict[int, _Met] = {}
+        self._time = 0
+        self._together = 0
+        """When the threads of the program that runs met last."""
+        self._loads: list[tuple[int, int, Any, Any]] = []
+        self._loaded = 0
 
-    def met(self, program: int) -> None:
-        """A program, counted from 1, made an atomic operation."""
-        self._met.add(program)
+    def met(self, program: int, places: Any, mask: Any) -> None:
+        """A program, counted from 1, makes an atomic operation on places, as far as a mask has it."""
+        self._time += 1
+        self._together = self._time
+        places = _chosen(places, mask)
+        if places.size:
+            self._met.setdefault(program, _Met()).add(int(places.min()), int(places.max()), self._time)
 
-    def stored(self, program: int, places: Any, before: Any, values: Any) -> None:
-        """A program stores values where others were before, all of one dimension."""
+    def threads_met(self) -> None:
+        """Those of a program wait for each other."""
+        self._time += 1
+        self._together = self._time
+
+    def stored(self, program: int, places: Any, before: Any, values: Any, lanes: Any) -> None:
+        """A program stores values where others were before, all of one dimension, from where `_lanes` says."""
         if not places.size:
             return
         written = self._at(places, values.itemsize)
         if written is None:
             return
-        at = (places - np.uint64(written.begin)) >> np.uint64(written.shift)
+        self._time += 1
+        at = written.at(places)
         bits = np.dtype(f"u{values.itemsize}")
         changed = before.view(bits) != values.view(bits)
         # Who stores what is there already may read it.
         written.writers[at[changed | (written.writers[at] != 0)]] = program
+        at = at[changed]
+        written.changers[at] = program
+        written.times[at] = self._time
+        written.lanes[at] = lanes[changed]
 
     def loaded(self, program: int, places: Any, mask: Any) -> None:
         """A program loads from places, as far as a mask has it."""
-        places = np.atleast_1d(places)[np.atleast_1d(mask).astype(bool)] if self._written else np.empty(0)
-        if not places.size:
+        self._loaded += np.size(places)
+        if self._loaded <= _MOST_LOADED:
+            self._loads.append((program, self._time, places, mask))
+        if not self._written:
             return
-        least, most = int(places.min()), int(places.max())
-        for written in self._written.values():
-            if least < written.begin or most >= written.end:
+        chosen = _chosen(places, mask)
+        written = self._holding(chosen)
+        if written is None:
+            return
+        at = written.at(chosen)
+        writers = written.writers[at]
+        for other in np.unique(writers):
+            theirs = writers == other
+            if other == program:
+                mine = theirs & (written.changers[at] == program) & (written.times[at] > self._together)
+                if mine.any():
+                    self.raced += int((mine & (written.lanes[at] != _lanes(mask))).sum())
+            elif other:
+                # Its last operation has to come after its store.
+                meetings = self._met[other].common(self._met[program]) if {other, program} <= self._met.keys() else []
+                self.raced += int(
+                    (theirs & (written.times[at] >= max((last for _, last in meetings), default=0))).sum()
+                )
+
+    def ended(self) -> None:
+        """All programs have run: what was loaded before another program stored there counts, too."""
+        for program, time, places, mask in self._loads if self._written else ():
+            # Programs that store nowhere but in what others do not read are most.
+            ends = np.ravel(places)[[0, -1]]
+            if not any(written.begin <= end < written.end for written in self._written.values() for end in ends):
                 continue
-            writers = written.writers[(places - np.uint64(written.begin)) >> np.uint64(written.shift)]
-            others = (writers != 0) & (writers != program)
-            if program in self._met:
-                others &= ~np.isin(writers, [*self._met])
-            self.raced += int(others.sum())
+            chosen = _chosen(places, mask)
+            written = self._holding(chosen)
+            if written is None:
+                continue
+            at = written.at(chosen)
+            changers = written.changers[at]
+            for other in np.unique(changers[changers > program]):
+                theirs = changers == other
+                if {other, program} <= self._met.keys():
+                    meetings = self._met[program].common(self._met[other])
+                    first = min((first for first, last in meetings if last > time), default=self._time + 1)
+                    theirs &= written.times[at] < first
+                self.raced += int(theirs.sum())
+        self._loads.clear()
+
+    def _holding(self, places: Any) -> _Written | None:
+        """What is known of the memory that places lie in, if something was stored there."""
+        if not places.size:
+            return None
+        least, most = int(places.min()), int(places.max())
+        return next((found for found in self._written.values() if found.begin <= least and most < found.end), None)
 
     def _at(self, places: Any, itemsize: int) -> _Written | None:
         least, most = int(places.min()), int(places.max())
         begin = next((begin for begin, size in self._memory.items() if begin <= least and most < begin + size), None)
-        if begin is None:
+        if begin is None or self._memory[begin] // itemsize > _MOST_ELEMENTS:
             return None
         if begin not in self._written:
             size, shift = self._memory[begin], itemsize.bit_length() - 1
-            writers = np.zeros((size >> shift) + 1, dtype=np.int32)
-            self._written[begin] = _Written(begin, begin + size, shift, writers)
+            numbers = [np.zeros((size >> shift) + 1, dtype=np.int32) for _ in range(4)]
+            self._written[begin] = _Written(begin, begin + size, shift, *numbers)
         return self._written[begin]
+
+
+def _chosen(places: Any, mask: Any) -> Any:
+    """Places that a mask leaves, of one dimension."""
+    places, mask = np.broadcast_arrays(np.atleast_1d(places), np.atleast_1d(mask))
+    return places[mask.astype(bool)]
+
+
+def _lanes(mask: Any) -> Any:
+    """Of the elements of a block that a mask leaves, their places in it, and how large it is: the thread that has one
+    has it in any block of that size."""
+    return np.flatnonzero(mask) << _LANE_BITS | np.size(mask).bit_length()
+
+
+_launch: Launch | None = None
+
+
+def install(values: Callable[[Any], Any]) -> None:
+    """Look at every launch of this process from now on, while somebody watches.
+
+    Args:
+        values: what lies behind a handle of the interpreter.
+    """
+    interpreter.GridExecutor.__call__ = _told(interpreter.GridExecutor.__call__)
+    interpreter.ReduceScanOpInterface.apply = _together(interpreter.ReduceScanOpInterface.apply)
+    builder = interpreter.InterpreterBuilder
+    for name, wrapped in (
+        ("create_masked_load", _loading),
+        ("create_masked_store", _storing),
+        *((name, functools.partial(_meeting, mask=mask)) for name, mask in _ATOMIC.items()),
+    ):
+        if hasattr(builder, name):
+            setattr(builder, name, wrapped(getattr(builder, name), values))
+    for name in _TOGETHER:
+        if hasattr(builder, name):
+            setattr(builder, name, _together(getattr(builder, name)))
+
+
+_ATOMIC = {"create_atomic_cas": None, "create_atomic_rmw": 3, "create_atomic_load": 1, "create_atomic_store": 2}
+_ATOMIC |= {"create_atomic_poll": None}
+"""Atomic operations, and where their masks stand."""
+_TOGETHER = ("create_barrier", "create_dot", "create_dot_scaled")
+"""Where the threads of a program wait for each other."""
+
+
+def _told(call: Any) -> Any:
+    """What a launch is given and may write is known to who watches, and what its programs read of each other's."""
+
+    @functools.wraps(call)
+    def wrapper(self: Any, *arguments: Any, **named: Any) -> Any:
+        global _launch
+        with provenance.launch((arguments, named)) as watch:
+            if watch is None:
+                return call(self, *arguments, **named)
+            _launch = Launch(tensors_in((arguments, named)))
+            try:
+                return call(self, *arguments, **named)
+            finally:
+                _launch.ended()
+                watch.raced += _launch.raced
+                _launch = None
+
+    return wrapper
+
+
+def _program() -> int:
+    """Number of the program that runs, from 1, in the order in which they run."""
+    (_, rows, layers), (x, y, z) = interpreter.interpreter_builder.grid_dim, interpreter.interpreter_builder.grid_idx
+    return 1 + (x * int(rows) + y) * int(layers) + z
+
+
+def _loading(load: Any, values: Callable[[Any], Any]) -> Any:
+    @functools.wraps(load)
+    def wrapper(self: Any, ptrs: Any, mask: Any, *more: Any, **named: Any) -> Any:
+        if _launch is not None:
+            _launch.loaded(_program(), values(ptrs), values(mask))
+        return load(self, ptrs, mask, *more, **named)
+
+    return wrapper
+
+
+def _storing(store: Any, values: Callable[[Any], Any]) -> Any:
+    @functools.wraps(store)
+    def wrapper(self: Any, ptrs: Any, value: Any, mask: Any, *more: Any, **named: Any) -> Any:
+        if _launch is not None:
+            given = np.broadcast_arrays(*(np.atleast_1d(values(handle)) for handle in (ptrs, value, mask)))
+            active = given[2].astype(bool)
+            places, new = given[0][active], given[1][active]
+            before = interpreter._interpreter.load(places, np.ones(places.shape, dtype=bool), new, new.dtype)
+            _launch.stored(_program(), places, before, new, _lanes(active))
+        return store(self, ptrs, value, mask, *more, **named)
+
+    return wrapper
+
+
+def _meeting(operation: Any, values: Callable[[Any], Any], *, mask: int | None) -> Any:
+    place = 1 if operation.__name__ == "create_atomic_rmw" else 0
+
+    @functools.wraps(operation)
+    def wrapper(self: Any, *given: Any, **named: Any) -> Any:
+        global _launch
+        launch, _launch = _launch, None
+        try:
+            result = operation(self, *given, **named)
+        finally:
+            _launch = launch
+        if launch is not None:
+            launch.met(_program(), values(given[place]), True if mask is None else values(given[mask]))
+        return result
+
+    return wrapper
+
+
+def _together(operation: Any) -> Any:
+    @functools.wraps(operation)
+    def wrapper(self: Any, *given: Any, **named: Any) -> Any:
+        if _launch is not None:
+            _launch.threads_met()
+        return operation(self, *given, **named)
+
+    return wrapper
