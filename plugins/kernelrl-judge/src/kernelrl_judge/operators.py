@@ -29,6 +29,8 @@ import torch
 from torch.autograd import _enable_record_function
 from torch.overrides import TorchFunctionMode
 
+from kernelrl_judge import calls_back
+from kernelrl_judge.building.imports import is_plain
 from kernelrl_judge.listing import TORCHS, Listing
 from kernelrl_judge.provenance import Watch
 
@@ -78,6 +80,8 @@ _LEFT = "torch.Tensor."
 _ITEM = f"{_LEFT}item"
 _PAST = "writing past torch and kernels"
 _RACED = "programs that read what others of their launch wrote"
+_BACK = "Python called by an extension"
+_LOOKED_UP = "looking for a function by ctypes: "
 _MARKS = 2
 """Of a trace: at its beginning, and at its end."""
 _STOPPED = "stopping torch's trace"
@@ -154,6 +158,10 @@ def called(call: Callable[[], Any], watch: Watch | None = None) -> tuple[Any, li
         log.left[_PAST] = [watch.strange, watch.strange_bytes]
     if watch is not None and watch.raced:
         log.left[_RACED] = [watch.raced, watch.raced]
+    if watch is not None and watch.leads_back:
+        log.left[_BACK] = [1, 1]
+    if watch is not None and watch.tells:
+        log.left |= {f"{_LOOKED_UP}{name}": (1, 1) for name in calls_back.looked_up()}
     if len([node for node in aliases if node["inputs"]["values"] == aliases[0]["inputs"]["values"]]) < _MARKS:
         log.left[_STOPPED] = [1, 1]
     left = [[name, elements, elements, count, count] for name, (elements, count) in log.left.items()]
@@ -433,7 +441,8 @@ def _of_weight(entries: list[Any], values: Any, size: Callable[[torch.Tensor], i
     ways_out = [
         name
         for name, taken, _ in weights
-        if name == _STOPPED
+        if name in (_STOPPED, _BACK)
+        or (name.startswith(_LOOKED_UP) and not is_plain(name.removeprefix(_LOOKED_UP)))
         or ((name == _PAST or name.startswith(_LEFT)) and taken >= (max(large, least) if name == _ITEM else few))
     ]
     operators = [entry for entry in weights if _is_torchs(entry[0]) and not _ARRANGING.fullmatch(entry[0])]

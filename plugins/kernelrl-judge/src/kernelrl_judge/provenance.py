@@ -23,11 +23,13 @@ from typing import Any
 
 import torch
 
-from kernelrl_judge.listing import Listing, tensors_in
+from kernelrl_judge import calls_back
+from kernelrl_judge.listing import TORCHS, Listing, tensors_in
 
 __all__ = ["Watch", "extension_calls_tell", "launch", "launches_tell", "least_address", "told"]
 
-_OVERWRITING = frozenset({"aten::copy_", "aten::fill_", "aten::zero_", "aten::set_", "aten::resize_"})
+_OVERWRITING = frozenset({"aten::copy_", "aten::fill_", "aten::zero_"})
+_REPLACING = frozenset({"aten::set_", "aten::resize_"})
 """Operators that do not read the first tensor that they are given."""
 _MANY_NUMBERS = 64
 _NUMBER_BYTES = 8
@@ -66,9 +68,12 @@ def told(function: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(*arguments: Any, **named: Any) -> Any:
         if not _watching:
             return function(*arguments, **named)
-        ended = _begun((arguments, named))
-        result = function(*arguments, **named)
-        ended(result)
+        result = None
+        ended = _entered((arguments, named))
+        try:
+            result = function(*arguments, **named)
+        finally:
+            ended(result)
         return result
 
     return wrapper
@@ -104,20 +109,41 @@ def _begun(arguments: Any) -> Callable[[Any], None]:
     return ended
 
 
+def _entered(arguments: Any) -> Callable[[Any], None]:
+    """A function of an extension is called; to be called with what it returns."""
+    watch = _watching[-1]
+    watch.leads_back |= calls_back.is_told_of(arguments)
+    ended = _begun(arguments)
+
+    def left(result: Any) -> None:
+        watch.leads_back |= end()
+        ended(result)
+
+    end = calls_back.begin(_DISPATCHED | {left.__code__})
+    return left
+
+
 class Watch(Listing):
     """Sums up memory, too, between its beginning and its end."""
 
     def __init__(self) -> None:
         super().__init__()
         self.strange = self.strange_bytes = 0
-        """Elements of tensors that torch or a kernel has read, and that held what neither wrote."""
+        """Elements of the memory of tensors that torch or a kernel has read, and that held what neither wrote."""
         self.raced = 0
         """Elements that a program of a launch has read, and that another of the same launch had written."""
         self.numbers: set[float] = set()
         """Fractions that they were given as numbers."""
         self.inside = 0
         """Launches under way. A function of an extension writes and has torch read, as it likes."""
+        self.leads_back = False
+        """Whether Python was at work within a function of an extension, or could have been."""
         self._sums: dict[int, tuple[int, int]] = {}
+
+    @property
+    def tells(self) -> bool:
+        """Whether this process is one whose launches tell of themselves."""
+        return bool(_telling)
 
     def begin(self) -> None:
         """Watch from now on. Where launches do not tell of themselves, nothing is summed up."""
@@ -125,7 +151,7 @@ class Watch(Listing):
             self.written(_alive())
             _watching.append(self)
             for switch in _switches:
-                switch(_begun)
+                switch(_entered)
         super().begin()
 
     def end(self) -> None:
@@ -144,7 +170,7 @@ class Watch(Listing):
             return func(*args, **kwargs)
         self.numbers.update(_fractions((args, kwargs)))
         if func._schema.is_mutable:
-            self.read(given[1:] if func._schema.name in _OVERWRITING else given)
+            self.read(_read_by(func._schema.name, given))
             result = func(*args, **kwargs)
             self.written([*tensors_in(result), *given])
             return result
@@ -155,6 +181,11 @@ class Watch(Listing):
         self.read([tensor for tensor in given if _memory(tensor) not in new])
         self.written([tensor for tensor in made if _memory(tensor) not in places])
         return result
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self in _watching and isinstance(func, torch._ops.OpOverload) and func.namespace not in TORCHS:
+            self.read([*tensors_in((args, kwargs))])
+        return super().__torch_dispatch__(func, types, args, kwargs)
 
     def _others(self, arguments: Any, result: Any) -> None:
         if self in _watching:
@@ -169,14 +200,27 @@ class Watch(Listing):
             address, size = _memory(tensor)
             entry = (size, _sum(address, size))
             if size and not self.inside and self._sums.get(address) != entry:
-                self.strange += tensor.numel()
-                self.strange_bytes += tensor.numel() * tensor.element_size()
+                # Of what else lies there nothing would be known any more.
+                self.strange += size // tensor.element_size()
+                self.strange_bytes += size
                 self._sums[address] = entry
 
     def written(self, tensors: list[Any]) -> None:
         """Torch or a kernel may have written tensors."""
         for address, size in {_memory(tensor) for tensor in tensors}:
             self._sums[address] = (size, _sum(address, size))
+
+
+_DISPATCHED = frozenset({Watch.__torch_dispatch__.__code__, Listing.__torch_dispatch__.__code__})
+
+
+def _read_by(name: str, given: list[Any]) -> list[Any]:
+    """Which of the tensors that an operator is given it reads, or does not write as a whole."""
+    is_left_out = name in _REPLACING
+    if name in _OVERWRITING:
+        with torch._C.DisableTorchFunction():
+            is_left_out = given[0].is_contiguous() and given[0].nbytes >= _memory(given[0])[1]
+    return given[1:] if is_left_out else given
 
 
 def _memory(tensor: Any) -> tuple[int, int]:

@@ -62,7 +62,10 @@ def refuse_tools(instead: str) -> None:
         instead: what a candidate is told to do.
     """
 
+    from kernelrl_judge import calls_back
+
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        calls_back.look_up(event, arguments)
         if event in _STARTS:
             # Program and arguments; what follows are a directory and an environment.
             words = {word for part in arguments[:2] for word in _WORD.findall(str(part)) if word[0] != "-"}
@@ -193,13 +196,14 @@ def _load(name: str, descriptors: Sequence[int], answer: dict[str, Any], tells: 
 
 
 def _tell_of_calls(module: types.ModuleType) -> None:
-    from kernelrl_judge import provenance
+    from kernelrl_judge import calls_back, provenance
 
     public = {name: value for name, value in vars(module).items() if not name.startswith("__")}
     functions = {name: value for name, value in public.items() if isinstance(value, types.BuiltinFunctionType)}
     vars(module).update({name: provenance.told(function) for name, function in functions.items()})
-    # Of the methods of classes nobody would know.
-    provenance.extension_calls_tell(all_of_them=len(functions) == len(public))
+    others = [value for name, value in public.items() if name not in functions]
+    # Of the methods of classes nobody would know; plain values have none that write.
+    provenance.extension_calls_tell(all_of_them=not calls_back.is_told_of(others))
 
 
 def _binder(path: str, tells: bool) -> Any:

@@ -93,7 +93,14 @@ PyObject* watcher = nullptr;
 py::object watched(char code, Trampoline trampoline, void* const* arguments, const py::args& given) {
   if (!watcher) return run(code, trampoline, arguments);
   py::object ended = py::reinterpret_borrow<py::object>(watcher)(given);
-  py::object result = run(code, trampoline, arguments);
+  py::object result = py::none();
+  try {
+    result = run(code, trampoline, arguments);
+  } catch (...) {
+    py::error_scope kept;
+    ended(result);
+    throw;
+  }
   ended(result);
   return result;
 }

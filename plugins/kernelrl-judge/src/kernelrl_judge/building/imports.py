@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["library_imports"]
+__all__ = ["is_plain", "library_imports"]
 
 _OF_TORCH = re.compile(
     r"_ZN2at(?:4_ops|3cpu|4cuda|6native(?:7cpublas)?|10redispatch|4meta|17functionalization|\d+composite[a-z]+)(\d+)(\w+)"
@@ -15,8 +15,8 @@ _OF_TORCH = re.compile(
 _OTHER_WAYS = re.compile(
     r"_ZNK?[RO]?(?:3c1010Dispatcher|3c1014OperatorHandle|3c104impl13OperatorEntry|5torch2nn|5torch3jit|5torch7Library9_fallback)\w+"
 )
-"""To torch's operators: its dispatcher and what it finds, fallbacks, which are handed each operator, its layers, and its
-own compiler."""
+"""To torch's operators: its dispatcher and what it finds, fallbacks, which are handed each operator, its layers, and
+its own compiler."""
 _VENDOR = re.compile(
     r"(?:cblas_|cublas|hipblas|rocblas_)?[sdczhSDCZH](?:gemm|gemv|symm|symv|syrk|trsm|trmm|ger|dot|axpy|nrm2|asum|scal)\w*"
     r"|(?:cblas_|cublas|hipblas)\w*(?:[Gg]emm|GEMM|Matmul)\w*|(?:mkl_|mkldnn_|dnnl_|xnn_)\w+|_ZN(?:4dnnl|5ideep)\w+"
@@ -75,7 +75,7 @@ def library_imports(path: str | Path, language: str) -> list[str]:
         operator = _OF_TORCH.match(name)
         if operator is not None:
             found.add(f"aten::{operator[2][: int(operator[1][:_MOST_DIGITS])]}")
-        elif _computes(name) or (language == "cpp" and not is_defined and not _is_plain(name)):
+        elif _computes(name) or (language == "cpp" and not is_defined and not is_plain(name)):
             found.add(_readable(name[:_MOST_READ]))
     return sorted(found)
 
@@ -84,7 +84,8 @@ def _computes(name: str) -> bool:
     return _is_word(name) and bool(_VENDOR.fullmatch(name) or _OTHER_WAYS.fullmatch(name))
 
 
-def _is_plain(name: str) -> bool:
+def is_plain(name: str) -> bool:
+    """Whether C++ for the processor may use what has this name without a question."""
     return _is_word(name) and bool(_PLAIN.fullmatch(name)) and not _OF_OBJECTS.fullmatch(name)
 
 
