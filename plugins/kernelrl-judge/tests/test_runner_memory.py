@@ -11,7 +11,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kernelrl_judge import protocol, runner, windows  # noqa: E402
+from kernelrl_judge.mappings import also_elsewhere  # noqa: E402
 from kernelrl_judge.own_code import own_code  # noqa: E402
+from kernelrl_judge.returned_memory import ReturnedMemory  # noqa: E402
 from kernelrl_judge.runner_memory import Originals  # noqa: E402
 
 
@@ -98,3 +100,36 @@ assert (torch.empty(50_000_000) == 0).all()
 assert torch.are_deterministic_algorithms_enabled() == settings
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_memory_at_two_addresses_is_told_from_memory_at_one() -> None:
+    import mmap
+    import os
+
+    descriptor = os.memfd_create("room")
+    os.ftruncate(descriptor, 3 * mmap.PAGESIZE)
+    both = [mmap.mmap(descriptor, 2 * mmap.PAGESIZE) for _ in range(2)]
+    alone = mmap.mmap(descriptor, mmap.PAGESIZE, offset=2 * mmap.PAGESIZE)
+    own = mmap.mmap(descriptor, 2 * mmap.PAGESIZE, access=mmap.ACCESS_COPY)
+    addresses = [torch.frombuffer(place, dtype=torch.uint8).data_ptr() for place in (*both, alone, own)]
+    assert also_elsewhere([*addresses, torch.ones(4).data_ptr()]) == set(addresses[:2])
+    os.close(descriptor)
+
+
+def test_memory_that_was_kept_tells_which_outputs_are_one() -> None:
+    returned = ReturnedMemory()
+    ring = [torch.ones(4), torch.ones(4)]
+    for output in (*ring, *ring):
+        returned.note(output)
+    assert (returned.look(1, [], []), returned.overwrites) == ([], {0})
+
+    alone = ReturnedMemory()
+    pair = torch.ones(4)
+    for output in (pair, pair, torch.ones(4), torch.ones(4)):
+        # What nobody keeps may lie where another one lay.
+        alone.note(output)
+    assert (alone.look(2, [], []), alone.overwrites) == ([], set())
+    given = torch.ones(8)
+    alone.note(given[2:])
+    alone.note(torch.ones(2))
+    assert alone.look(2, [[torch.ones(1), given]], []) == [[0, -2]]

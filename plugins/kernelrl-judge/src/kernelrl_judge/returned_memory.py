@@ -7,6 +7,8 @@ from typing import Any
 
 import attrs
 
+from kernelrl_judge.mappings import also_elsewhere
+
 __all__ = ["ReturnedMemory"]
 
 
@@ -46,13 +48,16 @@ class ReturnedMemory:
             torch.UntypedStorage._free_weak_ref(reference)
         self._noted = []
 
-    def look(self, width: int, given: Sequence[Sequence[Any]], held: Iterable[Any]) -> list[list[int]]:
+    def look(
+        self, width: int, given: Sequence[Sequence[Any]], held: Iterable[Any], *, on_host: bool = False
+    ) -> list[list[int]]:
         """Look at the outputs of a window, after it.
 
         Args:
             width: tensors of an output.
             given: tensors of the inputs of each call.
             held: parameters and buffers.
+            on_host: look as well for memory of the host that has two addresses, in which any two may be one.
 
         Returns:
             `[i, -1 - j]` where an output i began in input j of its call, `[i, OF_MODULE]` where it did in one of those
@@ -66,12 +71,15 @@ class ReturnedMemory:
         inputs = [[extent(tensor) for tensor in tensors] for tensors in given]
         state = [extent(tensor) for tensor in held]
         noted, self._noted = self._noted, []
+        twice = also_elsewhere({begin for begin, _ in noted}) if on_host else set()
         for place, (begin, reference) in enumerate(noted):
             call, number = divmod(place, width)
             spans = inputs[call] if call < len(inputs) else []
             within = [-1 - other for other, (first, end) in enumerate(spans) if first <= begin < end]
             within += [OF_MODULE for first, end in state if first <= begin < end]
             found.update((number, other) for other in within)
+            if begin in twice:
+                self.overwrites.add(number)
             gone = not begin or within or torch.UntypedStorage._expired(reference)
             known = None if gone else self._kept.get(begin)
             if known is not None and not torch.UntypedStorage._expired(known.reference):

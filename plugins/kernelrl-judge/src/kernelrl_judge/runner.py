@@ -491,16 +491,16 @@ class _Candidate:
             found = {
                 "inputs": [self._staged[index] for index in order["calls"]],
                 "state": self._state.held(order.get("held", {}), self._device),
-                "shares": self._look_at_memory(),
+                "shares": self._look_at_memory(on_host=self._device == "cpu"),
                 "overwrites": sorted(self._outputs.returned.overwrites),
             }
         self._answer(FrameKind.RESULT, self._attempt(Stage.EXPORT, lambda: self._exported(None, [found]))[1])
 
-    def _look_at_memory(self) -> list[list[int]]:
+    def _look_at_memory(self, *, on_host: bool = False) -> list[list[int]]:
         """What outputs of the window share with inputs and state."""
         width = len(self._places[0]) if self._places else 0
         given = [[*tensors(arguments)] for arguments in self._staged]
-        return self._outputs.returned.look(max(1, width), given, self._state.given())
+        return self._outputs.returned.look(max(1, width), given, self._state.given(), on_host=on_host)
 
     def _filled(self, places: list[Any], values: list[Any]) -> None:
         self._outputs.fill(places, values)
