@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from kernelrl_core.syntax import parse
 
-__all__ = ["ENTRY", "SourceIndex", "names_in", "parse_source", "targets_of"]
+__all__ = ["ENTRY", "SourceIndex", "free_names", "names_in", "parse_source", "targets_of"]
 
 ENTRY = "ModelNew"
 _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.NamedExpr)
@@ -73,6 +73,70 @@ class SourceIndex:
                     entered.add(name)
                     waiting += self.bodies.get(name, ())
         return found
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def free_names(function: ast.AST, spend: Callable[[], None] = lambda: None) -> set[int]:
+    """Identities (`id`) of the `ast.Name` below a function that it, or one inside it, reads and does not bind.
+
+    What a comprehension or an inner function binds is bound inside it alone. Decorators and annotations are left out.
+
+    Args:
+        spend: called for each step.
+    """
+    found: set[int] = set()
+    waiting: list[tuple[ast.AST, frozenset[str]]] = [(function, frozenset())]
+    while waiting:
+        node, bound = waiting.pop()
+        spend()
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in bound:
+            found.add(id(node))
+        inside, outside = bound, []
+        if isinstance(node, _FUNCTIONS):
+            outside = [*node.args.defaults, *(item for item in node.args.kw_defaults if item is not None)]
+        elif isinstance(node, _COMPREHENSIONS):
+            outside = [node.generators[0].iter]
+        if isinstance(node, (*_FUNCTIONS, *_COMPREHENSIONS)):
+            inside = bound | set(_bound_by(node, spend))
+        waiting += [(item, bound) for item in outside]
+        # The arguments and the first generator hold what is outside, too; there it counts as bound.
+        waiting += [(item, inside) for item in _below(node) if item not in outside]
+    return found
+
+
+def _bound_by(scope: ast.AST, spend: Callable[[], None]) -> Iterator[str]:
+    """Names of a function or a comprehension that are its own."""
+    waiting = list(_below(scope))
+    while waiting:
+        node = waiting.pop()
+        spend()
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+            continue
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+            yield node.name
+        elif isinstance(node, _COMPREHENSIONS):
+            # Only what `:=` binds is bound around a comprehension as well.
+            for below in ast.walk(node):
+                spend()
+                if isinstance(below, ast.NamedExpr) and isinstance(below.target, ast.Name):
+                    yield below.target.id
+            continue
+        if not isinstance(node, ast.Lambda):
+            waiting += _below(node)
+
+
+def _below(node: ast.AST) -> Iterator[ast.AST]:
+    for field, value in ast.iter_fields(node):
+        if field not in ("decorator_list", "annotation", "returns"):
+            yield from (item for item in (value if isinstance(value, list) else [value]) if isinstance(item, ast.AST))
 
 
 def names_in(node: ast.AST) -> Iterator[str]:

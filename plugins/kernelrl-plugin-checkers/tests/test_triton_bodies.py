@@ -50,6 +50,11 @@ def helper(x, y):
     return tl.maximum(x, y)
 
 
+@triton.constexpr_function
+def root(n):
+    return math.sqrt(n)
+
+
 def make(combine):
     @triton.jit
     def inner(x_ptr, OP: tl.constexpr):
@@ -74,6 +79,7 @@ CLEAN = {
     "fields of a tuple": "x = pair.scale * pair.op(x) + pair[0]",
     "libdevice": "x = rsqrt(x) + tl.extra.cuda.libdevice.tanh(x) + tl.math.exp2(x)",
     "constants": "x = tl.where(x > LARGEST, x.to(DTYPE).to(x.dtype), x * LOG2E * math.pi * math.sqrt(B))",
+    "a function of constants": "x = x * root(B)",
     "types": "x = x.to(y_ptr.dtype.element_ty).to(tl.pointer_type(tl.int8), bitcast=True)",
     "loops": "for i in tl.static_range(math.ceil(B)):\n        x += i\n    for i in range(0, n, B):\n        x += i",
     "assembly": "x = tl.inline_asm_elementwise('mov.b32 $0, $1;', '=r,r', [x], dtype=tl.int32, is_pure=True, pack=1)",
@@ -102,6 +108,9 @@ FOUND = {
     "private attributes": "x.__class__",
     "another class's methods": "x = (2.0 * n).hex()",
     "an import": "import scipy",
+    "a function of constants, of what is loaded": "x = root(x)",
+    "a name that a comprehension has as well": "x = larger(x, max([larger for larger in (0.0,)]))",
+    "a name that a lambda has as well": "(lambda larger: larger)(x); larger(x, 0.0)",
     "a global that is written": "global LAST\n    LAST = x",
     "a function of Python's own": "x = vars(x)",
     "a kernel's own function": "helper.fn(x)",

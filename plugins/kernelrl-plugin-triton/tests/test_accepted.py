@@ -27,8 +27,19 @@ class Own(tuple):
         raise AssertionError("gone through in a launch")
 
 class OwnPair(Pair):
+    def __new__(cls, *given):
+        if len(given) == 2 and isinstance(given[0], tl.tensor):
+            raise AssertionError("made in a launch")
+        return super().__new__(cls, *given)
+
     def __getitem__(self, at):
         raise AssertionError("gone through in a launch")
+
+class Changing(type(math)):
+    def __getattr__(self, name):
+        return tl.exp
+
+strange = Changing("strange")
 
 class Answers:
     def __getitem__(self, at):
@@ -50,6 +61,10 @@ def built(x, _semantic=None):
 @triton.constexpr_function
 def doubled(x):
     return 2 * x
+
+@triton.constexpr_function
+def looked_up(n):
+    return np.maximum(n, 0.0)
 
 @triton.jit
 def add(x, y):
@@ -87,6 +102,7 @@ RIGHT = {
     "y = CONSTANT(x)": "(None, twice)",
     "y = x * SCALE + 0.0 * tl.sum(x) + 0.0 * tl.reduce(x, 0, add)": "()",
     "y = (x * given.scale).to(CONSTANT) + given.shift[0]": "(Pair(2.0, (0.0,)), tl.float32)",
+    "y = x * given[0]": "(OwnPair(2.0, 0.0),)",
     "y = tl.load(given + tl.arange(0, 4)) * 2.0": "(torch.nn.Parameter(torch.arange(4.0)),)",
     "y = given.load([0]) * 2.0": "(TensorDescriptor.from_tensor(torch.arange(4.0), [4]),)",
     "y = x * doubled(CONSTANT) * math.sqrt(CONSTANT) / 8.0": "()",
@@ -102,9 +118,12 @@ REFUSED = {
     "KEPT.append(x)": ("()", "CompilationError", "variable KEPT"),
     "operator.index(n)": ("()", "CompilationError", "variable operator"),
     "doubled(n)": ("()", "TypeError", "no tensors"),
+    "looked_up(n)": ("()", "CompilationError", "variable np"),
+    "looked_up(CONSTANT)": ("()", "CompilationError", "variable np"),
+    "y = strange.exp(x)": ("()", "CompilationError", "variable strange"),
+    "y = larger(x, max([larger for larger in (0.0,)]))": ("()", "CompilationError", "variable larger"),
     "from math import erfc": ("()", "CompilationError", "ImportFrom"),
     "pass": ("(Own((1, 2)),)", "TypeError", "Own"),
-    "pass # a named tuple that answers by itself": ("(OwnPair(1, 2),)", "TypeError", "OwnPair"),
     "pass # an object": ("(Answers(),)", "TypeError", "Answers"),
     "pass # a constant object": ("(None, Answers())", "TypeError", "Answers"),
     "pass # within a tuple": ("((1, Answers()),)", "TypeError", "Answers"),

@@ -11,7 +11,7 @@ import ast
 import builtins
 from collections.abc import Iterator
 
-from kernelrl_core.reachability import targets_of
+from kernelrl_core.reachability import free_names, targets_of
 from kernelrl_plugin_checkers.reading import Breach, Reading
 from kernelrl_plugin_checkers.triton_names import BUILTINS, is_compiled, is_constant_of, wrong_attribute
 
@@ -103,14 +103,16 @@ class _Body:
         self._scopes = scopes
         self._nodes = list(_run_nodes(file.reading, function))
         self._parameters = _parameters(function)
-        self._local = {*self._parameters, *(name for node in self._nodes for name in _bound(node))}
+        self._free = free_names(function, file.reading.spend)
         constants = _constant_parameters(function) | {
             name
             for node in self._nodes
             if isinstance(node, ast.For) and ast.unparse(node.iter).partition("(")[0].endswith("static_range")
             for name in targets_of(node.target)
         }
-        self._varying = self._local - constants
+        self._constants = constants
+        # Triton calls it while it compiles.
+        self._is_constant_function = file.is_decorated(function, (_CONSTANT_FUNCTION,))
 
     def breaches(self) -> Iterator[Breach]:
         called: dict[int, ast.Call] = {}
@@ -127,13 +129,13 @@ class _Body:
                 note = self._by_name(node)
             elif isinstance(node, ast.Attribute):
                 root, parts, passed = _chain(node)
-                if isinstance(root, ast.Name) and root.id not in self._local:
+                if id(root) in self._free and isinstance(root, ast.Name):
                     seen |= passed
                     note = self._of_global(root.id, parts, called.get(id(node)), self._scopes)
                 else:
                     of_parameter = isinstance(root, ast.Name) and root.id in self._parameters
                     note = wrong_attribute(node.attr, is_called=id(node) in called and not of_parameter)
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in self._local:
+            elif isinstance(node, ast.Name) and id(node) in self._free:
                 note = self._of_global(node.id, [], called.get(id(node)), self._scopes)
             if note:
                 yield "python_in_kernel", node.lineno, note
@@ -170,8 +172,8 @@ class _Body:
         if isinstance(definition, _FUNCTIONS):
             if parts:
                 return f"an attribute of the function {name}"
+            self._file.look_at(definition)
             if not self._file.is_decorated(definition, (_CONSTANT_FUNCTION,)):
-                self._file.look_at(definition)
                 return ""
             is_constant = call is not None and self._is_constant(call)
             return "" if is_constant else f"{name} of what is known at run time alone"
@@ -200,8 +202,8 @@ class _Body:
 
     def _is_constant(self, call: ast.Call) -> bool:
         """Whether the arguments of a call are known to the compiler; names from outside of the function are."""
-        return not any(
-            (isinstance(node, ast.Name) and node.id in self._varying)
+        return self._is_constant_function or not any(
+            (isinstance(node, ast.Name) and id(node) not in self._free and node.id not in self._constants)
             or (isinstance(node, ast.Call) and ast.unparse(node.func) not in BUILTINS and not _is_math(node.func))
             for given in (*call.args, *(item.value for item in call.keywords))
             for node in self._file.reading.walk(given)
@@ -234,16 +236,6 @@ def _run_nodes(reading: Reading, function: ast.AST) -> Iterator[ast.AST]:
                 waiting += [
                     item for item in (value if isinstance(value, list) else [value]) if isinstance(item, ast.AST)
                 ]
-
-
-def _bound(node: ast.AST) -> Iterator[str]:
-    """Names that a node within a function makes local."""
-    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-        yield node.id
-    elif isinstance(node, ast.arg):
-        yield node.arg
-    elif isinstance(node, ast.FunctionDef):
-        yield node.name
 
 
 def _all_parameters(function: ast.AST) -> list[ast.arg]:

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import ast
 import builtins
+import collections
 import functools
 import inspect
 import math
 import operator
 import os
+import textwrap
 import types
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
@@ -26,6 +29,8 @@ from triton.runtime import interpreter
 from triton.runtime.interpreter import FunctionRewriter, InterpretedFunction
 from triton.runtime.jit import ConstexprFunction, JITFunction, TensorWrapper, mangle_type
 from triton.tools.tensor_descriptor import TensorDescriptor
+
+from kernelrl_core.reachability import free_names
 
 __all__ = ["install"]
 
@@ -51,17 +56,17 @@ class _Body:
 
     def __init__(self, function: Any, source: str) -> None:
         tree = ast.parse(source)
-        self.function, self.source, self.node = function, source, tree.body[0]
+        self.function, self.source = function, source
         for node in ast.walk(tree):
             if isinstance(node, _NOT_COMPILED):
-                self.refuse(f"unsupported AST node type: {type(node).__name__}")
-        self.names = frozenset(_globals_in(tree))
+                self.refuse(node, f"unsupported AST node type: {type(node).__name__}")
+        self.names = dict(_globals_in(tree))
         self.constants: dict[str, Any] = {}
         """Values of constant globals at the first launch."""
 
-    def refuse(self, why: str) -> None:
+    def refuse(self, node: ast.AST, why: str) -> None:
         """Raise what Triton raises for a source that it cannot compile."""
-        raise CompilationError(self.source, self.node, why)
+        raise CompilationError(self.source, node, why)
 
 
 _bodies: dict[Any, _Body] = {}
@@ -77,8 +82,10 @@ def install() -> None:
     interpreter.GridExecutor.__call__ = _launching(interpreter.GridExecutor.__call__)
 
 
+# What is wrapped cannot be asked of the wrappers: there would be a way around them.
+
+
 def _rewriting(rewrite: Any) -> Any:
-    @functools.wraps(rewrite)
     def wrapper(self: Any) -> Any:
         made = rewrite(self)
         _rewritten[made] = self.fn
@@ -88,7 +95,6 @@ def _rewriting(rewrite: Any) -> Any:
 
 
 def _transforming(transform: Any) -> Any:
-    @functools.wraps(transform)
     def wrapper(self: Any, source: str) -> Any:
         if not _is_tritons(self.fn):
             _bodies[self.fn] = _Body(self.fn, source)
@@ -98,7 +104,6 @@ def _transforming(transform: Any) -> Any:
 
 
 def _of_constants(call: Any) -> Any:
-    @functools.wraps(call)
     def wrapper(self: Any, *arguments: Any, **named: Any) -> Any:
         if not _is_tritons(self.fn):
             for value in (*arguments, *named.values()):
@@ -110,7 +115,6 @@ def _of_constants(call: Any) -> Any:
 
 
 def _launching(call: Any) -> Any:
-    @functools.wraps(call)
     def wrapper(self: Any, *arguments: Any, **named: Any) -> Any:
         parameters = inspect.signature(self.fn).parameters
         named = {name: value for name, value in named.items() if name in parameters}
@@ -122,30 +126,39 @@ def _launching(call: Any) -> Any:
         for hook in hooks:
             hook(*arguments, **named)
         self.grid = tuple(map(operator.index, self.grid(bound) if callable(self.grid) else self.grid))
-        return call(self, *arguments, **named)
+        given = {*list(parameters)[: len(arguments)], *named}
+        # A tuple with names may be a default, too.
+        named |= {name: value for name, value in bound.items() if name not in given and isinstance(value, tuple)}
+        named = {name: _plain(value) for name, value in named.items()}
+        return call(self, *map(_plain, arguments), **named)
 
     return wrapper
 
 
-def _look_at_argument(value: Any, *, is_constant: bool) -> None:
+def _look_at_argument(value: Any, *, is_constant: bool, has_names: bool = True) -> None:
     """Let pass what Triton accepts in a launch.
 
+    Args:
+        has_names: whether tuples may have names; those are made anew.
+
     Raises:
-        TypeError: it is no tensor, number, descriptor or tuple of these, nor, for a constant, a text, type or kernel.
+        TypeError: it is no tensor, number, descriptor, kernel or tuple of these, nor, for a constant, a text or type.
     """
     kind = type(value)
     if kind in _NUMBERS or (kind in _TENSORS and not _ATTRIBUTES & vars(value).keys()):
         return
-    if isinstance(value, tuple) and _goes_as_tuples_do(kind):
-        for item in value:
-            _look_at_argument(item, is_constant=is_constant)
+    if kind is tuple or (has_names and issubclass(kind, tuple) and type(getattr(kind, "_fields", None)) is tuple):
+        for item in tuple.__iter__(value):
+            _look_at_argument(item, is_constant=is_constant, has_names=has_names)
     elif kind is tl.constexpr:
-        _look_at_argument(value.value, is_constant=True)
+        _look_at_argument(value.value, is_constant=True, has_names=False)
     elif kind is TensorWrapper:
         _look_at_argument(value.base, is_constant=False)
     elif kind is TensorDescriptor:
-        for item in (value.base, *value.shape, *value.strides, *value.block_shape):
+        for item in (value.base, *(tuple(part) for part in (value.shape, value.strides, value.block_shape))):
             _look_at_argument(item, is_constant=False)
+        if any(type(part) not in (list, tuple, torch.Size) for part in (value.shape, value.strides, value.block_shape)):
+            raise TypeError("the shape of a tensor descriptor is no list")
     elif kind is InterpretedFunction:
         _look_at_kernel(value, set())
     elif not is_constant or not (kind in (str, torch.dtype) or _is_of_the_language(value)):
@@ -155,17 +168,29 @@ def _look_at_argument(value: Any, *, is_constant: bool) -> None:
         raise TypeError(f"failed to specialize argument of type: {kind.__name__}")
 
 
-def _goes_as_tuples_do(kind: type) -> bool:
-    """Whether a class is the tuple, or that of a named one which changes nothing of it."""
-    own = ("__iter__", "__getitem__", "__len__", "__getattribute__")
-    return kind is tuple or (
-        hasattr(kind, "_fields") and all(getattr(kind, name) is getattr(tuple, name) for name in own)
-    )
+def _plain(value: Any) -> Any:
+    """The same value; tuples with names are made anew, of a class with nothing of the candidate's."""
+    if not isinstance(value, tuple):
+        return value
+    items = [_plain(item) for item in tuple.__iter__(value)]
+    return tuple(items) if type(value) is tuple else _named_tuple(type(value).__name__, type(value)._fields)(*items)
 
 
-def _look_at_kernel(kernel: InterpretedFunction[Any], seen: set[Any]) -> None:
-    if not _is_tritons(kernel.fn):
+@functools.cache
+def _named_tuple(name: str, fields: tuple[str, ...]) -> type:
+    return collections.namedtuple(name, fields)  # type: ignore[misc]
+
+
+def _look_at_kernel(kernel: Any, seen: set[Any]) -> None:
+    if _is_tritons(kernel.fn):
+        return
+    if type(kernel) is InterpretedFunction:
         _look_at_globals(_rewritten.get(kernel.rewrite()), seen)
+        return
+    if kernel.fn not in _bodies:
+        # A function that Triton calls while it compiles: the interpreter calls it in the launch.
+        _bodies[kernel.fn] = _Body(kernel.fn, textwrap.dedent("".join(inspect.getsourcelines(kernel.fn)[0])))
+    _look_at_globals(kernel.fn, seen)
 
 
 def _look_at_globals(function: Any, seen: set[Any]) -> None:
@@ -182,15 +207,15 @@ def _look_at_globals(function: Any, seen: set[Any]) -> None:
     body = _bodies.get(function)
     if body is None:
         raise ValueError("@jit functions should be defined in a Python file")
-    for name, *attributes in body.names:
+    for (name, *attributes), node in body.names.items():
         value = function.__globals__.get(name, _UNDEFINED)
         if value is _UNDEFINED:
             value = getattr(builtins, name, _UNDEFINED)
-        of_module = isinstance(value, types.ModuleType)
-        while attributes and isinstance(value, types.ModuleType):
+        of_module = _is_module(value)
+        while attributes and _is_module(value):
             value = getattr(value, attributes.pop(0), _UNDEFINED)
         kind = type(value)
-        if kind is InterpretedFunction and not attributes:
+        if kind in (InterpretedFunction, ConstexprFunction) and not attributes:
             _look_at_kernel(value, seen)
         elif kind is tl.constexpr:
             _look_at_argument(value, is_constant=True)
@@ -198,22 +223,27 @@ def _look_at_globals(function: Any, seen: set[Any]) -> None:
             if before is not value.value and before != value.value:
                 raise RuntimeError(f"Global variable {name} has changed since we compiled this kernel")
         elif value is _UNDEFINED:
-            body.refuse(f"NameError('{name} is not defined')")
+            body.refuse(node, f"NameError('{name} is not defined')")
         elif not (of_module and kind in (*_NUMBERS, torch.dtype)) and not _is_compiled(value):
             body.refuse(
+                node,
                 f"NameError('Cannot access global variable {name} from within @jit'ed function. Triton kernels can "
-                "only access global variables that are constexpr (`x = triton.language.constexpr(42)`).')"
+                "only access global variables that are constexpr (`x = triton.language.constexpr(42)`).')",
             )
 
 
 def _is_compiled(value: Any) -> bool:
     return (
-        isinstance(value, types.ModuleType)
+        _is_module(value)
         or _is_of_the_language(value)
-        or type(value) is ConstexprFunction
         or (isinstance(value, types.BuiltinFunctionType) and value.__self__ is math)
         or (isinstance(value, type | types.BuiltinFunctionType) and value in _BUILTINS)
     )
+
+
+def _is_module(value: Any) -> bool:
+    """Whether a value is a module that has the same attributes whenever it is asked."""
+    return type(value) is types.ModuleType and (value in (torch, np) or "__getattr__" not in vars(value))
 
 
 def _is_of_the_language(value: Any) -> bool:
@@ -230,26 +260,17 @@ def _is_tritons(function: Any) -> bool:
     return isinstance(code, types.CodeType) and code.co_filename.startswith(_TRITON)
 
 
-def _globals_in(tree: ast.Module) -> Iterator[tuple[str, ...]]:
-    """The names in a function that are none of its own, each with the attributes of it that are named."""
-    local = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
-    local |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop()
+def _globals_in(tree: ast.Module) -> Iterator[tuple[tuple[str, ...], ast.AST]]:
+    """The names in a function that are none of its own, each with the attributes of it that are named, and where."""
+    free = free_names(tree.body[0])
+    inside: set[int] = set()
+    for node in ast.walk(tree):
         parts: list[str] = []
         root = node
         while isinstance(root, ast.Attribute):
             parts.insert(0, root.attr)
             root = root.value
-        if isinstance(root, ast.Name):
-            if root.id not in local:
-                yield (root.id, *parts)
-        else:
-            waiting += [
-                item
-                for field, value in ast.iter_fields(node)
-                if field not in ("decorator_list", "annotation", "returns")
-                for item in (value if isinstance(value, list) else [value])
-                if isinstance(item, ast.AST)
-            ]
+            inside.add(id(root))
+        # From the outside to the inside: the longest chain comes first.
+        if isinstance(root, ast.Name) and id(root) in free and id(node) not in inside:
+            yield (root.id, *parts), node
