@@ -67,6 +67,14 @@ def looked_up(n):
     return np.maximum(n, 0.0)
 
 @triton.jit
+def wide(x, W: tl.constexpr = WIDTH):
+    return x * (W / 2)
+
+@triton.jit
+def answered(x, given=Answers()):
+    return x * given[0]
+
+@triton.jit
 def add(x, y):
     return x + y
 
@@ -100,6 +108,7 @@ found[NAME] = told(k, torch.arange(4.0), torch.empty(4), GIVEN)
 RIGHT = {
     "y = twice(x)": "()",
     "y = CONSTANT(x)": "(None, twice)",
+    "y = wide(x)": "()",
     "y = x * SCALE + 0.0 * tl.sum(x) + 0.0 * tl.reduce(x, 0, add)": "()",
     "y = (x * given.scale).to(CONSTANT) + given.shift[0]": "(Pair(2.0, (0.0,)), tl.float32)",
     "y = x * given[0]": "(OwnPair(2.0, 0.0),)",
@@ -127,6 +136,7 @@ REFUSED = {
     "pass # an object": ("(Answers(),)", "TypeError", "Answers"),
     "pass # a constant object": ("(None, Answers())", "TypeError", "Answers"),
     "pass # within a tuple": ("((1, Answers()),)", "TypeError", "Answers"),
+    "y = answered(x)": ("()", "TypeError", "Answers"),
     "pass # a list": ("([1.0],)", "TypeError", "list"),
     "pass # a number of its own": ("(Number(1),)", "TypeError", "Number"),
     "pass # a tensor of its own": ("(torch.zeros(2).as_subclass(OwnTensor),)", "TypeError", "OwnTensor"),

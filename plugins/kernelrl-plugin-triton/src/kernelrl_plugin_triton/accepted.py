@@ -126,9 +126,6 @@ def _launching(call: Any) -> Any:
         for hook in hooks:
             hook(*arguments, **named)
         self.grid = tuple(map(operator.index, self.grid(bound) if callable(self.grid) else self.grid))
-        given = {*list(parameters)[: len(arguments)], *named}
-        # A tuple with names may be a default, too.
-        named |= {name: value for name, value in bound.items() if name not in given and isinstance(value, tuple)}
         named = {name: _plain(value) for name, value in named.items()}
         return call(self, *map(_plain, arguments), **named)
 
@@ -207,6 +204,9 @@ def _look_at_globals(function: Any, seen: set[Any]) -> None:
     body = _bodies.get(function)
     if body is None:
         raise ValueError("@jit functions should be defined in a Python file")
+    made = InterpretedFunction.rewritten_fn.get(function, function)
+    for value in (*(made.__defaults__ or ()), *(made.__kwdefaults__ or {}).values()):
+        _look_at_argument(value, is_constant=True, has_names=False)
     for (name, *attributes), node in body.names.items():
         value = function.__globals__.get(name, _UNDEFINED)
         if value is _UNDEFINED:
@@ -262,7 +262,11 @@ def _is_tritons(function: Any) -> bool:
 
 def _globals_in(tree: ast.Module) -> Iterator[tuple[tuple[str, ...], ast.AST]]:
     """The names in a function that are none of its own, each with the attributes of it that are named, and where."""
-    free = free_names(tree.body[0])
+    function = tree.body[0]
+    assert isinstance(function, ast.FunctionDef)
+    # Of what stands in the place of an argument the value is looked at.
+    defaults = [*function.args.defaults, *(item for item in function.args.kw_defaults if item is not None)]
+    free = free_names(function) - {id(node) for item in defaults for node in ast.walk(item)}
     inside: set[int] = set()
     for node in ast.walk(tree):
         parts: list[str] = []
