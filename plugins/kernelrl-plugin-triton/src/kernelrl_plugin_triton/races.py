@@ -29,6 +29,11 @@ _MOST_ELEMENTS = 1 << 24
 _MOST_LOADED = 1 << 22
 """Elements of the loads that are remembered."""
 _LANE_BITS = 5
+_ATOMIC = {"create_atomic_cas": None, "create_atomic_rmw": 3, "create_atomic_load": 1, "create_atomic_store": 2}
+_ATOMIC |= {"create_atomic_poll": None}
+"""Atomic operations, and where their masks stand."""
+_TOGETHER = ("create_barrier", "create_dot", "create_dot_scaled")
+"""Where the threads of a program wait for each other."""
 
 
 @attrs.define
@@ -214,23 +219,14 @@ def install(values: Callable[[Any], Any]) -> None:
     interpreter.GridExecutor.__call__ = _told(interpreter.GridExecutor.__call__)
     interpreter.ReduceScanOpInterface.apply = _together(interpreter.ReduceScanOpInterface.apply)
     builder = interpreter.InterpreterBuilder
-    for name, wrapped in (
-        ("create_masked_load", _loading),
-        ("create_masked_store", _storing),
-        *((name, functools.partial(_meeting, mask=mask)) for name, mask in _ATOMIC.items()),
-    ):
+    hooks: dict[str, Any] = {"create_masked_load": _loading, "create_masked_store": _storing}
+    hooks |= {name: functools.partial(_meeting, mask=mask) for name, mask in _ATOMIC.items()}
+    for name, wrapped in hooks.items():
         if hasattr(builder, name):
             setattr(builder, name, wrapped(getattr(builder, name), values))
     for name in _TOGETHER:
         if hasattr(builder, name):
             setattr(builder, name, _together(getattr(builder, name)))
-
-
-_ATOMIC = {"create_atomic_cas": None, "create_atomic_rmw": 3, "create_atomic_load": 1, "create_atomic_store": 2}
-_ATOMIC |= {"create_atomic_poll": None}
-"""Atomic operations, and where their masks stand."""
-_TOGETHER = ("create_barrier", "create_dot", "create_dot_scaled")
-"""Where the threads of a program wait for each other."""
 
 
 def _told(call: Any) -> Any:
