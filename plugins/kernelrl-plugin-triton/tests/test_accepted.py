@@ -82,6 +82,12 @@ def add(x, y):
 def twice(x):
     return x * SCALE
 
+@triton.jit
+def replaced(x):
+    return x
+
+replaced.rewrite = lambda: plain
+
 def marked(tensor):
     tensor.data_ptr = lambda: 0
     return tensor
@@ -137,6 +143,7 @@ REFUSED = {
     "pass # a constant object": ("(None, Answers())", "TypeError", "Answers"),
     "pass # within a tuple": ("((1, Answers()),)", "TypeError", "Answers"),
     "y = answered(x)": ("()", "TypeError", "Answers"),
+    "y = replaced(x)": ("()", "ValueError", "methods"),
     "pass # a list": ("([1.0],)", "TypeError", "list"),
     "pass # a number of its own": ("(Number(1),)", "TypeError", "Number"),
     "pass # a tensor of its own": ("(torch.zeros(2).as_subclass(OwnTensor),)", "TypeError", "OwnTensor"),

@@ -48,6 +48,7 @@ _BUILTINS = frozenset(
 )
 """What Triton compiles, and what does no more with values than its operators."""
 _NOT_COMPILED = (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.ClassDef, ast.Yield, ast.YieldFrom)
+_OF_KERNELS = frozenset(name for name in dir(InterpretedFunction) if not name.startswith("_"))
 _UNDEFINED = object()
 
 
@@ -182,6 +183,8 @@ def _look_at_kernel(kernel: Any, seen: set[Any]) -> None:
     if _is_tritons(kernel.fn):
         return
     if type(kernel) is InterpretedFunction:
+        if vars(kernel).keys() & _OF_KERNELS:
+            raise ValueError(f"the kernel {kernel.fn.__name__} has methods that are not Triton's")
         _look_at_globals(_rewritten.get(kernel.rewrite()), seen)
         return
     if kernel.fn not in _bodies:
@@ -215,6 +218,9 @@ def _look_at_globals(function: Any, seen: set[Any]) -> None:
         while attributes and _is_module(value):
             value = getattr(value, attributes.pop(0), _UNDEFINED)
         kind = type(value)
+        if value is _UNDEFINED:
+            # Says so by itself, with the line that was come to.
+            continue
         if kind in (InterpretedFunction, ConstexprFunction) and not attributes:
             _look_at_kernel(value, seen)
         elif kind is tl.constexpr:
@@ -222,8 +228,6 @@ def _look_at_globals(function: Any, seen: set[Any]) -> None:
             before = body.constants.setdefault(name, value.value)
             if before is not value.value and before != value.value:
                 raise RuntimeError(f"Global variable {name} has changed since we compiled this kernel")
-        elif value is _UNDEFINED:
-            body.refuse(node, f"NameError('{name} is not defined')")
         elif not (of_module and kind in (*_NUMBERS, torch.dtype)) and not _is_compiled(value):
             body.refuse(
                 node,
