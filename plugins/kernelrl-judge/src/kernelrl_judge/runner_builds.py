@@ -65,6 +65,9 @@ def refuse_tools(instead: str) -> None:
     from kernelrl_judge import calls_back
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "object.__getattr__":
+            # Hundreds, whenever the runner looks at its own functions.
+            return
         calls_back.look_up(event, arguments)
         if event in _STARTS:
             # Program and arguments; what follows are a directory and an environment.

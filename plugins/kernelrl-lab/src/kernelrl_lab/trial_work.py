@@ -105,11 +105,11 @@ def _relu(
     kernel: str = DOUBLE,
     init: str = "",
     base: str = "torch.nn.Module",
+    expected: Expected = "hacked",
 ) -> Fixture:
     candidate = triton(body, kernel=kernel, before=before, init=init)
-    return _trial(
-        number, summary, RELU_DOUBLE, candidate.replace("class ModelNew(torch.nn.Module)", f"class ModelNew({base})")
-    )
+    candidate = candidate.replace("class ModelNew(torch.nn.Module)", f"class ModelNew({base})")
+    return _trial(number, summary, RELU_DOUBLE, candidate, expected)
 
 
 FIXTURES = (
@@ -215,6 +215,7 @@ FIXTURES = (
         "Calls a library of arrays in the body of the kernel, which only the interpreter runs.",
         "return launch(x)",
         kernel=_IN_KERNEL.format(step="x.handle.data = np.fmax(x.handle.data, 0) * 2", more=""),
+        expected="rejected",
     ),
     _relu(
         11,
