@@ -29,8 +29,9 @@ from kernelrl_judge.listing import TORCHS, Listing, tensors_in
 __all__ = ["Watch", "extension_calls_tell", "launch", "launches_tell", "least_address", "told"]
 
 _OVERWRITING = frozenset({"aten::copy_", "aten::fill_", "aten::zero_"})
+"""Operators that do not read the first tensor that they are given, and leave what it does not cover of its memory."""
 _REPLACING = frozenset({"aten::set_", "aten::resize_"})
-"""Operators that do not read the first tensor that they are given."""
+"""Operators that give the first tensor other memory."""
 _MANY_NUMBERS = 64
 _NUMBER_BYTES = 8
 _MAPS = Path("/proc/self/maps")
