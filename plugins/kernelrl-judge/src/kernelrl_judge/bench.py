@@ -76,7 +76,7 @@ class Bench:
         self._turns: dict[str, DeviceTurns] = {}
         self._arenas: Arenas | None = None
         self._builds = BuildService(cache_directory() / "builds")
-        self.wake_s = 0.0
+        self.turn_costs = overheads.TurnCosts(0.0, 0.0)
 
     def evaluate(self, request: EvaluationRequest, target: str) -> Evaluation:
         """Judge one candidate.
@@ -106,8 +106,8 @@ class Bench:
         device = "cuda" if mode == "gpu" else "cpu"
         with self._device_faults(device), self._gives_back(device):
             turns = self._device_turns(device)
-            if device == "cuda" and request.settings.timing and not self.wake_s:
-                self.wake_s = self._measured_wake_s(self._zygote(target, backend, mode, environment), turns)
+            if device == "cuda" and request.settings.timing and not self.turn_costs.wake_s:
+                self.turn_costs = self._measured_costs(self._zygote(target, backend, mode, environment), turns)
             try:
                 evaluation, again = self._judged(request, target, backend, mode, environment, device, turns)
             except _MEMORY_ERRORS as error:
@@ -181,10 +181,10 @@ class Bench:
         found = wording.finish(evaluation, printed=runner.printed, seconds=case.seconds(), provenance=provenance)
         return found, case.lacks_device_memory
 
-    def _measured_wake_s(self, zygote: Zygote, turns: DeviceTurns) -> float:
-        """What `overheads.wake_cost` gives for a runner without a candidate; once per machine."""
+    def _measured_costs(self, zygote: Zygote, turns: DeviceTurns) -> overheads.TurnCosts:
+        """Of a runner without a candidate; once per machine."""
 
-        def measure() -> float:
+        def measure() -> dict[str, float]:
             with Runner(
                 zygote,
                 memory_mib=EvaluationSettings().memory_mib,
@@ -196,13 +196,13 @@ class Bench:
                 watch=self._watch,
             ) as runner:
                 runner.receive()
-                with turns.alone():
+                with turns.alone(), runner.apart():
                     # Others may have had the device for long.
                     runner.deadline = time.monotonic() + _EMPTY_S
-                    return overheads.wake_cost(runner, lambda kind, *, spin: runner.receive(spin=spin))
+                    return attrs.asdict(overheads.turn_costs(runner, lambda kind, *, spin: runner.receive(spin=spin)))
 
         try:
-            return device_facts.wake_s(cache_directory(), measure)
+            return overheads.TurnCosts(**device_facts.kept_costs(cache_directory(), "turns", measure))
         except (RunnerEnded, DeadlinePassed) as error:
             raise DeviceFault(f"a runner without a candidate does not answer: {error}") from error
 

@@ -25,12 +25,12 @@ __all__ = [
     "ceilings",
     "device_name",
     "is_busy",
+    "kept_costs",
     "machine_facts",
     "memory_bytes",
     "no_gpu",
     "reset_persisting_l2",
     "starts_at_once",
-    "wake_s",
 ]
 
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -110,12 +110,12 @@ def ceilings(device: str, precision: str, cache_dir: Path | None) -> Ceilings:
     return found
 
 
-def wake_s(cache_dir: Path, measure: Callable[[], float]) -> float:
-    """What turning the GPU to another process takes, from the cache or measured now, in seconds."""
-    path = cache_dir / "ceilings" / f"{device_name('cuda')}-wake-torch{torch.__version__}.json".replace("+", "_")
+def kept_costs(cache_dir: Path, name: str, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
+    """Costs on this GPU that do not change, in seconds, from the cache or measured now."""
+    path = cache_dir / "ceilings" / f"{device_name('cuda')}-{name}-torch{torch.__version__}.json".replace("+", "_")
     try:
-        return float(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError):
+        return {str(key): float(value) for key, value in json.loads(path.read_text()).items()}
+    except (OSError, ValueError, TypeError, AttributeError):
         found = measure()
         _keep(path, json.dumps(found))
         return found

@@ -49,8 +49,8 @@ _OUTCOMES = {"compile": Outcome.COMPILE_ERROR, "memory": Outcome.OUT_OF_MEMORY, 
 class Resources(Protocol):
     """What a case uses of its judge's: `kernelrl_judge.bench.Bench`."""
 
-    wake_s: float
-    """From `overheads.wake_cost`, on a GPU."""
+    turn_costs: overheads.TurnCosts
+    """Of the GPU."""
 
     def reference(self, request: EvaluationRequest, device: str) -> Reference: ...
 
@@ -303,6 +303,11 @@ class Case:
 
     def _timed(self, reference: Reference, exchange: Exchange) -> timing.Timing:
         self._runner.deadline = time.monotonic() + self._settings.timeout_s
+        # On the processor candidate and reference have threads, which need all there are.
+        with self._runner.apart() if self._device == "cuda" else contextlib.nullcontext():
+            return self._measured(reference, exchange)
+
+    def _measured(self, reference: Reference, exchange: Exchange) -> timing.Timing:
         if self._settings.timing_method != "window":
             from kernelrl_judge.kernelbench_timing import compare
 
@@ -315,7 +320,7 @@ class Case:
             self._dialogue.expect,
             limit=tolerance(self._settings),
             message_s=self._message_s,
-            wake_s=self._bench.wake_s,
+            costs=self._bench.turn_costs,
             max_rounds=self._settings.timing_trials,
             reads_again="late_writes" in self._settings.probes,
             watch=watch,

@@ -8,8 +8,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import torch
 
+from kernelrl_judge import protocol
 from kernelrl_judge.device_facts import reset_persisting_l2
 from kernelrl_judge.exchange import places
 from kernelrl_judge.protocol import FrameKind
@@ -18,19 +20,20 @@ from kernelrl_judge.runner_memory import Outputs
 from kernelrl_judge.running import Runner
 from kernelrl_judge.windows import window
 
-__all__ = ["Flush", "Overheads", "message_cost", "wake_cost"]
+__all__ = ["Flush", "Overheads", "TurnCosts", "message_cost", "turn_costs"]
 
 _FEWEST_CALIBRATIONS = 3
 _BEYOND_CACHES_BYTES = 512 << 20
 _MESSAGES = 15
+_LONGEST_MESSAGE_S = 1e-4
+"""What a processor of one's own takes for a message is a third of that; the rest is that of others."""
 _WAKES = 30
 
 
 def message_cost(runner: Runner, expect: Callable[..., Any], *, spin: bool) -> float:
     """Time of an order and its answer without any work, in seconds. Only before a candidate is loaded.
 
-    The median where both sides wait busily. Where they sleep, others may delay them, and the least is taken: too much
-    must never be taken off.
+    Others may delay both sides, more so where they sleep while they wait: too much must never be taken off.
 
     Args:
         spin: whether both sides wait busily, as they do where the device is a GPU and the processor has time to spare.
@@ -40,23 +43,36 @@ def message_cost(runner: Runner, expect: Callable[..., Any], *, spin: bool) -> f
         started = time.perf_counter()
         runner.send(FrameKind.PING)
         expect(FrameKind.DONE, spin=spin)
-        times.append(time.perf_counter() - started)
-    return statistics.median(times) if spin else min(times)
+        times.append(runner.heard_at - started)
+    return min(sorted(times)[_MESSAGES // 4], _LONGEST_MESSAGE_S) if spin else min(times)
 
 
-def wake_cost(runner: Runner, expect: Callable[..., Any]) -> float:
-    """Time until the GPU has turned from the judge to a runner, in seconds; most times it takes less.
+@attrs.frozen
+class TurnCosts:
+    """What a GPU and a runner take for themselves before and after calls, in seconds."""
 
-    Only before a candidate is loaded, and while nobody else uses the GPU.
-    """
-    flush, times = Flush("cuda"), []
+    wake_s: float
+    """Until the GPU has turned from the judge to a runner; most times it takes less."""
+    order_s: float
+    """A window without calls, from its order to its answer; most times it takes more."""
+
+
+def turn_costs(runner: Runner, expect: Callable[..., Any]) -> TurnCosts:
+    """Only before a candidate is loaded, and while nobody else uses the GPU."""
+    flush = Flush("cuda")
+    order = protocol.encode_tree({"count": 0, "watch": None})
+    wakes, orders = [], []
     for _ in range(_WAKES):
         flush()
         started = time.perf_counter()
         runner.send(FrameKind.WAKE)
         expect(FrameKind.DONE, spin=True)
-        times.append(time.perf_counter() - started)
-    return sorted(times)[int(0.9 * _WAKES)]
+        woken = time.perf_counter()
+        runner.send(FrameKind.WINDOW, order)
+        expect(FrameKind.DONE, spin=True)
+        wakes.append(woken - started)
+        orders.append(runner.heard_at - woken)
+    return TurnCosts(sorted(wakes)[int(0.9 * _WAKES)], sorted(orders)[int(0.25 * _WAKES)])
 
 
 class Overheads:
@@ -153,11 +169,13 @@ class _Scratch:
         # As many different ones as the caches of a device cannot hold; on the processor each is copied when it is made.
         different = min(calls, 1 + _BEYOND_CACHES_BYTES // max(room // calls, 1)) if device == "cuda" else 1
         values = [_emptied(like, device) for _ in range(different)]
-        self._values = [values[index % different] for index in range(calls if device == "cuda" else 1)]
+        # Each an object of its own, as in a runner: to look at one that was not looked at before takes longer.
+        self._values = [_viewed(values[index % different]) for index in range(calls if device == "cuda" else 1)]
 
     def keep(self, index: int, value: Any) -> None:
         """Take an output as a runner does."""
         self._outputs.fill(self._targets[index], [value])
+        self._outputs.note([value])
 
     def export(self) -> float:
         """Copy one output for each call to its place; returns what that took, in seconds."""
@@ -167,16 +185,24 @@ class _Scratch:
             self._outputs.fill([place for targets in self._targets for place in targets], self._values)
             torch.cuda.synchronize()
         else:
-            for targets in self._targets:
-                self._outputs.fill(targets, self._values)
+            for index in range(len(self._targets)):
+                self.keep(index, self._values[0])
         return time.perf_counter() - started
 
 
 def _emptied(value: Any, device: str) -> Any:
+    return _each(value, lambda tensor: torch.zeros(tensor.shape, dtype=tensor.dtype, device=device))
+
+
+def _viewed(value: Any) -> Any:
+    return _each(value, torch.Tensor.detach)
+
+
+def _each(value: Any, made: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     if isinstance(value, torch.Tensor):
-        return torch.zeros(value.shape, dtype=value.dtype, device=device)
+        return made(value)
     if isinstance(value, list | tuple):
-        return [_emptied(item, device) for item in value]
+        return [_each(item, made) for item in value]
     if isinstance(value, dict):
-        return {key: _emptied(item, device) for key, item in value.items()}
+        return {key: _each(item, made) for key, item in value.items()}
     return value

@@ -37,7 +37,7 @@ class ReturnedMemory:
         tensors of an output."""
 
     def note(self, output: Any) -> None:
-        """Take note of the next tensor of an output. On the clock, on both sides of a comparison."""
+        """Take note of the next tensor of an output."""
         self._noted.append((output.data_ptr(), output.untyped_storage()._weak_ref()))
 
     def forget(self) -> None:

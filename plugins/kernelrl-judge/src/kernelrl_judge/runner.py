@@ -452,6 +452,9 @@ class _Candidate:
             "whole_s": time.perf_counter() - started,
         }
         self._tell(FrameKind.DONE, encode_tree(telemetry), looks=False)
+        # Not on the clock where outputs are still there, and not among the operators that are listed.
+        if self._device == "cuda" and look is None:
+            self._outputs.note(result.outputs)
 
     def _calls(self, staged: list[Any], look: Callable[[int, Any], None] | None = None) -> Any:
         """Make a window of calls and export every output.
@@ -461,17 +464,23 @@ class _Candidate:
         """
         from kernelrl_judge.windows import window
 
-        self._outputs.takes_note = look is None
         if self._device == "cpu":
             # What a call replaces is not used for the next.
-            attempt, fill, places_of = self._attempt, self._outputs.fill, self._places
+            attempt, fill, note, places_of = self._attempt, self._outputs.fill, self._outputs.note, self._places
+
+            def filled(index: int, value: Any) -> None:
+                fill(places_of[index], [value])
+
+            def kept_and_noted(index: int, value: Any) -> None:
+                filled(index, value)
+                note([value])
 
             def keep(index: int, value: Any) -> None:
-                attempt(Stage.EXPORT, lambda: fill(places_of[index], [value]))
+                attempt(Stage.EXPORT, lambda: kept_and_noted(index, value))
 
             def looked_at(index: int, value: Any) -> None:
                 look(index, value)
-                keep(index, value)
+                attempt(Stage.EXPORT, lambda: filled(index, value))
 
             kept = keep if look is None else looked_at
             return self._attempt(Stage.FORWARD, lambda: window(self._model, staged, self._device, kept))

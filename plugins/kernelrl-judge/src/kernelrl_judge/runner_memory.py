@@ -218,8 +218,6 @@ class Outputs:
         self.arena: Any = None
         self.returned = ReturnedMemory()
         """The memory of what was copied to places."""
-        self.takes_note = True
-        """Whether note is taken of it: not while operators are listed, among which that would count."""
         self.may_overlap = True
         """Whether elements of an output may share their memory, as those of an expanded tensor do."""
 
@@ -264,12 +262,16 @@ class Outputs:
         for tensor, place in zip(found, places, strict=True):
             if tensor.shape != place.shape or tensor.dtype is not place.dtype:
                 raise TypeError("forward returned a tensor of another shape or dtype than before")
-            if not self.may_overlap:
+            if not self.may_overlap and not tensor.is_contiguous():
                 _refuse_overlap(tensor)
-            if self.takes_note:
-                self.returned.note(tensor)
         if found:
             torch._foreach_copy_(places, [tensor.detach() for tensor in found])
+
+    def note(self, values: list[Any]) -> None:
+        """Take note of the memory of results that are still there."""
+        for value in values:
+            for tensor in tensors(value):
+                self.returned.note(tensor)
 
     def _space(self) -> Any:
         return self.arena if self.arena is not None else _FileSpace(self._descriptor)

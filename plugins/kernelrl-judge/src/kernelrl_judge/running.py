@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kernelrl_core.session import cache_directory
-from kernelrl_judge import protocol
+from kernelrl_judge import processors, protocol
 from kernelrl_judge.exchange import FileExchange
 from kernelrl_judge.protocol import Frame, FrameKind
 from kernelrl_judge.speaking import Hearing
@@ -192,6 +192,8 @@ class Runner:
         self._log_open = True
         self.files = FileExchange()
         self._hearing = Hearing()
+        self.heard_at = 0.0
+        """When the last frame had come, by the clock `time.perf_counter`."""
         # The runner's descriptor cannot write: the judge's own file of inputs stays as the judge made it.
         readable = os.open(f"/proc/self/fd/{self.files.inputs}", os.O_RDONLY | os.O_CLOEXEC)
         self._log, log = os.pipe()
@@ -294,6 +296,7 @@ class Runner:
             frame = protocol.receive(self._stream)
         except TimeoutError:
             raise DeadlinePassed from None
+        self.heard_at = time.perf_counter()
         if frame is None:
             if not self._zygote.alive:
                 raise ZygoteDied("the zygote ended under a candidate")
@@ -308,6 +311,10 @@ class Runner:
     def suspended(self) -> contextlib.AbstractContextManager[Standing]:
         """Stop the candidate and everything it started, for a while."""
         return suspended(self._pid)
+
+    def apart(self) -> contextlib.AbstractContextManager[Any]:
+        """Give this thread and the candidate a processor each, for a while; see `processors.apart`."""
+        return processors.apart(self._pid)
 
     def ran_s(self) -> dict[int, float]:
         """Processor time of the candidate and everything it started; see `suspending.ran_s`."""

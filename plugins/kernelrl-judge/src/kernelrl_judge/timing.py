@@ -28,7 +28,7 @@ from kernelrl_core.values import Finding, Mismatch, RuntimeStatistics, Severity
 from kernelrl_judge import protocol
 from kernelrl_judge.comparing import Tolerance, compare_bytes, compare_values
 from kernelrl_judge.exchange import ArenaExchange, Exchange, leaves_bytes, places
-from kernelrl_judge.overheads import Flush, Overheads
+from kernelrl_judge.overheads import Flush, Overheads, TurnCosts
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.running import Runner
@@ -42,15 +42,17 @@ from kernelrl_judge.windows import window
 
 __all__ = ["Timing", "WrongWindow", "measure"]
 
-_MIN_ROUNDS = 12
+_MIN_ROUNDS = 10
 _FEWEST_ROUNDS = WITHIN
 _SETTLED = 0.012
 _VERIFIED_CALLS = 2
-_LARGE_BYTES = 32 << 20
+_LARGE_BYTES = 8 << 20
 _COPY_SHARE = 0.8
 """Of a copy's time: the best kernel may move its bytes a little faster."""
 _LONGEST_S = 15.0
-_BUDGET_S = {"cuda": 0.5, "cpu": 0.8}
+_BUDGET_S = {"cuda": 0.25, "cpu": 0.8}
+_LISTED_CALLS = {"cuda": 32, "cpu": 160}
+"""Most calls of a window in which operators are listed, which takes many times as long."""
 
 
 class WrongWindow(Exception):
@@ -87,7 +89,7 @@ def measure(
     *,
     limit: Tolerance,
     message_s: float,
-    wake_s: float,
+    costs: TurnCosts,
     max_rounds: int,
     reads_again: bool,
     watch: Watch | None = None,
@@ -97,7 +99,7 @@ def measure(
     Args:
         expect: receives the next frame, which has to be of a kind.
         message_s: from `overheads.message_cost`.
-        wake_s: from `overheads.wake_cost`.
+        costs: from `overheads.turn_costs`, on a GPU.
         max_rounds: most rounds of one window of each side.
         reads_again: whether outputs are read a second time, to see that nothing is written after a window.
         watch: looks at windows that are not counted.
@@ -106,7 +108,7 @@ def measure(
         WrongWindow: an output of a timed call is wrong.
         What `expect` raises.
     """
-    return _Measurement(runner, reference, exchange, expect, limit, message_s, wake_s, reads_again, watch).run(
+    return _Measurement(runner, reference, exchange, expect, limit, message_s, costs, reads_again, watch).run(
         max_rounds
     )
 
@@ -120,7 +122,7 @@ class _Measurement:
         expect: Callable[..., protocol.Frame],
         limit: Tolerance,
         message_s: float,
-        wake_s: float,
+        costs: TurnCosts,
         reads_again: bool,
         watch: Watch | None,
     ) -> None:
@@ -130,6 +132,7 @@ class _Measurement:
         self._expect = expect
         self._limit = limit
         self._message_s = message_s
+        self._order_s = costs.order_s
         self._device = reference.device
         # Device memory that cannot be shared: the runner copies the inputs to the GPU before the clock runs.
         self._kept_back = self._device == "cpu" or isinstance(exchange, ArenaExchange)
@@ -138,7 +141,7 @@ class _Measurement:
         self._next_input = reference.first_timed_input
         self._overheads = Overheads(reference)
         self._flush = Flush(self._device)
-        self._turning = Turning(runner, expect, self._flush, wake_s) if self._device == "cuda" else None
+        self._turning = Turning(runner, expect, self._flush, costs.wake_s) if self._device == "cuda" else None
         self._reads_again = reads_again
         self._watch = watch
         self._earlier: Any = None
@@ -198,23 +201,31 @@ class _Measurement:
 
     def _listed_round(self, staged: int, calls: tuple[int, int]) -> None:
         assert self._watch is not None
-        spent_s = self._round(staged, *calls, look=Look.LISTED)[0]
-        self._watch.took(self._record.without_waiting(spent_s), calls[0])
+        made = min(calls[0], _LISTED_CALLS[self._device])
+        spent_s = self._round(staged, *calls, look=Look.LISTED, made=made)[0]
+        self._watch.took(self._record.without_waiting(spent_s), made)
 
     def _round(
-        self, staged: int, candidate_calls: int, baseline_calls: int, look: Look = Look.NONE
+        self,
+        staged: int,
+        candidate_calls: int,
+        baseline_calls: int,
+        look: Look = Look.NONE,
+        made: int | None = None,
     ) -> tuple[float, float]:
         """One window of each side on the same fresh inputs; returns the time of the calls of each, in seconds.
 
         Args:
             look: what is looked at in the candidate's window. With harsher inputs its time is none.
+            made: how many of the candidate's calls are made, if not all.
         """
+        made = candidate_calls if made is None else made
         with self._record.stage("inputs"):
             inputs = self._reference.many_inputs(self._next_input, staged)
             self._next_input += staged
             watch = self._watch if look is not Look.NONE else None
             if watch is not None:
-                watch.begin(look, inputs, candidate_calls)
+                watch.begin(look, inputs, made)
         with self._record.stage("staging"):
             outputs, room = self._places(candidate_calls)
             given = inputs[:candidate_calls]
@@ -231,7 +242,7 @@ class _Measurement:
         for of_candidate in order:
             first = of_candidate is order[0]
             if of_candidate:
-                times[True] = self._candidate_window(candidate_calls, inputs, outputs, look, first=first)
+                times[True] = self._candidate_window(made, given, outputs, look, first=first)
             else:
                 with self._runner.suspended() as standing:
                     if self._turning is not None:
@@ -265,6 +276,7 @@ class _Measurement:
         return body
 
     def _candidate_window(self, calls: int, inputs: list[Any], outputs: list[Any], look: Look, *, first: bool) -> float:
+        """The time of a window of so many calls, for which inputs and places of outputs are staged."""
         watch = self._watch if look is not Look.NONE else None
         harsh = watch.harsh if watch is not None else {}
         usual = [index for index in range(calls) if index not in harsh]
@@ -275,20 +287,20 @@ class _Measurement:
         body = protocol.encode_tree({"count": calls, "watch": None})
         late_s, ran_s = 0.0, {}
         if self._turning is not None:
-            late_s = self._turning.turn(lambda: self._share(inputs[:calls]), first=first)
+            late_s = self._turning.turn(lambda: self._share(inputs), first=first)
             self._begin_look(calls, look)
             started = time.perf_counter()
             self._runner.send(FrameKind.WINDOW, body)
         else:
             self._begin_look(calls, look)
             with self._runner.suspended() as standing:
-                self._share(inputs[:calls])
+                self._share(inputs)
                 self._record.stood(standing)
                 ran_s = self._runner.ran_s()
                 started = time.perf_counter()
                 self._runner.send(FrameKind.WINDOW, body)
         frame = self._expect(FrameKind.DONE, spin=self._device == "cuda")
-        window_s = time.perf_counter() - started
+        window_s = self._runner.heard_at - started
         if self._turning is None:
             late_s = self._record.beyond_s(ran_s, self._runner.ran_s(), window_s)
         total_s = window_s + late_s
@@ -316,12 +328,16 @@ class _Measurement:
                 if wrong is not None:
                     raise WrongWindow(wrong)
         self._earlier = inputs[calls - 1]
-        export_s = self._overheads.export_cost(calls)
-        spent_s = total_s - self._message_s - export_s - self._overheads.empty_window()[0]
+        export_s = self._overheads.export_cost(len(inputs)) * calls / len(inputs)
+        spent_s = total_s - self._around_s() - export_s
         least_s = self._least_s(export_s)
         if look is Look.NONE:
             self._record.moved(spent_s, least_s)
         return max(spent_s, total_s * 0.01, least_s)
+
+    def _around_s(self) -> float:
+        """What a window takes without calls."""
+        return self._order_s if self._device == "cuda" else self._message_s + self._overheads.empty_window()[0]
 
     def _begin_look(self, calls: int, look: Look) -> None:
         """Have a runner begin to list, before it is given its inputs and its order."""
@@ -391,7 +407,7 @@ class _Measurement:
             "rounds": rounds,
             "message_us": self._message_s * 1e6,
             "export_us": self._overheads.export_cost(calls[0]) * 1e6,
-            "empty_window_us": self._overheads.empty_window()[0] * 1e6,
+            "empty_window_us": self._around_s() * 1e6,
             **self._record.telemetry(calls[0]),
         }
         if self._turning is not None:

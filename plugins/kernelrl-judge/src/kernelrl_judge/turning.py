@@ -21,7 +21,7 @@ __all__ = ["Turning"]
 _SLACK = 2.0
 _LONGEST_S = 6e-4
 """However long it took without a candidate: more than an eighth of a window must not be free."""
-_LOOKS = 0.25
+_LOOKS = 0.1
 """Share of the windows before which the GPU is watched, for four milliseconds."""
 _FEWEST_LOOKS = 3
 
@@ -32,7 +32,7 @@ class Turning:
     Args:
         expect: receives the next frame, which has to be of a kind.
         flush: empties the caches.
-        wake_s: from `overheads.wake_cost`.
+        wake_s: from `overheads.turn_costs`.
     """
 
     def __init__(self, runner: Runner, expect: Callable[..., Any], flush: Flush, wake_s: float) -> None:

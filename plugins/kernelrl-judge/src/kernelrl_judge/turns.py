@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-__all__ = ["DeviceTurns", "Turn"]
+__all__ = ["DeviceTurns", "Turn", "lock_directory"]
 
 _POLL_S = 0.002
 _POLITE_S = 3.0
@@ -29,6 +29,13 @@ _LOOKS = 3
 """One look may meet that of another who waits."""
 
 
+def lock_directory() -> Path:
+    """Where the locks of one user's judges on this machine are."""
+    directory = Path(tempfile.gettempdir()) / f"kernelrl-{os.getuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    return directory
+
+
 class DeviceTurns:
     """The locks of one device.
 
@@ -38,8 +45,7 @@ class DeviceTurns:
     """
 
     def __init__(self, device: str, check: Callable[[], None]) -> None:
-        directory = Path(tempfile.gettempdir()) / f"kernelrl-{os.getuid()}"
-        directory.mkdir(mode=0o700, exist_ok=True)
+        directory = lock_directory()
         self._waiting = self._open(directory / f"{device}.waiting")
         self._device = self._open(directory / f"{device}.turn")
         self._impatient = self._open(directory / f"{device}.impatient")

@@ -15,8 +15,11 @@ from kernelrl_judge.trees import tensors
 
 __all__ = ["find_lengths"]
 
-_WINDOW_S = 6e-3
+_WINDOW_S = {"cuda": 3e-3, "cpu": 6e-3}
 """Aimed at: waking a process costs tens of microseconds more or less, and on the processor its caches with it."""
+_SHORTEST_S = 1.2e-3
+"""A window is not shorter if the most calls allow."""
+_ENOUGH_CALLS = {"cuda": 96, "cpu": 160}
 _MAX_CALLS = 160
 _MOST_TRIES = 6
 _LENGTH_SLACK = 0.2
@@ -37,7 +40,7 @@ def find_lengths(reference: Reference, make: Callable[[int, int], tuple[float, f
     for _ in range(_MOST_TRIES):
         times = make(*counts)
         fastest = [min(known, spent_s / count) for known, spent_s, count in zip(fastest, times, counts, strict=True)]
-        wanted = [max(1, min(room, math.ceil(_WINDOW_S / max(each_s, 1e-7)))) for each_s in fastest]
+        wanted = [max(1, min(room, _wanted(each_s, reference.device))) for each_s in fastest]
         if all(abs(want - count) <= _LENGTH_SLACK * count for want, count in zip(wanted, counts, strict=True)):
             alike += 1
             if alike == 2:
@@ -49,6 +52,13 @@ def find_lengths(reference: Reference, make: Callable[[int, int], tuple[float, f
         counts = (wanted[0], wanted[1])
     make(*counts)
     return counts
+
+
+def _wanted(each_s: float, device: str) -> int:
+    """Calls of a window, if each takes so long."""
+    each_s = max(each_s, 1e-7)
+    usual = min(_ENOUGH_CALLS[device], math.ceil(_WINDOW_S[device] / each_s))
+    return max(usual, math.ceil(_SHORTEST_S / each_s))
 
 
 def _take_at_once(reference: Reference, calls: int) -> None:

@@ -24,6 +24,7 @@ from kernelrl_core.values import (
     sha256_text,
 )
 from kernelrl_core.version import API_VERSION
+from kernelrl_judge import processors
 from kernelrl_judge.audit_process import Auditor
 from kernelrl_judge.building.calls import find_inline_calls
 from kernelrl_judge.building.service import BuildService
@@ -49,7 +50,8 @@ class LocalEvaluator:
         self._gpus = visible_gpus()
         workers = config.workers or cores
         self._on_cpu = Lanes([None], workers, spare=workers)
-        self._on_gpu = Lanes(self._gpus, config.gpu_workers)
+        apart = processors.surroundings(len(self._gpus)) if self._gpus else {}
+        self._on_gpu = Lanes(self._gpus, config.gpu_workers, surroundings=apart)
         # A judge that times needs a core of its own.
         self._compiling = asyncio.Semaphore(config.build_workers or max(1, cores - self._on_gpu.size))
         # What is being compiled must not keep the judges idle.
@@ -58,7 +60,7 @@ class LocalEvaluator:
         self._auditing = asyncio.Semaphore(self._audits)
         self._auditors: list[Auditor] = []
         self._store = cache_directory() / "builds"
-        self._builds = BuildService(self._store)
+        self._builds = BuildService(self._store, apart)
         self._announced = False
         self._runners: dict[str, tuple[str, Any]] = {}
 

@@ -100,6 +100,7 @@ class Lanes:
         spare: judges per device beyond them that are started when a candidate keeps its lane waiting: its place goes to
             the next one meanwhile.
         judge: makes a judge, from its environment.
+        surroundings: variables of the environment that all judges have beside those of their device.
     """
 
     def __init__(
@@ -108,9 +109,16 @@ class Lanes:
         each: int,
         spare: int = 0,
         judge: Callable[[Mapping[str, str]], JudgeWorker] = JudgeWorker,
+        surroundings: Mapping[str, str] | None = None,
     ) -> None:
         self._devices = [
-            _Device(name, [judge(_environment(name)) for _ in range(each + spare)], each, spare) for name in devices
+            _Device(
+                name,
+                [judge({**_environment(name), **(surroundings or {})}) for _ in range(each + spare)],
+                each,
+                spare,
+            )
+            for name in devices
         ]
         self._workers = [worker for device in self._devices for worker in device.idle]
         self.size = each * len(devices)

@@ -26,7 +26,7 @@ from typing import Any
 
 import attrs
 
-from kernelrl_judge import groups, sandbox
+from kernelrl_judge import groups, processors, sandbox
 from kernelrl_judge.building.compiling import CompileError, compile_extension
 from kernelrl_judge.building.confined import Compilers, MachineBusy, OutOfTime, reached_limit
 from kernelrl_judge.building.kept import kept_answer, keys, store_of
@@ -48,6 +48,7 @@ _READ_BY_ASSEMBLY = re.compile(r"Error: (?:file not found|can't open (?:file )?[
 def main() -> None:
     """Serve the order on standard input."""
     sandbox.die_with_parent()
+    processors.spare()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     order = json.load(sys.stdin)
     try:

@@ -45,10 +45,12 @@ class BuildService:
 
     Args:
         directory: store of the builds, shared by all processes.
+        environment: variables that builds have beside those of this process.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, environment: Mapping[str, str] | None = None) -> None:
         self._directory = directory
+        self._environment = {**os.environ, **environment} if environment else None
 
     def answer(
         self,
@@ -116,7 +118,11 @@ class BuildService:
         if await asyncio.to_thread(kept_answer, order) is not None:
             return
         process = await asyncio.create_subprocess_exec(
-            *_JOB, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+            *_JOB,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=self._environment,
         )
         try:
             await process.communicate(json.dumps(order).encode())
