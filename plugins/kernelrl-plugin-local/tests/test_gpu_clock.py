@@ -68,7 +68,7 @@ side = torch.cuda.Stream()
 class Left:
     def __del__(self):
         with torch.cuda.stream(side):
-            torch.cuda._sleep(1 << 23)
+            torch.cuda._sleep(1 << 25)
 
 
 """
@@ -86,13 +86,13 @@ def timed(bench: Any, source: str, reference: str) -> Evaluation:
 def test_answers_that_are_made_before_the_clock_runs_do_not_pay(
     bench: Any, doing: Any, reference: str, trick: str
 ) -> None:
-    honest = timed(bench, doing("return slow(x)", before=SLOW), reference)
-    assert honest.outcome is Outcome.CORRECT, honest.detail
-    assert honest.speedup is not None
+    # Launches are timed here, and a busy processor makes them slow: an honest one before and one after.
+    honest = [timed(bench, doing("return slow(x)", before=SLOW), reference)]
     evaluation = timed(bench, doing(ANSWERED, before=SLOW + trick), reference)
+    honest.append(timed(bench, doing("return slow(x)", before=SLOW), reference))
     if evaluation.outcome is Outcome.CORRECT:
         assert evaluation.speedup is not None
-        assert evaluation.speedup < 1.5 * honest.speedup, evaluation.profile["timing"]
+        assert evaluation.speedup < 1.5 * max(one.speedup or 0.0 for one in honest), evaluation.profile["timing"]
 
 
 def test_work_that_is_left_to_the_device_is_a_suspicion(bench: Any, doing: Any, reference: str) -> None:

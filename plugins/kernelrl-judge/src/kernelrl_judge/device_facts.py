@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import os
 import platform
@@ -35,7 +37,7 @@ __all__ = [
 
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _REPEATS = 7
-_TICKS = 8
+_TICKS, _FEW_TICKS = 8, 4
 _OFTEN = 2
 _TICK_AFTER_S = 5e-4
 _AT_ONCE_S = 2e-4
@@ -149,24 +151,24 @@ def starts_at_once(tick: torch.Tensor) -> bool:
     Args:
         tick: a tensor there that is written to.
     """
-    return not any(_late(tick))
+    return not any(_late(tick, _TICKS))
 
 
 def is_busy(tick: torch.Tensor) -> bool:
     """Whether work of this process on the GPU starts late more than once: others have work there.
 
-    Once is what a processor does that has much else to do. Takes four milliseconds.
+    Once is what a processor does that has much else to do. Takes two milliseconds.
 
     Args:
         tick: a tensor there that is written to.
     """
-    return sum(_late(tick)) >= _OFTEN
+    return sum(_late(tick, _FEW_TICKS)) >= _OFTEN
 
 
-def _late(tick: torch.Tensor) -> Iterator[bool]:
+def _late(tick: torch.Tensor, ticks: int) -> Iterator[bool]:
     tick.zero_()
     torch.cuda.synchronize()
-    for _ in range(_TICKS):
+    for _ in range(ticks):
         time.sleep(_TICK_AFTER_S)
         started = time.perf_counter()
         tick.zero_()
@@ -176,16 +178,20 @@ def _late(tick: torch.Tensor) -> Iterator[bool]:
 
 def reset_persisting_l2() -> None:
     """Give back the part of the L2 cache that a kernel may have claimed for lines that stay."""
+    library = _cuda_runtime()
+    if library is not None:
+        library.cudaCtxResetPersistingL2Cache()
+
+
+@functools.cache
+def _cuda_runtime() -> Any:
     torch.cuda.cudart()
     import ctypes
 
     for name in ("libcudart.so", "libcudart.so.13", "libcudart.so.12"):
-        try:
-            library = ctypes.CDLL(name)
-        except OSError:
-            continue
-        library.cudaCtxResetPersistingL2Cache()
-        return
+        with contextlib.suppress(OSError):
+            return ctypes.CDLL(name)
+    return None
 
 
 def _measured(device: str, precision: str) -> Ceilings:

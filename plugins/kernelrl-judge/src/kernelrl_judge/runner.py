@@ -220,9 +220,9 @@ class _Candidate:
         while time.monotonic() < until and not select.select([self._stream], [], [], 0)[0]:
             pass
 
-    def _answer(self, kind: FrameKind, *body: Any) -> None:
+    def _answer(self, kind: FrameKind, *body: Any, looks: bool = True) -> None:
         _flush()
-        self._tell(kind, b"".join(map(encode_tree, body)))
+        self._tell(kind, b"".join(map(encode_tree, body)), looks=looks)
 
     def _tell(self, kind: FrameKind, body: bytes = b"", *, looks: bool = True) -> None:
         """Send a frame.
@@ -376,7 +376,8 @@ class _Candidate:
         state = self._inputs.values(decode_tree(frame.body), self._device)
         self._state.impose(state)
         self._wait()
-        self._answer(FrameKind.STAGED)
+        # It has been looked for when the order came, and no call was made since.
+        self._answer(FrameKind.STAGED, looks=False)
 
     def _stage(self, frame: Frame) -> None:
         self._inputs.refresh()
@@ -403,7 +404,8 @@ class _Candidate:
                 # The pages are touched now and not on the clock.
                 place.zero_()
         self._wait()
-        self._answer(FrameKind.STAGED)
+        # It has been looked for when the order came, and no call was made since.
+        self._answer(FrameKind.STAGED, looks=False)
         self._spin_until = time.monotonic() + _SPIN_S
 
     def _wake(self, frame: Frame) -> None:

@@ -22,7 +22,7 @@ _SLACK = 2.0
 _LONGEST_S = 6e-4
 """However long it took without a candidate: more than an eighth of a window must not be free."""
 _LOOKS = 0.1
-"""Share of the windows before which the GPU is watched, for four milliseconds."""
+"""Share of the windows before which the GPU is watched, for two milliseconds."""
 _FEWEST_LOOKS = 3
 
 

@@ -15,11 +15,12 @@ from kernelrl_judge.trees import tensors
 
 __all__ = ["find_lengths"]
 
-_WINDOW_S = {"cuda": 3e-3, "cpu": 6e-3}
+_WINDOW_S = 6e-3
 """Aimed at: waking a process costs tens of microseconds more or less, and on the processor its caches with it."""
 _SHORTEST_S = 1.2e-3
 """A window is not shorter if the most calls allow."""
 _ENOUGH_CALLS = {"cuda": 96, "cpu": 160}
+"""On a GPU hundreds of tensors take longer to stage than to compute."""
 _MAX_CALLS = 160
 _MOST_TRIES = 6
 _LENGTH_SLACK = 0.2
@@ -57,7 +58,7 @@ def find_lengths(reference: Reference, make: Callable[[int, int], tuple[float, f
 def _wanted(each_s: float, device: str) -> int:
     """Calls of a window, if each takes so long."""
     each_s = max(each_s, 1e-7)
-    usual = min(_ENOUGH_CALLS[device], math.ceil(_WINDOW_S[device] / each_s))
+    usual = min(_ENOUGH_CALLS[device], math.ceil(_WINDOW_S / each_s))
     return max(usual, math.ceil(_SHORTEST_S / each_s))
 
 
