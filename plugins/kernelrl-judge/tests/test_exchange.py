@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from typing import Any
 
 import pytest
 import torch
@@ -73,7 +74,7 @@ def test_tensors_that_were_shared_do_not_wait_for_the_garbage_collector() -> Non
 def test_inputs_that_are_announced_are_there_when_they_are_shared() -> None:
     files = exchange.FileExchange()
     given = [[torch.arange(1000.0)], [torch.ones(7)]]
-    staged = Inputs(files.inputs).announced(files.announce(given))
+    staged = Inputs(files.inputs).announced(files.announce(given, 0))
     assert [bool(values[0].any()) for values in staged] == [False, False]
     files.share(given)
     assert [torch.equal(values[0], wanted[0]) for values, wanted in zip(staged, given, strict=True)] == [True, True]
@@ -83,7 +84,7 @@ def test_inputs_that_are_announced_are_there_when_they_are_shared() -> None:
 def test_what_a_candidate_writes_to_its_inputs_stays_with_it() -> None:
     files = exchange.FileExchange()
     given = [[torch.ones(4)]]
-    tree = files.announce(given)
+    tree = files.announce(given, 0)
     staged = Inputs(files.inputs).announced(tree)
     files.share(given)
     staged[0][0].zero_()
@@ -93,7 +94,7 @@ def test_what_a_candidate_writes_to_its_inputs_stays_with_it() -> None:
 
 def test_inputs_that_are_announced_again_are_the_same_tensors_with_new_values() -> None:
     files = exchange.FileExchange()
-    tree = files.announce([[torch.ones(4), torch.ones(4)]])
+    tree = files.announce([[torch.ones(4), torch.ones(4)]], 0)
     inputs = Inputs(files.inputs)
     staged = inputs.announced(tree)
     files.share([[torch.ones(4), torch.ones(4)]])
@@ -106,7 +107,7 @@ def test_inputs_that_are_announced_again_are_the_same_tensors_with_new_values() 
 
 def test_tensors_that_a_candidate_made_others_of_are_not_announced_again() -> None:
     files = exchange.FileExchange()
-    tree = files.announce([[torch.ones(2, 3)], [[torch.ones(2)]]])
+    tree = files.announce([[torch.ones(2, 3)], [[torch.ones(2)]]], 0)
     inputs = Inputs(files.inputs)
     for change in (
         lambda staged: staged[0][0].t_(),
@@ -173,3 +174,31 @@ def test_an_output_beyond_the_file_is_a_forged_answer(offset: int) -> None:
 
 def _tensors_alive() -> int:
     return sum(type(value) is torch.Tensor for value in gc.get_objects())
+
+
+@pytest.mark.parametrize("other", ["same", "shape", "strides", "dtype", "fewer", "numbers"])
+def test_windows_are_described_as_they_are_whatever_the_one_before_was(other: str) -> None:
+    window = [[torch.full((4, 6), float(index))] for index in range(9)]
+    files = exchange.FileExchange()
+    inputs = Inputs(files.inputs)
+    for _ in range(2):
+        files.share(window)
+    changed: list[list[Any]] = {
+        "same": [[torch.full((4, 6), -1.0)] for _ in window],
+        "shape": [[torch.full((6, 4), -1.0)] for _ in window],
+        "strides": [[torch.arange(24.0).view(6, 4).t()] for _ in window],
+        "dtype": [[torch.full((4, 6), -1, dtype=torch.int32)] for _ in window],
+        "fewer": [[torch.full((4, 6), -1.0)] for _ in window[1:]],
+        "numbers": [[torch.full((4, 6), -1.0), 3] for _ in window],
+    }[other]
+    tree = files.share(changed)
+    inputs.refresh()
+    found = inputs.values(tree, "cpu")
+    assert len(found) == len(changed)
+    for one, wanted in zip(tensors_of(found), tensors_of(changed), strict=True):
+        assert (one.shape, one.dtype, one.stride()) == (wanted.shape, wanted.dtype, wanted.stride())
+        assert torch.equal(one, wanted)
+
+
+def tensors_of(window: list[list[Any]]) -> list[torch.Tensor]:
+    return [value for arguments in window for value in arguments if isinstance(value, torch.Tensor)]

@@ -8,7 +8,8 @@ from typing import Any
 from kernelrl_core.values import Mismatch
 from kernelrl_judge import protocol
 from kernelrl_judge.comparing import compare_bytes, compare_described
-from kernelrl_judge.exchange import Exchange, leaves_bytes
+from kernelrl_judge.exchange import Exchange
+from kernelrl_judge.layouts import leaves_bytes
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.running import Runner
 from kernelrl_judge.trees import tensors

@@ -17,12 +17,11 @@ from typing import Any, Protocol
 import torch
 
 from kernelrl_judge.device_memory import Arena
-from kernelrl_judge.layouts import distinct, laid_out, strides_of
+from kernelrl_judge.layouts import Layouts, distinct, laid_out
 from kernelrl_judge.protocol import ProtocolError, TensorLeaf
 
-__all__ = ["ArenaExchange", "Arenas", "Exchange", "FileExchange", "leaves_bytes", "places"]
+__all__ = ["ArenaExchange", "Arenas", "Exchange", "FileExchange"]
 
-_ALIGNMENT = 256
 _LEAST_BYTES = 64 << 20
 """Of an arena: to replace one takes longer than it takes to make a larger one."""
 _KEPT_BYTES = 1 << 30
@@ -39,12 +38,12 @@ class Exchange(Protocol):
 
     def share(self, values: Any) -> Any: ...
 
-    def announce(self, values: Any) -> Any:
-        """What `share` returns for values like these, with room for them; they are not there yet."""
+    def announce(self, values: Any, room: int) -> Any:
+        """What `share` returns for values like these, which are not there yet; with bytes for outputs."""
         ...
 
-    def make_room(self, count: int, inputs: int = 0) -> None:
-        """Have so many bytes for outputs, and for inputs that are about to be shared."""
+    def make_room(self, count: int) -> None:
+        """Have so many bytes for outputs."""
         ...
 
     def collect(self, expected: Any, described: Any) -> Any:
@@ -60,6 +59,7 @@ class FileExchange:
     """Two anonymous files: `inputs`, which the runner can only read, and `outputs`."""
 
     def __init__(self) -> None:
+        self._layouts = Layouts("cpu")
         self.inputs = os.memfd_create("inputs", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         # A runner could open it anew to write: a file that is made shorter while the judge writes would end the judge.
         fcntl.fcntl(self.inputs, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
@@ -71,24 +71,24 @@ class FileExchange:
         _write_at(self.inputs, text, 0)
 
     def share(self, values: Any) -> Any:
-        chunks: list[tuple[TensorLeaf, torch.Tensor]] = []
-        tree, end = _lay_out(values, "cpu", chunks, strided=True)
-        self._grow(end)
-        if end:
-            with mmap.mmap(self.inputs, end) as view:
-                for leaf, tensor in chunks:
+        laid = self._layouts.of(values)
+        self._grow(laid.end)
+        if laid.end:
+            with mmap.mmap(self.inputs, laid.end) as view:
+                for leaf, tensor in laid.chunks():
                     if tensor.numel():
                         flat = torch.frombuffer(view, dtype=tensor.dtype, count=leaf.span, offset=leaf.offset)
                         distinct(laid_out(leaf, flat)).copy_(distinct(tensor))
                         del flat
-        return tree
+        return laid.tree
 
-    def announce(self, values: Any) -> Any:
-        tree, end = _lay_out(values, "cpu", [], strided=True)
-        self._grow(end)
-        return tree
+    def announce(self, values: Any, room: int) -> Any:
+        laid = self._layouts.of(values)
+        self._grow(laid.end)
+        self.make_room(room)
+        return laid.tree
 
-    def make_room(self, count: int, inputs: int = 0) -> None:
+    def make_room(self, count: int) -> None:
         os.ftruncate(self.outputs, count)
 
     def collect(self, expected: Any, described: Any) -> Any:
@@ -165,42 +165,42 @@ class ArenaExchange:
         self._arenas = arenas
         self._attach = attach
         self._attached = False
+        self._layouts = Layouts("cuda")
         self._room = 0
         self._filled = 0
         self._tree: Any = None
         self._targets: list[torch.Tensor] = []
 
     def share(self, values: Any) -> Any:
-        chunks: list[tuple[TensorLeaf, torch.Tensor]] = []
-        tree = self._placed(values, chunks)
-        full = [(leaf, tensor) for leaf, tensor in chunks if tensor.numel()]
-        if tree != self._tree:
+        laid = self._layouts.of(values)
+        self._filled = laid.end
+        self._fit()
+        full = [(leaf, tensor) for leaf, tensor in laid.chunks() if tensor.numel()]
+        if laid.tree != self._tree:
             # The windows of a candidate are all laid out alike.
             self._targets = [self._target(leaf, tensor.dtype) for leaf, tensor in full]
-            self._tree = tree
+            self._tree = laid.tree
         if full:
             torch._foreach_copy_(self._targets, [distinct(tensor) for _, tensor in full])
         torch.cuda.synchronize()
-        return tree
+        return laid.tree
 
     def _target(self, leaf: TensorLeaf, dtype: torch.dtype) -> torch.Tensor:
         return distinct(laid_out(leaf, self._arenas.inputs.tensor(leaf.offset, (leaf.span,), dtype)))
 
-    def announce(self, values: Any) -> Any:
-        return self._placed(values, [])
+    def announce(self, values: Any, room: int) -> Any:
+        laid = self._layouts.of(values)
+        # Both at once: a runner attaches both anew where one is replaced.
+        self._filled, self._room = laid.end, room
+        self._fit()
+        return laid.tree
 
-    def make_room(self, count: int, inputs: int = 0) -> None:
+    def make_room(self, count: int) -> None:
         self._room = count
-        self._filled = max(self._filled, inputs)
         self._fit()
 
     def collect(self, expected: Any, described: Any) -> Any:
         return _collect(expected, described, self._read)
-
-    def _placed(self, values: Any, chunks: list[tuple[TensorLeaf, torch.Tensor]]) -> Any:
-        tree, self._filled = _lay_out(values, "cuda", chunks, strided=True)
-        self._fit()
-        return tree
 
     def _fit(self) -> None:
         if self._arenas.fit(self._filled, self._room) or not self._attached:
@@ -213,58 +213,6 @@ class ArenaExchange:
             return self._arenas.outputs.tensor(leaf.offset, tuple(like.shape), like.dtype).clone()
         except ValueError as error:
             raise ProtocolError(str(error)) from None
-
-
-def places(expected: Any, copies: int, device: str) -> tuple[list[Any], int]:
-    """Where the outputs of several equal calls belong: a tree of `TensorLeaf` for each call, and the bytes in all."""
-    trees: list[Any] = []
-    end = 0
-    for _ in range(copies):
-        tree, end = _lay_out(expected, device, [], end)
-        trees.append(tree)
-    return trees, end
-
-
-def leaves_bytes(value: Any) -> int:
-    """Bytes that the tensors of a value need in the shared memory."""
-    return _lay_out(value, "cpu", [])[1]
-
-
-def _lay_out(
-    values: Any, device: str, chunks: list[tuple[TensorLeaf, torch.Tensor]], end: int = 0, *, strided: bool = False
-) -> tuple[Any, int]:
-    """Give each tensor its place, one after the other from `end` on; returns the tree and where it ends.
-
-    Args:
-        strided: keep the strides of tensors.
-    """
-    layout = _Layout(device, chunks, end, strided)
-    return layout.place(values), layout.end
-
-
-class _Layout:
-    # Not a function within a function: one that calls itself keeps gigabytes of tensors until the garbage collector
-    # comes.
-    def __init__(self, device: str, chunks: list[tuple[TensorLeaf, torch.Tensor]], end: int, strided: bool) -> None:
-        self._device = device
-        self._chunks = chunks
-        self._strided = strided
-        self.end = end
-
-    def place(self, value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            plain = value.detach()
-            name, strides = str(plain.dtype).removeprefix("torch."), strides_of(plain) if self._strided else None
-            leaf = TensorLeaf(name, tuple(plain.shape), self._device, self.end, strides)
-            self._chunks.append((leaf, plain))
-            self.end += -(-leaf.span * plain.element_size() // _ALIGNMENT) * _ALIGNMENT
-            return leaf
-        if isinstance(value, list | tuple):
-            placed = [self.place(item) for item in value]
-            return tuple(placed) if type(value) is tuple else placed
-        if isinstance(value, dict):
-            return {str(key): self.place(item) for key, item in value.items()}
-        return value
 
 
 def _collect(expected: Any, described: Any, read: Callable[[TensorLeaf, torch.Tensor], torch.Tensor]) -> Any:

@@ -13,7 +13,7 @@ import torch
 
 from kernelrl_judge import protocol
 from kernelrl_judge.device_facts import reset_persisting_l2
-from kernelrl_judge.exchange import places
+from kernelrl_judge.layouts import places
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.runner_memory import Outputs

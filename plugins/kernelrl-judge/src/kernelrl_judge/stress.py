@@ -40,7 +40,7 @@ import torch
 from kernelrl_core.values import EvaluationSettings, Finding, Severity
 from kernelrl_judge import stress_inputs
 from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
-from kernelrl_judge.exchange import leaves_bytes
+from kernelrl_judge.layouts import leaves_bytes
 from kernelrl_judge.reference import Reference, TaskError
 from kernelrl_judge.stress_calls import NO_MEMORY, StressCall, stress_call
 from kernelrl_judge.stress_coincidences import Coincidences, has_twins

@@ -12,7 +12,7 @@ import attrs
 from kernelrl_core.values import EvaluationSettings, Finding
 from kernelrl_judge import stress, wording
 from kernelrl_judge.dialogue import CandidateFailed, Dialogue
-from kernelrl_judge.exchange import leaves_bytes
+from kernelrl_judge.layouts import leaves_bytes
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded
 from kernelrl_judge.stress_calls import StressCall

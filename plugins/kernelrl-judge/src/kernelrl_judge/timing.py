@@ -27,7 +27,8 @@ import attrs
 from kernelrl_core.values import Finding, Mismatch, RuntimeStatistics, Severity
 from kernelrl_judge import protocol
 from kernelrl_judge.comparing import Tolerance, compare_bytes, compare_values
-from kernelrl_judge.exchange import ArenaExchange, Exchange, leaves_bytes, places
+from kernelrl_judge.exchange import ArenaExchange, Exchange
+from kernelrl_judge.layouts import leaves_bytes, places
 from kernelrl_judge.overheads import Flush, Overheads, TurnCosts
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference
@@ -232,8 +233,11 @@ class _Measurement:
             if self._watch is not None:
                 room = max(room, self._watch.room(given))
             self._impose()
-            self._exchange.make_room(room, leaves_bytes(given))
-            tree = self._exchange.announce(given) if self._kept_back else self._exchange.share(given)
+            if self._kept_back:
+                tree = self._exchange.announce(given, room)
+            else:
+                self._exchange.make_room(room)
+                tree = self._exchange.share(given)
             self._runner.send(FrameKind.STAGE, self._order(tree, outputs))
             self._expect(FrameKind.STAGED)
         order = [True, False]

@@ -35,7 +35,8 @@ from kernelrl_judge.effects import (
     wrong_memory,
     wrong_state,
 )
-from kernelrl_judge.exchange import Exchange, leaves_bytes
+from kernelrl_judge.exchange import Exchange
+from kernelrl_judge.layouts import leaves_bytes
 from kernelrl_judge.operators import computing, raced
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference, Trial

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import torch
 
-from kernelrl_judge.exchange import leaves_bytes
+from kernelrl_judge.layouts import leaves_bytes
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.sharing import extent
 from kernelrl_judge.trees import tensors
