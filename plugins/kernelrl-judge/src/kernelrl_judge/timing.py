@@ -148,6 +148,7 @@ class _Measurement:
         self._earlier: Any = None
         self._places_of: dict[int, tuple[list[Any], int]] = {}
         self._ordered: tuple[Any, Any, bytes] | None = None
+        self._ahead: bytes | None = None
         given, made = leaves_bytes(reference.inputs(reference.first_timed_input)), leaves_bytes(reference.like)
         self._copy_share = _COPY_SHARE * (min(given, made) + made) / (2 * max(made, 1))
         self._record = Record(self._device)
@@ -155,7 +156,7 @@ class _Measurement:
         self._verified_calls = 1 if leaves_bytes(reference.like) > _LARGE_BYTES else _VERIFIED_CALLS
 
     def run(self, max_rounds: int) -> Timing:
-        calls = find_lengths(self._reference, lambda *counts: self._round(max(counts), *counts))
+        calls = find_lengths(self._reference, lambda *counts: self._round(max(counts), *counts, goes_on=False))
         staged = max(calls)
         candidate_us: list[float] = []
         ran_us: list[float] = []
@@ -186,6 +187,7 @@ class _Measurement:
         if self._watch is not None:
             while self._watch.looks_again(ran_us):
                 self._listed_round(staged, calls)
+        self._staged_ahead()
         runtime, baseline = summarise(candidate_us), summarise(baseline_us)
         return Timing(
             runtime,
@@ -213,12 +215,14 @@ class _Measurement:
         baseline_calls: int,
         look: Look = Look.NONE,
         made: int | None = None,
+        goes_on: bool = True,
     ) -> tuple[float, float]:
         """One window of each side on the same fresh inputs; returns the time of the calls of each, in seconds.
 
         Args:
             look: what is looked at in the candidate's window. With harsher inputs its time is none.
             made: how many of the candidate's calls are made, if not all.
+            goes_on: whether another round with as many calls is to be expected.
         """
         made = candidate_calls if made is None else made
         with self._record.stage("inputs"):
@@ -232,14 +236,17 @@ class _Measurement:
             given = inputs[:candidate_calls]
             if self._watch is not None:
                 room = max(room, self._watch.room(given))
+            ahead = self._staged_ahead()
             self._impose()
             if self._kept_back:
                 tree = self._exchange.announce(given, room)
             else:
                 self._exchange.make_room(room)
                 tree = self._exchange.share(given)
-            self._runner.send(FrameKind.STAGE, self._order(tree, outputs))
-            self._expect(FrameKind.STAGED)
+            body = self._order(tree, outputs)
+            if body is not ahead:
+                self._runner.send(FrameKind.STAGE, body)
+                self._expect(FrameKind.STAGED)
         order = [True, False]
         self._random.shuffle(order)
         times = {}
@@ -256,7 +263,18 @@ class _Measurement:
                     with self._record.stage("calibration"):
                         self._overheads.calibrate(candidate_calls)
                     self._record.stood(standing)
+        if goes_on and self._kept_back and not self._reference.changed_state:
+            # The runner makes its tensors while the next inputs are drawn.
+            self._runner.send(FrameKind.STAGE, body)
+            self._ahead = body
         return times[True], times[False]
+
+    def _staged_ahead(self) -> bytes | None:
+        """What a runner has staged since the last window."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            self._expect(FrameKind.STAGED)
+        return ahead
 
     def _impose(self) -> None:
         """Have the calls of a window begin where those of the reference begin, if they depend on earlier ones."""
