@@ -15,12 +15,14 @@ __all__ = [
     "ENVIRONMENT",
     "METHODS_OF_OTHERS",
     "MODULES",
+    "OF_TENSORS",
     "OWN_PRIVATE",
     "REFUSED",
     "SPECIAL_METHODS",
     "SPECIAL_NAMES",
     "STORED_ANYWHERE",
     "STORED_BELOW_SELF",
+    "TOOLS",
     "is_open",
 ]
 
@@ -70,6 +72,7 @@ _DSL_PARTS = names(
     " thr_id tv_layout ir_value width align assumed_align get_kernel_source"
 )
 """Of CuTe's and TileLang's values."""
+OF_TENSORS = torch_public.TENSOR
 ATTRIBUTES = (
     torch_public.TENSOR
     | torch_public.MODULE
@@ -88,7 +91,7 @@ _FRAMES = names(
 _MODULES_INSIDE = names("os sys gc ctypes inspect builtins importlib weakref threading subprocess mmap socket io")
 _OF_LIBRARIES = names(
     "get_state set_state graphsafe_get_state initial_seed next_functions register_prehook tofile tobytes dump dumps"
-    " setflags add_pre_run_hook pre_run_hooks device_caches create_binder format_map"
+    " setflags add_pre_run_hook pre_run_hooks used_global_vals device_caches create_binder format_map"
 )
 REFUSED = (torch_public.UNUSUAL - ATTRIBUTES) | _FRAMES | _MODULES_INSIDE | _OF_LIBRARIES
 """Attributes that count as unusual whatever the file itself calls so."""
@@ -98,18 +101,25 @@ METHODS_OF_OTHERS = (torch_public.MODULE | torch_public.UNUSUAL | {"float", "dou
     "forward extra_repr name backward training"
 )
 """Methods of a module that others call, and that a candidate has no reason to write."""
-SPECIAL_METHODS = names("__init__ __post_init__ __call__")
+SPECIAL_METHODS = names("__init__ __post_init__")
 SPECIAL_NAMES = names("__name__ __doc__ __version__ __all__ __constants__ __author__ __future__")
 STORED_ANYWHERE = names("requires_grad block_shape max_dynamic_shared_size_bytes")
 """Attributes that an assignment may change of any object."""
-STORED_BELOW_SELF = names("weight bias data eps running_mean running_var training") | STORED_ANYWHERE
+STORED_BELOW_SELF = names("weight bias eps running_mean running_var training") | STORED_ANYWHERE
 """And those of the parts of a module."""
 ENVIRONMENT = re.compile(
-    r"TORCH_CUDA_ARCH_LIST|TORCH_EXTENSIONS_DIR|TORCH_USE_CUDA_DSA|TORCH_CUDA_VERBOSE|MAX_JOBS|CUDA_HOME|CUDA_PATH|CUDA_LAUNCH_BLOCKING"
-    r"|ROCM_HOME|ROCM_PATH|PYTORCH_ROCM_ARCH|HIP_\w+|USE_NINJA|CXX|CC|NVCC_\w+"
-    r"|THUNDERKITTENS_ROOT|CUTLASS_PATH|CUTLASS_HOME"
+    r"TORCH_CUDA_ARCH_LIST|TORCH_EXTENSIONS_DIR|TORCH_USE_CUDA_DSA|TORCH_CUDA_VERBOSE|MAX_JOBS|USE_NINJA|CXX|CC"
+    r"|CUDA_LAUNCH_BLOCKING|CUDA_HOME|CUDA_PATH|ROCM_HOME|ROCM_PATH|PYTORCH_ROCM_ARCH|CUTLASS_PATH|CUTLASS_HOME"
+    r"|THUNDERKITTENS_ROOT"
 )
 """Settings of builds."""
+_COMPILERS = re.compile(r"(?:/usr/bin/|/opt/rocm/bin/)?(?:hipcc|nvcc|gcc|g\+\+|clang|clang\+\+|cc|c\+\+)(?:-\d+)?")
+_ROOTS = re.compile(r"/usr/local/cuda[-\d.]*|/usr|/opt/rocm[-\d.]*")
+TOOLS = {
+    **dict.fromkeys(("CC", "CXX"), _COMPILERS),
+    **dict.fromkeys(("CUDA_HOME", "CUDA_PATH", "ROCM_HOME", "ROCM_PATH"), _ROOTS),
+}
+"""Settings that name a tool, and the values that they may get."""
 
 MODULES: dict[str, frozenset[str]] = {
     "__future__": names("annotations division print_function absolute_import"),
@@ -132,7 +142,7 @@ MODULES: dict[str, frozenset[str]] = {
     "contextlib": names("nullcontext"),
     "textwrap": names("dedent indent"),
     "string": names("Template"),
-    "warnings": names("filterwarnings simplefilter warn"),
+    "warnings": names("filterwarnings warn"),
     "os": names("cpu_count environ getpid makedirs path"),
     "os.path": names("abspath basename dirname expanduser join"),
     "numpy": names(
