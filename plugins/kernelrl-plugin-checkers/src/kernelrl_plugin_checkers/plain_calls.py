@@ -6,13 +6,12 @@ import ast
 from collections.abc import Callable, Iterator
 
 from kernelrl_plugin_checkers import plain_names as plain
-from kernelrl_plugin_checkers.plain_scope import FIRST_ARGUMENTS, PYTHONS, WORD, Scope, ways
+from kernelrl_plugin_checkers.plain_scope import BUILDS, FIRST_ARGUMENTS, PYTHONS, WORD, Scope, ways
 
-__all__ = ["BUILDS", "CALLED_ONLY", "Calls", "Note"]
+__all__ = ["CALLED_ONLY", "Calls", "Note"]
 
 Note = tuple[ast.AST, str]
 """Where something unusual stands, what it is, and what to write instead."""
-BUILDS = ("torch.utils.cpp_extension.load", "torch.utils.cpp_extension.load_inline")
 
 
 class Calls(Scope):
@@ -21,13 +20,19 @@ class Calls(Scope):
     def call(self, node: ast.Call) -> Iterator[Note]:
         self._note_addresses(node)
         function = node.func
-        if isinstance(function, ast.Name):
-            if function.id not in self._reading.modules and function.id in CALLED_ONLY and self._is_free(function):
-                self._usual.add(id(function))
-                note = CALLED_ONLY[function.id](self, node)
-                if note:
-                    yield node, note
-        elif isinstance(function, ast.Attribute) and function.attr == "data_ptr":
+        name = function.id if isinstance(function, ast.Name) else ""
+        if (
+            isinstance(function, ast.Name)
+            and name in CALLED_ONLY
+            and name not in self._reading.modules
+            and self._is_free(function)
+        ):
+            self._usual.add(id(function))
+            note = CALLED_ONLY[name](self, node)
+            if note:
+                yield node, note
+            return
+        if isinstance(function, ast.Attribute) and function.attr == "data_ptr":
             if id(node) not in self._launched:
                 yield node, "an address that is kept: give data_ptr() straight to the launch"
         else:
@@ -40,6 +45,9 @@ class Calls(Scope):
                 yield node, "warnings.filterwarnings that does not ignore"
             elif name in BUILDS and not all(map(self._is_plain_name, node.keywords)):
                 yield node, "an extension whose name is no plain word"
+            elif name == "importlib.import_module":
+                if id(node) not in self._usual or not node.args or self._reading.folded(node.args[0]) is None:
+                    yield node, "a module by its name: import it"
             elif name in ("os.environ.get", "os.environ.setdefault") and node.args:
                 self._usual.add(id(function))
                 value = node.args[1] if name.endswith("setdefault") and len(node.args) > 1 else None
@@ -53,7 +61,7 @@ class Calls(Scope):
         function = node.func
         if isinstance(function, ast.Attribute) and function.attr in plain.CONTAINER_METHODS:
             return
-        if isinstance(function, ast.Name) and function.id in PYTHONS and function.id != "int":
+        if isinstance(function, ast.Name) and function.id in PYTHONS:
             return
         waiting: list[ast.AST] = [*node.args, *(item.value for item in node.keywords)]
         while waiting:
@@ -129,11 +137,20 @@ class Calls(Scope):
             self._usual.add(id(node.comparators[-1]))
             yield from self._setting(node, node.left, None)
 
+    def assertion(self, node: ast.Assert) -> Iterator[Note]:
+        self._launched |= {id(below) for below in self._reading.walk(node.test)}
+        yield from ()
+
     def formatted(self, node: ast.FormattedValue) -> Iterator[Note]:
         self._usual.add(id(node.value))
         yield from ()
 
     def assignment(self, node: ast.Assign) -> Iterator[Note]:
+        if isinstance(node.value, ast.Call) and all(
+            isinstance(target, ast.Name) and target.id not in self._loaded for target in node.targets
+        ):
+            # Whether something is installed.
+            self._usual.add(id(node.value))
         for target in node.targets:
             if isinstance(target, ast.Name):
                 self._launched |= {id(way) for way in ways(node.value)}

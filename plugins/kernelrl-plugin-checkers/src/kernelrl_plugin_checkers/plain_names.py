@@ -12,6 +12,7 @@ __all__ = [
     "ATTRIBUTES",
     "BUILTINS",
     "CONTAINER_METHODS",
+    "DRIVER",
     "ENVIRONMENT",
     "METHODS_OF_OTHERS",
     "MODULES",
@@ -88,10 +89,13 @@ _FRAMES = names(
     "gi_frame gi_code gi_yieldfrom cr_frame cr_code cr_await ag_frame ag_code tb_frame tb_next tb_lasti f_back"
     " f_locals f_globals f_builtins f_code f_trace co_code co_consts co_names mro with_traceback"
 )
+DRIVER = re.compile(r"(?:cu|cuda|nvrtc|hip|hiprtc)[A-Z]\w+")
+"""Functions of the libraries that load and launch kernels."""
 _MODULES_INSIDE = names("os sys gc ctypes inspect builtins importlib weakref threading subprocess mmap socket io")
 _OF_LIBRARIES = names(
     "get_state set_state graphsafe_get_state initial_seed next_functions register_prehook tofile tobytes dump dumps"
-    " setflags add_pre_run_hook pre_run_hooks used_global_vals device_caches create_binder format_map"
+    " setflags add_pre_run_hook pre_run_hooks used_global_vals device_caches create_binder format_map from_address"
+    " from_buffer from_buffer_copy in_dll contents"
 )
 REFUSED = (torch_public.UNUSUAL - ATTRIBUTES) | _FRAMES | _MODULES_INSIDE | _OF_LIBRARIES
 """Attributes that count as unusual whatever the file itself calls so."""
@@ -139,6 +143,10 @@ MODULES: dict[str, frozenset[str]] = {
     "operator": names("add and_ eq floordiv ge gt le lt mod mul ne neg or_ sub truediv"),
     "dataclasses": names("dataclass field"),
     "enum": names("Enum IntEnum auto"),
+    "importlib": names("import_module"),
+    "ctypes": names(
+        "CDLL byref c_double c_float c_int c_int32 c_int64 c_size_t c_uint c_uint32 c_uint64 c_void_p cast sizeof"
+    ),
     "contextlib": names("nullcontext"),
     "textwrap": names("dedent indent"),
     "string": names("Template"),
@@ -176,7 +184,7 @@ MODULES: dict[str, frozenset[str]] = {
         "BFloat16Tensor CUDAGraph Event FloatTensor HalfTensor LongTensor OutOfMemoryError Stream amp"
         " current_device current_stream default_stream device device_count get_device_capability get_device_name"
         " get_device_properties graph is_available is_bf16_supported is_current_stream_capturing is_initialized"
-        " manual_seed nvtx stream synchronize"
+        " manual_seed nvtx stream synchronize _compile_kernel"
     ),
     "torch.cuda.amp": names("autocast custom_bwd custom_fwd"),
     "torch.cuda.nvtx": names("range range_pop range_push"),

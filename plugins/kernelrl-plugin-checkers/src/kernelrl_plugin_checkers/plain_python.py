@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from kernelrl_plugin_checkers import plain_names as plain
-from kernelrl_plugin_checkers.plain_calls import BUILDS, CALLED_ONLY, Calls, Note
-from kernelrl_plugin_checkers.plain_scope import FIRST_ARGUMENTS, PYTHONS, around
+from kernelrl_plugin_checkers.plain_calls import CALLED_ONLY, Calls, Note
+from kernelrl_plugin_checkers.plain_scope import BUILDS, FIRST_ARGUMENTS, PYTHONS, around
 from kernelrl_plugin_checkers.reading import Breach, Reading
 
 __all__ = ["unusual_python"]
 
 _RULE = "unusual_python"
+_ENOUGH = 8
+"""Lines with something unusual, after which reading ends."""
 _NEVER: dict[type[ast.AST], str] = {
     ast.AsyncFunctionDef: "an async function",
     ast.AsyncFor: "async for",
@@ -40,8 +41,13 @@ def unusual_python(reading: Reading, kernels: Collection[int]) -> Iterator[Breac
     Args:
         kernels: identities (`id`) of the functions whose bodies Triton compiles.
     """
+    lines: set[int | None] = set()
     for node, note in _File(reading, kernels).notes():
-        yield _RULE, getattr(node, "lineno", None), note
+        line = getattr(node, "lineno", None)
+        yield _RULE, line, note
+        lines.add(line)
+        if len(lines) >= _ENOUGH:
+            return
 
 
 class _File(Calls):
@@ -64,16 +70,15 @@ class _File(Calls):
 
     def _run_at_import(self) -> Iterator[Note]:
         """Calls of an extension in the statements of the file itself."""
+        if not self._extensions:
+            return
         for statement in self._reading.tree.body:
             if isinstance(statement, ast.ClassDef | ast.FunctionDef):
                 continue
             for node in self._reading.walk(statement):
                 function = node.func if isinstance(node, ast.Call) else None
                 root = function.value if isinstance(function, ast.Attribute) else None
-                if isinstance(root, ast.Name) and any(
-                    isinstance(made, ast.Call) and self._name_of(made.func) in BUILDS
-                    for made in self._reading.index.bodies.get(root.id, ())[:4]
-                ):
+                if isinstance(root, ast.Name) and root.id in self._extensions:
                     yield node, "a function of the extension that runs at import: call it from ModelNew"
 
     def _left_to_look_at(self, node: ast.AST) -> list[ast.AST] | None:
@@ -171,9 +176,7 @@ class _File(Calls):
     def imports(self, node: ast.Import) -> Iterator[Note]:
         for alias in node.names:
             note = self._imported(alias.name)
-            # What is unused of the standard library does nothing, and each use of it is told.
-            is_used = (alias.asname or alias.name.partition(".")[0]) in self._loaded
-            if note and (is_used or alias.name.partition(".")[0] not in sys.stdlib_module_names):
+            if note and (alias.asname or alias.name.partition(".")[0]) in self._loaded:
                 yield node, f"import of {note}"
 
     def imports_from(self, node: ast.ImportFrom) -> Iterator[Note]:
@@ -308,6 +311,7 @@ _LOOKS: dict[type[ast.AST], Callable[[_File, Any], Iterator[Note]]] = {
     ast.Subscript: _File.subscript,
     ast.Compare: _File.comparison,
     ast.FormattedValue: _File.formatted,
+    ast.Assert: _File.assertion,
     ast.Try: _File.attempt,
     ast.For: _File.loop,
     ast.While: _File.loop,

@@ -11,11 +11,12 @@ from kernelrl_core.reachability import free_names
 from kernelrl_plugin_checkers import plain_names as plain
 from kernelrl_plugin_checkers.reading import Reading
 
-__all__ = ["FIRST_ARGUMENTS", "PYTHONS", "WORD", "Scope", "around", "ways"]
+__all__ = ["BUILDS", "FIRST_ARGUMENTS", "PYTHONS", "WORD", "Scope", "around", "ways"]
 
 PYTHONS = frozenset(dir(builtins))
 FIRST_ARGUMENTS = ("self", "cls", "ctx")
 WORD = re.compile(r"[A-Za-z_]\w*")
+BUILDS = ("torch.utils.cpp_extension.load", "torch.utils.cpp_extension.load_inline")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -25,44 +26,54 @@ class Scope:
     def __init__(self, reading: Reading, kernels: Collection[int]) -> None:
         self._reading = reading
         self._kernels = kernels
-        self._bound, self._fields = _bound_attributes(reading)
-        self._classes = {node.name for node in reading.nodes if isinstance(node, ast.ClassDef)}
-        self._methods = {
-            part.name
-            for node in reading.nodes
-            if isinstance(node, ast.ClassDef)
-            for part in node.body
-            if isinstance(part, ast.FunctionDef)
-        }
+        self._bound: set[str] = set()
+        """Attributes that the file gives to objects."""
+        self._fields: set[str] = set()
+        """What stands in the bodies of its classes."""
+        self._methods: set[str] = set()
+        self._classes: set[str] = set()
         self._functions = {node.name for node in reading.tree.body if isinstance(node, ast.FunctionDef)}
-        self._names = (
-            self._classes
-            | reading.modules.keys()
-            | {
-                node.id if isinstance(node, ast.Name) else node.name
-                for node in reading.nodes
-                if isinstance(node, ast.FunctionDef)
-                or (isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load))
-            }
-        )
+        self._names: set[str] = {*reading.modules}
         """Names that the file binds outside of parameters."""
-        self._loaded = {
-            node.id for node in reading.nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-        }
-        self._pointers = {
-            target.id
-            for node in reading.nodes
-            if isinstance(node, ast.Assign) and any(map(_is_address, ways(node.value)))
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        }
+        self._loaded: set[str] = set()
+        self._pointers: set[str] = set()
         """Names of addresses, which may be given to launches alone."""
+        self._extensions: set[str] = set()
+        """Names of what is built."""
+        for node in reading.nodes:
+            self._note_node(node)
+        self._bound |= self._fields
         self._free: set[int] | None = None
         self._words: frozenset[str] | None = None
         self._launched: set[int] = set()
         """Identities of arguments: `data_ptr()` is usual as one."""
         self._usual: set[int] = set()
         """Identities of nodes that are usual where they stand: `type(x)` in a comparison, say."""
+
+    def _note_node(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Name):
+            (self._loaded if isinstance(node.ctx, ast.Load) else self._names).add(node.id)
+        elif isinstance(node, ast.Attribute):
+            if not isinstance(node.ctx, ast.Load):
+                self._bound.add(node.attr)
+        elif isinstance(node, ast.FunctionDef):
+            self._names.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            self._names.add(node.name)
+            self._classes.add(node.name)
+            for part in node.body:
+                if isinstance(part, _FUNCTIONS):
+                    self._methods.add(part.name)
+                for target in part.targets if isinstance(part, ast.Assign) else [getattr(part, "target", None)]:
+                    if isinstance(target, ast.Name):
+                        self._fields.add(target.id)
+            self._fields |= self._methods
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call | ast.IfExp):
+            names = {target.id for target in node.targets if isinstance(target, ast.Name)}
+            if any(map(_is_address, ways(node.value))):
+                self._pointers |= names
+            elif isinstance(node.value, ast.Call) and self._name_of(node.value.func) in BUILDS:
+                self._extensions |= names
 
     def _name_of(self, node: ast.AST) -> str:
         """Dotted name of something imported, or empty."""
@@ -103,7 +114,7 @@ class Scope:
             return ""
         if name.startswith("_") and not of_self:
             return f"private attribute {name}"
-        if name in self._bound or name in self._own_words():
+        if name in self._bound or name in self._own_words() or plain.DRIVER.fullmatch(name):
             return ""
         return f"attribute {name}, which neither the file nor a tensor is known to have"
 
@@ -131,23 +142,6 @@ class Scope:
     def _is_missing(self, node: ast.Name) -> bool:
         """Whether nothing binds a name: a mistake, which ends the call."""
         return node.id not in self._names and node.id not in PYTHONS and self._is_free(node)
-
-
-def _bound_attributes(reading: Reading) -> tuple[frozenset[str], frozenset[str]]:
-    """Attributes that the file gives to objects, and what stands in the bodies of its classes."""
-    bound: set[str] = set()
-    fields: set[str] = set()
-    for node in reading.nodes:
-        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
-            bound.add(node.attr)
-        elif isinstance(node, ast.ClassDef):
-            for part in node.body:
-                if isinstance(part, _FUNCTIONS):
-                    fields.add(part.name)
-                for target in part.targets if isinstance(part, ast.Assign) else [getattr(part, "target", None)]:
-                    if isinstance(target, ast.Name):
-                        fields.add(target.id)
-    return frozenset(bound | fields), frozenset(fields)
 
 
 def around(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.expr]:
