@@ -227,6 +227,11 @@ FOUND = {
         ),
         "numpy.exp(o)",
     ),
+    "D4 finalizer": (
+        "unusual_python",
+        python("weakref.finalize(x, print)", "return x", before="import weakref"),
+        "weakref.finalize(x, print)",
+    ),
     "K13 last sum": (
         "final_reduction",
         python("out = torch.empty(8)", "return out.sum()"),

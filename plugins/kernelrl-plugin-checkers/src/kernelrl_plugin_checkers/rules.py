@@ -120,6 +120,12 @@ RULES: dict[str, Rule] = {
             "Triton's interpreter runs a kernel as Python, in which any library may compute.",
         ),
         Rule(
+            "unusual_python",
+            _S,
+            "Around your kernels, use only the Python that allocating tensors and launching kernels needs.",
+            "Finalizers, hooks, properties and patched objects hide work from the clock, and no kernel needs them.",
+        ),
+        Rule(
             "unread_source",
             _S,
             "Keep the source small and plain enough to be read to its end.",

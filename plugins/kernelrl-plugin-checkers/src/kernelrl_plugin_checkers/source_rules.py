@@ -21,6 +21,7 @@ from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.cpp_rules import CppText, cpp_breaches
 from kernelrl_plugin_checkers.embedded import embedded_texts
 from kernelrl_plugin_checkers.hidden import hidden_breaches
+from kernelrl_plugin_checkers.plain_python import unusual_python
 from kernelrl_plugin_checkers.python_compute import ComputeRules
 from kernelrl_plugin_checkers.python_patterns import pattern_breaches, waits_for_streams
 from kernelrl_plugin_checkers.reading import Breach, Reading, TooMuch
@@ -93,5 +94,7 @@ def _of_tree(tree: ast.Module, facts: SourceFacts, lines: Sequence[str]) -> Iter
         yield from cpp_breaches(text, waits=waits, copies=copies)
     yield from ComputeRules(reading, facts).breaches()
     yield from pattern_breaches(reading, waits=waits, copies=copies)
-    yield from unfit_bodies(reading)
+    kernels: set[int] = set()
+    yield from unfit_bodies(reading, kernels)
+    yield from unusual_python(reading, kernels)
     yield from copying_kernels(reading)

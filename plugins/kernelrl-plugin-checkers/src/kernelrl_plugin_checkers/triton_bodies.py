@@ -29,10 +29,14 @@ _Scope = dict[str, list[ast.AST | str]]
 """Name -> what it stands for: values assigned to it, functions, classes, and dotted names of imports."""
 
 
-def unfit_bodies(reading: Reading) -> Iterator[Breach]:
-    """What kernels, and functions that they call, name or call although Triton would not compile it."""
+def unfit_bodies(reading: Reading, seen: set[int] | None = None) -> Iterator[Breach]:
+    """What kernels, and functions that they call, name or call although Triton would not compile it.
+
+    Args:
+        seen: gets the identities (`id`) of the functions that were looked at.
+    """
     if any(name.partition(".")[0] == "triton" for name in reading.modules.values()):
-        file = _File(reading)
+        file = _File(reading, set() if seen is None else seen)
         while file.waiting:
             function, scopes = file.waiting.pop()
             yield from _Body(file, function, scopes).breaches()
@@ -41,11 +45,11 @@ def unfit_bodies(reading: Reading) -> Iterator[Breach]:
 class _File:
     """The functions of a file, those that the interpreter runs, and the scopes that they stand in."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: Reading, seen: set[int]) -> None:
         self.reading = reading
         self.waiting: list[tuple[ast.AST, list[_Scope]]] = []
         """Functions that are still to be looked at, with the scopes around them from the outermost."""
-        self._seen: set[int] = set()
+        self._seen = seen
         self._scopes: dict[int, list[_Scope]] = {}
         module = _definitions(reading, reading.tree.body)
         functions = [node for node in reading.nodes if isinstance(node, ast.FunctionDef)]
