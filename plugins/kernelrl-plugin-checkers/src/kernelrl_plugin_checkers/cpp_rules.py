@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from kernelrl_plugin_checkers.cpp_names import CppNames
 from kernelrl_plugin_checkers.cpp_state import kept_in_statics
 from kernelrl_plugin_checkers.cpp_tokens import Token, tokens, without_comments
+from kernelrl_plugin_checkers.cpp_unusual import Defined, unusual
 from kernelrl_plugin_checkers.embedded import Embedded
 from kernelrl_plugin_checkers.reading import Breach
 from kernelrl_plugin_checkers.torch_names import OPERATORS
@@ -83,6 +85,7 @@ class CppText:
             defined[1] for token in self.directives if (defined := _DEFINE.match(token.text))
         }
         """Names that the text may define by itself."""
+        self.defined = CppNames.of(self.tokens, self.directives)
 
     @property
     def waits(self) -> bool:
@@ -95,15 +98,16 @@ class CppText:
         return any(_COPIES.fullmatch(name) for name in self.names)
 
 
-def cpp_breaches(text: CppText, *, waits: bool, copies: bool) -> Iterator[Breach]:
+def cpp_breaches(text: CppText, *, defined: Defined, waits: bool, copies: bool) -> Iterator[Breach]:
     """Breaches in one text.
 
     Args:
+        defined: what all texts of the candidate define.
         waits: whether any part of the candidate waits for a stream.
         copies: whether any part copies into the inputs of a graph.
     """
     told: dict[str, set[object]] = {}
-    for rule, offset, note in _found(text, waits=waits, copies=copies):
+    for rule, offset, note in _found(text, defined, waits=waits, copies=copies):
         # Many of one kind are no more evidence than a few, and each must be placed.
         seen = told.setdefault(rule, set())
         if len(seen) >= _MOST_TOLD or (len(seen) >= _ENOUGH and note in seen):
@@ -113,7 +117,7 @@ def cpp_breaches(text: CppText, *, waits: bool, copies: bool) -> Iterator[Breach
         yield rule, text.text.line_of(offset), f"{note}, in {excerpt!r}" if excerpt else note
 
 
-def _found(text: CppText, *, waits: bool, copies: bool) -> Iterator[tuple[str, int, str]]:
+def _found(text: CppText, defined: Defined, *, waits: bool, copies: bool) -> Iterator[tuple[str, int, str]]:
     """Rule, offset in the text, and what was seen."""
     found = text.tokens
     telling = {name for name in text.names if _is_telling(name)}
@@ -138,6 +142,8 @@ def _found(text: CppText, *, waits: bool, copies: bool) -> Iterator[tuple[str, i
                     yield "library_glue", token.start + match.start(), f"{match[0]}, in a macro"
     yield from kept_in_statics(text.tokens)
     yield from _fig_leaves(text)
+    for offset, note in unusual(text.tokens, text.directives, text.defined, defined):
+        yield "unusual_cpp", offset, note
 
 
 def _is_telling(name: str) -> bool:

@@ -120,6 +120,12 @@ RULES: dict[str, Rule] = {
             "Triton's interpreter runs a kernel as Python, in which any library may compute.",
         ),
         Rule(
+            "unusual_cpp",
+            _S,
+            "In C++, CUDA and HIP name only what kernels need: your own code, math, device intrinsics, and tensors' memory.",
+            "What leads out of a kernel has no place in it, and there are more ways out than can be listed.",
+        ),
+        Rule(
             "unread_source",
             _S,
             "Keep the source small and plain enough to be read to its end.",
