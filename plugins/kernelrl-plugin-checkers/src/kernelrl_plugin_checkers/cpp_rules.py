@@ -9,20 +9,13 @@ from kernelrl_plugin_checkers.cpp_names import CppNames
 from kernelrl_plugin_checkers.cpp_state import kept_in_statics
 from kernelrl_plugin_checkers.cpp_tokens import Token, tokens, without_comments
 from kernelrl_plugin_checkers.cpp_unusual import Defined, unusual
+from kernelrl_plugin_checkers.cpp_vocabulary import VENDOR
 from kernelrl_plugin_checkers.embedded import Embedded
 from kernelrl_plugin_checkers.reading import Breach
-from kernelrl_plugin_checkers.torch_names import OPERATORS
+from kernelrl_plugin_checkers.torch_names import OPERATORS, TENSOR_METHODS
 
 __all__ = ["CppText", "cpp_breaches"]
 
-_METHODS = frozenset({"addmm", "baddbmm", "bmm", "conv2d", "cumprod", "cumsum", "gelu", "log_softmax", "logsumexp"})
-_METHODS |= {"matmul", "mm", "relu", "sigmoid", "softmax", "tanh", "topk"}
-_VENDOR = re.compile(
-    r"(?:cublas|hipblas|rocblas_|cblas_)\w*(?:[Gg]emm|[Gg]emv|GEMM|Matmul|[Ss]ymm|[Tt]rsm|[Ss]yrk|[Dd]ot|[Aa]xpy|[Nn]rm2"
-    r"|[Aa]sum|geam|[Ss]cal)\w*"
-    r"|(?:cudnn|miopen)(?!Create|Destroy|Set|Get)\w*(?:Forward|Transform\w*|Reduce\w*|OpTensor|AddTensor|Execute|Backward)"
-    r"\w*|cufftExec\w+|hipfftExec\w+|cusparseSp\w+|cusolverDn\w+|dnnl_sgemm|cutensorContract\w*"
-)
 _UNQUALIFIED_TEXT = """
 addmm baddbmm batch_norm bmm conv1d conv2d conv3d conv_transpose2d convolution cumprod cumsum einsum group_norm
 layer_norm linear log_softmax logsumexp matmul mm native_layer_norm scaled_dot_product_attention softmax tensordot topk
@@ -52,13 +45,13 @@ _OUTSIDE = frozenset(
 )
 _PRECISION = re.compile(r"set(?:AllowTF32|Float32|AllowFP16|AllowBF16)\w+|fesetround|(?:cublas|hipblas)SetMathMode")
 _PINNING = re.compile(r"\w*(?:LimitPersistingL2CacheSize|AccessPolicyWindow)")
-_PATTERNS = (_VENDOR, _STREAMS, _GRAPHS, _HOST_CALLBACKS, _PRECISION, _PINNING)
+_PATTERNS = (VENDOR, _STREAMS, _GRAPHS, _HOST_CALLBACKS, _PRECISION, _PINNING)
 _ROOTS = frozenset({"at", "torch", "aten"})
 _OPERATOR = re.compile(r"\b(?:at|torch|aten)\s*::\s*(?:\w+\s*::\s*)*(\w+)")
 _DEFINE = re.compile(r"(?:#|%:)[\s\0]*define[\s\0]+(\w+)")
 _BEFORE_CALLS = frozenset({"return", "co_return", "else", "do", "case"})
 _OF_PYBIND = frozenset({"eval", "exec", "eval_file"})
-_TELLING = OPERATORS | _OF_PYBIND | _METHODS | _BACK_TO_PYTHON | _INSPECTION | _PROCESSES | _OUTSIDE
+_TELLING = OPERATORS | _OF_PYBIND | TENSOR_METHODS | _BACK_TO_PYTHON | _INSPECTION | _PROCESSES | _OUTSIDE
 _TELLING |= {"module_", "module", "pthread_create", "detach"}
 _ENOUGH, _MOST_TOLD = 40, 200
 _ONE = r"(?:1|1\.0?f?)"
@@ -132,7 +125,7 @@ def _found(text: CppText, defined: Defined, *, waits: bool, copies: bool) -> Ite
         # What a macro does, its definition does.
         if _DEFINE.match(token.text):
             for match in _WORD.finditer(token.text):
-                if _VENDOR.fullmatch(match[0]):
+                if VENDOR.fullmatch(match[0]):
                     yield "library_glue", token.start + match.start(), f"{match[0]}, in a macro"
             for match in _OPERATOR.finditer(token.text):
                 if _is_operator(match[1]):
@@ -163,9 +156,9 @@ def _of_name(text: CppText, at: int, *, waits: bool, copies: bool) -> Iterator[t
         yield "library_glue", name
     elif called and name in _UNQUALIFIED and name not in text.own and before not in (".", "->", "::"):
         yield "library_glue", f"{name}, which the text does not define"
-    elif called and member and name in _METHODS:
+    elif called and member and name in TENSOR_METHODS:
         yield "library_glue", f"the method {name} of a tensor"
-    elif called and _VENDOR.fullmatch(name):
+    elif called and VENDOR.fullmatch(name):
         yield "library_glue", name
     elif name in _BACK_TO_PYTHON or _runs_python(found, at):
         yield "library_glue", f"{name}, which leads out of C++"

@@ -7,7 +7,7 @@ import copy
 import re
 from collections.abc import Iterator, Sequence
 
-from kernelrl_plugin_checkers.cpp_names import CppNames, Scope, When, conditions, visible
+from kernelrl_plugin_checkers.cpp_names import PASTED, CppNames, Scope, When, conditions, visible
 from kernelrl_plugin_checkers.cpp_tokens import Token, tokens
 from kernelrl_plugin_checkers.cpp_vocabulary import (
     ATTRIBUTES,
@@ -22,9 +22,10 @@ from kernelrl_plugin_checkers.cpp_vocabulary import (
     PRAGMAS,
     ROOTS,
     UNQUALIFIED,
+    VENDOR,
     is_known,
 )
-from kernelrl_plugin_checkers.torch_names import COMPUTING_METHODS, OPERATORS
+from kernelrl_plugin_checkers.torch_names import COMPUTING_METHODS, OPERATORS, TENSOR_METHODS
 
 __all__ = ["Defined", "unusual"]
 
@@ -158,7 +159,7 @@ class _Look:
             return None
         if _WORD.fullmatch(text) is None:
             return f"{text[:40]!r}, a name of other characters than letters, digits and underscores"
-        if text in ROOTS or text in FREE_ROOTS:
+        if text in ROOTS or text in FREE_ROOTS or (called and VENDOR.fullmatch(text)):
             return None
         return f"{text[:60]}, which the source does not define and kernels do not need; {_instead(text)}"
 
@@ -168,7 +169,7 @@ class _Look:
         if text in _NEVER:
             return f"{_NEVER[text]}; write loops and branches"
         if text == "__attribute__":
-            return next((note for _, note in self._attributes(at + 1)), None)
+            return next((note for _, note in self._attributes(at + 2)), None)
         if text in ("asm", "__asm__"):
             return None if scope.device else "assembly outside of device code; write C++ or intrinsics"
         if text == "extern":
@@ -252,7 +253,8 @@ class _Look:
             return "a macro in a qualified name; write the name"
         full = (*names.aliases.get(root, (root,)), *path[1:])
         if full[0] in ROOTS or full[0] in FREE_ROOTS:
-            if len(full) == 1 or is_known(full):
+            # An operator is told of by its own rule, which users may loosen.
+            if len(full) == 1 or is_known(full) or (full[0] in _OF_TORCH and _is_operator(full[-1])):
                 return None
             return f"{'::'.join(full)[:80]}, which kernels do not need; {_instead('::'.join(full))}"
         if root in ("wmma",) and is_known(("nvcuda", *path)):
@@ -298,7 +300,7 @@ class _Look:
             place = at + 1
             while _text(found, place) == ")":
                 place += 1
-            if _text(found, place) in ("(", "<"):
+            if _text(found, place) in ("(", "<") and not (place == at + 1 and text in TENSOR_METHODS):
                 return f"the method {text} of a tensor; {_OWN}"
         if text in MEMBERS or text in self._own:
             return None
@@ -309,6 +311,7 @@ class _Look:
         return f"the member {text[:60]}, which nothing of the source has and kernels do not need; {_instead(text)}"
 
 
+_OF_TORCH = frozenset({"at", "torch"})
 _CONTEXTUAL = frozenset({"asm", "__asm__", "extern", "__attribute__", "operator", "using", *_NEVER})
 _ATTRIBUTE_VALUES = frozenset({"sizeof", "alignof", "alignas"})
 _DEVICE_MEMBERS = frozenset({"num_elements", "x", "y", "z", "w"})
@@ -318,6 +321,10 @@ _RESERVED = re.compile(r"_|cuda|hip|cu[A-Z]|Py|py|c10|at_|aten|torch|pthread|omp
 
 def _text(found: Sequence[Token], at: int) -> str:
     return found[at].text if 0 <= at < len(found) else ""
+
+
+def _is_operator(name: str) -> bool:
+    return name in OPERATORS or name.removesuffix("_out").removesuffix("_outf").rstrip("_") in OPERATORS
 
 
 def _is_made(found: Sequence[Token], at: int) -> bool:
@@ -390,13 +397,13 @@ def _of_macro(token: Token, rest: str, names: CppNames, look: _Look) -> Iterator
     name, body = match[1], match[4]
     if name in KEYWORDS or name in ROOTS or (name in UNQUALIFIED and not _is_constant(body)):
         yield token.start, f"a macro named {name}, which means something else; name it otherwise"
-    parts = [part for part in tokens(body) if part.kind not in ("space", "comment")]
+    parts = [part for part in tokens(_PASTED_END.sub("", body)) if part.kind not in ("space", "comment")]
     if not parts:
         return
     offset = token.start
     parameters = frozenset(re.findall(r"\w++", match[3] or ""))
     if parts[0].kind == "directive" or "##" in body or "%:%:" in body:
-        if "##" in body or "%:%:" in body:
+        if not _PASTED_ALONE.fullmatch(body):
             yield offset, f"the macro {name[:40]} pastes names; write them, or use a template"
             return
     if parts[0].text in _POINTS or parts[-1].text in _POINTS:
@@ -426,6 +433,10 @@ def _declared_in(parts: Sequence[Token]) -> Iterator[str]:
                 yield part.text
 
 
+_PASTED_END = re.compile(rf"\s*##\s*(?:{'|'.join(PASTED)})\b")
+_PASTED_ALONE = re.compile(rf"(?:[^#%]|#(?!#)|%(?!:)|##\s*(?:{'|'.join(PASTED)})\b)*+")
+
+
 def _is_constant(body: str) -> bool:
     return re.fullmatch(r"[\s()]*-?[\d.]\w*[-+\w.]*[\s()]*|\s*__\w+__\s*|\s*inline\s*|\s*", body) is not None
 
@@ -453,7 +464,7 @@ def _of_outside(directives: Sequence[Token], names: CppNames, defined: Defined) 
             yield statement[0].start, note
 
 
-_ONLY_TYPES = frozenset({"using", "typedef", "static_assert", "template", "struct", "class", "enum", "union", "friend"})
+_ONLY_TYPES = frozenset({"namespace", "using", "typedef", "static_assert", "template", "struct", "class", "enum", "union", "friend"})
 _ON_DEVICE = frozenset({"__constant__", "__device__", "__managed__", "__shared__"})
 
 

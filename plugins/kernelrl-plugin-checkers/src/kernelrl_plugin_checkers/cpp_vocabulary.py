@@ -22,6 +22,7 @@ __all__ = [
     "QUALIFIERS",
     "ROOTS",
     "UNQUALIFIED",
+    "VENDOR",
     "is_known",
 ]
 
@@ -55,7 +56,7 @@ _STANDARD_HEADERS = _words("""
 algorithm array atomic bit bitset cassert cctype cfloat cinttypes climits cmath complex complex.h concepts cstddef
 cstdint cstdio cstdlib cstring float.h functional inttypes.h initializer_list iostream iterator limits limits.h
 math.h memory mutex numbers numeric optional ostream span sstream stdbool.h stddef.h stdexcept stdint.h stdio.h stdlib.h
-string string.h string_view tuple type_traits utility vector stdfloat assert.h
+string string.h string_view thread tuple type_traits utility vector stdfloat assert.h
 """)
 HEADERS = re.compile(
     "|".join([
@@ -80,7 +81,8 @@ HEADERS = re.compile(
         r"hip/(?:hip_\w+|amd_detail/\w+)\.h(?:pp)?|hipcub/(?:hipcub|(?:block|warp)/\w+)\.hpp|rocwmma/\w+\.hpp"
         r"|amd_hip_\w+\.h|ck_tile/[\w/]+\.hpp",
         r"(?:imm|x|e|p|t|s|w|n|a|f16c|avx|avx512)\w*intrin\.h|arm_(?:neon|sve|fp16|bf16)\.h|omp\.h",
-        r"pybind11/(?:pybind11|stl|numpy)\.h",
+        r"pybind11/(?:pybind11|stl)\.h",
+        r"cublas(?:Lt|_v2)?\.h|cudnn(?:_\w+)?\.h|hipblas(?:/hipblas)?\.h|rocblas/rocblas\.h",
     ])
 )
 """Headers that give what the other lists name."""
@@ -290,7 +292,7 @@ threadIdx blockIdx blockDim gridDim warpSize dim3 clusterIdx
 half half2 __half __half2 half4 half_raw __half_raw nv_bfloat16 nv_bfloat162 __nv_bfloat16 __nv_bfloat162 __nv_bfloat16_raw
 __hip_bfloat16 __hip_bfloat162 hip_bfloat16 bfloat16 bfloat162
 cudaStream_t cudaError_t cudaEvent_t cudaSuccess cudaGetLastError cudaPeekAtLastError cudaGetErrorString
-cudaGetErrorName cudaDeviceProp cudaGetDevice cudaSetDevice cudaGetDeviceCount cudaGetDeviceProperties cudaDeviceGetAttribute
+cudaGetErrorName device_of cudaDeviceProp cudaGetDevice cudaSetDevice cudaGetDeviceCount cudaGetDeviceProperties cudaDeviceGetAttribute
 cudaFuncSetAttribute cudaFuncSetCacheConfig cudaFuncSetSharedMemConfig cudaFuncGetAttributes cudaFuncAttributes
 cudaDeviceSynchronize cudaStreamSynchronize cudaMemcpy cudaMemcpyAsync cudaMemcpy2D cudaMemcpy2DAsync cudaMemset cudaMemsetAsync
 cudaMemcpyToSymbol cudaMemcpyToSymbolAsync cudaMemcpyFromSymbol cudaGetSymbolAddress cudaMalloc cudaFree cudaMallocAsync
@@ -346,11 +348,13 @@ PATTERNS = re.compile(
     r"|cuFloatComplex)(?:1|2|3|4|8|16)?|make_cudaExtent"
     r"|AT_DISPATCH_\w+|C10_(?:HOST|DEVICE|RESTRICT|MAX|UNROLL)\w*|AT_EXPAND\w*|__CUDA\w*__|__HIP\w*__|__CUDA_ARCH\w*"
     r"|(?:cuda|hip)(?:FuncAttribute|FuncCache|DevAttr|Memcpy(?:Host|Device|Default)To?|Memcpy(?:Host|Device)To|Error"
-    r"|LaunchAttribute|Occupancy|SharedMem)\w*|(?:cuda|hip)MemcpyDefault|(?:cuda|hip)Limit(?!Persisting)\w*"
+    r"|LaunchAttribute|Occupancy|SharedMem)\w*|(?:cuda|hip)MemcpyDefault|(?:cuda|hip)Limit\w*"
     r"|_mm(?:256|512)?_\w+|__m(?:64|128|256|512)(?:i|d|h|bh)?|__mmask\d+|_MM_\w+|_CMP_\w+|v(?:ld|st|dup|add|mul|fma|mla|max"
     r"|min|sub|get|set|cvt|abs|neg|reinterpret|div|sqrt|recp|rsqrt|and|or|eor|bsl|ceq|cgt|clt|padd|shl|shr)\w*_\w+"
     r"|(?:float|int|uint|bfloat)\d+x\d+(?:x\d)?_t"
     r"|__(?:float|half|int|uint|ll|ull|short|ushort|double|bfloat|nv|hip|fp8|h|hisnan|high|low|lows|highs|halves|hal)\w*"
+    r"|(?:CUBLAS|HIPBLAS|CUDNN)_\w+|CUDA_[RC]_\d\d?\w+|HIP(?:BLAS)?_[RC]_\w+|(?:cublas|hipblas|cudnn)(?:Lt)?(?:Create|Destroy|Set|Get)\w*"
+    r"|(?:cublas|hipblas|cudnn)\w*_t|(?:cuda|hip)LimitPersistingL2CacheSize"
     r"|cu(?:Float|Double)?Complex|cuC\w+f?|__launch_bounds__"
 )
 DEVICE = re.compile(
@@ -364,6 +368,14 @@ DEVICE = re.compile(
     r"|__umul24|mulhi|__umulhi|__reduce_\w+|clusterIdx|clusterDim|nanosleep_dummy|is_same"
 )
 """Names that code of the device may use besides."""
+
+VENDOR = re.compile(
+    r"(?:cublas|hipblas|rocblas_|cblas_)\w*(?:[Gg]emm|[Gg]emv|GEMM|Matmul|[Ss]ymm|[Tt]rsm|[Ss]yrk|[Dd]ot|[Aa]xpy|[Nn]rm2"
+    r"|[Aa]sum|geam|[Ss]cal)\w*"
+    r"|(?:cudnn|miopen)(?!Create|Destroy|Set|Get)\w*(?:Forward|Transform\w*|Reduce\w*|OpTensor|AddTensor|Execute|Backward)"
+    r"\w*|cufftExec\w+|hipfftExec\w+|cusparseSp\w+|cusolverDn\w+|dnnl_sgemm|cutensorContract\w*"
+)
+"""Functions of vendors' libraries that compute."""
 
 
 def is_known(path: tuple[str, ...]) -> bool:
