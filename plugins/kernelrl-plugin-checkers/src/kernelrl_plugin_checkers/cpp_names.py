@@ -25,11 +25,9 @@ _DECORATION = frozenset({"*", "&", "&&", "const", "__restrict__", "__restrict", 
 _MOST_TYPE = 120
 """Tokens of a type that are looked at."""
 _MOST_NESTED = 16
+_MOST_OF_MACRO = 4000
 _CONDITION = re.compile(r"(?:#|%:)\s*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b\s*(.*)", re.DOTALL)
-_MAKES = re.compile(
-    r"(?:#|%:)\s*define\s+\w+\(\s*(\w++)[^)]*\)[\s\0]*(?:[\w:<>&*]+[\s\0]+)+[&*]*\1(?:\s*##\s*_\w+)?\s*\([^(){}]*\)\s*\{"
-)
-"""A macro whose first parameter is, with or without an ending, the name of a function that it defines at once."""
+_HEAD_OF_MACRO = re.compile(r"(?:#|%:)\s*define\s+\w++\(\s*(\w++)")
 PASTED = (
     *("_kernel", "_cuda", "_hip", "_cpu", "_impl", "_forward", "_backward", "_fwd", "_bwd", "_launch", "_launcher", "_host"),
     *("_device", "_op", "_functor", "_vec4", "_float", "_half", "_f32", "_f16", "_bf16"),
@@ -48,6 +46,8 @@ class Scope:
     """Whether the code runs on the device alone."""
     variables: dict[str, bool] = attrs.field(factory=dict)
     """Variables and parameters -> whether they can be called."""
+    tensors: dict[str, bool] = attrs.field(factory=dict)
+    """Variables and parameters -> whether all that are so named here are tensors."""
 
 
 @attrs.define
@@ -111,6 +111,7 @@ class _Walk:
         self._depths: list[int] = []
         self._waiting: list[str] = []
         """Parameters of the head that is being read."""
+        self._waiting_tensors: dict[str, bool] = {}
         self._makers: set[str] = set()
         """Macros that define functions."""
 
@@ -171,6 +172,8 @@ class _Walk:
         while directive is not None:
             self._directed(directive, len(stack))
             directive, place = next(self._directives)
+        if scope.kind == "outside":
+            self._made(found[head:])
 
     def _directed(self, token: Token, depth: int) -> None:
         match = _CONDITION.match(token.text)
@@ -178,7 +181,7 @@ class _Walk:
             defined = _DEFINE.match(token.text)
             if defined:
                 self._names.macros.setdefault(defined[1], set()).add(self._when)
-                if _MAKES.search(token.text):
+                if _makes_functions(token.text):
                     self._makers.add(defined[1])
             return
         word, rest = match[1], f"{match[1]} {' '.join(match[2].split())}"
@@ -286,6 +289,7 @@ class _Walk:
                 # A function; its parameters are declarations of their own.
                 return
             self._variable(at, scope, parens, callable_=callable_ and after != "(")
+            self._tensor(at, type_end, scope)
             if is_parameter:
                 return
             next_at = self._next_declarator(at + 1)
@@ -321,6 +325,17 @@ class _Walk:
             names.members.setdefault(name, set()).add(self._when)
         else:
             names.values.setdefault(name, set()).add(self._when)
+
+    def _tensor(self, at: int, type_end: int, scope: Scope) -> None:
+        found, name = self._found, self._found[at].text
+        last = found[type_end - 1].text
+        made = [token.text for token in found[at + 1 : at + 4]]
+        is_tensor = (last == "Tensor" and found[at - 1].text not in ("*", ">")) or (
+            last == "auto" and len(made) == 3 and made[0] == "=" and made[1] in ("torch", "at") and made[2] == "::"
+            and _text(found, at + 4) in _MAKE_TENSORS
+        )
+        known = scope.tensors if scope.kind == "function" else self._waiting_tensors
+        known[name] = known.get(name, True) and is_tensor
 
     def _type_end(self, at: int) -> int | None:
         """Place behind a type, if one begins here."""
@@ -417,7 +432,8 @@ class _Walk:
     def _head(self, head: int, at: int, scope: Scope) -> None:
         """Let the names of parameters be known in the head that has them."""
         scope.variables = dict.fromkeys(self._waiting, True)
-        self._waiting = []
+        scope.tensors = self._waiting_tensors
+        self._waiting, self._waiting_tensors = [], {}
         self._names.scopes[head:at] = [scope] * (at - head)
 
     def _opened(self, head: int, at: int, scope: Scope) -> Scope:
@@ -440,7 +456,7 @@ class _Walk:
         if name is None:
             if scope.kind == "outside":
                 names.globals.append((head, statement))
-            self._waiting.clear()
+            self._waiting, self._waiting_tensors = [], {}
             return Scope("value")
         for where in (names.functions, *([names.members] if scope.kind == "record" else [])):
             where.setdefault(name.text, set()).add(self._when)
@@ -453,8 +469,20 @@ class _Walk:
 
 
 UNQUALIFIED_WORDS = QUALIFIERS | BASIC_TYPES | _NO_TYPE
+_MAKE_TENSORS = frozenset(
+    {"empty", "empty_like", "empty_strided", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like"}
+)
 _WITH_PARENTHESES = frozenset({"alignas", "__align__", "decltype", "__attribute__", "__launch_bounds__", "explicit"})
 _TYPES_BEGIN = frozenset({"struct", "class", "union", "enum", "using", "typedef", "typename", "namespace"})
+
+
+def _makes_functions(macro: str) -> bool:
+    """Whether a macro defines a function that is named by its first parameter, with or without an ending."""
+    head = _HEAD_OF_MACRO.match(macro)
+    if head is None:
+        return False
+    made = rf"[\w>&*][\s&*]{{1,20}}{head[1]}(?:\s?##\s?_\w{{1,20}})?\s{{0,20}}\([^(){{}}]{{0,1000}}\)\s{{0,80}}\{{"
+    return re.search(made, macro[:_MOST_OF_MACRO]) is not None
 
 
 def _text(found: Sequence[Token], at: int) -> str:

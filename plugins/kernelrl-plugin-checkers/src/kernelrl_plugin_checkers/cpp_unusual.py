@@ -79,6 +79,7 @@ class _Look:
     def __init__(self, found: Sequence[Token], names: CppNames, defined: Defined) -> None:
         self._found, self._names, self._defined = found, names, defined
         self._own: frozenset[str] = frozenset()
+        self._attributes_end = 0
         always = {name for known in (names.types, names.functions, names.macros) for name in known if () in known[name]}
         self._free = (UNQUALIFIED | always | names.namespaces | names.aliases.keys() | names.types.keys()) - _CONTEXTUAL
         self._known: dict[tuple[str, bool], bool] = {}
@@ -86,7 +87,7 @@ class _Look:
     def of_macro(self, body: Sequence[Token], own: frozenset[str]) -> Iterator[Seen]:
         """Look at the body of a macro, which may stand in code of the device."""
         look = copy.copy(self)
-        look._found, look._own = body, own
+        look._found, look._own, look._attributes_end = body, own, 0
         return look.at(range(len(body)), (), Scope("function", device=True))
 
     def at(self, stretch: range, when: When, scope: Scope | None = None) -> Iterator[Seen]:
@@ -114,7 +115,7 @@ class _Look:
                     if not (before == "." and at >= 3 and found[at - 2].text == "."):
                         yield token.start, f"{before} with no name behind it"
                 elif text == "[" and before == "[":
-                    yield from self._attributes(at + 1)
+                    yield from self._attributes(at + 1, 1)
                 elif text == "*" and before == "(" and at >= 2 and at + 2 < len(found):
                     if found[at + 1].kind == "name" and found[at + 2].text == ")" and _text(found, at + 3) == "(":
                         if found[at - 2].kind == "name" or found[at - 2].text in (">", "*"):
@@ -131,6 +132,8 @@ class _Look:
     def _name(self, at: int, when: When, scope: Scope) -> str | None:
         found, names = self._found, self._names
         text, after = found[at].text, _text(self._found, at + 1)
+        if at < self._attributes_end:
+            return None
         if after == "::":
             return self._path(at, when)
         if text in _CONTEXTUAL:
@@ -138,6 +141,13 @@ class _Look:
         called = after == "("
         if text in self._own:
             return None
+        if scope.tensors.get(text) and not scope.device:
+            other = _text(found, at + 2)
+            is_whole = _text(found, at + 3) not in (".", "->", "[")
+            if after in _ARITHMETIC and ((scope.tensors.get(other) and is_whole) or other in _OF_TORCH):
+                return f"arithmetic on the tensor {text[:40]}; {_OWN}"
+        if called and text in _COMPUTING and not scope.device and self._takes_tensor(at + 2, scope):
+            return f"{text}, which is torch's where its arguments are tensors; {_OWN}, under another name"
         if any(visible(known, text, when) for known in (names.functions, names.macros)):
             return None
         if called and text in _COMPUTING:
@@ -163,13 +173,24 @@ class _Look:
             return None
         return f"{text[:60]}, which the source does not define and kernels do not need; {_instead(text)}"
 
+    def _takes_tensor(self, at: int, scope: Scope) -> bool:
+        """Whether one of the arguments from here on is a tensor."""
+        found = self._found
+        for place in range(at, min(at + 40, len(found))):
+            if found[place].text in (";", "{", "}"):
+                return False
+            if scope.tensors.get(found[place].text) and _text(found, place - 1) in ("(", ","):
+                if _text(found, place + 1) in (")", ","):
+                    return True
+        return False
+
     def _contextual(self, at: int, scope: Scope) -> str | None:
         found = self._found
         text, before, after = found[at].text, _text(found, at - 1), _text(found, at + 1)
         if text in _NEVER:
             return f"{_NEVER[text]}; write loops and branches"
         if text == "__attribute__":
-            return next((note for _, note in self._attributes(at + 2)), None)
+            return next((note for _, note in self._attributes(at + 1, 0)), None)
         if text in ("asm", "__asm__"):
             return None if scope.device else "assembly outside of device code; write C++ or intrinsics"
         if text == "extern":
@@ -179,12 +200,32 @@ class _Look:
                 return self._extern_c(at)
             return "extern, for a name that the source does not define; define what you use"
         if text == "operator":
+            if before in ("return", "=", "(", ",", ".", "->"):
+                return "an operator that is called by its name; write it as usual"
             if after in ("new", "delete", "co_await", ",", "->", "&") or after.startswith('"'):
                 return f"operator {after[:20]}; define functions with names"
             return None
         if text == "using":
             return self._using(at)
+        if text in ("static", "thread_local"):
+            return self._static(at) if scope.kind == "function" and not scope.device else None
         return None
+
+    def _static(self, at: int) -> str | None:
+        """What is wrong with a variable of a function that keeps its value; what keeps tensors has a rule of its own."""
+        words = []
+        for token in self._found[at + 1 : at + 40]:
+            if token.text in ("=", ";", "(", "{"):
+                break
+            if token.kind == "name":
+                words.append(token.text)
+        if len(words) < 2 or {"const", "constexpr", "Tensor", "inline"} & set(words) or _KEPT.fullmatch(words[0]):
+            return None
+        heads, start = self._names.heads, self._found[at].start
+        below = bisect.bisect_right(heads, (start, len(self._found) + start)) - 1
+        if below >= 0 and start < heads[below][1]:
+            return None
+        return f"{words[-1][:40]} keeps its value from one call to the next; make it anew, or const"
 
     def _extern_c(self, at: int) -> str | None:
         for place in range(at + 2, min(at + 40, len(self._found))):
@@ -217,18 +258,18 @@ class _Look:
             return None
         return f"using namespace {whole[:60]}; name what you need with its namespace"
 
-    def _attributes(self, at: int) -> Iterator[Seen]:
-        depth = 1
-        for token in self._found[at : at + 60]:
+    def _attributes(self, at: int, depth: int) -> Iterator[Seen]:
+        for place in range(at, min(at + 60, len(self._found))):
+            token = self._found[place]
+            self._attributes_end = place + 1
             if token.text in ("(", "["):
                 depth += 1
             elif token.text in (")", "]"):
                 depth -= 1
                 if depth <= 0:
                     return
-            elif token.kind == "name" and token.text not in ATTRIBUTES and not self._is_number(token.text):
-                if not (token.text in _ATTRIBUTE_VALUES or token.text in BASIC):
-                    yield token.start, f"the attribute {token.text[:40]}; kernels need alignment and inlining alone"
+            elif token.kind == "name" and token.text not in _IN_ATTRIBUTES and not self._is_number(token.text):
+                yield token.start, f"the attribute {token.text[:40]}; kernels need alignment and inlining alone"
 
     def _is_number(self, name: str) -> bool:
         names = self._names
@@ -292,7 +333,9 @@ class _Look:
     def _member(self, at: int, when: When, scope: Scope) -> str | None:
         found, names = self._found, self._names
         text = found[at].text
-        if text in ("template", "operator"):
+        if text == "operator":
+            return self._contextual(at, scope)
+        if text == "template":
             return None
         if text in self._names.macros:
             return "a macro as a member; write the name"
@@ -312,10 +355,12 @@ class _Look:
 
 
 _OF_TORCH = frozenset({"at", "torch"})
-_CONTEXTUAL = frozenset({"asm", "__asm__", "extern", "__attribute__", "operator", "using", *_NEVER})
-_ATTRIBUTE_VALUES = frozenset({"sizeof", "alignof", "alignas"})
+_CONTEXTUAL = frozenset({"asm", "__asm__", "extern", "__attribute__", "operator", "using", "static", "thread_local", *_NEVER})
+_IN_ATTRIBUTES = ATTRIBUTES | {"sizeof", "alignof", "alignas", "float", "int", "double", "half", "scalar_t"}
 _DEVICE_MEMBERS = frozenset({"num_elements", "x", "y", "z", "w"})
-BASIC = frozenset({"float", "int", "double", "half", "scalar_t"})
+_KEPT = re.compile(r"bool|int|auto|(?:cuda|hip)DeviceProp\w*|(?:cuda|hip|cublas|hipblas|cudnn)\w*_t")
+"""Types of what honest code keeps: device properties, handles, and whether a limit has been set."""
+_ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "+=", "-=", "==", "!=", "<", ">"})
 _RESERVED = re.compile(r"_|cuda|hip|cu[A-Z]|Py|py|c10|at_|aten|torch|pthread|omp_|GOMP|clock|time|sched|sys|mem|str|std")
 
 
@@ -429,7 +474,7 @@ def _is_dots(parts: Sequence[Token], before: Token) -> bool:
 def _declared_in(parts: Sequence[Token]) -> Iterator[str]:
     for before, part, after in zip(parts, parts[1:], [*parts[2:], None], strict=False):
         if part.kind == "name" and (before.kind == "name" or before.text in ("*", "&", ">")):
-            if after is not None and after.text in ("=", ";", "[", ",", ":"):
+            if after is not None and after.text in ("=", ";", "[", ",", ":", ")"):
                 yield part.text
 
 
@@ -475,7 +520,7 @@ def _of_global(statement: Sequence[Token]) -> str | None:
         return None
     if statement[0].text == "extern" and len(words) == 1:
         return None
-    if "constexpr" in words:
+    if words & {"constexpr", "Tensor"}:
         return None
     if "const" not in words:
         return "a variable outside of functions; pass what a call needs as an argument"

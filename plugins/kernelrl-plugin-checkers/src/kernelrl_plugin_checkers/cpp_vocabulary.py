@@ -272,7 +272,7 @@ UINT16_MAX UINT32_MAX UINT64_MAX INT_MAX INT_MIN UINT_MAX LONG_MAX LONG_MIN LLON
 CHAR_BIT FLT_MAX FLT_MIN FLT_EPSILON DBL_MAX DBL_MIN DBL_EPSILON INFINITY NAN HUGE_VAL HUGE_VALF NULL M_PI M_PI_2 M_PI_4 M_1_PI
 M_2_PI M_E M_LN2 M_LN10 M_LOG2E M_LOG10E M_SQRT2 M_SQRT1_2 M_2_SQRTPI CUDART_INF_F CUDART_INF CUDART_NAN_F CUDART_PI_F
 CUDART_L2E_F CUDART_LN2_F CUDART_SQRT_HALF_F CUDART_ZERO_F CUDART_ONE_F CUDART_MAX_NORMAL_F CUDART_MIN_DENORM_F M_PIf __FLT_MAX__ __FLT_EPSILON__
-printf assert memcpy memset memmove memcmp strcmp strlen malloc free aligned_alloc abort fprintf stderr stdout exit abs labs llabs
+printf assert memcpy memset memmove memcmp strcmp strlen malloc free aligned_alloc abort fprintf stderr stdout abs labs llabs
 __FILE__ __LINE__ __func__ __FUNCTION__ __VA_ARGS__ __VA_OPT__ __PRETTY_FUNCTION__ __COUNTER__ __builtin_expect __builtin_prefetch
 __builtin_assume_aligned __builtin_unreachable __builtin_assume __builtin_popcount __builtin_popcountll __builtin_clz
 __builtin_clzll __builtin_ctz __builtin_ctzll __builtin_bswap32 __builtin_memcpy __builtin_memset __builtin_inff
