@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Container, Iterator, Sequence
 
@@ -10,7 +11,7 @@ import attrs
 from kernelrl_plugin_checkers.cpp_tokens import Token
 from kernelrl_plugin_checkers.cpp_vocabulary import BASIC_TYPES, PATTERNS, QUALIFIERS, UNQUALIFIED
 
-__all__ = ["PASTED", "CppNames", "Scope", "When", "conditions", "visible"]
+__all__ = ["PASTED", "CppNames", "Scope", "When", "conditions", "is_type", "visible"]
 
 When = tuple[str, ...]
 """Conditions of the preprocessor around a place, from the outermost."""
@@ -24,6 +25,8 @@ _AFTER_NAME = frozenset({"=", ";", ",", ")", "[", "(", "{", ":", ">", "."})
 _DECORATION = frozenset({"*", "&", "&&", "const", "__restrict__", "__restrict", "restrict", "volatile", "."})
 _MOST_TYPE = 120
 """Tokens of a type that are looked at."""
+_MOST_AROUND = 16
+"""Blocks with a variable of the same name that are looked at for the one around a place."""
 _MOST_NESTED = 16
 _MOST_OF_MACRO = 4000
 _CONDITION = re.compile(r"(?:#|%:)\s*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b\s*(.*)", re.DOTALL)
@@ -37,6 +40,17 @@ _DEFINE = re.compile(r"(?:#|%:)\s*define\s+(\w+)")
 
 
 @attrs.define(eq=False)
+class Variable:
+    """A variable or parameter of a function."""
+
+    begin: int
+    """Number of the token of its declaration; 0 for a parameter."""
+    callable: bool
+    end: float = float("inf")
+    """Number of the token that closes its block."""
+
+
+@attrs.define(eq=False)
 class Scope:
     """Where tokens stand: outside of functions, in a record or an enumeration, or in a function."""
 
@@ -44,10 +58,21 @@ class Scope:
     """`outside`, `record`, `enum`, `function` or `value`: the braces of an initialiser outside of functions."""
     device: bool = False
     """Whether the code runs on the device alone."""
-    variables: dict[str, bool] = attrs.field(factory=dict)
-    """Variables and parameters -> whether they can be called."""
+    path: tuple[str, ...] = ()
+    """Names of the namespaces and records around it."""
+    variables: dict[str, list[Variable]] = attrs.field(factory=dict)
+    """Variables and parameters, in the order of their declarations."""
     tensors: dict[str, bool] = attrs.field(factory=dict)
     """Variables and parameters -> whether all that are so named here are tensors."""
+
+
+    def variable(self, name: str, at: int) -> Variable | None:
+        """The variable of a name that a token can mean; None if there is none."""
+        known = self.variables.get(name)
+        if not known:
+            return None
+        last = bisect.bisect_right(known, at, key=lambda variable: variable.begin)
+        return next((found for found in reversed(known[max(0, last - _MOST_AROUND) : last]) if at < found.end), None)
 
 
 @attrs.define
@@ -61,6 +86,8 @@ class CppNames:
     types: dict[str, set[When]] = attrs.field(factory=dict)
     functions: dict[str, set[When]] = attrs.field(factory=dict)
     """Functions that have a body."""
+    homes: dict[str, set[tuple[str, ...]]] = attrs.field(factory=dict)
+    """Functions -> the namespaces and records that they are in."""
     declared: dict[str, int] = attrs.field(factory=dict)
     """Functions that are declared outside of functions -> offset; not all have a body."""
     values: dict[str, set[When]] = attrs.field(factory=dict)
@@ -68,6 +95,8 @@ class CppNames:
     members: dict[str, set[When]] = attrs.field(factory=dict)
     macros: dict[str, set[When]] = attrs.field(factory=dict)
     namespaces: set[str] = attrs.field(factory=set)
+    opened: set[tuple[str, ...]] = attrs.field(factory=set)
+    """The source's namespaces that `using namespace` opens."""
     aliases: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
     """Other names of namespaces."""
     globals: list[tuple[int, Sequence[Token]]] = attrs.field(factory=list)
@@ -111,6 +140,8 @@ class _Walk:
         self._depths: list[int] = []
         self._waiting: list[str] = []
         """Parameters of the head that is being read."""
+        self._block: list[Variable] = []
+        """Variables of the innermost block."""
         self._waiting_tensors: dict[str, bool] = {}
         self._makers: set[str] = set()
         """Macros that define functions."""
@@ -119,7 +150,7 @@ class _Walk:
         names, found = self._names, self._found
         self._types()
         scope = Scope("outside")
-        stack: list[tuple[Scope, int]] = []
+        stack: list[tuple[Scope, int, list[Variable]]] = []
         parens, head, template_end = 0, 0, 0
         directive, place = next(self._directives)
         fresh = True
@@ -153,13 +184,16 @@ class _Walk:
                     head = at + 1
                 fresh = True
             elif text == "{":
-                stack.append((scope, parens))
+                stack.append((scope, parens, self._block))
+                self._block = []
                 if scope.kind != "function" or not parens:
                     scope = self._opened(head, at, scope)
                 parens, head, fresh = 0, at + 1, True
             elif text == "}":
                 if stack:
-                    scope, parens = stack.pop()
+                    for variable in self._block:
+                        variable.end = at
+                    scope, parens, self._block = stack.pop()
                 head, fresh = at + 1, True
             elif text == "<":
                 fresh = at > 0 and found[at - 1].text == "template"
@@ -183,6 +217,8 @@ class _Walk:
                 self._names.macros.setdefault(defined[1], set()).add(self._when)
                 if _makes_functions(token.text):
                     self._makers.add(defined[1])
+                    for name in re.findall(r"\w[ *&]+(\w++)(?= ?[=,;)])", token.text[:_MOST_OF_MACRO]):
+                        self._names.values.setdefault(name, set()).add(self._when)
             return
         word, rest = match[1], f"{match[1]} {' '.join(match[2].split())}"
         if word in ("if", "ifdef", "ifndef"):
@@ -224,6 +260,7 @@ class _Walk:
     def _namespace(self, at: int) -> None:
         found, names = self._found, self._names
         if _text(found, at - 1) == "using":
+            names.opened.add(tuple(token.text for token in found[at + 1 : at + 6 : 2] if token.kind == "name"))
             return
         name = _text(found, at + 1)
         if _text(found, at + 2) == "=":
@@ -264,7 +301,7 @@ class _Walk:
         type_end = self._type_end(at)
         if type_end is None:
             return
-        callable_ = found[type_end - 1].text not in BASIC_TYPES or found[type_end - 1].text == "auto"
+        callable_ = found[type_end - 1].text not in BASIC_TYPES
         at = type_end
         if found[type_end - 1].text == "auto":
             bound = at + (_text(found, at) in ("&", "&&"))
@@ -275,6 +312,10 @@ class _Walk:
                     if found[place].kind == "name":
                         self._variable(place, scope, 0, callable_=True)
                 return
+        if [_text(found, at), _text(found, at + 3), _text(found, at + 4)] == ["(", ")", "["] and found[at + 2].kind == "name":
+            # `float (&row)[4]`
+            self._variable(at + 2, scope, max(parens, 1), callable_=False)
+            return
         in_for = scope.kind == "function" and _text(found, begin - 2) == "for"
         is_parameter = (parens > 0 and not in_for) or _text(found, begin - 1) in ("<", ",")
         while True:
@@ -288,7 +329,7 @@ class _Walk:
             if after == "(" and scope.kind in ("outside", "record"):
                 # A function; its parameters are declarations of their own.
                 return
-            self._variable(at, scope, parens, callable_=callable_ and after != "(")
+            self._variable(at, scope, parens, callable_=after != "(" and (callable_ or self._is_function(at, parens)))
             self._tensor(at, type_end, scope)
             if is_parameter:
                 return
@@ -318,13 +359,19 @@ class _Walk:
     def _variable(self, at: int, scope: Scope, parens: int, *, callable_: bool) -> None:
         names, name = self._names, self._found[at].text
         if scope.kind == "function":
-            scope.variables[name] = scope.variables.get(name, False) or callable_
+            variable = Variable(at, callable_)
+            self._block.append(variable)
+            scope.variables.setdefault(name, []).append(variable)
         elif parens:
             self._waiting.append(name)
         elif scope.kind == "record":
             names.members.setdefault(name, set()).add(self._when)
         else:
             names.values.setdefault(name, set()).add(self._when)
+
+    def _is_function(self, at: int, parens: int) -> bool:
+        """Whether what is declared with `auto` is a parameter or a lambda."""
+        return parens > 0 or [token.text for token in self._found[at + 1 : at + 3]] == ["=", "["]
 
     def _tensor(self, at: int, type_end: int, scope: Scope) -> None:
         found, name = self._found, self._found[at].text
@@ -428,10 +475,11 @@ class _Walk:
                 name = statement[index + 2].text
                 for ending in ("", *PASTED):
                     self._names.functions.setdefault(name + ending, set()).add(self._when)
+                    self._names.homes.setdefault(name + ending, set()).add(())
 
     def _head(self, head: int, at: int, scope: Scope) -> None:
         """Let the names of parameters be known in the head that has them."""
-        scope.variables = dict.fromkeys(self._waiting, True)
+        scope.variables = {name: [Variable(0, True)] for name in self._waiting}
         scope.tensors = self._waiting_tensors
         self._waiting, self._waiting_tensors = [], {}
         self._names.scopes[head:at] = [scope] * (at - head)
@@ -442,15 +490,17 @@ class _Walk:
         statement = found[head:at]
         words = [token.text for token in statement if token.kind == "name"]
         if scope.kind == "function":
-            return Scope("record") if _is_record(statement) and "(" not in [t.text for t in statement] else scope
+            if _is_record(statement) and "(" not in [token.text for token in statement]:
+                return Scope("record", path=(*scope.path, _name_of(statement)))
+            return scope
         if scope.kind in ("value", "enum"):
             return scope
         if "namespace" in words[:2] or words == ["extern"] or (not statement and scope.kind == "outside"):
-            return Scope("outside")
+            return Scope("outside", path=(*scope.path, *(word for word in words if word not in _NO_NAMES)))
         if "enum" in words:
             return Scope("enum")
         if _is_record(statement):
-            return Scope("record")
+            return Scope("record", path=(*scope.path, _name_of(statement)))
         self._made(statement)
         name = _function_of(statement, names.macros)
         if name is None:
@@ -460,8 +510,11 @@ class _Walk:
             return Scope("value")
         for where in (names.functions, *([names.members] if scope.kind == "record" else [])):
             where.setdefault(name.text, set()).add(self._when)
+        owners = _owners(statement, name)
+        names.homes.setdefault(name.text, set()).add((*scope.path, *owners))
         names.heads.append((statement[0].start, found[at].start))
         made = Scope("function", bool({"__global__", "__device__"} & set(words)) and "__host__" not in words)
+        made.path = (*scope.path, *owners)
         if name.text == "PYBIND11_MODULE" and len(statement) > 4:
             self._waiting.append(statement[4].text)
         self._head(head, at, made)
@@ -473,6 +526,7 @@ _MAKE_TENSORS = frozenset(
     {"empty", "empty_like", "empty_strided", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like"}
 )
 _WITH_PARENTHESES = frozenset({"alignas", "__align__", "decltype", "__attribute__", "__launch_bounds__", "explicit"})
+_NO_NAMES = frozenset({"namespace", "inline", "extern"})
 _TYPES_BEGIN = frozenset({"struct", "class", "union", "enum", "using", "typedef", "typename", "namespace"})
 
 
@@ -533,6 +587,8 @@ def _function_of(statement: Sequence[Token], macros: Container[str] = ()) -> Tok
             angles += 1 if text == "<" else -1
         elif text == "(":
             before = statement[index - 1] if index else None
+            if depth == 0 and before is not None and before.text == ">":
+                before = _before_angles(statement, index - 1)
             if depth == 0 and before is not None and before.kind == "name" and before.text not in _NO_FUNCTION:
                 if before.text not in macros:
                     return before
@@ -544,6 +600,31 @@ def _function_of(statement: Sequence[Token], macros: Container[str] = ()) -> Tok
         elif text == "=" and depth == 0 and angles <= 0 and _text(statement, index - 1) != "operator":
             return None
     return None
+
+
+def _before_angles(statement: Sequence[Token], at: int) -> Token | None:
+    """The name before the arguments of a template that end here: `name<float>(`."""
+    depth = 0
+    for index in range(at, max(0, at - 40), -1):
+        depth += (statement[index].text == ">") - (statement[index].text == "<")
+        if depth == 0:
+            return statement[index - 1] if statement[index - 1].text != "template" else None
+    return None
+
+
+def _owners(statement: Sequence[Token], name: Token) -> tuple[str, ...]:
+    """Records and namespaces before the name of a function: `void Owner::name()`."""
+    index, owners = statement.index(name), []
+    while index >= 2 and statement[index - 1].text == "::" and statement[index - 2].kind == "name":
+        owners.append(statement[index - 2].text)
+        index -= 2
+    return tuple(reversed(owners))
+
+
+def _name_of(statement: Sequence[Token]) -> str:
+    """Name of a record."""
+    index = next((i for i, token in enumerate(statement) if token.text in _RECORDS and _text(statement, i - 1) not in ("<", ",")), 0)
+    return _record_name(statement, index) or _text(statement, index + 1)
 
 
 def _is_prototype(statement: Sequence[Token], name: Token) -> bool:

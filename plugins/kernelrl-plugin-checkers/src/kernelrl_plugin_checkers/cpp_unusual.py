@@ -106,7 +106,7 @@ class _Look:
                     note = self._member(at, when, scope or scopes[at])
                     if note:
                         yield token.start, note
-                elif at < 2 or found[at - 2].kind != "name":
+                elif at < 2 or found[at - 2].kind != "name" or found[at - 2].text in KEYWORDS:
                     note = self._after_colons(at, when, scope or scopes[at])
                     if note:
                         yield token.start, note
@@ -148,15 +148,20 @@ class _Look:
                 return f"arithmetic on the tensor {text[:40]}; {_OWN}"
         if called and text in _COMPUTING and not scope.device and self._takes_tensor(at + 2, scope):
             return f"{text}, which is torch's where its arguments are tensors; {_OWN}, under another name"
-        if any(visible(known, text, when) for known in (names.functions, names.macros)):
+        if visible(names.macros, text, when):
             return None
+        if visible(names.functions, text, when):
+            if not called or scope.device or scope.kind != "function" or self._is_near(text, scope):
+                return None
+            return f"{text[:60]}, which the source defines in another namespace or type; name that"
         if called and text in _COMPUTING:
             return f"{text}, an operation of a library; {_OWN}" if text not in self._defined.functions else None
-        if text in scope.variables:
-            if not called or scope.variables[text] or not scope.device:
-                return None if not called or scope.variables[text] or _is_made(found, at) else f"{text}, which is no function here"
-            return None
-        if visible(names.values, text, when) or visible(names.members, text, when):
+        variable = scope.variable(text, at)
+        if variable is not None:
+            if not called or variable.callable or scope.device or variable.begin == at:
+                return None
+            return f"{text[:60]}, which is no function here"
+        if (not called or scope.device) and any(visible(known, text, when) for known in (names.values, names.members)):
             return None
         if text in self._defined.functions or text in self._defined.types:
             return None
@@ -172,6 +177,11 @@ class _Look:
         if text in ROOTS or text in FREE_ROOTS or (called and VENDOR.fullmatch(text)):
             return None
         return f"{text[:60]}, which the source does not define and kernels do not need; {_instead(text)}"
+
+    def _is_near(self, name: str, scope: Scope) -> bool:
+        """Whether a function is found by its name alone."""
+        homes = self._names.homes.get(name, ())
+        return any(scope.path[: len(home)] == home or home in self._names.opened for home in homes) or not homes
 
     def _takes_tensor(self, at: int, scope: Scope) -> bool:
         """Whether one of the arguments from here on is a tensor."""
@@ -293,6 +303,9 @@ class _Look:
         if any(part in names.macros for part in path):
             return "a macro in a qualified name; write the name"
         full = (*names.aliases.get(root, (root,)), *path[1:])
+        if root in KEYWORDS:
+            # `return ::name`
+            return self._path(at + 2, when) if len(path) > 2 else None
         if full[0] in ROOTS or full[0] in FREE_ROOTS:
             # An operator is told of by its own rule, which users may loosen.
             if len(full) == 1 or is_known(full) or (full[0] in _OF_TORCH and _is_operator(full[-1])):
@@ -370,12 +383,6 @@ def _text(found: Sequence[Token], at: int) -> str:
 
 def _is_operator(name: str) -> bool:
     return name in OPERATORS or name.removesuffix("_out").removesuffix("_outf").rstrip("_") in OPERATORS
-
-
-def _is_made(found: Sequence[Token], at: int) -> bool:
-    """Whether what looks like a call makes a variable: `dim3 grid(4);`."""
-    before = found[at - 1] if at else None
-    return before is not None and (before.kind == "name" or before.text in (">", ",", "*", "&")) and before.text != "return"
 
 
 def _instead(name: str) -> str:

@@ -75,7 +75,7 @@ HEADERS = re.compile(
         r"_parameters|vector_types|vector_functions|driver_types|math_constants|cuComplex|builtin_types|texture_types"
         r"|device_atomic_functions|cuda_texture_types|math_functions)\.(?:h|hpp)",
         r"cooperative_groups(?:/\w+)?(?:\.h)?",
-        r"cub/(?:cub|util_type|(?:block|warp|thread)/\w+)\.cuh",
+        r"cub/(?:cub|config|util_\w+|(?:block|warp|thread)/\w+)\.cuh",
         r"cuda/(?:std/\w+|pipeline|barrier|atomic|ptx|functional|annotated_ptr|cmath|bit)",
         r"(?:cutlass|cute)/[\w/]+\.(?:h|hpp)|kittens\.cuh",
         r"hip/(?:hip_\w+|amd_detail/\w+)\.h(?:pp)?|hipcub/(?:hipcub|(?:block|warp)/\w+)\.hpp|rocwmma/\w+\.hpp"
@@ -108,7 +108,7 @@ __always_inline__ __noinline__ __unused__ forceinline flatten restrict deprecate
 """Words within `__attribute__((...))` and `[[...]]`; no section, alias, constructor, weak symbol or cleanup."""
 
 _STD = _words("""
-abs acos acosh all_of any_of array asin asinh atan atan2 atanh atomic bit_cast byte cbrt ceil clamp clog2 complex
+abs acos acosh all_of any_of array asin asinh atan atan2 atanh atomic bit_cast byte cbrt ceil clamp clog2 complex conj polar arg norm proj
 conditional conditional_t copy copy_n copysign cos cosh count countl_zero countr_zero decay_t declval
 defer_lock distance div enable_if enable_if_t endl equal erf erfc errc exception exp exp2 expm1 fabs false_type fill
 fill_n find floor fma fmax fmin fmod forward frexp gcd generate get greater has_single_bit hypot ilogb index_sequence
@@ -254,7 +254,7 @@ producer_acquire producer_commit consumer_wait consumer_release quit block_index
 Reduce Sum InclusiveSum ExclusiveSum InclusiveScan ExclusiveScan Sort SortDescending Load Store StripedToBlocked
 BlockedToStriped SortBlockedToStriped SortDescendingBlockedToStriped HeadSegmentedReduce TailSegmentedReduce Broadcast
 Composite InitHistogram Histogram TempStorage Flagged FlagHeads FlagTails Scan Up Down key BlockToStriped WarpStripedToBlocked
-multiProcessorCount sharedMemPerBlock sharedMemPerBlockOptin sharedMemPerMultiprocessor maxThreadsPerBlock major minor
+real_ imag_ multiProcessorCount sharedMemPerBlock sharedMemPerBlockOptin sharedMemPerMultiprocessor maxThreadsPerBlock major minor
 maxThreadsPerMultiProcessor maxGridSize maxThreadsDim maxBlocksPerMultiProcessor regsPerBlock regsPerMultiprocessor
 warpSize totalGlobalMem totalConstMem l2CacheSize persistingL2CacheMaxSize accessPolicyMaxWindowSize clockRate
 memoryClockRate memoryBusWidth gcnArchName name concurrentKernels cooperativeLaunch asyncEngineCount
