@@ -214,10 +214,11 @@ class _Walk:
         if match is None:
             defined = _DEFINE.match(token.text)
             if defined:
+                token = Token(token.kind, " ".join(token.text[:_MOST_OF_MACRO].split()), token.start)
                 self._names.macros.setdefault(defined[1], set()).add(self._when)
                 if _makes_functions(token.text):
                     self._makers.add(defined[1])
-                    for name in re.findall(r"\w[ *&]+(\w++)(?= ?[=,;)])", token.text[:_MOST_OF_MACRO]):
+                    for name in re.findall(r"\w[ *&]+(\w++)(?= ?[=,;)])", token.text):
                         self._names.values.setdefault(name, set()).add(self._when)
             return
         word, rest = match[1], f"{match[1]} {' '.join(match[2].split())}"
@@ -269,7 +270,8 @@ class _Walk:
                 if found[at].kind == "name":
                     path.append(found[at].text)
                 at += 1
-            names.aliases[name] = tuple(path)
+            if path:
+                names.aliases[name] = tuple(path)
             return
         for token in found[at + 1 : at + 16]:
             if token.text in ("{", ";"):
@@ -347,7 +349,7 @@ class _Walk:
                 depth += 1
             elif text in (")", "]", "}"):
                 depth -= 1
-                if depth < 0:
+                if depth < 0 or (depth == 0 and text == "}" and _text(found, place + 1) not in (",", ";")):
                     return None
             elif depth == 0:
                 if text == ";":
@@ -491,16 +493,17 @@ class _Walk:
         words = [token.text for token in statement if token.kind == "name"]
         if scope.kind == "function":
             if _is_record(statement) and "(" not in [token.text for token in statement]:
-                return Scope("record", path=(*scope.path, _name_of(statement)))
+                return Scope("record", path=(*scope.path, _name_of(statement))[:_MOST_NESTED])
             return scope
         if scope.kind in ("value", "enum"):
             return scope
         if "namespace" in words[:2] or words == ["extern"] or (not statement and scope.kind == "outside"):
-            return Scope("outside", path=(*scope.path, *(word for word in words if word not in _NO_NAMES)))
+            inside = tuple(word for word in words if word not in _NO_NAMES)
+            return Scope("outside", path=(scope.path + inside)[:_MOST_NESTED])
         if "enum" in words:
             return Scope("enum")
         if _is_record(statement):
-            return Scope("record", path=(*scope.path, _name_of(statement)))
+            return Scope("record", path=(*scope.path, _name_of(statement))[:_MOST_NESTED])
         self._made(statement)
         name = _function_of(statement, names.macros)
         if name is None:
@@ -511,10 +514,10 @@ class _Walk:
         for where in (names.functions, *([names.members] if scope.kind == "record" else [])):
             where.setdefault(name.text, set()).add(self._when)
         owners = _owners(statement, name)
-        names.homes.setdefault(name.text, set()).add((*scope.path, *owners))
+        names.homes.setdefault(name.text, set()).add((*scope.path, *owners)[:_MOST_NESTED])
         names.heads.append((statement[0].start, found[at].start))
         made = Scope("function", bool({"__global__", "__device__"} & set(words)) and "__host__" not in words)
-        made.path = (*scope.path, *owners)
+        made.path = (*scope.path, *owners)[:_MOST_NESTED]
         if name.text == "PYBIND11_MODULE" and len(statement) > 4:
             self._waiting.append(statement[4].text)
         self._head(head, at, made)
@@ -536,7 +539,7 @@ def _makes_functions(macro: str) -> bool:
     if head is None:
         return False
     made = rf"[\w>&*][\s&*]{{1,20}}{head[1]}(?:\s?##\s?_\w{{1,20}})?\s{{0,20}}\([^(){{}}]{{0,1000}}\)\s{{0,80}}\{{"
-    return re.search(made, macro[:_MOST_OF_MACRO]) is not None
+    return re.search(made, macro) is not None
 
 
 def _text(found: Sequence[Token], at: int) -> str:
@@ -547,7 +550,8 @@ def _record_name(found: Sequence[Token], at: int) -> str:
     """Name behind `struct`, `typename` and the like, if it is declared there."""
     is_parameter = found[at].text in ("typename", "class") and _text(found, at - 1) in ("<", ",")
     at += 1
-    while at < len(found) and found[at].text in ("class", "struct", ".", "__attribute__", "__align__", "alignas"):
+    end = at + _MOST_NESTED
+    while at < min(end, len(found)) and found[at].text in ("class", "struct", ".", "__attribute__", "__align__", "alignas"):
         if found[at].text in ("__attribute__", "__align__", "alignas"):
             depth = 0
             for at in range(at + 1, min(at + 40, len(found))):
@@ -618,7 +622,7 @@ def _owners(statement: Sequence[Token], name: Token) -> tuple[str, ...]:
     while index >= 2 and statement[index - 1].text == "::" and statement[index - 2].kind == "name":
         owners.append(statement[index - 2].text)
         index -= 2
-    return tuple(reversed(owners))
+    return tuple(reversed(owners[:_MOST_NESTED]))
 
 
 def _name_of(statement: Sequence[Token]) -> str:

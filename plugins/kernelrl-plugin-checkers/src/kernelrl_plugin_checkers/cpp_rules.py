@@ -46,6 +46,7 @@ _OUTSIDE = frozenset(
 _PRECISION = re.compile(r"set(?:AllowTF32|Float32|AllowFP16|AllowBF16)\w+|fesetround|(?:cublas|hipblas)SetMathMode")
 _PINNING = re.compile(r"\w*(?:LimitPersistingL2CacheSize|AccessPolicyWindow)")
 _PATTERNS = (VENDOR, _STREAMS, _GRAPHS, _HOST_CALLBACKS, _PRECISION, _PINNING)
+_ANY_PATTERN = re.compile("|".join(f"(?:{pattern.pattern})" for pattern in _PATTERNS))
 _ROOTS = frozenset({"at", "torch", "aten"})
 _OPERATOR = re.compile(r"\b(?:at|torch|aten)\s*::\s*(?:\w+\s*::\s*)*(\w+)")
 _DEFINE = re.compile(r"(?:#|%:)[\s\0]*define[\s\0]+(\w+)")
@@ -141,9 +142,10 @@ def _found(text: CppText, defined: Defined, *, waits: bool, copies: bool) -> Ite
 
 def _is_telling(name: str) -> bool:
     """Whether a name can break a rule by itself; most cannot, and what stands around them need not be looked at."""
+    if name in _TELLING or _is_operator(name):
+        return True
     # A pattern goes through a word once, and may go through anything else as often as it has letters.
-    is_word = _WORD.fullmatch(name) is not None
-    return name in _TELLING or _is_operator(name) or (is_word and any(found.fullmatch(name) for found in _PATTERNS))
+    return _WORD.fullmatch(name) is not None and _ANY_PATTERN.fullmatch(name) is not None
 
 
 def _of_name(text: CppText, at: int, *, waits: bool, copies: bool) -> Iterator[tuple[str, str]]:

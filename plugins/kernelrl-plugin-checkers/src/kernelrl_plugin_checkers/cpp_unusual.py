@@ -81,7 +81,7 @@ class _Look:
         self._own: frozenset[str] = frozenset()
         self._attributes_end = 0
         always = {name for known in (names.types, names.functions, names.macros) for name in known if () in known[name]}
-        self._free = (UNQUALIFIED | always | names.namespaces | names.aliases.keys() | names.types.keys()) - _CONTEXTUAL
+        self._free = (always | names.namespaces | names.aliases.keys() | names.types.keys()) - _CONTEXTUAL - {""}
         self._known: dict[tuple[str, bool], bool] = {}
 
     def of_macro(self, body: Sequence[Token], own: frozenset[str]) -> Iterator[Seen]:
@@ -98,7 +98,7 @@ class _Look:
             text = token.text
             if token.kind == "name":
                 if before not in _POINTS:
-                    if text not in free or (at + 1 < len(found) and found[at + 1].text == "::"):
+                    if (text not in _LISTED and text not in free) or (at + 1 < len(found) and found[at + 1].text == "::"):
                         note = self._name(at, when, scope or scopes[at])
                         if note:
                             yield token.start, note
@@ -114,7 +114,7 @@ class _Look:
                 if before in _POINTS and not (before == "." and text == ".") and text not in _MAY_FOLLOW:
                     if not (before == "." and at >= 3 and found[at - 2].text == "."):
                         yield token.start, f"{before} with no name behind it"
-                elif text == "[" and before == "[":
+                elif text == "[" and before == "[" and at >= self._attributes_end:
                     yield from self._attributes(at + 1, 1)
                 elif text == "*" and before == "(" and at >= 2 and at + 2 < len(found):
                     if found[at + 1].kind == "name" and found[at + 2].text == ")" and _text(found, at + 3) == "(":
@@ -341,7 +341,7 @@ class _Look:
             return "a member of a type that is computed; name the type"
         if _text(found, at + 1) == "::":
             return self._path(at, when)
-        return self._name(at, when, scope) if text not in self._free else None
+        return self._name(at, when, scope) if text not in _LISTED and text not in self._free else None
 
     def _member(self, at: int, when: When, scope: Scope) -> str | None:
         found, names = self._found, self._names
@@ -369,6 +369,7 @@ class _Look:
 
 _OF_TORCH = frozenset({"at", "torch"})
 _CONTEXTUAL = frozenset({"asm", "__asm__", "extern", "__attribute__", "operator", "using", "static", "thread_local", *_NEVER})
+_LISTED = UNQUALIFIED - _CONTEXTUAL
 _IN_ATTRIBUTES = ATTRIBUTES | {"sizeof", "alignof", "alignas", "float", "int", "double", "half", "scalar_t"}
 _DEVICE_MEMBERS = frozenset({"num_elements", "x", "y", "z", "w"})
 _KEPT = re.compile(r"bool|int|auto|(?:cuda|hip)DeviceProp\w*|(?:cuda|hip|cublas|hipblas|cudnn)\w*_t")
@@ -446,7 +447,7 @@ def _of_macro(token: Token, rest: str, names: CppNames, look: _Look) -> Iterator
     match = _DEFINED.match(rest)
     if match is None:
         return
-    name, body = match[1], match[4]
+    name, body = match[1], _BLANKS.sub(" ", match[4])
     if name in KEYWORDS or name in ROOTS or (name in UNQUALIFIED and not _is_constant(body)):
         yield token.start, f"a macro named {name}, which means something else; name it otherwise"
     parts = [part for part in tokens(_PASTED_END.sub("", body)) if part.kind not in ("space", "comment")]
@@ -485,12 +486,13 @@ def _declared_in(parts: Sequence[Token]) -> Iterator[str]:
                 yield part.text
 
 
-_PASTED_END = re.compile(rf"\s*##\s*(?:{'|'.join(PASTED)})\b")
-_PASTED_ALONE = re.compile(rf"(?:[^#%]|#(?!#)|%(?!:)|##\s*(?:{'|'.join(PASTED)})\b)*+")
+_BLANKS = re.compile(r"[\s\0]++")
+_PASTED_END = re.compile(rf" ?## ?(?:{'|'.join(PASTED)})\b")
+_PASTED_ALONE = re.compile(rf"(?:[^#%]|#(?!#)|%(?!:)|## ?(?:{'|'.join(PASTED)})\b)*+")
 
 
 def _is_constant(body: str) -> bool:
-    return re.fullmatch(r"[\s()]*-?[\d.]\w*[-+\w.]*[\s()]*|\s*__\w+__\s*|\s*inline\s*|\s*", body) is not None
+    return re.fullmatch(r"[\s()]*+-?[\d.][-+\w.]*+[\s()]*+|\s*__\w+__\s*|\s*inline\s*|\s*", body) is not None
 
 
 def _of_outside(directives: Sequence[Token], names: CppNames, defined: Defined) -> Iterator[Seen]:
