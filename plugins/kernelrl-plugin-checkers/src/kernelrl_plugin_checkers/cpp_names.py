@@ -18,8 +18,29 @@ When = tuple[str, ...]
 
 _RECORDS = frozenset({"struct", "class", "union"})
 _NO_FUNCTION = frozenset(
-    {"__launch_bounds__", "__attribute__", "__align__", "alignas", "decltype", "noexcept", "__cluster_dims__", "requires"}
-    | {"sizeof", "static_assert", "if", "while", "for", "switch", "return", "operator", "explicit", "_Pragma", "constexpr"}
+    {
+        "__launch_bounds__",
+        "__attribute__",
+        "__align__",
+        "alignas",
+        "decltype",
+        "noexcept",
+        "__cluster_dims__",
+        "requires",
+    }
+    | {
+        "sizeof",
+        "static_assert",
+        "if",
+        "while",
+        "for",
+        "switch",
+        "return",
+        "operator",
+        "explicit",
+        "_Pragma",
+        "constexpr",
+    }
 )
 _AFTER_NAME = frozenset({"=", ";", ",", ")", "[", "(", "{", ":", ">", "."})
 _DECORATION = frozenset({"*", "&", "&&", "const", "__restrict__", "__restrict", "restrict", "volatile", "."})
@@ -32,7 +53,20 @@ _MOST_OF_MACRO = 4000
 _CONDITION = re.compile(r"(?:#|%:)\s*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b\s*(.*)", re.DOTALL)
 _HEAD_OF_MACRO = re.compile(r"(?:#|%:)\s*define\s+\w++\(\s*(\w++)")
 PASTED = (
-    *("_kernel", "_cuda", "_hip", "_cpu", "_impl", "_forward", "_backward", "_fwd", "_bwd", "_launch", "_launcher", "_host"),
+    *(
+        "_kernel",
+        "_cuda",
+        "_hip",
+        "_cpu",
+        "_impl",
+        "_forward",
+        "_backward",
+        "_fwd",
+        "_bwd",
+        "_launch",
+        "_launcher",
+        "_host",
+    ),
     *("_device", "_op", "_functor", "_vec4", "_float", "_half", "_f32", "_f16", "_bf16"),
 )
 """Endings that a macro may give to a name."""
@@ -64,7 +98,6 @@ class Scope:
     """Variables and parameters, in the order of their declarations."""
     tensors: dict[str, bool] = attrs.field(factory=dict)
     """Variables and parameters -> whether all that are so named here are tensors."""
-
 
     def variable(self, name: str, at: int) -> Variable | None:
         """The variable of a name that a token can mean; None if there is none."""
@@ -121,14 +154,42 @@ class CppNames:
 
 def is_type(name: str, types: dict[str, set[When]]) -> bool:
     return (
-        name in BASIC_TYPES or name in types or (name in UNQUALIFIED and name not in _NO_TYPE) or name.endswith("_t")
+        name in BASIC_TYPES
+        or name in types
+        or (name in UNQUALIFIED and name not in _NO_TYPE)
+        or name.endswith("_t")
         or PATTERNS.fullmatch(name) is not None
     )
 
 
 _NO_TYPE = frozenset({"return", "sizeof", "throw", "new", "delete", "case", "goto", "else", "do", "if", "while", "for"})
-_NO_TYPE |= {"switch", "operator", "co_return", "co_await", "co_yield", "and", "or", "not", "this", "true", "false", "nullptr"}
-_NO_TYPE |= {"typeid", "alignof", "using", "namespace", "template", "typedef", "default", "try", "catch", "noexcept", "NULL"}
+_NO_TYPE |= {
+    "switch",
+    "operator",
+    "co_return",
+    "co_await",
+    "co_yield",
+    "and",
+    "or",
+    "not",
+    "this",
+    "true",
+    "false",
+    "nullptr",
+}
+_NO_TYPE |= {
+    "typeid",
+    "alignof",
+    "using",
+    "namespace",
+    "template",
+    "typedef",
+    "default",
+    "try",
+    "catch",
+    "noexcept",
+    "NULL",
+}
 _NO_TYPE |= {"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize"}
 
 
@@ -265,7 +326,8 @@ class _Walk:
             return
         name = _text(found, at + 1)
         if _text(found, at + 2) == "=":
-            path, at = [], at + 3
+            path: list[str] = []
+            at += 3
             while at < len(found) and found[at].text != ";" and len(path) < 8:
                 if found[at].kind == "name":
                     path.append(found[at].text)
@@ -314,7 +376,9 @@ class _Walk:
                     if found[place].kind == "name":
                         self._variable(place, scope, 0, callable_=True)
                 return
-        if [_text(found, at), _text(found, at + 3), _text(found, at + 4)] == ["(", ")", "["] and found[at + 2].kind == "name":
+        if [_text(found, at), _text(found, at + 3), _text(found, at + 4)] == ["(", ")", "["] and found[
+            at + 2
+        ].kind == "name":
             # `float (&row)[4]`
             self._variable(at + 2, scope, max(parens, 1), callable_=False)
             return
@@ -380,7 +444,11 @@ class _Walk:
         last = found[type_end - 1].text
         made = [token.text for token in found[at + 1 : at + 4]]
         is_tensor = (last == "Tensor" and found[at - 1].text not in ("*", ">")) or (
-            last == "auto" and len(made) == 3 and made[0] == "=" and made[1] in ("torch", "at") and made[2] == "::"
+            last == "auto"
+            and len(made) == 3
+            and made[0] == "="
+            and made[1] in ("torch", "at")
+            and made[2] == "::"
             and _text(found, at + 4) in _MAKE_TENSORS
         )
         known = scope.tensors if scope.kind == "function" else self._waiting_tensors
@@ -395,9 +463,7 @@ class _Walk:
             text = token.text
             if token.kind == "string" and text == '"C"':
                 at += 1
-            elif text in ("*", "&", "&&", "[") and seen:
-                break
-            elif token.kind != "name":
+            elif (text in ("*", "&", "&&", "[") and seen) or token.kind != "name":
                 break
             elif text in _WITH_PARENTHESES and _text(found, at + 1) == "(":
                 closed = self._closed(at + 1)
@@ -551,7 +617,14 @@ def _record_name(found: Sequence[Token], at: int) -> str:
     is_parameter = found[at].text in ("typename", "class") and _text(found, at - 1) in ("<", ",")
     at += 1
     end = at + _MOST_NESTED
-    while at < min(end, len(found)) and found[at].text in ("class", "struct", ".", "__attribute__", "__align__", "alignas"):
+    while at < min(end, len(found)) and found[at].text in (
+        "class",
+        "struct",
+        ".",
+        "__attribute__",
+        "__align__",
+        "alignas",
+    ):
         if found[at].text in ("__attribute__", "__align__", "alignas"):
             depth = 0
             for at in range(at + 1, min(at + 40, len(found))):
@@ -627,7 +700,14 @@ def _owners(statement: Sequence[Token], name: Token) -> tuple[str, ...]:
 
 def _name_of(statement: Sequence[Token]) -> str:
     """Name of a record."""
-    index = next((i for i, token in enumerate(statement) if token.text in _RECORDS and _text(statement, i - 1) not in ("<", ",")), 0)
+    index = next(
+        (
+            i
+            for i, token in enumerate(statement)
+            if token.text in _RECORDS and _text(statement, i - 1) not in ("<", ",")
+        ),
+        0,
+    )
     return _record_name(statement, index) or _text(statement, index + 1)
 
 
@@ -647,7 +727,8 @@ def visible(known: dict[str, set[When]], name: str, when: When) -> bool:
 
 def conditions(changes: Sequence[tuple[int, When]], count: int) -> Iterator[tuple[range, When]]:
     """Stretches of tokens under the same conditions."""
-    begin, when = 0, ()
+    begin = 0
+    when: When = ()
     for at, then in changes:
         if at > begin:
             yield range(begin, at), when

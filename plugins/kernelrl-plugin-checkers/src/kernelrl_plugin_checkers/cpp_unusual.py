@@ -80,8 +80,10 @@ class _Look:
         self._found, self._names, self._defined = found, names, defined
         self._own: frozenset[str] = frozenset()
         self._attributes_end = 0
-        always = {name for known in (names.types, names.functions, names.macros) for name in known if () in known[name]}
-        self._free = (always | names.namespaces | names.aliases.keys() | names.types.keys()) - _CONTEXTUAL - {""}
+        always = {name for name in names.macros if () in names.macros[name]}
+        always |= {name for name in names.functions if () in names.functions[name] and () in names.homes.get(name, ())}
+        always |= names.namespaces | names.aliases.keys() | names.types.keys()
+        self._free = {name for name in always - _CONTEXTUAL if name.isidentifier() and name.isascii()}
         self._known: dict[tuple[str, bool], bool] = {}
 
     def of_macro(self, body: Sequence[Token], own: frozenset[str]) -> Iterator[Seen]:
@@ -98,7 +100,9 @@ class _Look:
             text = token.text
             if token.kind == "name":
                 if before not in _POINTS:
-                    if (text not in _LISTED and text not in free) or (at + 1 < len(found) and found[at + 1].text == "::"):
+                    if (text not in _LISTED and text not in free) or (
+                        at + 1 < len(found) and found[at + 1].text == "::"
+                    ):
                         note = self._name(at, when, scope or scopes[at])
                         if note:
                             yield token.start, note
@@ -120,9 +124,7 @@ class _Look:
                     if found[at + 1].kind == "name" and found[at + 2].text == ")" and _text(found, at + 3) == "(":
                         if found[at - 2].kind == "name" or found[at - 2].text in (">", "*"):
                             yield token.start, "a pointer to a function; call functions by their names"
-                elif text == "%" and _text(found, at + 1) in (":", ">") and found[at + 1].start == token.start + 1:
-                    yield token.start, "a mark in another spelling; write it as usual"
-                elif text == "<" and _text(found, at + 1) == "%" and found[at + 1].start == token.start + 1:
+                elif (text == "%" and _text(found, at + 1) in (":", ">") and found[at + 1].start == token.start + 1) or (text == "<" and _text(found, at + 1) == "%" and found[at + 1].start == token.start + 1):
                     yield token.start, "a mark in another spelling; write it as usual"
             elif token.kind in ("string", "character"):
                 if not text.endswith(('"', "'")):
@@ -139,6 +141,8 @@ class _Look:
         if text in _CONTEXTUAL:
             return self._contextual(at, scope)
         called = after == "("
+        if _WORD.fullmatch(text) is None:
+            return f"{text[:40]!r}, a name of other characters than letters, digits and underscores"
         if text in self._own:
             return None
         if scope.tensors.get(text) and not scope.device:
@@ -163,17 +167,15 @@ class _Look:
             return f"{text[:60]}, which is no function here"
         if (not called or scope.device) and any(visible(known, text, when) for known in (names.values, names.members)):
             return None
-        if text in self._defined.functions or text in self._defined.types:
+        if (text in self._defined.functions and text not in names.functions) or text in self._defined.types:
             return None
         key = (text, scope.device)
         if key not in self._known:
             self._known[key] = PATTERNS.fullmatch(text) is not None or (
                 scope.device and DEVICE.fullmatch(text) is not None
             )
-        if self._known[key]:
+        if self._known[key] or any(text + ending in names.functions for ending in PASTED):
             return None
-        if _WORD.fullmatch(text) is None:
-            return f"{text[:40]!r}, a name of other characters than letters, digits and underscores"
         if text in ROOTS or text in FREE_ROOTS or (called and VENDOR.fullmatch(text)):
             return None
         return f"{text[:60]}, which the source does not define and kernels do not need; {_instead(text)}"
@@ -206,7 +208,7 @@ class _Look:
         if text == "extern":
             if after == "__shared__" or (after == '"C"' and _text(found, at + 2) in ("__global__", "{")):
                 return None
-            if after == '"C"' and scope.kind == "outside" or after == '"C"':
+            if (after == '"C"' and scope.kind == "outside") or after == '"C"':
                 return self._extern_c(at)
             return "extern, for a name that the source does not define; define what you use"
         if text == "operator":
@@ -255,7 +257,8 @@ class _Look:
         found = self._found
         if _text(found, at + 1) != "namespace":
             return None
-        path, place = [], at + 2
+        path: list[str] = []
+        place = at + 2
         while place < len(found) and found[place].text != ";" and len(path) < _MOST_PATH:
             if found[place].kind == "name":
                 path.append(found[place].text)
@@ -317,7 +320,11 @@ class _Look:
             return next((note for part in path[1:] if (note := self._part(part, when))), None)
         if root in UNQUALIFIED or PATTERNS.fullmatch(root):
             # A static member of a listed type, its namespace opened.
-            return None if path[-1] in MEMBERS or is_known(("at", *path)) else f"{'::'.join(path)[:80]}, which kernels do not need"
+            return (
+                None
+                if path[-1] in MEMBERS or is_known(("at", *path))
+                else f"{'::'.join(path)[:80]}, which kernels do not need"
+            )
         if len(path) == 1:
             return None
         return f"{'::'.join(path)[:80]}, of a namespace that kernels do not need; {_instead('::'.join(full))}"
@@ -327,7 +334,10 @@ class _Look:
         names = self._names
         if name in names.types or name in names.namespaces or name in self._defined.functions or name in MEMBERS:
             return None
-        if any(visible(known, name, when) for known in (names.members, names.values, names.functions)) or name == "operator":
+        if (
+            any(visible(known, name, when) for known in (names.members, names.values, names.functions))
+            or name == "operator"
+        ):
             return None
         return f"{name[:60]}, which nothing of the source defines; {_instead(name)}"
 
@@ -368,14 +378,18 @@ class _Look:
 
 
 _OF_TORCH = frozenset({"at", "torch"})
-_CONTEXTUAL = frozenset({"asm", "__asm__", "extern", "__attribute__", "operator", "using", "static", "thread_local", *_NEVER})
+_CONTEXTUAL = frozenset(
+    {"asm", "__asm__", "extern", "__attribute__", "operator", "using", "static", "thread_local", *_NEVER}
+)
 _LISTED = UNQUALIFIED - _CONTEXTUAL
 _IN_ATTRIBUTES = ATTRIBUTES | {"sizeof", "alignof", "alignas", "float", "int", "double", "half", "scalar_t"}
 _DEVICE_MEMBERS = frozenset({"num_elements", "x", "y", "z", "w"})
 _KEPT = re.compile(r"bool|int|auto|(?:cuda|hip)DeviceProp\w*|(?:cuda|hip|cublas|hipblas|cudnn)\w*_t")
 """Types of what honest code keeps: device properties, handles, and whether a limit has been set."""
 _ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "+=", "-=", "==", "!=", "<", ">"})
-_RESERVED = re.compile(r"_|cuda|hip|cu[A-Z]|Py|py|c10|at_|aten|torch|pthread|omp_|GOMP|clock|time|sched|sys|mem|str|std")
+_RESERVED = re.compile(
+    r"_|cuda|hip|cu[A-Z]|Py|py|c10|at_|aten|torch|pthread|omp_|GOMP|clock|time|sched|sys|mem|str|std"
+)
 
 
 def _text(found: Sequence[Token], at: int) -> str:
@@ -437,9 +451,7 @@ def _of_pragma(token: Token, rest: str, names: CppNames) -> Iterator[Seen]:
 
 
 _CLAUSES = frozenset(
-    "private firstprivate lastprivate shared reduction schedule collapse num_threads default if safelen simdlen aligned"
-    " linear proc_bind copyin hint inclusive exclusive order critical declare simd ordered nontemporal uniform atomic"
-    " initializer depend static dynamic guided".split()
+    ["private", "firstprivate", "lastprivate", "shared", "reduction", "schedule", "collapse", "num_threads", "default", "if", "safelen", "simdlen", "aligned", "linear", "proc_bind", "copyin", "hint", "inclusive", "exclusive", "order", "critical", "declare", "simd", "ordered", "nontemporal", "uniform", "atomic", "initializer", "depend", "static", "dynamic", "guided"]
 )
 
 
@@ -518,7 +530,9 @@ def _of_outside(directives: Sequence[Token], names: CppNames, defined: Defined) 
             yield statement[0].start, note
 
 
-_ONLY_TYPES = frozenset({"namespace", "using", "typedef", "static_assert", "template", "struct", "class", "enum", "union", "friend"})
+_ONLY_TYPES = frozenset(
+    {"namespace", "using", "typedef", "static_assert", "template", "struct", "class", "enum", "union", "friend"}
+)
 _ON_DEVICE = frozenset({"__constant__", "__device__", "__managed__", "__shared__"})
 
 

@@ -122,7 +122,7 @@ RULES: dict[str, Rule] = {
         Rule(
             "unusual_cpp",
             _S,
-            "In C++, CUDA and HIP name only what kernels need: your own code, math, device intrinsics, and tensors' memory.",
+            "In C++, CUDA and HIP name only what kernels need: your own code, math, intrinsics and tensors' memory.",
             "What leads out of a kernel has no place in it, and there are more ways out than can be listed.",
         ),
         Rule(
