@@ -133,7 +133,7 @@ class CppNames:
     aliases: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
     """Other names of namespaces."""
     globals: list[tuple[int, Sequence[Token]]] = attrs.field(factory=list)
-    """Statements outside of functions and records, up to their end or their first brace, and the number of the first."""
+    """Statements outside of functions and records, to their end or first brace, and the number of the first token."""
     heads: list[tuple[int, int]] = attrs.field(factory=list)
     """First and last offset of the head of each function."""
     uneven: list[int] = attrs.field(factory=list)
@@ -626,11 +626,7 @@ def _record_name(found: Sequence[Token], at: int) -> str:
         "alignas",
     ):
         if found[at].text in ("__attribute__", "__align__", "alignas"):
-            depth = 0
-            for at in range(at + 1, min(at + 40, len(found))):
-                depth += (found[at].text == "(") - (found[at].text == ")")
-                if depth == 0:
-                    break
+            at = _group_end(found, at + 1)
         at += 1
     if at >= len(found) or found[at].kind != "name":
         return ""
@@ -638,6 +634,16 @@ def _record_name(found: Sequence[Token], at: int) -> str:
     if is_parameter:
         return found[at].text if after in (",", ">", "=") else ""
     return found[at].text if after in ("{", ";", ":", "<", "final") else ""
+
+
+def _group_end(found: Sequence[Token], at: int) -> int:
+    """Place of the parenthesis that closes the one here."""
+    depth, place = 0, at
+    for place in range(at, min(at + 40, len(found))):
+        depth += (found[place].text == "(") - (found[place].text == ")")
+        if depth == 0:
+            break
+    return place
 
 
 def _is_record(statement: Sequence[Token]) -> bool:

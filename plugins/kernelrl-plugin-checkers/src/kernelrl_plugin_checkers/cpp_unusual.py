@@ -25,7 +25,7 @@ from kernelrl_plugin_checkers.cpp_vocabulary import (
     VENDOR,
     is_known,
 )
-from kernelrl_plugin_checkers.torch_names import COMPUTING_METHODS, OPERATORS, TENSOR_METHODS
+from kernelrl_plugin_checkers.torch_names import COMPUTING_METHODS, OPERATORS, REDUCTIONS, TENSOR_METHODS
 
 __all__ = ["Defined", "unusual"]
 
@@ -37,7 +37,8 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*+")
 _DIRECTIVE = re.compile(r"(?:#|%:)[ \t]*+(\w*+)[ \t]*+([\s\S]*)")
 _INCLUDED = re.compile(r"[<\"]([^<>\"]*)[>\"]\s*")
 _DEFINED = re.compile(r"(\w++)(\(([^)]*)\))?([\s\S]*)")
-_COMPUTING = (COMPUTING_METHODS | OPERATORS) - MEMBERS
+_COMPUTING = (COMPUTING_METHODS | OPERATORS) - MEMBERS - REDUCTIONS
+"""A last small reduction is tolerable in C++ as in Python."""
 _POINTS = frozenset({".", "->", "::"})
 _MAY_FOLLOW = frozenset({"*", "~"})
 _NEVER = {
@@ -124,11 +125,12 @@ class _Look:
                     if found[at + 1].kind == "name" and found[at + 2].text == ")" and _text(found, at + 3) == "(":
                         if found[at - 2].kind == "name" or found[at - 2].text in (">", "*"):
                             yield token.start, "a pointer to a function; call functions by their names"
-                elif (text == "%" and _text(found, at + 1) in (":", ">") and found[at + 1].start == token.start + 1) or (text == "<" and _text(found, at + 1) == "%" and found[at + 1].start == token.start + 1):
+                elif (
+                    text == "%" and _text(found, at + 1) in (":", ">") and found[at + 1].start == token.start + 1
+                ) or (text == "<" and _text(found, at + 1) == "%" and found[at + 1].start == token.start + 1):
                     yield token.start, "a mark in another spelling; write it as usual"
-            elif token.kind in ("string", "character"):
-                if not text.endswith(('"', "'")):
-                    yield token.start, "a literal with a suffix; convert the value with a cast"
+            elif token.kind in ("string", "character") and not text.endswith(('"', "'")):
+                yield token.start, "a literal with a suffix; convert the value with a cast"
             before = text
 
     def _name(self, at: int, when: When, scope: Scope) -> str | None:
@@ -224,7 +226,7 @@ class _Look:
         return None
 
     def _static(self, at: int) -> str | None:
-        """What is wrong with a variable of a function that keeps its value; what keeps tensors has a rule of its own."""
+        """What is wrong with a variable that keeps its value; what keeps tensors has a rule of its own."""
         words = []
         for token in self._found[at + 1 : at + 40]:
             if token.text in ("=", ";", "(", "{"):
@@ -368,7 +370,7 @@ class _Look:
                 place += 1
             if _text(found, place) in ("(", "<") and not (place == at + 1 and text in TENSOR_METHODS):
                 return f"the method {text} of a tensor; {_OWN}"
-        if text in MEMBERS or text in self._own:
+        if text in MEMBERS or text in REDUCTIONS or text in self._own:
             return None
         if visible(names.members, text, when) or text in names.types or (text in names.values):
             return None
@@ -451,7 +453,40 @@ def _of_pragma(token: Token, rest: str, names: CppNames) -> Iterator[Seen]:
 
 
 _CLAUSES = frozenset(
-    ["private", "firstprivate", "lastprivate", "shared", "reduction", "schedule", "collapse", "num_threads", "default", "if", "safelen", "simdlen", "aligned", "linear", "proc_bind", "copyin", "hint", "inclusive", "exclusive", "order", "critical", "declare", "simd", "ordered", "nontemporal", "uniform", "atomic", "initializer", "depend", "static", "dynamic", "guided"]
+    [
+        "private",
+        "firstprivate",
+        "lastprivate",
+        "shared",
+        "reduction",
+        "schedule",
+        "collapse",
+        "num_threads",
+        "default",
+        "if",
+        "safelen",
+        "simdlen",
+        "aligned",
+        "linear",
+        "proc_bind",
+        "copyin",
+        "hint",
+        "inclusive",
+        "exclusive",
+        "order",
+        "critical",
+        "declare",
+        "simd",
+        "ordered",
+        "nontemporal",
+        "uniform",
+        "atomic",
+        "initializer",
+        "depend",
+        "static",
+        "dynamic",
+        "guided",
+    ]
 )
 
 
@@ -467,10 +502,9 @@ def _of_macro(token: Token, rest: str, names: CppNames, look: _Look) -> Iterator
         return
     offset = token.start
     parameters = frozenset(re.findall(r"\w++", match[3] or ""))
-    if parts[0].kind == "directive" or "##" in body or "%:%:" in body:
-        if not _PASTED_ALONE.fullmatch(body):
-            yield offset, f"the macro {name[:40]} pastes names; write them, or use a template"
-            return
+    if (parts[0].kind == "directive" or "##" in body or "%:%:" in body) and not _PASTED_ALONE.fullmatch(body):
+        yield offset, f"the macro {name[:40]} pastes names; write them, or use a template"
+        return
     if parts[0].text in _POINTS or parts[-1].text in _POINTS:
         yield offset, f"the macro {name[:40]} is part of a name; write the name"
         return

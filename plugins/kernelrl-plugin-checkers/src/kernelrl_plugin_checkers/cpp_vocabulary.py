@@ -1,4 +1,4 @@
-"""What C++, CUDA and HIP may name in an extension that computes in its own kernels and loops: the lists of `unusual_cpp`.
+"""What C++, CUDA and HIP may name in an extension that computes by itself: the lists of `unusual_cpp`.
 
 Every name that an honest kernel needs is here, or comes from its own source. All else is told.
 """
