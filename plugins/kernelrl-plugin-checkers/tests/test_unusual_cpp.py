@@ -47,7 +47,7 @@ TOLD = {
     "one named after a variable of another block": "{ auto getpid = [] { return 1; }; } getpid();",
     "the environment": 'auto* v = std::getenv("A");',
     "a thread": "std::thread t([] {}); t.join();",
-    "a map that is kept": "static std::map<int, int> kept;",
+    "a list that is kept": "static std::vector<long> kept;",
     "a pointer that is kept": "static float* kept = nullptr;",
     "assembly of the host": 'asm volatile("rdtsc");',
     "a pointer to a function": "void (*f)(int) = nullptr;",

@@ -233,7 +233,7 @@ class _Look:
                 break
             if token.kind == "name":
                 words.append(token.text)
-        if len(words) < 2 or {"const", "constexpr", "Tensor", "inline"} & set(words) or _KEPT.fullmatch(words[0]):
+        if len(words) < 2 or {"const", "constexpr", "Tensor", "inline"} & set(words) or _is_kept(words):
             return None
         heads, start = self._names.heads, self._found[at].start
         below = bisect.bisect_right(heads, (start, len(self._found) + start)) - 1
@@ -386,8 +386,9 @@ _CONTEXTUAL = frozenset(
 _LISTED = UNQUALIFIED - _CONTEXTUAL
 _IN_ATTRIBUTES = ATTRIBUTES | {"sizeof", "alignof", "alignas", "float", "int", "double", "half", "scalar_t"}
 _DEVICE_MEMBERS = frozenset({"num_elements", "x", "y", "z", "w"})
-_KEPT = re.compile(r"bool|int|auto|(?:cuda|hip)DeviceProp\w*|(?:cuda|hip|cublas|hipblas|cudnn)\w*_t")
+_KEPT = frozenset({"bool", "int", "auto"})
 """Types of what honest code keeps: device properties, handles, and whether a limit has been set."""
+_HANDLE = re.compile(r"(?:cuda|hip)DeviceProp\w*|(?:cuda|hip|cublas|hipblas|cudnn)(?:Lt)?(?:Handle|Stream|Event)_t")
 _ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "+=", "-=", "==", "!=", "<", ">"})
 _RESERVED = re.compile(
     r"_|cuda|hip|cu[A-Z]|Py|py|c10|at_|aten|torch|pthread|omp_|GOMP|clock|time|sched|sys|mem|str|std"
@@ -400,6 +401,10 @@ def _text(found: Sequence[Token], at: int) -> str:
 
 def _is_operator(name: str) -> bool:
     return name in OPERATORS or name.removesuffix("_out").removesuffix("_outf").rstrip("_") in OPERATORS
+
+
+def _is_kept(words: Sequence[str]) -> bool:
+    return words[0] in _KEPT or any(_HANDLE.fullmatch(word) for word in words)
 
 
 def _instead(name: str) -> str:
@@ -577,7 +582,7 @@ def _of_global(statement: Sequence[Token]) -> str | None:
         return None
     if statement[0].text == "extern" and len(words) == 1:
         return None
-    if words & {"constexpr", "Tensor"}:
+    if words & {"constexpr", "Tensor"} or any(_HANDLE.fullmatch(word) for word in words):
         return None
     if "const" not in words:
         return "a variable outside of functions; pass what a call needs as an argument"

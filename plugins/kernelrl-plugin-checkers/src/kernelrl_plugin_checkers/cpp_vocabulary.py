@@ -56,7 +56,7 @@ _STANDARD_HEADERS = _words("""
 algorithm array atomic bit bitset cassert cctype cfloat cinttypes climits cmath complex complex.h concepts cstddef
 cstdint cstdio cstdlib cstring float.h functional inttypes.h initializer_list iostream iterator limits limits.h math.h
 memory mutex numbers numeric optional ostream span sstream stdbool.h stddef.h stdexcept stdint.h stdio.h stdlib.h
-string string.h string_view thread tuple type_traits utility vector stdfloat assert.h
+string string.h string_view thread tuple type_traits map unordered_map utility vector stdfloat assert.h
 """)
 HEADERS = re.compile(
     "|".join(
@@ -126,7 +126,7 @@ memory_order_relaxed memory_order_acq_rel memory_order_seq_cst memset min min_el
 nearbyint nextafter none_of nth_element nullopt nullptr_t numeric_limits optional out_of_range overflow_error pair
 partial_sort partial_sum plus pow ptrdiff_t reduce remainder remquo remove_const_t remove_cv_t remove_reference_t
 remove_cvref_t remove_pointer_t result_of reverse rint rotl rotr round runtime_error signbit sin sinh size size_t sort
-span sqrt stable_sort stringstream ostringstream string string_view swap tan tanh tgamma tie to_string transform trunc
+span sqrt stable_sort map unordered_map exit stringstream ostringstream string string_view swap tan tanh tgamma tie to_string transform trunc
 true_type tuple tuple_element_t tuple_size tuple_size_v type_identity_t unique_ptr make_unique underlying_type_t
 upper_bound lower_bound vector void_t accumulate int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t
 intptr_t uintptr_t float_t double_t numbers cout cerr printf fprintf hypotf expf logf sqrtf fabsf fmaxf fminf powf
@@ -239,6 +239,7 @@ std::literals at::indexing cuda
 """)
 
 MEMBERS = _words("""
+emplace try_emplace contains insert_or_assign
 data_ptr const_data_ptr mutable_data_ptr size sizes stride strides dim ndimension numel nbytes itemsize element_size
 storage_offset sym_size options dtype scalar_type device device_type layout is_cuda is_cpu is_hip is_contiguous
 is_floating_point is_complex is_same_size is_non_overlapping_and_dense requires_grad defined has_value value value_or
@@ -272,6 +273,7 @@ num_elements storage_element_count loadu blend size_in_bytes
 of threads and device properties have. Fields and functions of the source's own structs come beside it."""
 
 _C_NAMES = _words("""
+exit EXIT_FAILURE EXIT_SUCCESS
 int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t ssize_t ptrdiff_t intptr_t uintptr_t uint
 ushort uchar ulong longlong ulonglong int_fast32_t intmax_t uintmax_t INT8_MAX INT8_MIN INT16_MAX INT16_MIN INT32_MAX
 INT32_MIN INT64_MAX INT64_MIN UINT8_MAX UINT16_MAX UINT32_MAX UINT64_MAX INT_MAX INT_MIN UINT_MAX LONG_MAX LONG_MIN
