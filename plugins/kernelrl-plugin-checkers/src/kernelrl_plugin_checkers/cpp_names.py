@@ -672,9 +672,9 @@ def _function_of(statement: Sequence[Token], macros: Container[str] = ()) -> Tok
             before = statement[index - 1] if index else None
             if depth == 0 and before is not None and before.text == ">":
                 before = _before_angles(statement, index - 1)
-            if depth == 0 and before is not None and before.kind == "name" and before.text not in _NO_FUNCTION:
-                if before.text not in macros:
-                    return before
+            is_name = depth == 0 and before is not None and before.kind == "name" and before.text not in _NO_FUNCTION
+            if is_name and before is not None and before.text not in macros:
+                return before
             if depth == 0 and "operator" in [part.text for part in statement[max(0, index - 3) : index]]:
                 return next(part for part in reversed(statement[:index]) if part.text == "operator")
             depth += 1

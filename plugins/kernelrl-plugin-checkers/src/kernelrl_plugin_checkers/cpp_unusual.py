@@ -116,8 +116,9 @@ class _Look:
                     if note:
                         yield token.start, note
             elif token.kind == "mark":
-                if before in _POINTS and not (before == "." and text == ".") and text not in _MAY_FOLLOW:
-                    if not (before == "." and at >= 3 and found[at - 2].text == "."):
+                if before in _POINTS and text not in _MAY_FOLLOW:
+                    # Three points are none.
+                    if before != "." or "." not in (text, _text(found, at - 2)):
                         yield token.start, f"{before} with no name behind it"
                 elif text == "[" and before == "[" and at >= self._attributes_end:
                     yield from self._attributes(at + 1, 1)
@@ -193,9 +194,9 @@ class _Look:
         for place in range(at, min(at + 40, len(found))):
             if found[place].text in (";", "{", "}"):
                 return False
-            if scope.tensors.get(found[place].text) and _text(found, place - 1) in ("(", ","):
-                if _text(found, place + 1) in (")", ","):
-                    return True
+            around = (_text(found, place - 1), _text(found, place + 1))
+            if scope.tensors.get(found[place].text) and around[0] in ("(", ",") and around[1] in (")", ","):
+                return True
         return False
 
     def _contextual(self, at: int, scope: Scope) -> str | None:
@@ -532,9 +533,9 @@ def _is_dots(parts: Sequence[Token], before: Token) -> bool:
 
 def _declared_in(parts: Sequence[Token]) -> Iterator[str]:
     for before, part, after in zip(parts, parts[1:], [*parts[2:], None], strict=False):
-        if part.kind == "name" and (before.kind == "name" or before.text in ("*", "&", ">")):
-            if after is not None and after.text in ("=", ";", "[", ",", ":", ")"):
-                yield part.text
+        is_typed = part.kind == "name" and (before.kind == "name" or before.text in ("*", "&", ">"))
+        if is_typed and after is not None and after.text in ("=", ";", "[", ",", ":", ")"):
+            yield part.text
 
 
 _BLANKS = re.compile(r"[\s\0]++")
