@@ -48,6 +48,7 @@ _NEVER = {
     "co_return": "a coroutine",
 }
 _MOST_PATH = 12
+_MOST_HOMES = 64
 
 
 class Defined:
@@ -116,10 +117,10 @@ class _Look:
                     if note:
                         yield token.start, note
             elif token.kind == "mark":
-                if before in _POINTS and text not in _MAY_FOLLOW:
-                    # Three points are none.
-                    if before != "." or "." not in (text, _text(found, at - 2)):
-                        yield token.start, f"{before} with no name behind it"
+                # Three points are none.
+                is_dots = before == "." and "." in (text, _text(found, at - 2))
+                if before in _POINTS and text not in _MAY_FOLLOW and not is_dots:
+                    yield token.start, f"{before} with no name behind it"
                 elif text == "[" and before == "[" and at >= self._attributes_end:
                     yield from self._attributes(at + 1, 1)
                 elif text == "*" and before == "(" and at >= 2 and at + 2 < len(found):
@@ -186,6 +187,8 @@ class _Look:
     def _is_near(self, name: str, scope: Scope) -> bool:
         """Whether a function is found by its name alone."""
         homes = self._names.homes.get(name, ())
+        if len(homes) > _MOST_HOMES:
+            return () in homes
         return any(scope.path[: len(home)] == home or home in self._names.opened for home in homes) or not homes
 
     def _takes_tensor(self, at: int, scope: Scope) -> bool:

@@ -126,7 +126,8 @@ memory_order_relaxed memory_order_acq_rel memory_order_seq_cst memset min min_el
 nearbyint nextafter none_of nth_element nullopt nullptr_t numeric_limits optional out_of_range overflow_error pair
 partial_sort partial_sum plus pow ptrdiff_t reduce remainder remquo remove_const_t remove_cv_t remove_reference_t
 remove_cvref_t remove_pointer_t result_of reverse rint rotl rotr round runtime_error signbit sin sinh size size_t sort
-span sqrt stable_sort map unordered_map exit stringstream ostringstream string string_view swap tan tanh tgamma tie to_string transform trunc
+span sqrt stable_sort map unordered_map exit stringstream ostringstream string string_view swap tan tanh tgamma
+tie to_string transform trunc
 true_type tuple tuple_element_t tuple_size tuple_size_v type_identity_t unique_ptr make_unique underlying_type_t
 upper_bound lower_bound vector void_t accumulate int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t
 intptr_t uintptr_t float_t double_t numbers cout cerr printf fprintf hypotf expf logf sqrtf fabsf fmaxf fminf powf
