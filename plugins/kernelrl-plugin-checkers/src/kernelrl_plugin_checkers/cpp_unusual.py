@@ -124,9 +124,10 @@ class _Look:
                 elif text == "[" and before == "[" and at >= self._attributes_end:
                     yield from self._attributes(at + 1, 1)
                 elif text == "*" and before == "(" and at >= 2 and at + 2 < len(found):
-                    if found[at + 1].kind == "name" and found[at + 2].text == ")" and _text(found, at + 3) == "(":
-                        if found[at - 2].kind == "name" or found[at - 2].text in (">", "*"):
-                            yield token.start, "a pointer to a function; call functions by their names"
+                    is_group = found[at + 1].kind == "name" and found[at + 2].text == ")"
+                    is_declared = found[at - 2].kind == "name" or found[at - 2].text in (">", "*")
+                    if is_group and is_declared and _text(found, at + 3) == "(":
+                        yield token.start, "a pointer to a function; call functions by their names"
                 elif (
                     text == "%" and _text(found, at + 1) in (":", ">") and found[at + 1].start == token.start + 1
                 ) or (text == "<" and _text(found, at + 1) == "%" and found[at + 1].start == token.start + 1):
