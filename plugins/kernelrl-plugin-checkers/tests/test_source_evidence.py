@@ -232,6 +232,7 @@ FOUND = {
         python("weakref.finalize(x, print)", "return x", before="import weakref"),
         "weakref.finalize(x, print)",
     ),
+    "E5 an object of Python": ("unusual_cpp", cpp("py::object o = x;"), "py::object"),
     "K13 last sum": (
         "final_reduction",
         python("out = torch.empty(8)", "return out.sum()"),
@@ -299,4 +300,5 @@ def test_a_literal_with_escapes_is_quoted_where_it_was_read() -> None:
     ],
 )
 def test_what_only_looks_like_a_call_of_a_library_is_none(line: str) -> None:
-    assert [finding for finding in findings(cpp(line)) if finding.severity is not Severity.NOTE] == []
+    found = [finding for finding in findings(cpp(line)) if finding.rule != "unusual_cpp"]
+    assert [finding for finding in found if finding.severity is not Severity.NOTE] == []

@@ -5,22 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from kernelrl_plugin_checkers.cpp_names import CppNames
 from kernelrl_plugin_checkers.cpp_state import kept_in_statics
 from kernelrl_plugin_checkers.cpp_tokens import Token, tokens, without_comments
+from kernelrl_plugin_checkers.cpp_unusual import Defined, unusual
+from kernelrl_plugin_checkers.cpp_vocabulary import VENDOR
 from kernelrl_plugin_checkers.embedded import Embedded
 from kernelrl_plugin_checkers.reading import Breach
-from kernelrl_plugin_checkers.torch_names import OPERATORS
+from kernelrl_plugin_checkers.torch_names import OPERATORS, TENSOR_METHODS
 
 __all__ = ["CppText", "cpp_breaches"]
 
-_METHODS = frozenset({"addmm", "baddbmm", "bmm", "conv2d", "cumprod", "cumsum", "gelu", "log_softmax", "logsumexp"})
-_METHODS |= {"matmul", "mm", "relu", "sigmoid", "softmax", "tanh", "topk"}
-_VENDOR = re.compile(
-    r"(?:cublas|hipblas|rocblas_|cblas_)\w*(?:[Gg]emm|[Gg]emv|GEMM|Matmul|[Ss]ymm|[Tt]rsm|[Ss]yrk|[Dd]ot|[Aa]xpy|[Nn]rm2"
-    r"|[Aa]sum|geam|[Ss]cal)\w*"
-    r"|(?:cudnn|miopen)(?!Create|Destroy|Set|Get)\w*(?:Forward|Transform\w*|Reduce\w*|OpTensor|AddTensor|Execute|Backward)"
-    r"\w*|cufftExec\w+|hipfftExec\w+|cusparseSp\w+|cusolverDn\w+|dnnl_sgemm|cutensorContract\w*"
-)
 _UNQUALIFIED_TEXT = """
 addmm baddbmm batch_norm bmm conv1d conv2d conv3d conv_transpose2d convolution cumprod cumsum einsum group_norm
 layer_norm linear log_softmax logsumexp matmul mm native_layer_norm scaled_dot_product_attention softmax tensordot topk
@@ -50,13 +45,14 @@ _OUTSIDE = frozenset(
 )
 _PRECISION = re.compile(r"set(?:AllowTF32|Float32|AllowFP16|AllowBF16)\w+|fesetround|(?:cublas|hipblas)SetMathMode")
 _PINNING = re.compile(r"\w*(?:LimitPersistingL2CacheSize|AccessPolicyWindow)")
-_PATTERNS = (_VENDOR, _STREAMS, _GRAPHS, _HOST_CALLBACKS, _PRECISION, _PINNING)
+_PATTERNS = (VENDOR, _STREAMS, _GRAPHS, _HOST_CALLBACKS, _PRECISION, _PINNING)
+_ANY_PATTERN = re.compile("|".join(f"(?:{pattern.pattern})" for pattern in _PATTERNS))
 _ROOTS = frozenset({"at", "torch", "aten"})
 _OPERATOR = re.compile(r"\b(?:at|torch|aten)\s*::\s*(?:\w+\s*::\s*)*(\w+)")
 _DEFINE = re.compile(r"(?:#|%:)[\s\0]*define[\s\0]+(\w+)")
 _BEFORE_CALLS = frozenset({"return", "co_return", "else", "do", "case"})
 _OF_PYBIND = frozenset({"eval", "exec", "eval_file"})
-_TELLING = OPERATORS | _OF_PYBIND | _METHODS | _BACK_TO_PYTHON | _INSPECTION | _PROCESSES | _OUTSIDE
+_TELLING = OPERATORS | _OF_PYBIND | TENSOR_METHODS | _BACK_TO_PYTHON | _INSPECTION | _PROCESSES | _OUTSIDE
 _TELLING |= {"module_", "module", "pthread_create", "detach"}
 _ENOUGH, _MOST_TOLD = 40, 200
 _ONE = r"(?:1|1\.0?f?)"
@@ -83,6 +79,7 @@ class CppText:
             defined[1] for token in self.directives if (defined := _DEFINE.match(token.text))
         }
         """Names that the text may define by itself."""
+        self.defined = CppNames.of(self.tokens, self.directives)
 
     @property
     def waits(self) -> bool:
@@ -95,15 +92,16 @@ class CppText:
         return any(_COPIES.fullmatch(name) for name in self.names)
 
 
-def cpp_breaches(text: CppText, *, waits: bool, copies: bool) -> Iterator[Breach]:
+def cpp_breaches(text: CppText, *, defined: Defined, waits: bool, copies: bool) -> Iterator[Breach]:
     """Breaches in one text.
 
     Args:
+        defined: what all texts of the candidate define.
         waits: whether any part of the candidate waits for a stream.
         copies: whether any part copies into the inputs of a graph.
     """
     told: dict[str, set[object]] = {}
-    for rule, offset, note in _found(text, waits=waits, copies=copies):
+    for rule, offset, note in _found(text, defined, waits=waits, copies=copies):
         # Many of one kind are no more evidence than a few, and each must be placed.
         seen = told.setdefault(rule, set())
         if len(seen) >= _MOST_TOLD or (len(seen) >= _ENOUGH and note in seen):
@@ -113,7 +111,7 @@ def cpp_breaches(text: CppText, *, waits: bool, copies: bool) -> Iterator[Breach
         yield rule, text.text.line_of(offset), f"{note}, in {excerpt!r}" if excerpt else note
 
 
-def _found(text: CppText, *, waits: bool, copies: bool) -> Iterator[tuple[str, int, str]]:
+def _found(text: CppText, defined: Defined, *, waits: bool, copies: bool) -> Iterator[tuple[str, int, str]]:
     """Rule, offset in the text, and what was seen."""
     found = text.tokens
     telling = {name for name in text.names if _is_telling(name)}
@@ -128,7 +126,7 @@ def _found(text: CppText, *, waits: bool, copies: bool) -> Iterator[tuple[str, i
         # What a macro does, its definition does.
         if _DEFINE.match(token.text):
             for match in _WORD.finditer(token.text):
-                if _VENDOR.fullmatch(match[0]):
+                if VENDOR.fullmatch(match[0]):
                     yield "library_glue", token.start + match.start(), f"{match[0]}, in a macro"
             for match in _OPERATOR.finditer(token.text):
                 if _is_operator(match[1]):
@@ -138,13 +136,16 @@ def _found(text: CppText, *, waits: bool, copies: bool) -> Iterator[tuple[str, i
                     yield "library_glue", token.start + match.start(), f"{match[0]}, in a macro"
     yield from kept_in_statics(text.tokens)
     yield from _fig_leaves(text)
+    for offset, note in unusual(text.tokens, text.directives, text.defined, defined):
+        yield "unusual_cpp", offset, note
 
 
 def _is_telling(name: str) -> bool:
     """Whether a name can break a rule by itself; most cannot, and what stands around them need not be looked at."""
+    if name in _TELLING or _is_operator(name):
+        return True
     # A pattern goes through a word once, and may go through anything else as often as it has letters.
-    is_word = _WORD.fullmatch(name) is not None
-    return name in _TELLING or _is_operator(name) or (is_word and any(found.fullmatch(name) for found in _PATTERNS))
+    return _WORD.fullmatch(name) is not None and _ANY_PATTERN.fullmatch(name) is not None
 
 
 def _of_name(text: CppText, at: int, *, waits: bool, copies: bool) -> Iterator[tuple[str, str]]:
@@ -157,9 +158,9 @@ def _of_name(text: CppText, at: int, *, waits: bool, copies: bool) -> Iterator[t
         yield "library_glue", name
     elif called and name in _UNQUALIFIED and name not in text.own and before not in (".", "->", "::"):
         yield "library_glue", f"{name}, which the text does not define"
-    elif called and member and name in _METHODS:
+    elif called and member and name in TENSOR_METHODS:
         yield "library_glue", f"the method {name} of a tensor"
-    elif called and _VENDOR.fullmatch(name):
+    elif called and VENDOR.fullmatch(name):
         yield "library_glue", name
     elif name in _BACK_TO_PYTHON or _runs_python(found, at):
         yield "library_glue", f"{name}, which leads out of C++"

@@ -67,27 +67,28 @@ def tokens(text: str) -> Iterator[Token]:
     lines = _Lines(text)
     joined = lines.joined
     place, fresh = 0, True
-    while place < len(joined):
+    match_token, offset, size = _TOKEN.match, lines.offset, len(joined)
+    while place < size:
         if fresh and _BEGINS.match(joined, place):
             pieces = _IN_INCLUDE if _INCLUDE.match(joined, place) else _IN_DIRECTIVE
             ends = (match.start() for match in pieces.finditer(joined, place) if match["end"])
-            kind, end = "directive", next(ends, len(joined))
+            kind, end = "directive", next(ends, size)
         else:
-            match = _TOKEN.match(joined, place)
+            match = match_token(joined, place)
             assert match is not None  # a mark is any character
             kind, end = match.lastgroup or "mark", match.end()
         piece = joined[place:end]
         if kind == "raw":
             # Lines do not continue inside.
             quote = place + piece.index('"')
-            raw = _RAW.match(text, lines.offset(quote))
+            raw = _RAW.match(text, offset(quote))
             kind, piece, end = "name", joined[place:quote], quote
             if raw:
                 closed = lines.place(raw.end())
                 suffix = _AFTER_RAW.match(joined, closed)
                 assert suffix is not None  # it may be empty
                 kind, piece, end = "string", piece + raw.group() + suffix.group(), suffix.end()
-        yield Token(kind, piece, lines.offset(place))
+        yield Token(kind, piece, offset(place))
         if kind not in ("space", "comment"):
             fresh = False
         elif kind == "space" and "\n" in piece:
@@ -119,7 +120,7 @@ class _Lines:
 
     def offset(self, place: int) -> int:
         """Where a character of the joined text stood."""
-        return place + self._removed[bisect.bisect_right(self._places, place)]
+        return place + self._removed[bisect.bisect_right(self._places, place)] if self._places else place
 
     def place(self, offset: int) -> int:
         """Where what stood at an offset, or behind the end of the line there, is in the joined text."""

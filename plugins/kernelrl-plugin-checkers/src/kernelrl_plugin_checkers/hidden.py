@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from kernelrl_core.reachability import parse_source
 from kernelrl_core.values import Candidate, Evaluation, Outcome
 from kernelrl_plugin_checkers.cpp_rules import CppText, cpp_breaches
+from kernelrl_plugin_checkers.cpp_unusual import Defined
 from kernelrl_plugin_checkers.embedded import Embedded, embedded_texts
 from kernelrl_plugin_checkers.python_patterns import waits_for_streams
 from kernelrl_plugin_checkers.reading import Breach, Reading, TooMuch
@@ -36,9 +37,14 @@ def hidden_breaches(candidate: Candidate, evaluation: Evaluation) -> Iterator[Br
     shown, waits, copies = _shown(candidate)
     waits = waits or any(text.waits for _, text in texts)
     copies = copies or any(text.copies for _, text in texts)
-    known = {(rule, _seen(note)) for text in shown for rule, _, note in cpp_breaches(text, waits=waits, copies=copies)}
+    defined = Defined([text.defined for text in (*shown, *(text for _, text in texts))])
+    known = {
+        (rule, _seen(note))
+        for text in shown
+        for rule, _, note in cpp_breaches(text, defined=defined, waits=waits, copies=copies)
+    }
     for lines, text in texts:
-        for rule, line, note in cpp_breaches(text, waits=waits, copies=copies):
+        for rule, line, note in cpp_breaches(text, defined=defined, waits=waits, copies=copies):
             if (rule, _seen(note)) not in known:
                 excerpt = lines[line - 1].strip()[:_MAX_EXCERPT] if line else ""
                 yield rule, None, f"in what was built, line {line}: {excerpt} ({note})"

@@ -126,6 +126,12 @@ RULES: dict[str, Rule] = {
             "Finalizers, hooks, properties and patched objects hide work from the clock, and no kernel needs them.",
         ),
         Rule(
+            "unusual_cpp",
+            _S,
+            "In C++, CUDA and HIP name only what kernels need: your own code, math, intrinsics and tensors' memory.",
+            "What leads out of a kernel has no place in it, and there are more ways out than can be listed.",
+        ),
+        Rule(
             "unread_source",
             _S,
             "Keep the source small and plain enough to be read to its end.",

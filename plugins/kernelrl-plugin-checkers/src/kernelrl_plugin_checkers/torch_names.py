@@ -8,6 +8,7 @@ __all__ = [
     "COMPUTING_METHODS",
     "OPERATORS",
     "REDUCTIONS",
+    "TENSOR_METHODS",
     "WRAPPERS",
     "is_computing_module",
     "is_library_compute",
@@ -70,6 +71,12 @@ softmax softplus sort sqrt square std sub sub_ subtract sum tan tanh tanh_ topk 
 """
 COMPUTING_METHODS = frozenset(_COMPUTING_METHODS_TEXT.split())
 """Methods of a tensor that compute. The names that plain Python objects have, too (`index`, `copy`), are left out."""
+
+TENSOR_METHODS = frozenset(
+    {"addmm", "baddbmm", "bmm", "conv2d", "cumprod", "cumsum", "gelu", "log_softmax", "logsumexp"}
+    | {"matmul", "mm", "relu", "sigmoid", "softmax", "tanh", "topk"}
+)
+"""Methods of a tensor that compute, and that nothing else in C++ is likely to have."""
 
 _OPERATORS_TEXT = """
 abs acos adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool2d add addbmm addcdiv addcmul
