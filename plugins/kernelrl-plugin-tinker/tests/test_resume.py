@@ -34,7 +34,7 @@ policy:
   use: tinker
   server: local
   local: {width: 64, layers: 2, heads: 2, context_tokens: 2048, warm_start_steps: 150}
-evaluator: {use: local}
+evaluator: {use: local, workers: 1}
 evaluation: {trials: 1}
 prompt:    {template: brief}
 sampling:  {max_tokens: 100}
