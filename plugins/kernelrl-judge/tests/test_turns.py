@@ -12,7 +12,6 @@ import pytest
 
 from kernelrl_judge.turns import DeviceTurns
 
-
 LONG_S = 60
 """For what must happen, however slow the machine is."""
 
