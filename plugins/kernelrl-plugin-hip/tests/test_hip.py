@@ -80,6 +80,10 @@ def test_compiling_needs_hipcc_and_running_a_gpu(monkeypatch: pytest.MonkeyPatch
     missing = HipConfig().requires()
     assert missing.executables == ("hipcc",)
     assert "ROCm" in missing.fix
+    both = HipConfig(mode="gpu").requires()
+    assert (both.executables, both.gpu) == (("hipcc",), "amd")
+    assert missing.fix in both.fix
+    assert "backend.mode=compile" in both.fix
 
 
 def test_the_driver_is_asked_which_gpus_there_are(tmp_path: Path) -> None:

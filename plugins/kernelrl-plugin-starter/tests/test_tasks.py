@@ -104,6 +104,7 @@ def recipe(backend: str = "triton", mode: str = "interpreter") -> object:
             "tasks": {"use": "starter", "practice": 0},
             "backend": {"use": "triton", "mode": mode} if backend == "triton" else {"use": backend},
             "policy": {"use": "torch"},
+            "evaluation": {"trials": 2},
             "rewards": {"correct": {"use": "correctness"}},
             "checkers": {"source": {"use": "source_rules"}},
         },

@@ -25,8 +25,6 @@ _POLITE_S = 3.0
 _OPEN_S = 0.1
 _PATIENCE_S = 1.0
 """How long a shared turn is waited for behind timed sections. Each time the device is emptied costs a tenth of it."""
-_LOOKS = 3
-"""One look may meet that of another who waits."""
 
 
 def lock_directory() -> Path:
@@ -50,6 +48,7 @@ class DeviceTurns:
         self._device = self._open(directory / f"{device}.turn")
         self._impatient = self._open(directory / f"{device}.impatient")
         self._slow = self._open(directory / f"{device}.slow")
+        self._asking = self._open(directory / f"{device}.asking")
         self._check = check
 
     @contextlib.contextmanager
@@ -85,7 +84,7 @@ class DeviceTurns:
         fcntl.flock(self._slow, fcntl.LOCK_SH)
 
     def timed_section_waits(self) -> bool:
-        return not _is_free(self._waiting)
+        return self._is_held(self._waiting)
 
     def _enter_shared(self) -> None:
         impatient_from, impatient = time.monotonic() + _PATIENCE_S, False
@@ -100,7 +99,7 @@ class DeviceTurns:
             raise
 
     def _may_share(self, impatient: bool) -> bool:
-        return impatient or _is_free(self._waiting) or not _is_free(self._impatient)
+        return impatient or not self._is_held(self._waiting) or self._is_held(self._impatient)
 
     def _enter_alone(self) -> None:
         polite_until = time.monotonic() + _POLITE_S
@@ -114,20 +113,25 @@ class DeviceTurns:
         while not _try(self._waiting, fcntl.LOCK_SH):
             self._wait()
         try:
-            while not (_is_free(self._impatient) and _try(self._device, fcntl.LOCK_EX)):
-                if time.monotonic() < polite_until and self._somebody_is_slow():
+            while self._is_held(self._impatient) or not _try(self._device, fcntl.LOCK_EX):
+                if time.monotonic() < polite_until and self._is_held(self._slow):
                     return False
                 self._wait()
         finally:
             fcntl.flock(self._waiting, fcntl.LOCK_UN)
         return True
 
-    def _somebody_is_slow(self) -> bool:
-        for _ in range(_LOOKS):
-            if _is_free(self._slow):
-                return False
-            self._wait()
-        return True
+    def _is_held(self, lock: int) -> bool:
+        """Whether somebody holds a lock. Who asks takes it for a moment: one asks at a time, to take no other for a
+        holder."""
+        fcntl.flock(self._asking, fcntl.LOCK_EX)
+        try:
+            free = _try(lock, fcntl.LOCK_EX)
+            if free:
+                fcntl.flock(lock, fcntl.LOCK_UN)
+        finally:
+            fcntl.flock(self._asking, fcntl.LOCK_UN)
+        return not free
 
     def _wait(self) -> None:
         self._check()
@@ -136,14 +140,6 @@ class DeviceTurns:
     @staticmethod
     def _open(path: Path) -> int:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-
-def _is_free(descriptor: int) -> bool:
-    """Whether nobody holds a lock, nor asks at this moment."""
-    free = _try(descriptor, fcntl.LOCK_EX)
-    if free:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-    return free
 
 
 def _try(descriptor: int, kind: int) -> bool:

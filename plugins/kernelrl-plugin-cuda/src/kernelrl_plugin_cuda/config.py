@@ -36,10 +36,11 @@ class CudaConfig:
 
     def requires(self) -> Requires:
         compilers = requires_compilers("cuda")
-        if compilers.executables or self.mode != "gpu":
+        if self.mode != "gpu":
             return compilers
         fix = "use a machine with an NVIDIA GPU, or write backend.mode=compile to build without running"
-        return Requires(gpu="nvidia", fix=fix)
+        fixes = [text for text in (compilers.fix, fix) if text]
+        return attrs.evolve(compilers, gpu="nvidia", fix="; ".join(fixes))
 
     def found_here(self) -> Mapping[str, str]:
         return {**survey("cuda"), **nvidia_gpus()}

@@ -42,10 +42,11 @@ class HipConfig:
 
     def requires(self) -> Requires:
         compilers = requires_compilers("hip")
-        if compilers.executables or self.mode != "gpu":
+        if self.mode != "gpu":
             return compilers
         fix = "use a machine with an AMD GPU and ROCm, or write backend.mode=compile to build without running"
-        return Requires(gpu="amd", fix=fix)
+        fixes = [text for text in (compilers.fix, fix) if text]
+        return attrs.evolve(compilers, gpu="amd", fix="; ".join(fixes))
 
     def found_here(self) -> Mapping[str, str]:
         archs = installed_archs()
