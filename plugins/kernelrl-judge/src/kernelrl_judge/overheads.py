@@ -72,6 +72,7 @@ def turn_costs(runner: Runner, expect: Callable[..., Any]) -> TurnCosts:
         expect(FrameKind.DONE, spin=True)
         wakes.append(woken - started)
         orders.append(runner.heard_at - woken)
+        expect(FrameKind.FACTS, spin=True)
     return TurnCosts(sorted(wakes)[int(0.9 * _WAKES)], sorted(orders)[int(0.25 * _WAKES)])
 
 

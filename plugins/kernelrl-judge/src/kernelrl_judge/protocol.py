@@ -96,8 +96,9 @@ class FrameKind(IntEnum):
     inputs; answer `STAGED`."""
     WINDOW = 7
     """Body: tree with the number of calls, and what to look at, if anything; make them one after the other, wait for
-    the device, export every output and answer `DONE`. Where there is something to look at, answer `STAGED` first and
-    wait for a second `WINDOW`; `FACTS` follow `DONE`."""
+    the device, export every output and answer `DONE`, then `FACTS`: a tree of what the runner's own clocks say,
+    telemetry, not believed. Where there is something to look at, answer `STAGED` first and wait for a second `WINDOW`;
+    other `FACTS` follow."""
     BUILT = 8
     """Answer to `BUILD`. Body: JSON; descriptors of the shared object and of its binder come along, if any."""
     PING = 9
@@ -125,7 +126,7 @@ class FrameKind(IntEnum):
     """Something raised. Body: `Failure`."""
     STAGED = 20
     DONE = 21
-    """The outputs of a window are written. Body: tree of what the runner's own clocks say: telemetry, not believed."""
+    """What was ordered is done: the outputs of a window are written."""
     BUILD = 22
     """The candidate wants an extension built. Body: JSON of what it asks for."""
     FACTS = 23

@@ -160,6 +160,8 @@ class _Candidate:
         self._staging = b""
         self._staging_order: Any = None
         self._places: list[list[Any]] = []
+        self._all_places: list[Any] = []
+        self._events: Any = None
         self._spin_until = 0.0
         self._order: FrameKind | None = None
         self._originals = Originals()
@@ -380,6 +382,8 @@ class _Candidate:
         self._answer(FrameKind.STAGED, looks=False)
 
     def _stage(self, frame: Frame) -> None:
+        from kernelrl_judge.windows import made_events
+
         self._inputs.refresh()
         self._effects.forget()
         self._look_at_memory()
@@ -388,6 +392,7 @@ class _Candidate:
             self._staging = frame.body
             self._staging_order = decode_tree(frame.body)
             self._places = self._outputs.places(self._staging_order["outputs"])
+            self._all_places = [place for places in self._places for place in places]
         order = self._staging_order
         if not (again and order["announced"] and self._inputs.announced_again(order["inputs"], self._staged)):
             self._past = self._staged if order["announced"] else []
@@ -398,9 +403,10 @@ class _Candidate:
                 self._staged = self._inputs.announced(order["inputs"])
             else:
                 self._staged = [self._inputs.values(arguments, self._device) for arguments in order["inputs"]]
+        self._events = made_events(self._device)
         if self._device == "cpu":
             fill_fresh_memory(None)
-            for place in (place for places in self._places for place in places):
+            for place in self._all_places:
                 # The pages are touched now and not on the clock.
                 place.zero_()
         self._wait()
@@ -448,12 +454,13 @@ class _Candidate:
         result = self._calls(staged, look)
         self._collects = gc.isenabled()
         gc.disable()
+        self._tell(FrameKind.DONE, looks=False)
         telemetry = {
             "calls_s": result.calls_s,
-            "events_s": result.events_s,
+            "events_s": result.events_s(),
             "whole_s": time.perf_counter() - started,
         }
-        self._tell(FrameKind.DONE, encode_tree(telemetry), looks=False)
+        self._tell(FrameKind.FACTS, encode_tree(telemetry), looks=False)
         # Not on the clock where outputs are still there, and not among the operators that are listed.
         if self._device == "cuda" and look is None:
             self._outputs.note(result.outputs)
@@ -486,11 +493,15 @@ class _Candidate:
 
             kept = keep if look is None else looked_at
             return self._attempt(Stage.FORWARD, lambda: window(self._model, staged, self._device, kept))
-        result = self._attempt(Stage.FORWARD, lambda: window(self._model, staged, self._device))
+        # What takes a while is not done on the clock.
+        events, self._events = self._events, None
+        places = self._all_places
+        if len(staged) < len(self._places):
+            places = [place for places in self._places[: len(staged)] for place in places]
+        result = self._attempt(Stage.FORWARD, lambda: window(self._model, staged, self._device, events=events))
         if look is not None:
             for index, value in enumerate(result.outputs):
                 look(index, value)
-        places = [place for places in self._places[: len(staged)] for place in places]
         self._attempt(Stage.EXPORT, lambda: self._filled(places, result.outputs))
         return result
 

@@ -321,7 +321,7 @@ class _Measurement:
                 ran_s = self._runner.ran_s()
                 started = time.perf_counter()
                 self._runner.send(FrameKind.WINDOW, body)
-        frame = self._expect(FrameKind.DONE, spin=self._device == "cuda")
+        self._expect(FrameKind.DONE, spin=self._device == "cuda")
         window_s = self._runner.heard_at - started
         if self._turning is None:
             late_s = self._record.beyond_s(ran_s, self._runner.ran_s(), window_s)
@@ -330,8 +330,9 @@ class _Measurement:
         # Now, before anything that was left undone could still be done.
         with self._record.stage("verification"):
             copies = [self._exchange.collect(self._reference.like, outputs[index]) for index in (*chosen, *harsh)]
+            telemetry = self._expect(FrameKind.FACTS)
             if watch is None:
-                self._record.hear(frame, window_s - self._message_s)
+                self._record.hear(telemetry, window_s - self._message_s)
             made = dict(zip(chosen, copies, strict=False))
             for index, trial in self._reference.called_in_order(inputs, chosen).items():
                 actual = made[index]

@@ -9,7 +9,9 @@ from typing import Any
 import attrs
 import torch
 
-__all__ = ["Window", "window"]
+__all__ = ["Events", "Window", "made_events", "window"]
+
+Events = tuple[torch.cuda.Event, torch.cuda.Event]
 
 
 @attrs.frozen
@@ -19,8 +21,18 @@ class Window:
     outputs: list[Any]
     calls_s: float
     """Host clock from before the first call until the device was idle, in seconds."""
-    events_s: float | None
-    """Device events around the calls, in seconds; None on the CPU."""
+    _events: Events | None
+
+    def events_s(self) -> float | None:
+        """Device events around the calls, in seconds; None on the CPU. To ask takes a while."""
+        return self._events[0].elapsed_time(self._events[1]) / 1000 if self._events is not None else None
+
+
+def made_events(device: str) -> Events | None:
+    """Two events for a window: to make them takes a while."""
+    if device != "cuda":
+        return None
+    return torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
 
 
 def window(
@@ -28,6 +40,7 @@ def window(
     staged: Sequence[Sequence[Any]],
     device: str,
     keep: Callable[[int, Any], None] | None = None,
+    events: Events | None = None,
 ) -> Window:
     """Call `model` once on each of the staged arguments and wait for the device.
 
@@ -35,21 +48,21 @@ def window(
         device: `cpu` or `cuda`; work on other streams than the current one is waited for, too.
         keep: takes the output of each call at once, in the place of the list of outputs. On the processor memory that
             is not given back between calls would make the calls slower than they are.
+        events: to be recorded before and after the calls, where they have been made before.
     """
     outputs: list[Any] = [None] * len(staged)
-    on_gpu = device == "cuda"
+    events = events or made_events(device)
     with torch.no_grad():
-        if on_gpu:
-            first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            first.record()
+        if events is not None:
+            events[0].record()
         started = time.perf_counter()
         for index, arguments in enumerate(staged):
             if keep is None:
                 outputs[index] = model(*arguments)
             else:
                 keep(index, model(*arguments))
-        if on_gpu:
-            last.record()
+        if events is not None:
+            events[1].record()
             torch.cuda.synchronize()
         calls_s = time.perf_counter() - started
-    return Window(outputs, calls_s, first.elapsed_time(last) / 1000 if on_gpu else None)
+    return Window(outputs, calls_s, events)
