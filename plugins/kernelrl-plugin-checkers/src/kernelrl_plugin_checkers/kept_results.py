@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
+from kernelrl_core.syntax import children
 from kernelrl_plugin_checkers.reading import Breach, Reading
 
 __all__ = ["kept_results"]
@@ -70,7 +71,7 @@ def _has_identity(reading: Reading, node: ast.AST, names: frozenset[str]) -> boo
             # Alignment.
             continue
         elif not isinstance(below, ast.Lambda | ast.Subscript):
-            waiting += ast.iter_child_nodes(below)
+            waiting += children(below)
     return False
 
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from kernelrl_core.reachability import names_in, targets_of
+from kernelrl_core.syntax import children
 from kernelrl_core.values import SourceFacts
 from kernelrl_plugin_checkers.reading import Breach, Reading
 from kernelrl_plugin_checkers.torch_names import (
@@ -104,7 +105,7 @@ class ComputeRules:
             if id(node) not in found:
                 self._reading.spend()
                 found.add(id(node))
-                waiting += ast.iter_child_nodes(node)
+                waiting += children(node)
         return found
 
     def _computes(self, node: ast.AST, tensors: set[str]) -> str:
