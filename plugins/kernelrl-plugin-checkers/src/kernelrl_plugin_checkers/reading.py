@@ -10,7 +10,7 @@ from kernelrl_core.syntax import children, walk
 
 __all__ = ["Breach", "Reading", "TooMuch"]
 
-_MAX_STEPS = 120_000
+_MAX_STEPS = 130_000
 _MAX_PARTS = 16
 
 Breach = tuple[str, int | None, str]
@@ -43,6 +43,7 @@ class Reading:
         }
         self._steps = 0
         self._free: frozenset[int] | None = None
+        self._own: dict[int, Sequence[ast.AST]] = {}
 
     def spend(self, steps: int = 1) -> None:
         """Count work. It ends in the same place on every machine, which a clock would not.
@@ -106,8 +107,13 @@ class Reading:
             return "".join(p for p in parts if p is not None) if None not in parts else None
         return None
 
-    def own_nodes(self, part: ast.AST) -> Iterator[ast.AST]:
+    def own_nodes(self, part: ast.AST) -> Sequence[ast.AST]:
         """The nodes of a function, without those of functions and classes inside it, which count on their own."""
+        if id(part) not in self._own:
+            self._own[id(part)] = list(self._find_own(part))
+        return self._own[id(part)]
+
+    def _find_own(self, part: ast.AST) -> Iterator[ast.AST]:
         waiting: list[ast.AST] = [part.body] if isinstance(part, ast.Lambda) else []
         if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
             waiting = list(part.body)
