@@ -65,7 +65,7 @@ class CppText:
 
     def __init__(self, text: Embedded) -> None:
         self.text = text
-        found = [token for token in tokens(text.text) if token.kind not in ("space", "comment")]
+        found = list(tokens(text.text, blanks=False))
         self.tokens: Sequence[Token] = [token for token in found if token.kind != "directive"]
         self.directives: Sequence[Token] = [
             Token(token.kind, without_comments(token.text), token.start) for token in found if token.kind == "directive"

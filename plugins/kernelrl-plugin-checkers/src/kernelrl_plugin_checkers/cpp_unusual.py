@@ -507,7 +507,7 @@ def _of_macro(token: Token, rest: str, names: CppNames, look: _Look) -> Iterator
     name, body = match[1], _BLANKS.sub(" ", match[4])
     if name in KEYWORDS or name in ROOTS or (name in UNQUALIFIED and not _is_constant(body)):
         yield token.start, f"a macro named {name}, which means something else; name it otherwise"
-    parts = [part for part in tokens(_PASTED_END.sub("", body)) if part.kind not in ("space", "comment")]
+    parts = list(tokens(_PASTED_END.sub("", body), blanks=False))
     if not parts:
         return
     offset = token.start
