@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from kernelrl_plugin_checkers.cpp_names import CppNames
+from kernelrl_plugin_checkers.cpp_scopes import names_of
 from kernelrl_plugin_checkers.cpp_state import kept_in_statics
 from kernelrl_plugin_checkers.cpp_tokens import Token, tokens, without_comments
 from kernelrl_plugin_checkers.cpp_unusual import Defined, unusual
@@ -79,7 +79,7 @@ class CppText:
             defined[1] for token in self.directives if (defined := _DEFINE.match(token.text))
         }
         """Names that the text may define by itself."""
-        self.defined = CppNames.of(self.tokens, self.directives)
+        self.defined = names_of(self.tokens, self.directives)
 
     @property
     def waits(self) -> bool:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["Token", "tokens", "without_comments"]
+__all__ = ["Token", "text_at", "tokens", "without_comments"]
 
 
 class Token(NamedTuple):
@@ -117,6 +117,11 @@ def _raw(text: str, lines: _Lines, place: int, begin: str) -> tuple[str, str, in
 def without_comments(directive: str) -> str:
     """A directive with blanks instead of its comments; what else it has keeps its place."""
     return _IN_DIRECTIVE.sub(lambda match: " " * len(match[0]) if match["comment"] else match[0], directive)
+
+
+def text_at(found: Sequence[Token], at: int) -> str:
+    """The text of a token; empty before the first and behind the last."""
+    return found[at].text if 0 <= at < len(found) else ""
 
 
 class _Lines:

@@ -7,8 +7,9 @@ import copy
 import re
 from collections.abc import Iterator, Sequence
 
-from kernelrl_plugin_checkers.cpp_names import PASTED, CppNames, Scope, When, conditions, visible
-from kernelrl_plugin_checkers.cpp_tokens import Token, tokens
+from kernelrl_plugin_checkers.cpp_names import CppNames, Scope, When, conditions, visible
+from kernelrl_plugin_checkers.cpp_preprocessor import PASTED
+from kernelrl_plugin_checkers.cpp_tokens import Token, text_at, tokens
 from kernelrl_plugin_checkers.cpp_vocabulary import (
     ATTRIBUTES,
     CONDITIONS,
@@ -118,7 +119,7 @@ class _Look:
                         yield token.start, note
             elif token.kind == "mark":
                 # Three points are none.
-                is_dots = before == "." and "." in (text, _text(found, at - 2))
+                is_dots = before == "." and "." in (text, text_at(found, at - 2))
                 if before in _POINTS and text not in _MAY_FOLLOW and not is_dots:
                     yield token.start, f"{before} with no name behind it"
                 elif text == "[" and before == "[" and at >= self._attributes_end:
@@ -126,11 +127,11 @@ class _Look:
                 elif text == "*" and before == "(" and at >= 2 and at + 2 < len(found):
                     is_group = found[at + 1].kind == "name" and found[at + 2].text == ")"
                     is_declared = found[at - 2].kind == "name" or found[at - 2].text in (">", "*")
-                    if is_group and is_declared and _text(found, at + 3) == "(":
+                    if is_group and is_declared and text_at(found, at + 3) == "(":
                         yield token.start, "a pointer to a function; call functions by their names"
                 elif (
-                    text == "%" and _text(found, at + 1) in (":", ">") and found[at + 1].start == token.start + 1
-                ) or (text == "<" and _text(found, at + 1) == "%" and found[at + 1].start == token.start + 1):
+                    text == "%" and text_at(found, at + 1) in (":", ">") and found[at + 1].start == token.start + 1
+                ) or (text == "<" and text_at(found, at + 1) == "%" and found[at + 1].start == token.start + 1):
                     yield token.start, "a mark in another spelling; write it as usual"
             elif token.kind in ("string", "character") and not text.endswith(('"', "'")):
                 yield token.start, "a literal with a suffix; convert the value with a cast"
@@ -138,7 +139,7 @@ class _Look:
 
     def _name(self, at: int, when: When, scope: Scope) -> str | None:
         found, names = self._found, self._names
-        text, after = found[at].text, _text(self._found, at + 1)
+        text, after = found[at].text, text_at(self._found, at + 1)
         if at < self._attributes_end:
             return None
         if after == "::":
@@ -151,8 +152,8 @@ class _Look:
         if text in self._own:
             return None
         if scope.tensors.get(text) and not scope.device:
-            other = _text(found, at + 2)
-            is_whole = _text(found, at + 3) not in (".", "->", "[")
+            other = text_at(found, at + 2)
+            is_whole = text_at(found, at + 3) not in (".", "->", "[")
             if after in _ARITHMETIC and ((scope.tensors.get(other) and is_whole) or other in _OF_TORCH):
                 return f"arithmetic on the tensor {text[:40]}; {_OWN}"
         if called and text in _COMPUTING and not scope.device and self._takes_tensor(at + 2, scope):
@@ -198,14 +199,14 @@ class _Look:
         for place in range(at, min(at + 40, len(found))):
             if found[place].text in (";", "{", "}"):
                 return False
-            around = (_text(found, place - 1), _text(found, place + 1))
+            around = (text_at(found, place - 1), text_at(found, place + 1))
             if scope.tensors.get(found[place].text) and around[0] in ("(", ",") and around[1] in (")", ","):
                 return True
         return False
 
     def _contextual(self, at: int, scope: Scope) -> str | None:
         found = self._found
-        text, before, after = found[at].text, _text(found, at - 1), _text(found, at + 1)
+        text, before, after = found[at].text, text_at(found, at - 1), text_at(found, at + 1)
         if text in _NEVER:
             return f"{_NEVER[text]}; write loops and branches"
         if text == "__attribute__":
@@ -213,7 +214,7 @@ class _Look:
         if text in ("asm", "__asm__"):
             return None if scope.device else "assembly outside of device code; write C++ or intrinsics"
         if text == "extern":
-            if after == "__shared__" or (after == '"C"' and _text(found, at + 2) in ("__global__", "{")):
+            if after == "__shared__" or (after == '"C"' and text_at(found, at + 2) in ("__global__", "{")):
                 return None
             if (after == '"C"' and scope.kind == "outside") or after == '"C"':
                 return self._extern_c(at)
@@ -262,7 +263,7 @@ class _Look:
 
     def _using(self, at: int) -> str | None:
         found = self._found
-        if _text(found, at + 1) != "namespace":
+        if text_at(found, at + 1) != "namespace":
             return None
         path: list[str] = []
         place = at + 2
@@ -300,9 +301,9 @@ class _Look:
         found, names = self._found, self._names
         path = [found[at].text]
         place = at + 1
-        while _text(found, place) == "::" and len(path) < _MOST_PATH:
+        while text_at(found, place) == "::" and len(path) < _MOST_PATH:
             place += 1
-            if _text(found, place) == "template":
+            if text_at(found, place) == "template":
                 place += 1
             if place >= len(found) or found[place].kind != "name":
                 # A mark behind the colons is told where it stands.
@@ -350,13 +351,13 @@ class _Look:
 
     def _after_colons(self, at: int, when: When, scope: Scope) -> str | None:
         found = self._found
-        before = _text(found, at - 2)
+        before = text_at(found, at - 2)
         text = found[at].text
         if before == ">":
             return self._part(text, when) if text != "template" else None
         if before == ")":
             return "a member of a type that is computed; name the type"
-        if _text(found, at + 1) == "::":
+        if text_at(found, at + 1) == "::":
             return self._path(at, when)
         return self._name(at, when, scope) if text not in _LISTED and text not in self._free else None
 
@@ -371,9 +372,9 @@ class _Look:
             return "a macro as a member; write the name"
         if text in _COMPUTING and not scope.device:
             place = at + 1
-            while _text(found, place) == ")":
+            while text_at(found, place) == ")":
                 place += 1
-            if _text(found, place) in ("(", "<") and not (place == at + 1 and text in TENSOR_METHODS):
+            if text_at(found, place) in ("(", "<") and not (place == at + 1 and text in TENSOR_METHODS):
                 return f"the method {text} of a tensor; {_OWN}"
         if text in MEMBERS or text in REDUCTIONS or text in self._own:
             return None
@@ -398,10 +399,6 @@ _ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "+=", "-=", "==", "!=", "<", "
 _RESERVED = re.compile(
     r"_|cuda|hip|cu[A-Z]|Py|py|c10|at_|aten|torch|pthread|omp_|GOMP|clock|time|sched|sys|mem|str|std"
 )
-
-
-def _text(found: Sequence[Token], at: int) -> str:
-    return found[at].text if 0 <= at < len(found) else ""
 
 
 def _is_operator(name: str) -> bool:
