@@ -9,11 +9,13 @@ import attrs
 
 from kernelrl_plugin_checkers.cpp_tokens import Token
 
-__all__ = ["CppNames", "Scope", "Variable", "When", "conditions", "visible"]
+__all__ = ["CppNames", "Defined", "Scope", "Seen", "Variable", "When", "conditions", "visible"]
 
 When = tuple[str, ...]
 """Conditions of the preprocessor around a place, from the outermost."""
 
+Seen = tuple[int, str]
+"""Offset in the text, and what was seen."""
 _MOST_AROUND = 16
 """Blocks with a variable of the same name that are looked at for the one around a place."""
 
@@ -83,6 +85,14 @@ class CppNames:
     """First and last offset of the head of each function."""
     uneven: list[int] = attrs.field(factory=list)
     """Offsets of conditions whose branches leave braces open, or close others."""
+
+
+class Defined:
+    """What all texts of a candidate define together."""
+
+    def __init__(self, texts: Sequence[CppNames]) -> None:
+        self.functions = frozenset(name for names in texts for name in names.functions)
+        self.types = frozenset(name for names in texts for name in names.types)
 
 
 def visible(known: dict[str, set[When]], name: str, when: When) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from kernelrl_plugin_checkers.cpp_names import Defined
 from kernelrl_plugin_checkers.cpp_scopes import names_of
 from kernelrl_plugin_checkers.cpp_state import kept_in_statics
 from kernelrl_plugin_checkers.cpp_tokens import Token, tokens, without_comments
-from kernelrl_plugin_checkers.cpp_unusual import Defined, unusual
+from kernelrl_plugin_checkers.cpp_unusual import unusual
 from kernelrl_plugin_checkers.cpp_vocabulary import VENDOR
 from kernelrl_plugin_checkers.embedded import Embedded
 from kernelrl_plugin_checkers.reading import Breach

@@ -5,37 +5,17 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from kernelrl_plugin_checkers.cpp_tokens import Token, text_at
+from kernelrl_plugin_checkers.cpp_vocabulary import words
 
 __all__ = ["MOST_NESTED", "function_of", "is_prototype", "is_record", "name_of", "owners", "record_name"]
 
 MOST_NESTED = 16
 """Scopes and conditions in each other that are told apart."""
 _RECORDS = frozenset({"struct", "class", "union"})
-_NO_FUNCTION = frozenset(
-    {
-        "__launch_bounds__",
-        "__attribute__",
-        "__align__",
-        "alignas",
-        "decltype",
-        "noexcept",
-        "__cluster_dims__",
-        "requires",
-    }
-    | {
-        "sizeof",
-        "static_assert",
-        "if",
-        "while",
-        "for",
-        "switch",
-        "return",
-        "operator",
-        "explicit",
-        "_Pragma",
-        "constexpr",
-    }
-)
+_NO_FUNCTION = words("""
+__launch_bounds__ __attribute__ __align__ alignas decltype noexcept __cluster_dims__ requires sizeof static_assert if
+while for switch return operator explicit _Pragma constexpr
+""")
 
 
 def record_name(found: Sequence[Token], at: int) -> str:

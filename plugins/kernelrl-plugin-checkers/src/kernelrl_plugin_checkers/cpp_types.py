@@ -7,41 +7,17 @@ from collections.abc import Mapping, Sequence
 from kernelrl_plugin_checkers.cpp_names import CppNames
 from kernelrl_plugin_checkers.cpp_statements import record_name
 from kernelrl_plugin_checkers.cpp_tokens import Token, text_at
-from kernelrl_plugin_checkers.cpp_vocabulary import BASIC_TYPES, PATTERNS, QUALIFIERS, UNQUALIFIED
+from kernelrl_plugin_checkers.cpp_vocabulary import BASIC_TYPES, PATTERNS, QUALIFIERS, UNQUALIFIED, words
 
 __all__ = ["NO_NAMES", "Types"]
 
 _MOST_TYPE = 120
 """Tokens of a type that are looked at."""
-_NO_TYPE = frozenset({"return", "sizeof", "throw", "new", "delete", "case", "goto", "else", "do", "if", "while", "for"})
-_NO_TYPE |= {
-    "switch",
-    "operator",
-    "co_return",
-    "co_await",
-    "co_yield",
-    "and",
-    "or",
-    "not",
-    "this",
-    "true",
-    "false",
-    "nullptr",
-}
-_NO_TYPE |= {
-    "typeid",
-    "alignof",
-    "using",
-    "namespace",
-    "template",
-    "typedef",
-    "default",
-    "try",
-    "catch",
-    "noexcept",
-    "NULL",
-}
-_NO_TYPE |= {"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize"}
+_NO_TYPE = words("""
+return sizeof throw new delete case goto else do if while for switch operator co_return co_await co_yield and or not
+this true false nullptr typeid alignof using namespace template typedef default try catch noexcept NULL threadIdx
+blockIdx blockDim gridDim warpSize
+""")
 NO_NAMES = QUALIFIERS | BASIC_TYPES | _NO_TYPE
 """What no variable is called."""
 _WITH_PARENTHESES = frozenset({"alignas", "__align__", "decltype", "__attribute__", "__launch_bounds__", "explicit"})

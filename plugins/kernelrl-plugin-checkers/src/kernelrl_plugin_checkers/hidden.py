@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from kernelrl_core.reachability import parse_source
 from kernelrl_core.values import Candidate, Evaluation, Outcome
+from kernelrl_plugin_checkers.cpp_names import Defined
 from kernelrl_plugin_checkers.cpp_rules import CppText, cpp_breaches
-from kernelrl_plugin_checkers.cpp_unusual import Defined
 from kernelrl_plugin_checkers.embedded import Embedded, embedded_texts
 from kernelrl_plugin_checkers.python_patterns import waits_for_streams
 from kernelrl_plugin_checkers.reading import Breach, Reading, TooMuch

@@ -18,8 +18,8 @@ from kernelrl_core.extraction import MAX_SOURCE_CHARACTERS
 from kernelrl_core.reachability import parse_source
 from kernelrl_core.values import Candidate, Evaluation, Finding, Rule, Severity, SourceFacts, Task
 from kernelrl_plugin_checkers.config import SourceRulesConfig
+from kernelrl_plugin_checkers.cpp_names import Defined
 from kernelrl_plugin_checkers.cpp_rules import CppText, cpp_breaches
-from kernelrl_plugin_checkers.cpp_unusual import Defined
 from kernelrl_plugin_checkers.embedded import embedded_texts
 from kernelrl_plugin_checkers.hidden import hidden_breaches
 from kernelrl_plugin_checkers.plain_python import unusual_python
