@@ -14,6 +14,10 @@ __all__ = ["Declarations"]
 
 _AFTER_NAME = frozenset({"=", ";", ",", ")", "[", "(", "{", ":", ">", "."})
 _DECORATION = frozenset({"*", "&", "&&", "const", "__restrict__", "__restrict", "restrict", "volatile", "."})
+_MOST_OF_DECLARATOR = 400
+"""Tokens of a declarator that are looked at."""
+_MOST_LOOKED_AT = 500_000
+"""Tokens of declarators in a text that are looked at, each as often as a declarator holds it."""
 _MAKE_TENSORS = frozenset(
     {"empty", "empty_like", "empty_strided", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like"}
 )
@@ -30,6 +34,7 @@ class Declarations(Types):
         self._block: list[Variable] = []
         """Variables of the innermost block."""
         self._waiting_tensors: dict[str, bool] = {}
+        self._left = _MOST_LOOKED_AT
 
     def _declaration(self, at: int, scope: Scope, parens: int) -> None:
         """Take up the names of a declaration, if one begins here."""
@@ -83,7 +88,10 @@ class Declarations(Types):
     def _next_declarator(self, at: int) -> int | None:
         """Place behind the comma that ends a declarator."""
         found, depth = self._found, 0
-        for place in range(at, min(at + 400, len(found))):
+        for place in range(at, min(at + _MOST_OF_DECLARATOR, len(found))):
+            self._left -= 1
+            if self._left < 0:
+                return None
             text = found[place].text
             if text in ("(", "[", "{"):
                 depth += 1

@@ -75,6 +75,8 @@ class Types:
     def _typedef(self, at: int) -> None:
         last, depth = "", 0
         for token in self._found[at + 1 : at + _MOST_TYPE]:
+            if token.text == "typedef":
+                return
             if token.text in ("{", "("):
                 depth += 1
             elif token.text in ("}", ")"):

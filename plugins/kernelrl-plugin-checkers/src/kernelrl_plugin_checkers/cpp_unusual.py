@@ -27,7 +27,6 @@ from kernelrl_plugin_checkers.torch_names import COMPUTING_METHODS, OPERATORS, R
 
 __all__ = ["unusual"]
 
-
 _OWN = "compute in a kernel or a loop of your own"
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*+")
 _COMPUTING = (COMPUTING_METHODS | OPERATORS) - MEMBERS - REDUCTIONS
