@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
-from kernelrl_core.syntax import parse
+from kernelrl_core.syntax import children, parse, walk
 
 __all__ = ["ENTRY", "SourceIndex", "free_names", "names_in", "parse_source", "targets_of"]
 
@@ -30,13 +30,19 @@ def parse_source(source: str) -> ast.Module | None:
 class SourceIndex:
     """Functions, classes and assignments of a file by name, and the entry points of `ModelNew`."""
 
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, tree: ast.Module, nodes: Iterable[ast.AST] | None = None) -> None:
+        """Read a file.
+
+        Args:
+            tree: the file.
+            nodes: all of its nodes, in the order of `walk`, where they are known.
+        """
         self.tree = tree
         self.bodies: dict[str, list[ast.AST]] = defaultdict(list)
         """Name -> definitions of it and values assigned to it."""
         self.entries: list[ast.FunctionDef] = []
         """`forward` and `__call__` of `ModelNew`."""
-        for node in ast.walk(tree):
+        for node in walk(tree) if nodes is None else nodes:
             if not isinstance(node, _DEFINING):
                 continue
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -77,6 +83,9 @@ class SourceIndex:
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_BINDING = (*_FUNCTIONS, *_COMPREHENSIONS)
+_AROUND = frozenset({"decorator_list", "annotation", "returns"})
+"""Fields of functions that belong to what is around them."""
 
 
 def free_names(function: ast.AST, spend: Callable[[], None] = lambda: None) -> set[int]:
@@ -92,30 +101,37 @@ def free_names(function: ast.AST, spend: Callable[[], None] = lambda: None) -> s
     while waiting:
         node, bound = waiting.pop()
         spend()
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in bound:
-            found.add(id(node))
-        inside, outside = bound, []
+        if isinstance(node, ast.Name):
+            if isinstance(node.ctx, ast.Load) and node.id not in bound:
+                found.add(id(node))
+            continue
+        below = children(node, _AROUND)
+        if not isinstance(node, _BINDING):
+            waiting += [(item, bound) for item in below]
+            continue
+        outside: list[ast.expr] = []
         if isinstance(node, _FUNCTIONS):
             outside = [*node.args.defaults, *(item for item in node.args.kw_defaults if item is not None)]
         elif isinstance(node, _COMPREHENSIONS):
             outside = [node.generators[0].iter]
-        if isinstance(node, (*_FUNCTIONS, *_COMPREHENSIONS)):
-            inside = bound | set(_bound_by(node, spend))
+        inside = bound | set(_bound_by(node, spend))
         waiting += [(item, bound) for item in outside]
         # The arguments and the first generator hold what is outside, too; there it counts as bound.
-        waiting += [(item, inside) for item in _below(node) if item not in outside]
+        waiting += [(item, inside) for item in below]
     return found
 
 
 def _bound_by(scope: ast.AST, spend: Callable[[], None]) -> Iterator[str]:
     """Names of a function or a comprehension that are its own."""
-    waiting = list(_below(scope))
+    waiting = children(scope, _AROUND)
     while waiting:
         node = waiting.pop()
         spend()
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            yield node.id
-        elif isinstance(node, ast.arg):
+        if isinstance(node, ast.Name):
+            if not isinstance(node.ctx, ast.Load):
+                yield node.id
+            continue
+        if isinstance(node, ast.arg):
             yield node.arg
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
@@ -124,19 +140,13 @@ def _bound_by(scope: ast.AST, spend: Callable[[], None]) -> Iterator[str]:
             yield node.name
         elif isinstance(node, _COMPREHENSIONS):
             # Only what `:=` binds is bound around a comprehension as well.
-            for below in ast.walk(node):
+            for below in walk(node):
                 spend()
                 if isinstance(below, ast.NamedExpr) and isinstance(below.target, ast.Name):
                     yield below.target.id
             continue
         if not isinstance(node, ast.Lambda):
-            waiting += _below(node)
-
-
-def _below(node: ast.AST) -> Iterator[ast.AST]:
-    for field, value in ast.iter_fields(node):
-        if field not in ("decorator_list", "annotation", "returns"):
-            yield from (item for item in (value if isinstance(value, list) else [value]) if isinstance(item, ast.AST))
+            waiting += children(node, _AROUND)
 
 
 def names_in(node: ast.AST) -> Iterator[str]:
@@ -156,7 +166,7 @@ def _names_in(node: ast.AST, walked: set[int]) -> Iterator[str]:
             yield below.id
         elif isinstance(below, ast.Attribute):
             yield below.attr
-        waiting += ast.iter_child_nodes(below)
+        waiting += children(below)
 
 
 def targets_of(target: ast.expr) -> Iterator[str]:

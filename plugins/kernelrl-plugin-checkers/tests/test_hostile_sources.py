@@ -54,6 +54,23 @@ BUSY = {
             *("__global__ ", "__global__{", "__global__{a[", "static std::map<int, a> b; b[c.data_ptr()];", "'", "1'"),
         )
     },
+    **{
+        f"much C++ of {text!r}": f"S = r'''#include <a>\n{text * (190_000 // len(text))}'''\n"
+        for text in (
+            *("{", "{int a;", "a<", "a<b>(", "template<", "int a{}", "f(", "x{}", "x=0;", "a>", "x[", "a(b)", "a##"),
+            *("void f(int a){", "{int x;}x;", "f(){", "typedef ", "decltype(", "namespace a{void f(){", "[[a"),
+            *("#define a b\n", "#define f%d(x) x\n", "#if a\n", "#ifdef a\nint b;\n#endif\n", "M(x)"),
+        )
+    },
+    "a long macro": "S = '''#include <a>\n#define F(a) " + "x a " * 45_000 + "\n'''\n",
+    "many macros": "S = '''#include <a>\n"
+    + "".join(f"#define m{i}(a) void a(int b) {{ n{i} }}\n" for i in range(4500))
+    + "'''\n",
+    "functions of one name": "S = '''#include <a>\n"
+    + "".join(f"namespace n{i}{{void f(){{}}}}" for i in range(4500))
+    + "void g(){"
+    + "f();" * 5000
+    + "}'''\n",
     "a long name of libraries in a macro": "S = '''#include <a>\n#define x " + "cblas_" * (N // 6) + "\n'''\n",
     "a long name that is no word": "S = '''#include <a>\n" + "cublasGemm" * (N // 10) + "$\n'''\n",
     "a long name in a kernel": "S = '''#include <a>\n__global__{ a[b] = " + "a" * N + " ; }\n'''\n",
@@ -85,6 +102,11 @@ def test_a_source_that_keeps_a_reader_busy_is_answered_within_a_second(name: str
     begin = time.process_time()
     check(BUSY[name])
     assert time.process_time() - begin < 1.0
+
+
+def test_cpp_of_too_many_tokens_is_read_from_its_beginning_and_noted() -> None:
+    source = "S = '''#include <a>\nat::mm(a, b);\n" + "{" * 190_000 + "'''\n"
+    assert {"library_glue", "unread_source"} <= {finding.rule for finding in check(source)}
 
 
 def test_reading_stops_in_the_same_place_each_time_and_says_so() -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from kernelrl_plugin_checkers.cpp_names import CppNames
+from kernelrl_plugin_checkers.cpp_names import Defined
+from kernelrl_plugin_checkers.cpp_scopes import names_of
 from kernelrl_plugin_checkers.cpp_state import kept_in_statics
 from kernelrl_plugin_checkers.cpp_tokens import Token, tokens, without_comments
-from kernelrl_plugin_checkers.cpp_unusual import Defined, unusual
+from kernelrl_plugin_checkers.cpp_unusual import unusual
 from kernelrl_plugin_checkers.cpp_vocabulary import VENDOR
 from kernelrl_plugin_checkers.embedded import Embedded
 from kernelrl_plugin_checkers.reading import Breach
 from kernelrl_plugin_checkers.torch_names import OPERATORS, TENSOR_METHODS
 
-__all__ = ["CppText", "cpp_breaches"]
+__all__ = ["CppText", "cpp_breaches", "cpp_texts", "unread_cpp"]
 
 _UNQUALIFIED_TEXT = """
 addmm baddbmm batch_norm bmm conv1d conv2d conv3d conv_transpose2d convolution cumprod cumsum einsum group_norm
@@ -55,31 +56,48 @@ _OF_PYBIND = frozenset({"eval", "exec", "eval_file"})
 _TELLING = OPERATORS | _OF_PYBIND | TENSOR_METHODS | _BACK_TO_PYTHON | _INSPECTION | _PROCESSES | _OUTSIDE
 _TELLING |= {"module_", "module", "pthread_create", "detach"}
 _ENOUGH, _MOST_TOLD = 40, 200
+_MOST_TOKENS = 60_000
+"""Of all texts of a candidate together; sources of the largest size that is read have fewer."""
+_CHARACTERS_OF_TOKEN = 4
+"""In a directive, whose tokens are read when it is looked at."""
 _ONE = r"(?:1|1\.0?f?)"
 _WORD = re.compile(r"\w++")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_FREE_NAME = re.compile(r"(?<![\w:.])[a-z_]\w+")
 _COPY_LINE = re.compile(rf"\b\w++ \[ (?P<index>[^\]]+) \] = (?:{_ONE} \* )?\w+ \[ (?P=index) \] (?:\* {_ONE} )?;")
 
 
 class CppText:
-    """One text with what rules look at: its tokens without blanks, comments and directives."""
+    """One text with what rules look at: its tokens without blanks, comments and directives.
 
-    def __init__(self, text: Embedded) -> None:
+    Args:
+        most: tokens that are read.
+    """
+
+    def __init__(self, text: Embedded, most: int = _MOST_TOKENS) -> None:
         self.text = text
-        found = [token for token in tokens(text.text) if token.kind not in ("space", "comment")]
-        self.tokens: Sequence[Token] = [token for token in found if token.kind != "directive"]
-        self.directives: Sequence[Token] = [
-            Token(token.kind, without_comments(token.text), token.start) for token in found if token.kind == "directive"
-        ]
+        self.tokens: list[Token] = []
+        self.directives: list[Token] = []
+        self.left = most
+        """Tokens that could have been read besides; below zero where the text was not read to its end."""
+        for token in tokens(text.text, blanks=False):
+            is_directive = token.kind == "directive"
+            self.left -= 1 + len(token.text) // _CHARACTERS_OF_TOKEN if is_directive else 1
+            if self.left < 0:
+                break
+            if is_directive:
+                token = Token(token.kind, without_comments(token.text), token.start)
+            (self.directives if is_directive else self.tokens).append(token)
         self.names = {token.text for token in self.tokens if token.kind == "name"}
         for token in self.directives:
-            self.names |= set(re.findall(r"[A-Za-z_]\w*", token.text))
+            self.names |= set(_NAME.findall(token.text))
         self.roots = {*_ROOTS, *_aliases(self.tokens)}
         """Names of the namespace of torch's operators."""
         self.own = _declared(self.tokens) | {
             defined[1] for token in self.directives if (defined := _DEFINE.match(token.text))
         }
         """Names that the text may define by itself."""
-        self.defined = CppNames.of(self.tokens, self.directives)
+        self.defined = names_of(self.tokens, self.directives)
 
     @property
     def waits(self) -> bool:
@@ -90,6 +108,22 @@ class CppText:
     def copies(self) -> bool:
         """Whether something copies tensors or memory."""
         return any(_COPIES.fullmatch(name) for name in self.names)
+
+
+def cpp_texts(pieces: Iterable[Embedded]) -> list[CppText]:
+    """The texts of a candidate, as far as all of them together are read."""
+    texts: list[CppText] = []
+    left = _MOST_TOKENS
+    for piece in pieces:
+        texts.append(CppText(piece, left))
+        left = max(0, texts[-1].left)
+    return texts
+
+
+def unread_cpp(texts: Iterable[CppText]) -> Iterator[Breach]:
+    """A breach where a text was not read to its end."""
+    if any(text.left < 0 for text in texts):
+        yield "unread_source", None, f"reading stopped before the end: more than {_MOST_TOKENS} tokens of C++"
 
 
 def cpp_breaches(text: CppText, *, defined: Defined, waits: bool, copies: bool) -> Iterator[Breach]:
@@ -104,7 +138,8 @@ def cpp_breaches(text: CppText, *, defined: Defined, waits: bool, copies: bool) 
     for rule, offset, note in _found(text, defined, waits=waits, copies=copies):
         # Many of one kind are no more evidence than a few, and each must be placed.
         seen = told.setdefault(rule, set())
-        if len(seen) >= _MOST_TOLD or (len(seen) >= _ENOUGH and note in seen):
+        is_known = note in seen and (offset in seen or len(seen) >= _ENOUGH)
+        if is_known or len(seen) >= _MOST_TOLD:
             continue
         seen |= {note, offset}
         excerpt = text.text.excerpt(offset)
@@ -131,7 +166,7 @@ def _found(text: CppText, defined: Defined, *, waits: bool, copies: bool) -> Ite
             for match in _OPERATOR.finditer(token.text):
                 if _is_operator(match[1]):
                     yield "library_glue", token.start + match.start(), f"{match[1]}, in a macro"
-            for match in re.finditer(r"(?<![\w:.])[a-z_]\w+", token.text):
+            for match in _FREE_NAME.finditer(token.text):
                 if match[0] in _UNQUALIFIED and match[0] not in text.own:
                     yield "library_glue", token.start + match.start(), f"{match[0]}, in a macro"
     yield from kept_in_statics(text.tokens)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from kernelrl_plugin_checkers.cpp_tokens import Token
+from kernelrl_plugin_checkers.cpp_tokens import Token, text_at
 
 __all__ = ["kept_in_statics"]
 
@@ -57,8 +57,8 @@ def kept_in_statics(found: Sequence[Token]) -> Iterator[tuple[str, int, str]]:
         for at, token in enumerate(statement):
             if token.kind != "name" or token.text not in kept:
                 continue
-            before, after = _text(statement, at - 1), _text(statement, at + 1)
-            look = after == "[" or (after in (".", "->") and _text(statement, at + 2) in _LOOKUPS)
+            before, after = text_at(statement, at - 1), text_at(statement, at + 1)
+            look = after == "[" or (after in (".", "->") and text_at(statement, at + 2) in _LOOKUPS)
             if by_pointer and look and kept[token.text].types & _MAPS:
                 yield "result_cache", token.start, f"{token.text} is looked up by the address of a tensor"
             elif by_pointer and (after in ("==", "!=") or before in ("==", "!=")):
@@ -71,12 +71,8 @@ def kept_in_statics(found: Sequence[Token]) -> Iterator[tuple[str, int, str]]:
 
 def _counted(statement: Sequence[Token]) -> Iterator[str]:
     for at, token in enumerate(statement):
-        if token.kind == "name" and {_text(statement, at - 1), _text(statement, at + 1)} & {"++", "+="}:
+        if token.kind == "name" and {text_at(statement, at - 1), text_at(statement, at + 1)} & {"++", "+="}:
             yield token.text
-
-
-def _text(statement: Sequence[Token], at: int) -> str:
-    return statement[at].text if 0 <= at < len(statement) else ""
 
 
 def _statements(found: Sequence[Token]) -> Iterator[Sequence[Token]]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["Token", "tokens", "without_comments"]
+__all__ = ["Token", "text_at", "tokens", "without_comments"]
 
 
 class Token(NamedTuple):
@@ -25,21 +25,24 @@ class Token(NamedTuple):
     """Offset of its first character."""
 
 
+_LETTERS = r"[\w$\x80-\U0010ffff]*+"
+_MORE = rf"{_LETTERS}(?:\\[uU]{_LETTERS})*+"
 _START = r"(?:[A-Za-z_$\x80-\U0010ffff]|\\[uU])"
 _INSIDE = r"(?:[\w$\x80-\U0010ffff]|\\[uU])"
 """Of names. All beyond ASCII counts, and universal character names: what compilers refuse may be read anyhow."""
-_SUFFIX = rf"(?:{_START}{_INSIDE}*+)?"
+_SUFFIX = rf"(?:{_START}{_MORE})?"
 """Of a literal that users define: `"text"R"x("` is a literal with the suffix R, and no raw string."""
+_NO_LITERAL = r"(?!(?:u8|[uUL])?(?:R\"[^()\\\ \t\f\v\n]{0,16}\(|[\"']))"
 _PIECES = rf"""
-      (?P<comment>//[^\n]*+|/\*[\s\S]*?(?:\*/|\Z))
+      (?P<name>(?:[A-KM-QSTV-Za-tv-z_$\x80-\U0010ffff]|{_NO_LITERAL}[uULR]|\\[uU]){_MORE})
+    | (?P<comment>//[^\n]*+|/\*[\s\S]*?(?:\*/|\Z))
     | (?P<raw>(?:u8|[uUL])?R"[^()\\\ \t\f\v\n]{{0,16}}\()
     | (?P<string>(?:u8|[uUL])?"(?:[^"\\\n]|\\.?)*+(?:"{_SUFFIX})?)
     | (?P<number>\.?\d(?:[eEpP][+-]|'?{_INSIDE}|\.)*+)
     | (?P<character>(?:u8|[uUL])?'(?:[^'\\\n]|\\.?)*+(?:'{_SUFFIX})?)
-    | (?P<name>{_START}{_INSIDE}*+)
 """
 _TOKEN = re.compile(
-    rf"(?P<space>[\ \t\f\v\0\r\n]+)|{_PIECES}|(?P<mark>::|->|<<<|==|!=|\+\+|--|\+=|-=|&&|\|\||[\s\S])",
+    rf"(?P<space>[\ \t\f\v\0\r\n]+)|[;,(){{}}\[\]]|{_PIECES}|(?P<mark>::|->|<<<|==|!=|\+\+|--|\+=|-=|&&|\|\||[\s\S])",
     re.VERBOSE | re.ASCII,
 )
 _BLANK = r"(?:[\ \t\f\v\0]|/\*[\s\S]*?\*/)*+"
@@ -57,48 +60,68 @@ _IN_DIRECTIVE = re.compile(
 """Raw strings end with the line there; so does the directive, but for a comment that does not."""
 _RAW = re.compile(r'"(?P<fence>[^()\\ \t\f\v\n]{0,16})\([\s\S]*?(?:\)(?P=fence)"|\Z)')
 _AFTER_RAW = re.compile(_SUFFIX, re.ASCII)
+_BLANKS = frozenset({"space", "comment"})
 _CONTINUED = re.compile(r"\\[ \t\f\v\0]*\r?\n")
 
 
-def tokens(text: str) -> Iterator[Token]:
-    """The tokens of a text, in order and without gaps. A name may be split by the end of a line that continues."""
+def tokens(text: str, *, blanks: bool = True) -> Iterator[Token]:
+    """The tokens of a text, in order and without gaps. A name may be split by the end of a line that continues.
+
+    Args:
+        blanks: whether blanks and comments are given, too.
+    """
     # Compilers end lines at a carriage return as well.
     text = re.sub(r"\r(?!\n)", "\n", text)
     lines = _Lines(text)
-    joined = lines.joined
+    joined, offset = lines.joined, lines.offset
     place, fresh = 0, True
-    match_token, offset, size = _TOKEN.match, lines.offset, len(joined)
-    while place < size:
-        if fresh and _BEGINS.match(joined, place):
-            pieces = _IN_INCLUDE if _INCLUDE.match(joined, place) else _IN_DIRECTIVE
-            ends = (match.start() for match in pieces.finditer(joined, place) if match["end"])
-            kind, end = "directive", next(ends, size)
-        else:
-            match = match_token(joined, place)
-            assert match is not None  # a mark is any character
-            kind, end = match.lastgroup or "mark", match.end()
-        piece = joined[place:end]
-        if kind == "raw":
-            # Lines do not continue inside.
-            quote = place + piece.index('"')
-            raw = _RAW.match(text, offset(quote))
-            kind, piece, end = "name", joined[place:quote], quote
-            if raw:
-                closed = lines.place(raw.end())
-                suffix = _AFTER_RAW.match(joined, closed)
-                assert suffix is not None  # it may be empty
-                kind, piece, end = "string", piece + raw.group() + suffix.group(), suffix.end()
-        yield Token(kind, piece, offset(place))
-        if kind not in ("space", "comment"):
-            fresh = False
-        elif kind == "space" and "\n" in piece:
-            fresh = True
-        place = end
+    while place < len(joined):
+        # Up to the next directive or raw string, which begin as something else does.
+        for match in _TOKEN.finditer(joined, place):
+            kind, piece = match.lastgroup or "mark", match[0]
+            if kind in _BLANKS:
+                fresh = fresh or (kind == "space" and "\n" in piece)
+                if blanks:
+                    yield Token(kind, piece, offset(place))
+            elif kind == "raw" or (fresh and piece in "#%" and _BEGINS.match(joined, place)):
+                kind, piece, end = _raw(text, lines, place, piece) if kind == "raw" else _directive(joined, place)
+                yield Token(kind, piece, offset(place))
+                place, fresh = end, False
+                break
+            else:
+                fresh = False
+                yield Token(kind, piece, offset(place))
+            place += len(piece)
+
+
+def _directive(joined: str, place: int) -> tuple[str, str, int]:
+    """Kind and text of the directive at a place, and where it ends."""
+    pieces = _IN_INCLUDE if _INCLUDE.match(joined, place) else _IN_DIRECTIVE
+    ends = (match.start() for match in pieces.finditer(joined, place) if match["end"])
+    end = next(ends, len(joined))
+    return "directive", joined[place:end], end
+
+
+def _raw(text: str, lines: _Lines, place: int, begin: str) -> tuple[str, str, int]:
+    """Kind and text of what begins as a raw string at a place, and where it ends. Lines do not continue inside."""
+    joined = lines.joined
+    quote = place + begin.index('"')
+    raw = _RAW.match(text, lines.offset(quote))
+    if raw is None:
+        return "name", joined[place:quote], quote
+    suffix = _AFTER_RAW.match(joined, lines.place(raw.end()))
+    assert suffix is not None  # it may be empty
+    return "string", joined[place:quote] + raw.group() + suffix.group(), suffix.end()
 
 
 def without_comments(directive: str) -> str:
     """A directive with blanks instead of its comments; what else it has keeps its place."""
     return _IN_DIRECTIVE.sub(lambda match: " " * len(match[0]) if match["comment"] else match[0], directive)
+
+
+def text_at(found: Sequence[Token], at: int) -> str:
+    """The text of a token; empty before the first and behind the last."""
+    return found[at].text if 0 <= at < len(found) else ""
 
 
 class _Lines:

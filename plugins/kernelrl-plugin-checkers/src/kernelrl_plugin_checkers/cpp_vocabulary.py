@@ -24,18 +24,20 @@ __all__ = [
     "UNQUALIFIED",
     "VENDOR",
     "is_known",
+    "words",
 ]
 
 
-def _words(text: str) -> frozenset[str]:
+def words(text: str) -> frozenset[str]:
+    """The words of a text."""
     return frozenset(text.split())
 
 
-BASIC_TYPES = _words("""
+BASIC_TYPES = words("""
 auto bool char char8_t char16_t char32_t double float int long short signed unsigned void wchar_t decltype __int128
 __fp16 _Float16 __bf16
 """)
-QUALIFIERS = _words("""
+QUALIFIERS = words("""
 const constexpr consteval constinit extern inline mutable register static thread_local typename volatile explicit
 friend virtual struct class union enum __constant__ __device__ __forceinline__ __global__ __host__ __inline__
 __managed__ __noinline__ __restrict__ __restrict restrict __shared__ __inline __grid_constant__
@@ -43,7 +45,7 @@ __managed__ __noinline__ __restrict__ __restrict restrict __shared__ __inline __
 KEYWORDS = (
     BASIC_TYPES
     | QUALIFIERS
-    | _words("""
+    | words("""
 alignas alignof break case catch const_cast continue default delete do dynamic_cast else false final for goto if
 namespace new noexcept nullptr operator override private protected public reinterpret_cast return sizeof static_assert
 static_cast switch template this throw true try typedef typeid using while concept requires and or not xor bitand
@@ -52,7 +54,7 @@ __extension__
 """)
 )
 
-_STANDARD_HEADERS = _words("""
+_STANDARD_HEADERS = words("""
 algorithm array atomic bit bitset cassert cctype cfloat cinttypes climits cmath complex complex.h concepts cstddef
 cstdint cstdio cstdlib cstring float.h functional inttypes.h initializer_list iostream iterator limits limits.h math.h
 memory mutex numbers numeric optional ostream span sstream stdbool.h stddef.h stdexcept stdint.h stdio.h stdlib.h
@@ -104,7 +106,7 @@ PRAGMAS = re.compile(
     r"|omp\s+(?:parallel|for|simd|critical|atomic|barrier|single|master|masked|sections?|ordered|declare\s+simd"
     r"|declare\s+reduction)|vector\s+aligned|warning)\b"
 )
-ATTRIBUTES = _words("""
+ATTRIBUTES = words("""
 aligned always_inline noinline packed vector_size unused used target hot cold optimize may_alias pure flatten
 assume_aligned const noreturn maybe_unused nodiscard likely unlikely fallthrough no_unique_address gnu device host
 global shared amdgpu_flat_work_group_size amdgpu_waves_per_eu amdgpu_num_vgpr ext_vector_type __vector_size__
@@ -113,7 +115,7 @@ leaf nothrow nonnull
 """)
 """Words within `__attribute__((...))` and `[[...]]`; no section, alias, constructor, weak symbol or cleanup."""
 
-_STD = _words("""
+_STD = words("""
 abs acos acosh all_of any_of array asin asinh atan atan2 atanh atomic bit_cast byte cbrt ceil clamp clog2 complex conj
 polar arg norm proj conditional conditional_t copy copy_n copysign cos cosh count countl_zero countr_zero decay_t
 declval defer_lock distance div enable_if enable_if_t endl equal erf erfc errc exception exp exp2 expm1 fabs
@@ -136,12 +138,12 @@ logical_or align align_val_t hex popcount bit_ceil bit_floor bit_width midpoint 
 transform_reduce begin end
 """)
 _STD |= {"thread::hardware_concurrency", "numbers::pi", "numbers::pi_v", "numbers::e", "numbers::sqrt2", "memory_order"}
-_NUMBERS = _words("""
+_NUMBERS = words("""
 kFloat kFloat16 kFloat32 kFloat64 kDouble kHalf kBFloat16 kInt kInt8 kInt16 kInt32 kInt64 kLong kShort kChar kByte
 kBool kUInt8 kUInt16 kUInt32 kUInt64 kFloat8_e4m3fn kFloat8_e5m2 kFloat8_e4m3fnuz kFloat8_e5m2fnuz kCUDA kCPU kHIP
 kStrided kComplexFloat kComplexDouble
 """)
-_TENSORS = _words("""
+_TENSORS = words("""
 Tensor TensorOptions TensorList TensorAccessor PackedTensorAccessor PackedTensorAccessor32 PackedTensorAccessor64
 GenericPackedTensorAccessor TensorBase RestrictPtrTraits DefaultPtrTraits ScalarType Scalar Dtype dtype device Device
 DeviceType DeviceIndex DeviceGuard OptionalDeviceGuard IntArrayRef ArrayRef MemoryFormat Layout Half BFloat16
@@ -155,24 +157,24 @@ DeviceType::HIP nullopt_t make_optional promoteTypes CppTypeToScalarType typeMet
 SmallVector quint8 qint8 qint32 checkAllSameGPU is_complex CUDA CPU HIP Long Float Double Int
 """)
 """What `at`, `torch` and `c10` have that is no operation on elements."""
-_SCALAR_TYPES = _words("""
+_SCALAR_TYPES = words("""
 Float Double Half BFloat16 Int Long Short Char Byte Bool Float8_e4m3fn Float8_e5m2 Undefined ComplexFloat
 ComplexDouble UInt16 UInt32 UInt64 Float8_e4m3fnuz Float8_e5m2fnuz
 """)
-_ON_DEVICE = _words("""
+_ON_DEVICE = words("""
 getCurrentCUDAStream getDefaultCUDAStream CUDAStream CUDAGuard OptionalCUDAGuard CUDAStreamGuard CUDAException
 getCurrentDeviceProperties getDeviceProperties current_device device_count getCurrentHIPStream HIPStream HIPGuard
 OptionalHIPGuard OptionalHIPGuardMasqueradingAsCUDA HIPGuardMasqueradingAsCUDA getCurrentHIPStreamMasqueradingAsCUDA
 warp_size ATenCeilDiv getApplyGrid atomicAdd CUDA_KERNEL_LAUNCH device_synchronize set_device MaybeSetDevice
 OptionalCUDAStreamGuard getDevice CUDA_NUM_THREADS GET_BLOCKS compat::max compat::min compat::abs compat::exp
 """)
-_COOPERATIVE = _words("""
+_COOPERATIVE = words("""
 this_thread_block this_grid this_thread this_multi_grid this_cluster thread_block thread_group grid_group
 cluster_group thread_block_tile coalesced_group coalesced_threads tiled_partition labeled_partition binary_partition
 sync reduce plus less greater bit_and bit_or bit_xor inclusive_scan exclusive_scan memcpy_async wait wait_prior
 invoke_one block_tile_memory experimental details
 """)
-_WMMA = _words("""
+_WMMA = words("""
 fragment matrix_a matrix_b accumulator row_major col_major mem_row_major mem_col_major load_matrix_sync fill_fragment
 store_matrix_sync mma_sync __float_to_tf32 bmma_sync layout_t
 """)
@@ -201,7 +203,7 @@ _ATEN = _named(
     _NUMBERS,
     frozenset(_SCALAR | _FORMATS),
     frozenset(f"{place}::{name}" for place in ("cuda", "hip", "cuda::detail") for name in _ON_DEVICE),
-    _words("""
+    words("""
 indexing::Slice indexing::None indexing::TensorIndex indexing::Ellipsis headeronly::ScalarType opmath_type
 native::ceil_div detail::Array vec::Vectorized cuda::getCurrentCUDABlasHandle autograd::AutoGradMode
 utils::set_num_threads cuda::getCurrentDeviceProperties cuda::warp_size cuda::stream_synchronize
@@ -209,7 +211,7 @@ cuda::c10_cuda_check_implementation cuda::synchronize cuda::c10_retrieve_device_
 numeric_limits
     """),
 )
-_PYBIND = _named(_words("arg gil_scoped_release call_guard none module_ module init arg_v"))
+_PYBIND = _named(words("arg gil_scoped_release call_guard none module_ module init arg_v"))
 _C = _named(_STD | {f"numeric_limits::{n}" for n in ("infinity", "max", "min", "lowest", "epsilon", "quiet_NaN")})
 
 ROOTS: dict[str, re.Pattern[str]] = {
@@ -231,15 +233,15 @@ ROOTS: dict[str, re.Pattern[str]] = {
     ),
 }
 """Namespaces of libraries, and which of their names may be named; the rest are free."""
-FREE_ROOTS = _words("cute cutlass kittens ck_tile")
+FREE_ROOTS = words("cute cutlass kittens ck_tile")
 """Libraries whose names build kernels in the source's own translation; their operations on whole tensors are told."""
 _WHOLE = re.compile(r"(?:gemm|conv|reduction)::(?:device|kernel)::.*|device::.*|library::.*|py::.*")
-OPEN_NAMESPACES = _words("""
+OPEN_NAMESPACES = words("""
 std nvcuda nvcuda::wmma cooperative_groups torch at c10 cub rocwmma cute cutlass kittens torch::indexing wmma
 std::literals at::indexing cuda
 """)
 
-MEMBERS = _words("""
+MEMBERS = words("""
 emplace try_emplace contains insert_or_assign
 data_ptr const_data_ptr mutable_data_ptr size sizes stride strides dim ndimension numel nbytes itemsize element_size
 storage_offset sym_size options dtype scalar_type device device_type layout is_cuda is_cpu is_hip is_contiguous
@@ -273,7 +275,7 @@ num_elements storage_element_count loadu blend size_in_bytes
 """What may stand after `.` and `->`: of tensors what allocates, arranges and asks, and what containers, vectors, groups
 of threads and device properties have. Fields and functions of the source's own structs come beside it."""
 
-_C_NAMES = _words("""
+_C_NAMES = words("""
 exit EXIT_FAILURE EXIT_SUCCESS
 int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t ssize_t ptrdiff_t intptr_t uintptr_t uint
 ushort uchar ulong longlong ulonglong int_fast32_t intmax_t uintmax_t INT8_MAX INT8_MIN INT16_MAX INT16_MIN INT32_MAX
@@ -290,14 +292,14 @@ __builtin_huge_valf __builtin_nanf __builtin_shufflevector __builtin_shuffle __b
 __builtin_fmaxf __builtin_fminf __builtin_sqrtf __builtin_expf __builtin_is_constant_evaluated __builtin_constant_p
 _mm_malloc _mm_free rsqrt rsqrtf rcbrt rcbrtf
 """)
-_MATH = _words("""
+_MATH = words("""
 acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi cyl_bessel_i0 cyl_bessel_i1 erf erfc erfcinv
 erfcx erfinv exp exp10 exp2 expm1 fabs fdim fdivide floor fma fmax fmin fmod frexp hypot ilogb j0 j1 jn ldexp lgamma
 llrint llround log log10 log1p log2 logb lrint lround modf nan nearbyint nextafter norm norm3d norm4d normcdf
 normcdfinv pow rcbrt remainder remquo rhypot rint round rsqrt scalbn scalbln sin sincos sincospi sinh sinpi sqrt tan
 tanh tgamma trunc y0 y1 yn signbit isnan isinf isfinite isnormal max min fmaximum fminimum clamp saturate powi exp10f
 """)
-_CUDA_NAMES = _words("""
+_CUDA_NAMES = words("""
 threadIdx blockIdx blockDim gridDim warpSize dim3 clusterIdx half half2 __half __half2 half4 half_raw __half_raw
 nv_bfloat16 nv_bfloat162 __nv_bfloat16 __nv_bfloat162 __nv_bfloat16_raw __hip_bfloat16 __hip_bfloat162 hip_bfloat16
 bfloat16 bfloat162 cudaStream_t cudaError_t cudaEvent_t cudaSuccess cudaGetLastError cudaPeekAtLastError
@@ -321,12 +323,12 @@ _CUDA_NAMES |= {
     "hip" + name.removeprefix("cuda")
     for name in _CUDA_NAMES
     if name.startswith("cuda") and name != "cudaLaunchKernelExC"
-} | _words("""
+} | words("""
 hipLaunchKernelGGL hipThreadIdx_x hipThreadIdx_y hipThreadIdx_z hipBlockIdx_x hipBlockIdx_y hipBlockIdx_z
 hipBlockDim_x hipBlockDim_y hipBlockDim_z hipGridDim_x hipGridDim_y hipGridDim_z HIP_KERNEL_NAME HIP_DYNAMIC_SHARED
 hipDeviceProp_t
 """)
-_MACROS = _words("""
+_MACROS = words("""
 TORCH_CHECK TORCH_CHECK_EQ TORCH_CHECK_VALUE TORCH_CHECK_TYPE TORCH_CHECK_INDEX TORCH_CHECK_NOT_IMPLEMENTED
 TORCH_CHECK_GE TORCH_CHECK_GT TORCH_CHECK_LE TORCH_CHECK_LT TORCH_CHECK_NE TORCH_INTERNAL_ASSERT
 TORCH_INTERNAL_ASSERT_DEBUG_ONLY AT_ASSERT AT_ASSERTM AT_ERROR AT_CHECK TORCH_WARN TORCH_WARN_ONCE C10_CUDA_CHECK
@@ -335,7 +337,7 @@ CUDA_KERNEL_ASSERT CUDA_KERNEL_LOOP CUDA_KERNEL_LOOP_TYPE CUDA_1D_KERNEL_LOOP C1
 C10_HOST C10_LAUNCH_BOUNDS_1 C10_LAUNCH_BOUNDS_2 C10_UNLIKELY C10_LIKELY C10_ALWAYS_INLINE C10_UNUSED C10_WARP_SIZE
 PYBIND11_MODULE TORCH_EXTENSION_NAME scalar_t index_t integral_t AT_PRIVATE_CASE_TYPE CUDA_VERSION CUDART_VERSION
 """)
-_OMP = _words("""
+_OMP = words("""
 omp_get_max_threads omp_get_num_threads omp_get_thread_num omp_set_num_threads omp_in_parallel omp_get_num_procs
 omp_set_dynamic
 """)

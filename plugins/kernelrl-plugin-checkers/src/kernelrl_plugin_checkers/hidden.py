@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from kernelrl_core.reachability import parse_source
 from kernelrl_core.values import Candidate, Evaluation, Outcome
-from kernelrl_plugin_checkers.cpp_rules import CppText, cpp_breaches
-from kernelrl_plugin_checkers.cpp_unusual import Defined
+from kernelrl_plugin_checkers.cpp_names import Defined
+from kernelrl_plugin_checkers.cpp_rules import CppText, cpp_breaches, cpp_texts, unread_cpp
 from kernelrl_plugin_checkers.embedded import Embedded, embedded_texts
 from kernelrl_plugin_checkers.python_patterns import waits_for_streams
 from kernelrl_plugin_checkers.reading import Breach, Reading, TooMuch
@@ -30,20 +30,20 @@ def hidden_breaches(candidate: Candidate, evaluation: Evaluation) -> Iterator[Br
     kernels = (*candidate.facts.kernels, *hidden.kernels)
     if evaluation.outcome in _CALLED and not hidden.unread and not any(kernel.reached for kernel in kernels):
         yield "no_kernel", None, "nothing that was built has a kernel which ModelNew.forward launches"
-    texts = []
-    for piece in hidden.embedded:
-        lines = piece.source.split("\n")
-        texts.append((lines, CppText(Embedded(piece.source, 1, len(lines), lines))))
+    sources = [piece.source.split("\n") for piece in hidden.embedded]
+    pieces = [Embedded("\n".join(lines), 1, len(lines), lines) for lines in sources]
+    texts = cpp_texts(pieces)
+    yield from unread_cpp(texts)
     shown, waits, copies = _shown(candidate)
-    waits = waits or any(text.waits for _, text in texts)
-    copies = copies or any(text.copies for _, text in texts)
-    defined = Defined([text.defined for text in (*shown, *(text for _, text in texts))])
+    waits = waits or any(text.waits for text in texts)
+    copies = copies or any(text.copies for text in texts)
+    defined = Defined([text.defined for text in (*shown, *texts)])
     known = {
         (rule, _seen(note))
         for text in shown
         for rule, _, note in cpp_breaches(text, defined=defined, waits=waits, copies=copies)
     }
-    for lines, text in texts:
+    for lines, text in zip(sources, texts, strict=True):
         for rule, line, note in cpp_breaches(text, defined=defined, waits=waits, copies=copies):
             if (rule, _seen(note)) not in known:
                 excerpt = lines[line - 1].strip()[:_MAX_EXCERPT] if line else ""
@@ -57,7 +57,7 @@ def _shown(candidate: Candidate) -> tuple[list[CppText], bool, bool]:
         return [], False, False
     reading = Reading(tree)
     lines = candidate.source.split("\n")
-    texts = [CppText(piece) for piece in embedded_texts(reading.nodes, candidate.facts.embedded, lines)]
+    texts = cpp_texts(embedded_texts(reading.nodes, candidate.facts.embedded, lines))
     try:
         waits = waits_for_streams(reading)
     except (TooMuch, RecursionError):

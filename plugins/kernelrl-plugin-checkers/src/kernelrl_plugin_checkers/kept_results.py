@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+from kernelrl_core.syntax import children
 from kernelrl_plugin_checkers.reading import Breach, Reading
 
 __all__ = ["kept_results"]
@@ -70,7 +71,7 @@ def _has_identity(reading: Reading, node: ast.AST, names: frozenset[str]) -> boo
             # Alignment.
             continue
         elif not isinstance(below, ast.Lambda | ast.Subscript):
-            waiting += ast.iter_child_nodes(below)
+            waiting += children(below)
     return False
 
 
@@ -90,7 +91,7 @@ def _comparison(reading: Reading, node: ast.Compare, names: frozenset[str]) -> I
 
 
 def _entry(reading: Reading, entry: ast.FunctionDef) -> Iterator[Breach]:
-    own = list(reading.own_nodes(entry))
+    own = reading.own_nodes(entry)
     shared = {name for node in own if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names}
     owner = entry.args.args[0].arg if entry.args.args else "self"
     module_names = {
@@ -140,7 +141,7 @@ def _entry(reading: Reading, entry: ast.FunctionDef) -> Iterator[Breach]:
 
 
 def _set_once(
-    reading: Reading, entry: ast.FunctionDef, own: list[ast.AST], kept: Callable[[ast.AST], str]
+    reading: Reading, entry: ast.FunctionDef, own: Sequence[ast.AST], kept: Callable[[ast.AST], str]
 ) -> Iterator[Breach]:
     """What only some calls set, and every call returns. A buffer that a kernel fills, or a graph, is another matter."""
     always: set[str] = set()

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+from kernelrl_core.syntax import children
 from kernelrl_plugin_checkers import plain_names as plain
 from kernelrl_plugin_checkers.plain_calls import CALLED_ONLY, Calls, Note
 from kernelrl_plugin_checkers.plain_scope import BUILDS, FIRST_ARGUMENTS, PYTHONS, around
@@ -66,7 +67,7 @@ class _File(Calls):
             elif look is not None:
                 yield from look(self, node)
                 below = self._left_to_look_at(node)
-            waiting += reversed(list(ast.iter_child_nodes(node)) if below is None else below)
+            waiting += reversed(children(node) if below is None else below)
 
     def _run_at_import(self) -> Iterator[Note]:
         """Calls of an extension in the statements of the file itself."""

@@ -7,7 +7,6 @@ import builtins
 import re
 from collections.abc import Collection, Iterator
 
-from kernelrl_core.reachability import free_names
 from kernelrl_plugin_checkers import plain_names as plain
 from kernelrl_plugin_checkers.reading import Reading
 
@@ -132,7 +131,7 @@ class Scope:
     def _is_free(self, node: ast.Name) -> bool:
         """Whether no function around a name binds it."""
         if self._free is None:
-            self._free = free_names(self._reading.tree, self._reading.spend)
+            self._free = set(self._reading.free)
             for function in self._reading.nodes:
                 if isinstance(function, _FUNCTIONS):
                     for part in around(function):

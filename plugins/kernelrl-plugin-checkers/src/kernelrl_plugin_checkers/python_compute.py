@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kernelrl_core.reachability import names_in, targets_of
+from kernelrl_core.syntax import children
 from kernelrl_core.values import SourceFacts
 from kernelrl_plugin_checkers.reading import Breach, Reading
 from kernelrl_plugin_checkers.torch_names import (
@@ -40,7 +41,7 @@ class ComputeRules:
         for part in self._reading.index.reached(stop=self._python_kernels()):
             # What is assigned elsewhere, a parameter's first value say, is not computed by `forward`.
             if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-                own = list(self._reading.own_nodes(part))
+                own = self._reading.own_nodes(part)
                 yield from self._part(part, own)
                 yield from self._handed_on(own)
             elif isinstance(part, ast.expr):
@@ -66,7 +67,7 @@ class ComputeRules:
             if not kernel.launched:
                 yield "unused_kernel", kernel.line, f"kernel {kernel.name} is launched nowhere"
 
-    def _handed_on(self, own: list[ast.AST]) -> Iterator[Breach]:
+    def _handed_on(self, own: Sequence[ast.AST]) -> Iterator[Breach]:
         """Functions of a library that a table or another function holds, for whoever calls them from there."""
         called = {id(node.func) for node in own if isinstance(node, ast.Call)}
         # To compare with one is not to call it.
@@ -81,7 +82,9 @@ class ComputeRules:
             if name and is_library_compute(name):
                 yield "library_compute", node.lineno, f"{name}, handed on"
 
-    def _part(self, part: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, own: list[ast.AST]) -> Iterator[Breach]:
+    def _part(
+        self, part: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, own: Sequence[ast.AST]
+    ) -> Iterator[Breach]:
         handlers = self._handlers(own)
         tensors, results = self._tensors(part, own)
         for node in own:
@@ -95,7 +98,7 @@ class ComputeRules:
             if id(node) in handlers:
                 yield "fallback", node.lineno, f"{note}, in an exception handler"
 
-    def _handlers(self, own: list[ast.AST]) -> set[int]:
+    def _handlers(self, own: Sequence[ast.AST]) -> set[int]:
         """Ids of the nodes in exception handlers. Each is come to once, however deeply handlers are nested."""
         found: set[int] = set()
         waiting: list[ast.AST] = [node for node in own if isinstance(node, ast.ExceptHandler)]
@@ -104,7 +107,7 @@ class ComputeRules:
             if id(node) not in found:
                 self._reading.spend()
                 found.add(id(node))
-                waiting += ast.iter_child_nodes(node)
+                waiting += children(node)
         return found
 
     def _computes(self, node: ast.AST, tensors: set[str]) -> str:
@@ -189,7 +192,7 @@ class ComputeRules:
             return over.id in results
         return over is not None and self._is_result(over, set())
 
-    def _tensors(self, part: ast.AST, own: list[ast.AST]) -> tuple[set[str], set[str]]:
+    def _tensors(self, part: ast.AST, own: Sequence[ast.AST]) -> tuple[set[str], set[str]]:
         """Names that are tensors for certain, and names of what kernels write or extensions return."""
         tensors: set[str] = set()
         results: set[str] = set()

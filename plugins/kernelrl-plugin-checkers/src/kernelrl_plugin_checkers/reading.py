@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from kernelrl_core.reachability import SourceIndex
+from kernelrl_core.reachability import SourceIndex, free_names
+from kernelrl_core.syntax import children, walk
 
 __all__ = ["Breach", "Reading", "TooMuch"]
 
-_MAX_STEPS = 400_000
+_MAX_STEPS = 130_000
 _MAX_PARTS = 16
 
 Breach = tuple[str, int | None, str]
@@ -28,8 +29,9 @@ class Reading:
 
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
-        self.nodes: Sequence[ast.AST] = list(ast.walk(tree))
-        self.index = SourceIndex(tree)
+        self.nodes: Sequence[ast.AST] = list(walk(tree))
+        """All nodes but those of contexts and operators."""
+        self.index = SourceIndex(tree, self.nodes)
         self.modules = _imports(self.nodes)
         """Local name -> dotted name of what is imported under it."""
         self._constants = {
@@ -40,6 +42,8 @@ class Reading:
             if isinstance(node, ast.Constant) and isinstance(node.value, str)
         }
         self._steps = 0
+        self._free: frozenset[int] | None = None
+        self._own: dict[int, Sequence[ast.AST]] = {}
 
     def spend(self, steps: int = 1) -> None:
         """Count work. It ends in the same place on every machine, which a clock would not.
@@ -53,7 +57,7 @@ class Reading:
 
     def walk(self, node: ast.AST) -> Iterator[ast.AST]:
         """The node and all below it."""
-        for below in ast.walk(node):
+        for below in walk(node):
             self.spend()
             yield below
 
@@ -103,8 +107,13 @@ class Reading:
             return "".join(p for p in parts if p is not None) if None not in parts else None
         return None
 
-    def own_nodes(self, part: ast.AST) -> Iterator[ast.AST]:
+    def own_nodes(self, part: ast.AST) -> Sequence[ast.AST]:
         """The nodes of a function, without those of functions and classes inside it, which count on their own."""
+        if id(part) not in self._own:
+            self._own[id(part)] = list(self._find_own(part))
+        return self._own[id(part)]
+
+    def _find_own(self, part: ast.AST) -> Iterator[ast.AST]:
         waiting: list[ast.AST] = [part.body] if isinstance(part, ast.Lambda) else []
         if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
             waiting = list(part.body)
@@ -113,7 +122,14 @@ class Reading:
             self.spend()
             yield node
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                waiting += ast.iter_child_nodes(node)
+                waiting += children(node)
+
+    @property
+    def free(self) -> frozenset[int]:
+        """Identities (`id`) of the `ast.Name` that no function around them binds; see `free_names`."""
+        if self._free is None:
+            self._free = frozenset(free_names(self.tree, self.spend))
+        return self._free
 
 
 def _imports(nodes: Sequence[ast.AST]) -> dict[str, str]:

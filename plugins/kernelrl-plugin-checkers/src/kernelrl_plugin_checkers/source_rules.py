@@ -18,8 +18,8 @@ from kernelrl_core.extraction import MAX_SOURCE_CHARACTERS
 from kernelrl_core.reachability import parse_source
 from kernelrl_core.values import Candidate, Evaluation, Finding, Rule, Severity, SourceFacts, Task
 from kernelrl_plugin_checkers.config import SourceRulesConfig
-from kernelrl_plugin_checkers.cpp_rules import CppText, cpp_breaches
-from kernelrl_plugin_checkers.cpp_unusual import Defined
+from kernelrl_plugin_checkers.cpp_names import Defined
+from kernelrl_plugin_checkers.cpp_rules import cpp_breaches, cpp_texts, unread_cpp
 from kernelrl_plugin_checkers.embedded import embedded_texts
 from kernelrl_plugin_checkers.hidden import hidden_breaches
 from kernelrl_plugin_checkers.plain_python import unusual_python
@@ -86,7 +86,7 @@ def _breaches(source: str, facts: SourceFacts, lines: Sequence[str]) -> Iterator
 
 def _of_tree(tree: ast.Module, facts: SourceFacts, lines: Sequence[str]) -> Iterator[Breach]:
     reading = Reading(tree)
-    texts = [CppText(piece) for piece in embedded_texts(reading.nodes, facts.embedded, lines)]
+    texts = cpp_texts(embedded_texts(reading.nodes, facts.embedded, lines))
     in_python = {node.attr for node in reading.nodes if isinstance(node, ast.Attribute)}
     waits = any(text.waits for text in texts) or waits_for_streams(reading)
     copies = any(text.copies for text in texts) or "copy_" in in_python
@@ -94,6 +94,7 @@ def _of_tree(tree: ast.Module, facts: SourceFacts, lines: Sequence[str]) -> Iter
     # First of all: what ends the reading of the Python must not hide the C++.
     for text in texts:
         yield from cpp_breaches(text, defined=defined, waits=waits, copies=copies)
+    yield from unread_cpp(texts)
     yield from ComputeRules(reading, facts).breaches()
     yield from pattern_breaches(reading, waits=waits, copies=copies)
     kernels: set[int] = set()

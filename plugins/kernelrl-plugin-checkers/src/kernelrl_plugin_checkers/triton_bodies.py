@@ -12,6 +12,7 @@ import builtins
 from collections.abc import Iterator
 
 from kernelrl_core.reachability import free_names, targets_of
+from kernelrl_core.syntax import children, walk
 from kernelrl_plugin_checkers.reading import Breach, Reading
 from kernelrl_plugin_checkers.triton_names import BUILTINS, is_compiled, is_constant_of, wrong_attribute
 
@@ -22,6 +23,7 @@ _CONSTANT_FUNCTION = "triton.constexpr_function"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _NOT_COMPILED = (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.ClassDef, ast.Yield, ast.YieldFrom)
 _CHANGEABLE = ("vars", "globals", "locals", "dict", "list", "set")
+_NOT_RUN = frozenset({"decorator_list", "annotation", "returns"})
 _MAX_DEPTH = 8
 _PYTHONS = frozenset(dir(builtins))
 
@@ -50,15 +52,16 @@ class _File:
         self.waiting: list[tuple[ast.AST, list[_Scope]]] = []
         """Functions that are still to be looked at, with the scopes around them from the outermost."""
         self._seen = seen
-        self._scopes: dict[int, list[_Scope]] = {}
-        module = _definitions(reading, reading.tree.body)
+        self._around: dict[int, list[ast.AST]] | None = None
+        self._compiled: dict[tuple[str, bool], bool] = {}
+        self._top = {id(statement) for statement in reading.tree.body}
+        module = self._module = _definitions(reading, reading.tree.body)
         functions = [node for node in reading.nodes if isinstance(node, ast.FunctionDef)]
         for function in functions:
             names = {name for item in function.body if isinstance(item, ast.Global) for name in item.names}
             for name, values in _definitions(reading, function.body).items() if names else ():
                 if name in names:
                     module.setdefault(name, []).extend(values)
-        self._enter(module)
         given = {
             node.args[0].id
             for node in reading.nodes
@@ -75,7 +78,7 @@ class _File:
         """Have a function looked at, once."""
         if id(function) not in self._seen:
             self._seen.add(id(function))
-            self.waiting.append((function, self._scopes[id(function)]))
+            self.waiting.append((function, self._scopes_of(function)))
 
     def is_decorated(self, function: ast.AST, names: tuple[str, ...]) -> bool:
         """Whether one of the decorators has one of the dotted names."""
@@ -84,19 +87,42 @@ class _File:
             for item in function.decorator_list
         )
 
-    def _enter(self, module: _Scope) -> None:
-        """Note the scopes around each function. The body of a class is none."""
-        waiting: list[tuple[ast.AST, list[_Scope]]] = [(self.reading.tree, [module])]
+    def is_at_top(self, function: ast.AST) -> bool:
+        """Whether a function stands in the file itself, in no other and in no class."""
+        return id(function) in self._top
+
+    def is_compiled(self, name: str, *, is_called: bool) -> bool:
+        """See `triton_names.is_compiled`."""
+        key = (name, is_called)
+        if key not in self._compiled:
+            self._compiled[key] = is_compiled(name, is_called=is_called)
+        return self._compiled[key]
+
+    def _scopes_of(self, function: ast.AST) -> list[_Scope]:
+        """The scopes around a function, from the outermost."""
+        if self.is_at_top(function):
+            return [self._module]
+        if self._around is None:
+            self._around = self._functions_around()
+        return [self._module, *(self._own_scope(around) for around in self._around[id(function)])]
+
+    def _own_scope(self, function: ast.AST) -> _Scope:
+        body = getattr(function, "body", None)
+        own = _definitions(self.reading, body) if isinstance(body, list) else {}
+        return {**{name: [] for name in _parameters(function)}, **own}
+
+    def _functions_around(self) -> dict[int, list[ast.AST]]:
+        """The functions around each function. The body of a class is no scope."""
+        found: dict[int, list[ast.AST]] = {}
+        waiting: list[tuple[ast.AST, list[ast.AST]]] = [(self.reading.tree, [])]
         while waiting:
             node, around = waiting.pop()
-            for below in ast.iter_child_nodes(node):
-                self.reading.spend()
-                within = around
-                if isinstance(below, _FUNCTIONS):
-                    self._scopes[id(below)] = around
-                    own = _definitions(self.reading, below.body) if isinstance(below.body, list) else {}
-                    within = [*around, {**{name: [] for name in _parameters(below)}, **own}]
-                waiting.append((below, within))
+            self.reading.spend()
+            if isinstance(node, _FUNCTIONS):
+                found[id(node)] = around
+                around = [*around, node]
+            waiting += [(below, around) for below in children(node)]
+        return found
 
 
 class _Body:
@@ -107,14 +133,15 @@ class _Body:
         self._scopes = scopes
         self._nodes = list(_run_nodes(file.reading, function))
         self._parameters = _parameters(function)
-        self._free = free_names(function, file.reading.spend)
-        constants = _constant_parameters(function) | {
+        # What is bound around a function at the top is free in it.
+        is_at_top = file.is_at_top(function)
+        self._free = file.reading.free if is_at_top else free_names(function, file.reading.spend)
+        self._constants = _constant_parameters(function) | {
             name
             for node in self._nodes
-            if isinstance(node, ast.For) and ast.unparse(node.iter).partition("(")[0].endswith("static_range")
+            if isinstance(node, ast.For) and _is_static_range(node.iter)
             for name in targets_of(node.target)
         }
-        self._constants = constants
         # Triton calls it while it compiles.
         self._is_constant_function = file.is_decorated(function, (_CONSTANT_FUNCTION,))
 
@@ -198,7 +225,7 @@ class _Body:
         return next(filter(None, (wrong_attribute(part, is_called=False) for part in parts)), "")
 
     def _of_import(self, name: str, call: ast.Call | None) -> str:
-        if is_compiled(name, is_called=call is not None) or (call is None and is_constant_of(name)):
+        if self._file.is_compiled(name, is_called=call is not None) or (call is None and is_constant_of(name)):
             return ""
         if call is not None and name.startswith("math."):
             return "" if self._is_constant(call) else f"{name} of what is known at run time alone"
@@ -208,7 +235,7 @@ class _Body:
         """Whether the arguments of a call are known to the compiler; names from outside of the function are."""
         return self._is_constant_function or not any(
             (isinstance(node, ast.Name) and id(node) not in self._free and node.id not in self._constants)
-            or (isinstance(node, ast.Call) and ast.unparse(node.func) not in BUILTINS and not _is_math(node.func))
+            or (isinstance(node, ast.Call) and not _is_constant_function(node.func))
             for given in (*call.args, *(item.value for item in call.keywords))
             for node in self._file.reading.walk(given)
         )
@@ -220,8 +247,16 @@ class _Body:
         return "an attribute with a computed name" if attribute is None else wrong_attribute(attribute, is_called=False)
 
 
-def _is_math(function: ast.expr) -> bool:
-    return isinstance(function, ast.Attribute) and ast.unparse(function.value) == "math"
+def _is_constant_function(function: ast.expr) -> bool:
+    """Whether a function is one of Python or of `math`, which gives a constant for constants."""
+    if isinstance(function, ast.Attribute):
+        return isinstance(function.value, ast.Name) and function.value.id == "math"
+    return isinstance(function, ast.Name) and function.id in BUILTINS
+
+
+def _is_static_range(over: ast.expr) -> bool:
+    root, parts, _ = _chain(over.func if isinstance(over, ast.Call) else over)
+    return isinstance(root, ast.Name) and [root.id, *parts][-1].endswith("static_range")
 
 
 def _run_nodes(reading: Reading, function: ast.AST) -> Iterator[ast.AST]:
@@ -235,11 +270,7 @@ def _run_nodes(reading: Reading, function: ast.AST) -> Iterator[ast.AST]:
         node = waiting.pop()
         reading.spend()
         yield node
-        for field, value in ast.iter_fields(node):
-            if field not in ("decorator_list", "annotation", "returns"):
-                waiting += [
-                    item for item in (value if isinstance(value, list) else [value]) if isinstance(item, ast.AST)
-                ]
+        waiting += children(node, _NOT_RUN)
 
 
 def _all_parameters(function: ast.AST) -> list[ast.arg]:
@@ -258,8 +289,15 @@ def _constant_parameters(function: ast.AST) -> set[str]:
     return {
         item.arg
         for item in _all_parameters(function)
-        if item.annotation is not None and "constexpr" in ast.unparse(item.annotation)
+        if item.annotation is not None and _names_constexpr(item.annotation)
     }
+
+
+def _names_constexpr(annotation: ast.expr) -> bool:
+    words = (
+        getattr(node, "id", "") or getattr(node, "attr", "") or getattr(node, "value", "") for node in walk(annotation)
+    )
+    return any("constexpr" in word for word in words if isinstance(word, str))
 
 
 def _chain(node: ast.AST) -> tuple[ast.AST, list[str], set[int]]:
@@ -267,10 +305,10 @@ def _chain(node: ast.AST) -> tuple[ast.AST, list[str], set[int]]:
     parts: list[str] = []
     passed = {id(node)}
     while isinstance(node, ast.Attribute):
-        parts.insert(0, node.attr)
+        parts.append(node.attr)
         node = node.value
         passed.add(id(node))
-    return node, parts, passed
+    return node, parts[::-1], passed
 
 
 def _definitions(reading: Reading, body: list[ast.stmt]) -> _Scope:
@@ -308,7 +346,7 @@ def _definitions(reading: Reading, body: list[ast.stmt]) -> _Scope:
             for name in targets_of(node.optional_vars):
                 note(name, node)
         if not isinstance(node, ast.Lambda):
-            waiting += ast.iter_child_nodes(node)
+            waiting += children(node)
     return found
 
 

@@ -16,7 +16,7 @@ def copying_kernels(reading: Reading) -> Iterator[Breach]:
         if isinstance(node, ast.FunctionDef) and any(
             reading.dotted(decorator) == "triton.jit" for decorator in node.decorator_list
         ):
-            own = list(reading.own_nodes(node))
+            own = reading.own_nodes(node)
             values: dict[str, list[ast.expr]] = {}
             for assignment in own:
                 if isinstance(assignment, ast.Assign) and isinstance(assignment.targets[0], ast.Name):
