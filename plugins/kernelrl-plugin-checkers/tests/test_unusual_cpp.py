@@ -162,3 +162,12 @@ _KEYWORDS = frozenset({"template", "operator"})
 @given(st.lists(st.sampled_from(MARKS)))
 def test_no_text_is_refused(parts: list[str]) -> None:
     unusual(" ".join(parts))
+
+
+@pytest.mark.parametrize(("unread", "told"), [("line 4: cpp_sources of load_inline cannot be read", False), ("", True)])
+def test_a_template_is_judged_by_what_is_built_of_it(unread: str, told: bool) -> None:
+    template = HEAD + "float f(float x) { return x * FACTOR; }\n"
+    source = f"import torch\ntext = {template!r}\nextension = load_inline('e', made(text))\n"
+    candidate = Candidate(source, "cuda", facts=SourceFacts(unread=unread))
+    found = SourceRules(SourceRulesConfig()).check(candidate, Task("t", ""), None)
+    assert any(finding.rule == "unusual_cpp" for finding in found) is told

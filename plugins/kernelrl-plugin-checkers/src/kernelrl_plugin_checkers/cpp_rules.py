@@ -171,8 +171,9 @@ def _found(text: CppText, defined: Defined, *, waits: bool, copies: bool) -> Ite
                     yield "library_glue", token.start + match.start(), f"{match[0]}, in a macro"
     yield from kept_in_statics(text.tokens)
     yield from _fig_leaves(text)
-    for offset, note in unusual(text.tokens, text.directives, text.defined, defined):
-        yield "unusual_cpp", offset, note
+    if text.text.is_built:
+        for offset, note in unusual(text.tokens, text.directives, text.defined, defined):
+            yield "unusual_cpp", offset, note
 
 
 def _is_telling(name: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from kernelrl_core.values import EmbeddedSource
+from kernelrl_core.values import SourceFacts
 
 __all__ = ["Embedded", "embedded_texts"]
 
@@ -31,6 +31,8 @@ class Embedded:
     """Line where it ends."""
     _lines: Sequence[str]
     """Lines of the candidate."""
+    is_built: bool = attrs.field(default=True, kw_only=True)
+    """Whether it may be built as it stands here; a template is not."""
     _ends: list[int] = attrs.field(init=False)
     _known: dict[int, int] = attrs.field(factory=dict, init=False)
     _places: dict[str, int] = attrs.field(init=False)
@@ -82,15 +84,21 @@ class Embedded:
         return self.first_line
 
 
-def embedded_texts(nodes: Sequence[ast.AST], known: Sequence[EmbeddedSource], lines: Sequence[str]) -> list[Embedded]:
+def embedded_texts(nodes: Sequence[ast.AST], facts: SourceFacts, lines: Sequence[str]) -> list[Embedded]:
     """Every text of a file that looks like C++, and what the backend found beside these.
 
     Args:
         nodes: all nodes of the file.
-        known: sources that the backend found.
+        facts: sources that the backend found.
         lines: lines of the file.
     """
-    found = [Embedded(text, first, last, lines) for text, first, last in _literals(nodes) if _IS_CPP.search(text)]
+    known = facts.embedded
+    found = [
+        # Where the backend could not read what is built, that is looked at once it has been built.
+        Embedded(text, first, last, lines, is_built=not facts.unread or any(text in piece.source for piece in known))
+        for text, first, last in _literals(nodes)
+        if _IS_CPP.search(text)
+    ]
     texts = {piece.text for piece in found}
     found += [
         Embedded(piece.source, min(piece.line, len(lines)), len(lines), lines)

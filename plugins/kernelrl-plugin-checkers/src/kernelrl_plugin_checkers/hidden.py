@@ -57,7 +57,7 @@ def _shown(candidate: Candidate) -> tuple[list[CppText], bool, bool]:
         return [], False, False
     reading = Reading(tree)
     lines = candidate.source.split("\n")
-    texts = cpp_texts(embedded_texts(reading.nodes, candidate.facts.embedded, lines))
+    texts = cpp_texts(embedded_texts(reading.nodes, candidate.facts, lines))
     try:
         waits = waits_for_streams(reading)
     except (TooMuch, RecursionError):

@@ -86,7 +86,7 @@ def _breaches(source: str, facts: SourceFacts, lines: Sequence[str]) -> Iterator
 
 def _of_tree(tree: ast.Module, facts: SourceFacts, lines: Sequence[str]) -> Iterator[Breach]:
     reading = Reading(tree)
-    texts = cpp_texts(embedded_texts(reading.nodes, facts.embedded, lines))
+    texts = cpp_texts(embedded_texts(reading.nodes, facts, lines))
     in_python = {node.attr for node in reading.nodes if isinstance(node, ast.Attribute)}
     waits = any(text.waits for text in texts) or waits_for_streams(reading)
     copies = any(text.copies for text in texts) or "copy_" in in_python
