@@ -25,7 +25,7 @@ from kernelrl_plugin_cpp.examples import FEW_SHOT, ONE_SHOT
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")]
 
 Judge = Callable[..., Evaluation]
 
