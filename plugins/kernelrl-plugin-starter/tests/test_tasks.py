@@ -15,6 +15,7 @@ import pytest
 from kernelrl_core.errors import UsageError
 from kernelrl_core.task_lookup import parse_task_source
 from kernelrl_core.values import Demonstration, Outcome, Task
+from kernelrl_plugin_starter.catalogue import ENTRIES
 from kernelrl_plugin_starter.config import StarterOptions
 from kernelrl_plugin_starter.cpp_flaws import CPP_SEMANTIC, CPP_SYNTACTIC
 from kernelrl_plugin_starter.frames import read_reference
@@ -200,17 +201,26 @@ def test_cpp_answers_end_as_they_say(judges: Judges) -> None:
     assert judges.misjudged([*whole, *(flaws[flaw] for flaw in sorted(others))], "cpp") == []
 
 
+ONE_OF_EACH_FRAME = {entry.frame: entry.name for entry in ENTRIES if entry.split == "train"}
+
+
 def huge_answers() -> list[tuple[Task, Demonstration]]:
     return answers_in(StarterTasks(StarterOptions(practice=0, size="huge")), "triton")
 
 
 @pytest.mark.slow
 def test_answers_for_a_gpu_are_right_on_small_inputs_too(judges: Judges) -> None:
-    """Fast, middling and slow ones, in the interpreter."""
+    """In the interpreter: fast, middling and slow ones to one task of each frame, and one of them to every other."""
     small = {task.id: task for task in SOURCE.tasks("train")}
     right = [(small[task.id], answer) for task, answer in huge_answers() if answer.outcome is Outcome.CORRECT]
     assert len(right) == 3 * len(small)
-    assert judges.misjudged(right, "triton") == []
+    # Paces differ in how a frame is launched, and tasks in the steps within.
+    chosen = [
+        pair
+        for index, pair in enumerate(right)
+        if index % 3 == index // 3 % 3 or pair[0].name in ONE_OF_EACH_FRAME.values()
+    ]
+    assert judges.misjudged(chosen, "triton") == []
 
 
 @pytest.mark.gpu

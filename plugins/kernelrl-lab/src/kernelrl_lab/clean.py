@@ -14,13 +14,15 @@ __all__ = ["FIXTURES"]
 _LARGE = large(RELU_DOUBLE)
 _LINEAR = task("return torch.relu(self.linear(x))", "torch.randn(16, 32)", init="self.linear = nn.Linear(32, 32)")
 _IDENTITY = task("return x.reshape(64, 20)")
-_MEAN_LOSS = task("return ((a - b) ** 2).mean()", "torch.randn(20, 64), torch.randn(20, 64)", arguments="a, b")
+_MEAN_LOSS = task("return ((a - b) ** 2).mean()", "torch.randn(8, 64), torch.randn(8, 64)", arguments="a, b")
 _PADDED = task("return torch.relu(nn.functional.pad(x, (1, 1))) * 2.0")
 _CHAIN = task(
     "y = x\nfor _ in range(12):\n    y = y * 0.9 + 0.1\n    y = torch.clamp(y, -2.0, 2.0)\nreturn y",
     "torch.randn(512, 512)",
 )
-_ROW_SUM = task("return x.sum(dim=1)", "torch.randn(16, 256)")
+_ROW_SUM = task("return x.sum(dim=1)", "torch.randn(4, 256)")
+# The interpreter takes seconds for each row of these.
+_FEW_ROWS, _FEW_SUMS = (each.replace("torch.randn(20, 64)", "torch.randn(4, 64)") for each in (SOFTMAX, CUMSUM))
 _HALF = task("return x * 0.5", "torch.randn(20, 64)")
 
 _LINEAR_KERNEL = """
@@ -231,8 +233,8 @@ FIXTURES = (
         "Views around the kernel, and a last small mean by torch.",
         _MEAN_LOSS,
         triton(
-            "part = torch.empty(20, device=a.device)\n"
-            "squares[(20,)](a.contiguous().view(-1), b.contiguous().view(-1), part, BLOCK=64)\n"
+            "part = torch.empty(8, device=a.device)\n"
+            "squares[(8,)](a.contiguous().view(-1), b.contiguous().view(-1), part, BLOCK=64)\n"
             "return part.sum() / a.numel()",
             kernel="""
             @triton.jit
@@ -255,7 +257,7 @@ FIXTURES = (
         "Adds with atomics, whose order differs from run to run.",
         _ROW_SUM,
         triton(
-            "y = torch.zeros(16, device=x.device)\npartial_sums[(16, 4)](x, y, BLOCK=64)\nreturn y",
+            "y = torch.zeros(4, device=x.device)\npartial_sums[(4, 4)](x, y, BLOCK=64)\nreturn y",
             kernel="""
             @triton.jit
             def partial_sums(x_ptr, y_ptr, BLOCK: tl.constexpr):
@@ -281,7 +283,7 @@ FIXTURES = (
     _clean(
         "K18-triton",
         "Softmax in one pass over blocks, which rounds in another order.",
-        SOFTMAX,
+        _FEW_ROWS,
         triton(
             "y = torch.empty_like(x)\nonline_softmax[(x.shape[0],)](x, y, COLUMNS=64, BLOCK=16)\nreturn y",
             kernel="""
@@ -400,7 +402,7 @@ torch::Tensor repeated(torch::Tensor x, int64_t rows) {
     _clean(
         "K18-triton-scan",
         "A scan that adds in the order of a tree.",
-        CUMSUM,
+        _FEW_SUMS,
         triton(
             "y = torch.empty_like(x)\nscan[(x.shape[0],)](x, y, BLOCK=64)\nreturn y",
             kernel="""
