@@ -56,8 +56,8 @@ _OF_PYBIND = frozenset({"eval", "exec", "eval_file"})
 _TELLING = OPERATORS | _OF_PYBIND | TENSOR_METHODS | _BACK_TO_PYTHON | _INSPECTION | _PROCESSES | _OUTSIDE
 _TELLING |= {"module_", "module", "pthread_create", "detach"}
 _ENOUGH, _MOST_TOLD = 40, 200
-_MOST_TOKENS = 60_000
-"""Of all texts of a candidate together; sources of the largest size that is read have fewer."""
+_MOST_TOKENS = 30_000
+"""Of all texts of a candidate together: some 3,000 lines of kernels."""
 _CHARACTERS_OF_TOKEN = 4
 """In a directive, whose tokens are read when it is looked at."""
 _ONE = r"(?:1|1\.0?f?)"
