@@ -1,4 +1,7 @@
-"""How tensors lie in memory: inputs have the strides that a task gives them, in a candidate as in the reference."""
+"""Where tensors lie in shared memory, one after the other.
+
+Inputs have the strides that a task gives them, in a candidate as in the reference.
+"""
 
 from __future__ import annotations
 
