@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from kernelrl_judge import sandbox
+from kernelrl_judge import host_memory, sandbox
 from kernelrl_judge.protocol import (
     MAX_BODY_BYTES,
     Failure,
@@ -406,6 +406,7 @@ class _Candidate:
         self._events = made_events(self._device)
         if self._device == "cpu":
             fill_fresh_memory(None)
+            host_memory.ready(order["ready"] * len(order["inputs"]))
             for place in self._all_places:
                 # The pages are touched now and not on the clock.
                 place.zero_()

@@ -25,7 +25,7 @@ from typing import Any
 import attrs
 
 from kernelrl_core.values import Finding, Mismatch, RuntimeStatistics, Severity
-from kernelrl_judge import protocol
+from kernelrl_judge import host_memory, protocol
 from kernelrl_judge.comparing import Tolerance, compare_bytes, compare_values
 from kernelrl_judge.exchange import ArenaExchange, Exchange
 from kernelrl_judge.layouts import leaves_bytes, places
@@ -35,6 +35,7 @@ from kernelrl_judge.reference import Reference
 from kernelrl_judge.running import Runner
 from kernelrl_judge.statistics import interval_of_ratio, settled, summarise
 from kernelrl_judge.timing_record import Record
+from kernelrl_judge.trees import tensors
 from kernelrl_judge.trials import is_replay, replay
 from kernelrl_judge.turning import Turning
 from kernelrl_judge.watching import WITHIN, Look, Watch
@@ -149,7 +150,9 @@ class _Measurement:
         self._places_of: dict[int, tuple[list[Any], int]] = {}
         self._ordered: tuple[Any, Any, bytes] | None = None
         self._ahead: bytes | None = None
-        given, made = leaves_bytes(reference.inputs(reference.first_timed_input)), leaves_bytes(reference.like)
+        first = reference.inputs(reference.first_timed_input)
+        given, made = leaves_bytes(first), leaves_bytes(reference.like)
+        self._allocated_bytes = _allocated_bytes(first, reference.like) if self._device == "cpu" else []
         self._copy_share = _COPY_SHARE * (min(given, made) + made) / (2 * max(made, 1))
         self._record = Record(self._device)
         # Every round has others, which nobody knows before: one of each round is enough where comparing takes long.
@@ -293,7 +296,8 @@ class _Measurement:
         known = self._ordered
         if known is not None and known[1] is outputs and known[0] == tree and _only_tensors(tree):
             return known[2]
-        body = protocol.encode_tree({"inputs": tree, "outputs": outputs, "announced": self._kept_back})
+        order = {"inputs": tree, "outputs": outputs, "announced": self._kept_back, "ready": self._allocated_bytes}
+        body = protocol.encode_tree(order)
         self._ordered = (tree, outputs, body)
         return body
 
@@ -405,6 +409,8 @@ class _Measurement:
             inputs = [copy.deepcopy(given) if index in watch.harsh else given for index, given in enumerate(inputs)]
         calls = len(inputs)
         self._flush()
+        if self._device == "cpu":
+            host_memory.ready(self._allocated_bytes * calls)
         if self._device == "cuda":
             result = window(self._reference.model, inputs, self._device)
         else:
@@ -438,6 +444,12 @@ class _Measurement:
         if self._watch is not None:
             found |= self._watch.telemetry()
         return found
+
+
+def _allocated_bytes(inputs: Any, outputs: Any) -> list[int]:
+    """Sizes of tensors that a call may allocate: its outputs, and one between them and its inputs."""
+    between = max((tensor.nbytes for tensor in tensors(inputs)), default=0)
+    return [between, *(tensor.nbytes for tensor in tensors(outputs))]
 
 
 def _only_tensors(tree: Any) -> bool:

@@ -18,7 +18,7 @@ import sys
 import warnings
 from typing import Any
 
-from kernelrl_judge import privileges, runner, sandbox
+from kernelrl_judge import host_memory, privileges, runner, sandbox
 from kernelrl_judge.own_code import own_code
 
 _MAX_REQUEST_BYTES = 4096
@@ -32,6 +32,7 @@ def main() -> None:
     Arguments: descriptor, backend target, mode, scratch directory, environment of the runners (JSON).
     """
     sandbox.die_with_parent()
+    host_memory.keep()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     descriptor, target, mode, scratch = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
     environment = json.loads(sys.argv[5])

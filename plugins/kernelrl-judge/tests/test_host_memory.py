@@ -1,0 +1,43 @@
+"""Memory of timed calls on the processor: there before the clock runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+_CALLS = """
+import resource, sys
+import torch
+from kernelrl_judge import host_memory
+
+if sys.argv[1] == "kept":
+    host_memory.keep()
+places = torch.zeros(64, 512, 512)
+for _ in range(3):
+    inputs = [torch.randn(512, 512) for _ in range(64)]
+    if sys.argv[1] == "kept":
+        host_memory.ready([1 << 20, 1 << 20] * 64)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for place, x in zip(places, inputs):
+        place.copy_(torch.relu(x) * 2.0)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def _new_pages(kind: str) -> list[int]:
+    done = subprocess.run([sys.executable, "-c", _CALLS, kind], capture_output=True, text=True, check=True)
+    return [int(line) for line in done.stdout.split()]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the allocator is that of glibc")
+def test_calls_take_no_new_pages_where_memory_is_ready() -> None:
+    # 64 calls allocate 128 MiB, which are 32,768 pages.
+    assert max(_new_pages("kept")) < 1000
+
+
+def test_what_cannot_be_ready_is_left() -> None:
+    from kernelrl_judge import host_memory
+
+    host_memory.ready([1 << 62, 0, 1])
