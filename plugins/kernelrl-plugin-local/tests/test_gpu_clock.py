@@ -95,11 +95,16 @@ def test_answers_that_are_made_before_the_clock_runs_do_not_pay(
         assert evaluation.speedup < 1.5 * max(one.speedup or 0.0 for one in honest), evaluation.profile["timing"]
 
 
-def test_work_that_is_left_to_the_device_is_a_suspicion(bench: Any, doing: Any, reference: str) -> None:
-    """Outputs go when their window is over; here that begins work, beside which the reference would be timed."""
+def test_work_that_is_left_to_the_device_is_a_suspicion_or_does_not_pay(bench: Any, doing: Any, reference: str) -> None:
+    """Outputs go when their window is over; here that begins work, beside which the reference would be timed.
+
+    If the runner is stopped before it lets go of them, the work begins when nothing is timed.
+    """
+    honest = timed(bench, doing("return slow(x)", before=SLOW), reference)
     body = "y = slow(x)\ny.left = Left()\nreturn y"
     evaluation = timed(bench, doing(body, before=SLOW + LEFT_TO_THE_DEVICE), reference)
-    assert "left_to_device" in [finding.rule for finding in evaluation.findings], evaluation.detail
+    told = "left_to_device" in [finding.rule for finding in evaluation.findings]
+    assert told or (evaluation.speedup or 0.0) < 1.5 * (honest.speedup or 0.0), evaluation.profile["timing"]
 
 
 def test_an_honest_kernel_leaves_nothing_to_the_device_and_wakes_for_free(

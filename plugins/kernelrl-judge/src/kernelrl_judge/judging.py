@@ -185,14 +185,14 @@ class Case:
                 self._take_operators(calls)
                 if ended:
                     return self._end(Outcome.CORRECT, "", findings=self._findings)
-            if self._settings.timing:
-                count_work(reference)
-        if not self._settings.timing:
-            return self._end(Outcome.CORRECT, "", findings=self._findings)
+            if not self._settings.timing:
+                return self._end(Outcome.CORRECT, "", findings=self._findings)
+            count_work(reference)
+            measurement = self._prepared(reference, exchange)
         with self._dialogue.turn(alone=True):
             started = time.monotonic()
             try:
-                measured = self._timed(reference, exchange)
+                timed = self._timed(reference, exchange, measurement)
                 ceilings = device_facts.ceilings(self._device, self._settings.precision, cache_directory())
             finally:
                 self._timing_s = time.monotonic() - started
@@ -200,7 +200,7 @@ class Case:
         if self._device == "cuda":
             # Windows of large tensors take gigabytes, and the next judge's must not be short for the want of them.
             torch.cuda.empty_cache()
-        found = self._weighed(reference, measured, ceilings)
+        found = self._weighed(reference, timed(), ceilings)
         if self._settings.profile_kernels or (self._device == "cuda" and self._suspect(found.findings)):
             assert found.runtime is not None
             with self._stage("profile"):
@@ -301,19 +301,12 @@ class Case:
         harsh, self._harsh = self._harsh, []
         return Watch(self._runner, reference, exchange, self._dialogue.expect, self._settings, harsh)
 
-    def _timed(self, reference: Reference, exchange: Exchange) -> timing.Timing:
-        self._runner.deadline = time.monotonic() + self._settings.timeout_s
-        # On the processor candidate and reference have threads, which need all there are.
-        with self._runner.apart() if self._device == "cuda" else contextlib.nullcontext():
-            return self._measured(reference, exchange)
-
-    def _measured(self, reference: Reference, exchange: Exchange) -> timing.Timing:
+    def _prepared(self, reference: Reference, exchange: Exchange) -> timing.Measurement | None:
+        """What can be done of a measurement while others use the device; None for the methods of KernelBench."""
         if self._settings.timing_method != "window":
-            from kernelrl_judge.kernelbench_timing import compare
-
-            return compare(self._runner, reference, exchange, self._dialogue.expect, self._settings)
-        watch = self._watch(reference, exchange)
-        found = timing.measure(
+            return None
+        self._runner.deadline = time.monotonic() + self._settings.timeout_s
+        found = timing.Measurement(
             self._runner,
             reference,
             exchange,
@@ -321,17 +314,37 @@ class Case:
             limit=tolerance(self._settings),
             message_s=self._message_s,
             costs=self._bench.turn_costs,
-            max_rounds=self._settings.timing_trials,
             reads_again="late_writes" in self._settings.probes,
-            watch=watch,
+            watch=self._watch(reference, exchange),
         )
-        if watch is not None and watch.operators:
-            known = self._profile.get("computing_operators", [])
-            self._profile["computing_operators"] = [*dict.fromkeys([*known, *watch.operators])]
-        # What the last windows have left of the runner's code is told of with an answer that nobody times.
-        self._runner.send(FrameKind.RETURN, protocol.encode_tree({"calls": [], "held": {}}))
-        self._dialogue.expect(FrameKind.RESULT)
+        with self._stage("lengths"):
+            found.prepare()
         return found
+
+    def _timed(
+        self, reference: Reference, exchange: Exchange, measurement: timing.Measurement | None
+    ) -> Callable[[], timing.Timing]:
+        """Time the candidate; returns what gives the result, which needs nothing of the device."""
+        self._runner.deadline = time.monotonic() + self._settings.timeout_s
+        # On the processor candidate and reference have threads, which need all there are.
+        with self._runner.apart() if self._device == "cuda" else contextlib.nullcontext():
+            if measurement is None:
+                from kernelrl_judge.kernelbench_timing import compare
+
+                compared = compare(self._runner, reference, exchange, self._dialogue.expect, self._settings)
+                return lambda: compared
+            measurement.run(self._settings.timing_trials)
+            # What the last windows have left of the runner's code is told of with an answer that nobody times.
+            self._runner.send(FrameKind.RETURN, protocol.encode_tree({"calls": [], "held": {}}))
+            self._dialogue.expect(FrameKind.RESULT)
+        return lambda: self._result(measurement)
+
+    def _result(self, measurement: timing.Measurement) -> timing.Timing:
+        seen = measurement.operators
+        if seen:
+            known = self._profile.get("computing_operators", [])
+            self._profile["computing_operators"] = [*dict.fromkeys([*known, *seen])]
+        return measurement.result()
 
     def _weighed(self, reference: Reference, found: timing.Timing, ceilings: device_facts.Ceilings) -> Evaluation:
         """The end of a candidate that was timed: its speedup, and what the device could have done."""

@@ -39,12 +39,12 @@ from kernelrl_judge.trees import tensors
 from kernelrl_judge.trials import is_replay, replay
 from kernelrl_judge.turning import Turning
 from kernelrl_judge.watching import WITHIN, Look, Watch
-from kernelrl_judge.window_lengths import find_lengths
+from kernelrl_judge.window_lengths import find_lengths, guess_lengths
 from kernelrl_judge.windows import window
 
-__all__ = ["Timing", "WrongWindow", "measure"]
+__all__ = ["Measurement", "Timing", "WrongWindow"]
 
-_MIN_ROUNDS = 10
+_MIN_ROUNDS = {"cuda": 8, "cpu": 10}
 _FEWEST_ROUNDS = WITHIN
 _SETTLED = 0.012
 _VERIFIED_CALLS = 2
@@ -52,7 +52,7 @@ _LARGE_BYTES = 8 << 20
 _COPY_SHARE = 0.8
 """Of a copy's time: the best kernel may move its bytes a little faster."""
 _LONGEST_S = 15.0
-_BUDGET_S = {"cuda": 0.25, "cpu": 0.8}
+_BUDGET_S = {"cuda": 0.15, "cpu": 0.8}
 _LISTED_CALLS = {"cuda": 32, "cpu": 160}
 """Most calls of a window in which operators are listed, which takes many times as long."""
 
@@ -83,51 +83,31 @@ class Timing:
     telemetry: dict[str, Any]
 
 
-def measure(
-    runner: Runner,
-    reference: Reference,
-    exchange: Exchange,
-    expect: Callable[..., protocol.Frame],
-    *,
-    limit: Tolerance,
-    message_s: float,
-    costs: TurnCosts,
-    max_rounds: int,
-    reads_again: bool,
-    watch: Watch | None = None,
-) -> Timing:
-    """Time a candidate that passed its trials; the device is this judge's alone.
+class Measurement:
+    """Times a candidate that passed its trials: `prepare` where that may be, `run` on a device that is this judge's
+    alone, and then `result`."""
 
-    Args:
-        expect: receives the next frame, which has to be of a kind.
-        message_s: from `overheads.message_cost`.
-        costs: from `overheads.turn_costs`, on a GPU.
-        max_rounds: most rounds of one window of each side.
-        reads_again: whether outputs are read a second time, to see that nothing is written after a window.
-        watch: looks at windows that are not counted.
-
-    Raises:
-        WrongWindow: an output of a timed call is wrong.
-        What `expect` raises.
-    """
-    return _Measurement(runner, reference, exchange, expect, limit, message_s, costs, reads_again, watch).run(
-        max_rounds
-    )
-
-
-class _Measurement:
     def __init__(
         self,
         runner: Runner,
         reference: Reference,
         exchange: Exchange,
         expect: Callable[..., protocol.Frame],
+        *,
         limit: Tolerance,
         message_s: float,
         costs: TurnCosts,
         reads_again: bool,
-        watch: Watch | None,
+        watch: Watch | None = None,
     ) -> None:
+        """
+        Args:
+            expect: receives the next frame, which has to be of a kind.
+            message_s: from `overheads.message_cost`.
+            costs: from `overheads.turn_costs`, on a GPU.
+            reads_again: whether outputs are read a second time, to see that nothing is written after a window.
+            watch: looks at windows that are not counted.
+        """
         self._runner = runner
         self._reference = reference
         self._exchange = exchange
@@ -146,6 +126,10 @@ class _Measurement:
         self._turning = Turning(runner, expect, self._flush, costs.wake_s) if self._device == "cuda" else None
         self._reads_again = reads_again
         self._watch = watch
+        self._calls = (1, 1)
+        self._candidate_us: list[float] = []
+        self._ran_us: list[float] = []
+        self._baseline_us: list[float] = []
         self._earlier: Any = None
         self._places_of: dict[int, tuple[list[Any], int]] = {}
         self._ordered: tuple[Any, Any, bytes] | None = None
@@ -158,52 +142,80 @@ class _Measurement:
         # Every round has others, which nobody knows before: one of each round is enough where comparing takes long.
         self._verified_calls = 1 if leaves_bytes(reference.like) > _LARGE_BYTES else _VERIFIED_CALLS
 
-    def run(self, max_rounds: int) -> Timing:
-        calls = find_lengths(self._reference, lambda *counts: self._round(max(counts), *counts, goes_on=False))
+    def prepare(self) -> None:
+        """Guess the lengths of windows on a GPU while others use it, too, so that less is left to do alone.
+
+        What `run` raises, this may raise, too.
+        """
+        if self._turning is not None:
+            self._calls = guess_lengths(self._reference, self._searching)
+
+    def run(self, max_rounds: int) -> None:
+        """Make the windows.
+
+        Args:
+            max_rounds: most rounds of one window of each side.
+
+        Raises:
+            WrongWindow: an output of a timed call is wrong.
+            What `expect` raises.
+        """
+        if self._turning is not None:
+            self._turning.alone = True
+        calls = self._calls = find_lengths(self._reference, self._searching, self._calls)
         staged = max(calls)
-        candidate_us: list[float] = []
-        ran_us: list[float] = []
-        baseline_us: list[float] = []
         started, budget_s = time.perf_counter(), _BUDGET_S[self._device]
+        least = min(_MIN_ROUNDS[self._device], max_rounds)
         # What the search for their length left: its rounds were of other lengths, or the first of theirs.
         self._overheads.forget()
         self._record.forget()
         if self._turning is not None:
             self._turning.forget()
-        while len(candidate_us) < max_rounds:
-            if self._watch is not None and self._watch.due(len(candidate_us)):
+        while len(self._candidate_us) < max_rounds:
+            if self._watch is not None and self._watch.due(len(self._candidate_us)):
                 self._round(staged, *calls, look=Look.HARSH)
                 if self._watch.looks_at_state:
                     self._round(staged, *calls, look=Look.STATE)
                 self._listed_round(staged, calls)
             candidate_s, baseline_s = self._round(staged, *calls)
-            candidate_us.append(candidate_s / calls[0] * 1e6)
-            ran_us.append(self._record.without_waiting(candidate_s) / calls[0] * 1e6)
-            baseline_us.append(baseline_s / calls[1] * 1e6)
-            count, spent_s = len(candidate_us), time.perf_counter() - started
-            if count >= min(_MIN_ROUNDS, max_rounds) and (
-                spent_s > budget_s or (settled(candidate_us, _SETTLED) and settled(baseline_us, _SETTLED))
+            self._candidate_us.append(candidate_s / calls[0] * 1e6)
+            self._ran_us.append(self._record.without_waiting(candidate_s) / calls[0] * 1e6)
+            self._baseline_us.append(baseline_s / calls[1] * 1e6)
+            count, spent_s = len(self._candidate_us), time.perf_counter() - started
+            if count >= least and (
+                spent_s > budget_s or (settled(self._candidate_us, _SETTLED) and settled(self._baseline_us, _SETTLED))
             ):
                 break
             if count >= _FEWEST_ROUNDS and spent_s > _LONGEST_S:
                 break
         if self._watch is not None:
-            while self._watch.looks_again(ran_us):
+            while self._watch.looks_again(self._ran_us):
                 self._listed_round(staged, calls)
         self._staged_ahead()
-        runtime, baseline = summarise(candidate_us), summarise(baseline_us)
+
+    def result(self) -> Timing:
+        """What the windows gave. Takes a while, and nothing of the device."""
+        runtime, baseline = summarise(self._candidate_us), summarise(self._baseline_us)
         return Timing(
             runtime,
             baseline,
             speedup=baseline.median_us / runtime.median_us,
-            speedup_ci=interval_of_ratio(baseline_us, candidate_us),
+            speedup_ci=interval_of_ratio(self._baseline_us, self._candidate_us),
             findings=(
                 *self._record.findings(runtime, baseline),
                 *(self._turning.findings() if self._turning is not None else ()),
                 *((*self._watch.findings, *self._watch.overwritten) if self._watch is not None else ()),
             ),
-            telemetry=self._telemetry(calls, runtime.n),
+            telemetry=self._telemetry(self._calls, runtime.n),
         )
+
+    @property
+    def operators(self) -> list[str]:
+        """Operators of torch that computed in watched windows."""
+        return self._watch.operators if self._watch is not None else []
+
+    def _searching(self, candidate_calls: int, baseline_calls: int) -> tuple[float, float]:
+        return self._round(max(candidate_calls, baseline_calls), candidate_calls, baseline_calls, counts=False)
 
     def _listed_round(self, staged: int, calls: tuple[int, int]) -> None:
         assert self._watch is not None
@@ -218,14 +230,14 @@ class _Measurement:
         baseline_calls: int,
         look: Look = Look.NONE,
         made: int | None = None,
-        goes_on: bool = True,
+        counts: bool = True,
     ) -> tuple[float, float]:
         """One window of each side on the same fresh inputs; returns the time of the calls of each, in seconds.
 
         Args:
             look: what is looked at in the candidate's window. With harsher inputs its time is none.
             made: how many of the candidate's calls are made, if not all.
-            goes_on: whether another round with as many calls is to be expected.
+            counts: whether it is none of those that only find lengths: others of as many calls follow.
         """
         made = candidate_calls if made is None else made
         with self._record.stage("inputs"):
@@ -263,10 +275,11 @@ class _Measurement:
                         self._turning.look(candidate=False, first=first)
                     with self._record.stage("baseline"):
                         times[False] = self._baseline_window(inputs[:baseline_calls], watch)
-                    with self._record.stage("calibration"):
-                        self._overheads.calibrate(candidate_calls)
+                    if counts and look is Look.NONE:
+                        with self._record.stage("calibration"):
+                            self._overheads.calibrate(candidate_calls)
                     self._record.stood(standing)
-        if goes_on and self._kept_back and not self._reference.changed_state:
+        if counts and self._kept_back and not self._reference.changed_state:
             # The runner makes its tensors while the next inputs are drawn.
             self._runner.send(FrameKind.STAGE, body)
             self._ahead = body

@@ -44,6 +44,8 @@ class Turning:
         self._tick = torch.zeros(1, device="cuda")
         self._looks: dict[bool, list[bool]] = {True: [], False: []}
         self._took_s: list[float] = []
+        self.alone = False
+        """Whether nobody else uses the GPU: otherwise there is nothing to see."""
 
     def look(self, *, candidate: bool, first: bool) -> None:
         """See whether the GPU is idle, before some windows: the runner has nothing to do, not even to look for inputs.
@@ -55,7 +57,7 @@ class Turning:
             candidate: whether the window is that of the candidate.
             first: whether it is the first of its round.
         """
-        if candidate and not first:
+        if not self.alone or (candidate and not first):
             return
         seen = self._looks[first]
         if len(seen) < _FEWEST_LOOKS or self._random.random() < _LOOKS:

@@ -23,7 +23,7 @@ _POLL_S = 0.002
 _POLITE_S = 3.0
 """How long a timed section lets others in while somebody takes long."""
 _OPEN_S = 0.1
-_PATIENCE_S = 1.0
+_PATIENCE_S = 1.5
 """How long a shared turn is waited for behind timed sections. Each time the device is emptied costs a tenth of it."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -13,7 +13,7 @@ from kernelrl_judge.reference import Reference
 from kernelrl_judge.sharing import extent
 from kernelrl_judge.trees import tensors
 
-__all__ = ["find_lengths"]
+__all__ = ["find_lengths", "guess_lengths"]
 
 _WINDOW_S = 6e-3
 """Aimed at: waking a process costs tens of microseconds more or less, and on the processor its caches with it."""
@@ -25,9 +25,31 @@ _MAX_CALLS = 160
 _MOST_TRIES = 6
 _LENGTH_SLACK = 0.2
 _MAX_SHARED_BYTES = 16 << 30
+_LITTLE_SHARE = 200
+"""One part in so many of the memory is for the inputs and outputs of a guess: judge and runner each have copies."""
+_FEW_CALLS = 16
+_GUESS_S = 0.1
 
 
-def find_lengths(reference: Reference, make: Callable[[int, int], tuple[float, float]]) -> tuple[int, int]:
+def guess_lengths(reference: Reference, make: Callable[[int, int], tuple[float, float]]) -> tuple[int, int]:
+    """Calls for the first windows of `find_lengths`, by windows that leave most of a GPU's memory to others.
+
+    Args:
+        make: as for `find_lengths`.
+    """
+    room, little = _room(reference), _little(reference)
+    times = make(1, 1)
+    little = min(little, math.ceil(_GUESS_S / max(1e-6, *times)))
+    if little > 1:
+        # What a window takes for itself, and the first call for everything, is no longer most of it.
+        times = make(little, little)
+    first, second = (max(1, min(room, _wanted(spent_s / little, reference.device))) for spent_s in times)
+    return first, second
+
+
+def find_lengths(
+    reference: Reference, make: Callable[[int, int], tuple[float, float]], begin: tuple[int, int] = (1, 1)
+) -> tuple[int, int]:
     """Calls per window of the candidate and of the reference, so that each window is long enough.
 
     The first window of a length allocates, and is slower than the next: a length is found when it was wanted after
@@ -35,8 +57,10 @@ def find_lengths(reference: Reference, make: Callable[[int, int], tuple[float, f
 
     Args:
         make: a round of windows of so many calls of either side, which returns the time of each in seconds.
+        begin: calls of the first windows.
     """
-    counts, room, alike = (1, 1), _room(reference), 0
+    counts, room, alike = begin, _room(reference), 0
+    _take_at_once(reference, max(begin))
     fastest = [math.inf, math.inf]
     for _ in range(_MOST_TRIES):
         times = make(*counts)
@@ -72,13 +96,24 @@ def _take_at_once(reference: Reference, calls: int) -> None:
             torch.empty(count, dtype=torch.uint8, device=reference.device)
 
 
+def _little(reference: Reference) -> int:
+    """Calls of a window of which many judges may have one at once, but no more than are needed to guess."""
+    whole = torch.cuda.get_device_properties(0).total_memory
+    return max(1, min(_FEW_CALLS, whole // _LITTLE_SHARE // max(1, _each_bytes(_of_call(reference)))))
+
+
+def _of_call(reference: Reference) -> list[torch.Tensor]:
+    return [*tensors(reference.inputs(reference.first_timed_input)), *tensors(reference.like)]
+
+
+def _each_bytes(found: Sequence[torch.Tensor]) -> int:
+    return sum(end - begin for begin, end in map(extent, found))
+
+
 def _room(reference: Reference) -> int:
     """Most calls whose inputs and outputs are kept at once."""
-    found = [*tensors(reference.inputs(reference.first_timed_input)), *tensors(reference.like)]
-    each = 0
-    for tensor in found:
-        begin, end = extent(tensor)
-        each += end - begin
+    found = _of_call(reference)
+    each = _each_bytes(found)
     budget = _MAX_SHARED_BYTES
     if reference.device == "cuda":
         budget = min(budget, torch.cuda.mem_get_info()[0] // 8)
