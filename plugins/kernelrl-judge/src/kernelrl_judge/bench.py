@@ -158,26 +158,19 @@ class Bench:
             disabled: let the candidate's kernels do nothing.
         """
         zygote = self._zygote(target, backend, mode, environment)
-        with contextlib.ExitStack() as starting:
-            if device == "cuda" and turns is not None:
-                starting.enter_context(turns.starting())
-            with Runner(
-                zygote,
-                memory_mib=request.settings.memory_mib,
-                limit_s=request.settings.timeout_s,
-                patience_s=patience_s(request.settings.timing, device),
-                # Memory of a device must be free for the next one; hundreds of processes that end slowly disturb
-                # nobody.
-                end_s=10.0 if device == "cuda" else 0.5,
-                slow=lambda: case.slow(),
-                cancelled=self._cancelled,
-                watch=self._watch,
-            ) as runner:
-                case = Case(
-                    *(request, runner, self, backend, mode, device, turns, self._slow, starting.close),
-                    disabled=disabled,
-                )
-                evaluation = case.judge()
+        with Runner(
+            zygote,
+            memory_mib=request.settings.memory_mib,
+            limit_s=request.settings.timeout_s,
+            patience_s=patience_s(request.settings.timing, device),
+            # Memory of a device must be free for the next one; hundreds of processes that end slowly disturb nobody.
+            end_s=10.0 if device == "cuda" else 0.5,
+            slow=lambda: case.slow(),
+            cancelled=self._cancelled,
+            watch=self._watch,
+        ) as runner:
+            case = Case(request, runner, self, backend, mode, device, turns, self._slow, disabled=disabled)
+            evaluation = case.judge()
         provenance = {
             **device_facts.machine_facts(device),
             "mode": mode,

@@ -74,13 +74,11 @@ class Case:
         device: str,
         turns: DeviceTurns | None,
         slow: Callable[[], None],
-        started: Callable[[], None],
         *,
         disabled: bool = False,
     ) -> None:
         """
         Args:
-            started: called when the runner has a context of the device.
             disabled: let the candidate's kernels do nothing.
         """
         self._request = request
@@ -90,7 +88,6 @@ class Case:
         self._backend = backend
         self._mode = mode
         self._device = device
-        self._has_started = started
         self._disabled = disabled
         self._build = BuildStatus.NOT_REACHED
         self._started = time.monotonic()
@@ -153,7 +150,6 @@ class Case:
     def _judge(self) -> Evaluation:
         with self._stage("start"):
             missing = [str(layer) for layer in protocol.decode_tree(self._dialogue.expect(FrameKind.STARTED).body)]
-        self._has_started()
         self._isolation = Isolation(isolation_level(missing), tuple(missing))
         if self._settings.timing:
             self._message_s = overheads.message_cost(self._runner, self._dialogue.expect, spin=self._device == "cuda")

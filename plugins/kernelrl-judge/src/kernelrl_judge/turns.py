@@ -49,7 +49,6 @@ class DeviceTurns:
         self._impatient = self._open(directory / f"{device}.impatient")
         self._slow = self._open(directory / f"{device}.slow")
         self._asking = self._open(directory / f"{device}.asking")
-        self._starting = self._open(directory / f"{device}.starting")
         self._check = check
 
     @contextlib.contextmanager
@@ -69,17 +68,6 @@ class DeviceTurns:
             yield Turn(self, alone=True)
         finally:
             self.leave()
-
-    @contextlib.contextmanager
-    def starting(self) -> Iterator[None]:
-        """To make a context of the device: in a driver that others keep busy with the same, each takes many times as
-        long, and slows what is timed."""
-        while not _try(self._starting, fcntl.LOCK_EX):
-            self._wait()
-        try:
-            yield
-        finally:
-            fcntl.flock(self._starting, fcntl.LOCK_UN)
 
     def enter(self, *, alone: bool) -> None:
         if alone:

@@ -29,7 +29,6 @@ _LITTLE_SHARE = 200
 """One part in so many of the memory is for the inputs and outputs of a guess: judge and runner each have copies."""
 _FEW_CALLS = 16
 _GUESS_S = 0.1
-_CALLS_SHARE = 0.5
 
 
 def guess_lengths(reference: Reference, make: Callable[[int, int], tuple[float, float]]) -> tuple[int, int]:
@@ -39,11 +38,11 @@ def guess_lengths(reference: Reference, make: Callable[[int, int], tuple[float, 
         make: as for `find_lengths`.
     """
     room, little = _room(reference), _little(reference)
-    times: tuple[float, ...] = make(1, 1)
+    times = make(1, 1)
     little = min(little, math.ceil(_GUESS_S / max(1e-6, *times)))
     if little > 1:
-        # What a window takes for itself, and the first call for everything, is still a part of it.
-        times = tuple(_CALLS_SHARE * spent_s for spent_s in make(little, little))
+        # What a window takes for itself, and the first call for everything, is no longer most of it.
+        times = make(little, little)
     first, second = (max(1, min(room, _wanted(spent_s / little, reference.device))) for spent_s in times)
     return first, second
 
