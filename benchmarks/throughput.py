@@ -121,14 +121,14 @@ async def ours(rows: list[dict[str, Any]], backend: str, cache: Path) -> dict[st
             *("task", task, sha256_text(task), source, digest, backend, {}, settings, "7" * 32, API_VERSION)
         )
 
-    evaluator = LocalEvaluator(LocalConfig(gpu_workers=20, build_workers=12))
+    evaluator = LocalEvaluator(LocalConfig(gpu_workers=12, build_workers=12))
     try:
         # A service that has been up for a while: judges started, toolchain prepared. Reported apart.
         examples = importlib.import_module(f"kernelrl_plugin_{backend}.examples")
         first = examples.ONE_SHOT
         # One for each judge. The last one needs a Python module, and so the other precompiled header.
         uncommon = first.kernel.replace("torch::Tensor b)", "torch::Tensor b, std::array<double, 1> f)")
-        kernels = [*[first.kernel] * 19, uncommon.replace("b.contiguous())", "b.contiguous(), [1.0])")]
+        kernels = [*[first.kernel] * 11, uncommon.replace("b.contiguous())", "b.contiguous(), [1.0])")]
         if backend != "cuda":
             kernels[-1] = first.kernel
         started = time.perf_counter()

@@ -39,6 +39,9 @@ _CACHED_REFERENCES = 2
 _EMPTY_S = 60.0
 _INPUTS_SHARE = 32
 _MEMORY_ERRORS = (RuntimeError, DeviceMemoryError)
+_FEW_QUEUES = {"CUDA_DEVICE_MAX_CONNECTIONS": "2"}
+"""Queues of a runner to the GPU. To make and to end a context takes the driver 0.2 s with the usual eight and half of
+that with two, and it makes one at a time: that would limit how many candidates a GPU is given."""
 _KEPT_BYTES = 1 << 30
 _KEPT_SHARE = 64
 """torch keeps device memory for the next candidate up to so many bytes, or one part in so many of the device's."""
@@ -102,6 +105,8 @@ class Bench:
                 "set evaluation.timing=false, or use a machine with a GPU",
             )
         environment = {"OMP_NUM_THREADS": "1", **backend.environment(mode, request.backend_options)}
+        if mode == "gpu":
+            environment = {**_FEW_QUEUES, **environment}
         torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
         device = "cuda" if mode == "gpu" else "cpu"
         with self._device_faults(device), self._gives_back(device):
