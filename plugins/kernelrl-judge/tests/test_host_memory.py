@@ -37,6 +37,27 @@ def test_calls_take_no_new_pages_where_memory_is_ready() -> None:
     assert max(_new_pages("kept")) < 1000
 
 
+_AFTERWARDS = """
+import torch
+from kernelrl_judge import host_memory
+
+def resident_bytes():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+with host_memory.kept():
+    tensors = [torch.ones(512, 512) for _ in range(64)]
+    del tensors
+    during = resident_bytes()
+print(during - resident_bytes())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the allocator is that of glibc")
+def test_what_was_kept_is_given_back_afterwards() -> None:
+    done = subprocess.run([sys.executable, "-c", _AFTERWARDS], capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 40 << 20
+
+
 def test_what_cannot_be_ready_is_left() -> None:
     from kernelrl_judge import host_memory
 

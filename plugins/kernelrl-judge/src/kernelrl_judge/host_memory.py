@@ -3,22 +3,24 @@
 By default glibc gives large allocations, and what is free at the end of its heap, back to the kernel when they are
 freed, and a call takes them anew, page by page. Where it keeps them, an aligned allocation may still not fit where the
 one before it lay, and takes new pages at the end of the heap. Either way the same operator on 1 MiB takes between 0.1
-and 3 ms. So judge and runners keep what they free, and touch what the calls of a window may need before it begins.
+and 3 ms. So while calls are timed judge and runner keep what they free, and touch what the calls of a window may need
+before it begins.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-__all__ = ["keep", "ready"]
+__all__ = ["keep", "kept", "ready"]
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _MOST_ON_THE_HEAP_BYTES = 32 << 20
 """What is larger is mapped at each allocation. Some versions of glibc take no larger value."""
 _MOST_KEPT_BYTES = 1 << 30
+_USUALLY_KEPT_BYTES = 32 << 20
 _MOST_READY_BYTES = 512 << 20
 _SMALL_BYTES = 16 << 10
 _PAGE_BYTES = 4096
@@ -26,11 +28,27 @@ _PAGE_BYTES = 4096
 
 def keep() -> None:
     """Have this process, and those forked from it, keep what they free."""
+    _set(_MOST_KEPT_BYTES)
+
+
+@contextlib.contextmanager
+def kept() -> Iterator[None]:
+    """Have this process keep what it frees for a while, and then give it back."""
+    keep()
+    try:
+        yield
+    finally:
+        _set(_USUALLY_KEPT_BYTES)
+        with contextlib.suppress(AttributeError, OSError):
+            ctypes.CDLL(None).malloc_trim(0)
+
+
+def _set(kept_bytes: int) -> None:
     # Only glibc has it.
     with contextlib.suppress(AttributeError, OSError):
         library = ctypes.CDLL(None)
         library.mallopt(_M_MMAP_THRESHOLD, _MOST_ON_THE_HEAP_BYTES)
-        library.mallopt(_M_TRIM_THRESHOLD, _MOST_KEPT_BYTES)
+        library.mallopt(_M_TRIM_THRESHOLD, kept_bytes)
 
 
 def ready(sizes_bytes: Iterable[int]) -> None:

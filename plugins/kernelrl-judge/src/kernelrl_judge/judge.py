@@ -15,14 +15,13 @@ import sys
 import traceback
 from typing import Any
 
-from kernelrl_judge import host_memory, privileges, processors, sandbox, wire
+from kernelrl_judge import privileges, processors, sandbox, wire
 
 
 def main() -> None:
     """Serve requests until standard input ends."""
     sandbox.die_with_parent()
     processors.spare()
-    host_memory.keep()
     privileges.close_to_others()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What a reference prints must not end up between the frames.

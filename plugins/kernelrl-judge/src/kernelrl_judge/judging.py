@@ -22,7 +22,7 @@ from kernelrl_core.values import (
     Outcome,
     Severity,
 )
-from kernelrl_judge import device_facts, overheads, protocol, stress, timing, trials, wording
+from kernelrl_judge import device_facts, host_memory, overheads, protocol, stress, timing, trials, wording
 from kernelrl_judge.attribution import attributed
 from kernelrl_judge.building.hidden import hidden_facts
 from kernelrl_judge.building.service import target_archs
@@ -327,7 +327,7 @@ class Case:
         """Time the candidate; returns what gives the result, which needs nothing of the device."""
         self._runner.deadline = time.monotonic() + self._settings.timeout_s
         # On the processor candidate and reference have threads, which need all there are.
-        with self._runner.apart() if self._device == "cuda" else contextlib.nullcontext():
+        with self._runner.apart() if self._device == "cuda" else host_memory.kept():
             if measurement is None:
                 from kernelrl_judge.kernelbench_timing import compare
 
