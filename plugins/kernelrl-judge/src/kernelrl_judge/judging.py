@@ -33,6 +33,7 @@ from kernelrl_judge.memory_floor import memory_floor_us
 from kernelrl_judge.protocol import Failure, FrameKind, ProtocolError, Stage
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.roofline import count_work, roofline
+from kernelrl_judge.rounds import Rounds, WrongWindow
 from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded
 from kernelrl_judge.sandbox import isolation_level
 from kernelrl_judge.speaking import REPLACED_RUNNER
@@ -138,7 +139,7 @@ class Case:
             return self._end(*wording.ended(str(ending)))
         except CandidateFailed as failed:
             return self._failed(failed.failure)
-        except timing.WrongWindow as wrong:
+        except WrongWindow as wrong:
             if wrong.finding is not None:
                 return self._wrong(wrong.mismatch, wrong.finding)
             said = wording.incorrect_when_timed(wrong.mismatch, wrong.changed)
@@ -306,7 +307,8 @@ class Case:
         if self._settings.timing_method != "window":
             return None
         self._runner.deadline = time.monotonic() + self._settings.timeout_s
-        found = timing.Measurement(
+        watch = self._watch(reference, exchange)
+        rounds = Rounds(
             self._runner,
             reference,
             exchange,
@@ -315,8 +317,9 @@ class Case:
             message_s=self._message_s,
             costs=self._bench.turn_costs,
             reads_again="late_writes" in self._settings.probes,
-            watch=self._watch(reference, exchange),
+            watch=watch,
         )
+        found = timing.Measurement(reference, rounds, watch)
         with self._stage("lengths"):
             found.prepare()
         return found
