@@ -32,6 +32,8 @@ from typing import Any
 from provenance import machine
 
 RESULTS = Path(__file__).parent / "results"
+_HOPELESS = 3
+"""Kernels in a row that KernelBench's evaluator does not get to."""
 
 # What KernelBench imports beside its evaluator, to ask models, plays no part here and need not be installed.
 _UNUSED = """
@@ -233,12 +235,16 @@ def theirs(path: Path, backend: str, count: int, clone: Path, budget_s: float) -
             lines = done.stdout.strip().splitlines()
             row = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {"error": done.stderr[-300:]}
             rows.append({**row, "seconds": round(time.perf_counter() - started, 2)})
+            if all("error" in row for row in rows) and len(rows) == _HOPELESS:
+                # Processes that end before they evaluate anything are quick: no figure may come of them.
+                raise SystemExit(f"KernelBench's evaluator does not run here:\n{rows[-1]['error']}")
         evaluation_s = sum(row["seconds"] for row in rows)
     # Those for which the budget did not suffice count as the mean of the others.
     wall_s = build_s + evaluation_s / len(rows) * count
     return {
         "kernels": count,
         "evaluated": len(rows),
+        "failed": sum("error" in row for row in rows),
         "wall_s": round(wall_s, 1),
         "per_minute": round(count / wall_s * 60, 1),
         "built": sum(built),
