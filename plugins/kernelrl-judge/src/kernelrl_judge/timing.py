@@ -30,11 +30,11 @@ from kernelrl_judge.window_lengths import find_lengths, guess_lengths
 
 __all__ = ["Measurement", "Timing"]
 
-_MIN_ROUNDS = {"cuda": 8, "cpu": 10}
+_MIN_ROUNDS = 10
 _FEWEST_ROUNDS = WITHIN
 _SETTLED = 0.012
 _LONGEST_S = 15.0
-_BUDGET_S = {"cuda": 0.15, "cpu": 0.8}
+_BUDGET_S = {"cuda": 0.2, "cpu": 0.8}
 _LISTED_CALLS = {"cuda": 32, "cpu": 160}
 """Most calls of a window in which operators are listed, which takes many times as long."""
 
@@ -91,7 +91,7 @@ class Measurement:
         calls = self._calls = find_lengths(self._reference, self._searching, self._calls)
         staged = max(calls)
         started, budget_s = time.perf_counter(), _BUDGET_S[self._device]
-        least = min(_MIN_ROUNDS[self._device], max_rounds)
+        least = min(_MIN_ROUNDS, max_rounds)
         # What the search for their length left: its rounds were of other lengths, or the first of theirs.
         self._rounds.forget()
         while len(self._candidate_us) < max_rounds:
