@@ -64,7 +64,7 @@ def clamped(x: Any) -> Any:
             lambda x: torch.exp(8.0 * x) + x,
         ),
     ],
-    ids=["other_output_rounds", "fails_in_double", "cannot_be_copied", "noisy_column", "zeros", "plain_number", "overflow"],
+    ids=["other_output_rounds", "fails_in_double", "cannot_be_copied", "noisy_column", "zeros", "plain", "overflow"],
 )
 def test_what_one_part_of_a_task_does_excuses_no_other(
     forward: str, init: str, honest: Callable[..., Any], lazy: Callable[..., Any]

@@ -43,7 +43,8 @@ class StressCall:
     exact: Any
     """What it makes of them in double precision."""
     bounds: tuple[Bounds | int | None, ...]
-    """For each output tensor and fraction of Python's how far it may be off: whole numbers in so many places; None where nothing is decided."""
+    """For each output tensor or fraction of Python's how far it may be off: whole numbers in so many places; None where
+    nothing is decided."""
     decided: float
     """Share of the elements that are decided, the mean over outputs."""
     left: StressCall | None = None
