@@ -75,7 +75,7 @@ def _learn_ranges(reference: Reference, inputs: list[torch.Tensor], watch: Funct
     known = asked.alike and not (watch.distinguishes or watch.sorts)
     facts["twin_ranges"] = [limits if known and not is_truth(limits) else None for limits in ranges]
     sizes = {tensor.numel() for tensor, limits in zip(inputs, ranges, strict=False) if limits is not None}
-    facts["singled_out"] = _singled_out(reference, asked, sizes)
+    facts["singled_out"], facts["leaves_range"] = _singled_out(reference, asked, sizes)
     facts["ranges"] = ranges if any(ranges) else None
     if watch.distinguishes or watch.extremes or (watch.sorts and any(ranges) and _order_counts(reference)):
         # Of truth values there are equals in any draw.
@@ -83,14 +83,15 @@ def _learn_ranges(reference: Reference, inputs: list[torch.Tensor], watch: Funct
         facts["ranges"] = ranges if any(ranges) else None
 
 
-def _singled_out(reference: Reference, asked: Functions, sizes: Collection[int]) -> list[int]:
-    """Whole numbers that a reference compares its integers with, or that its losses ignore."""
+def _singled_out(reference: Reference, asked: Functions, sizes: Collection[int]) -> tuple[list[int], bool]:
+    """Whole numbers that a reference compares its integers with, or that its losses ignore, and whether those out of
+    range may be tried."""
     compared = {number for number, count in asked.singled_out if count in sizes}
     ignored = {number for number in asked.ignored if number != _IGNORED or reference.says("ignore_index")}
+    found = compared | ignored
     # A GPU's context ends with a place that is out of range.
-    if reference.device == "cuda" and (asked.indexes_beside or (asked.ignored and asked.ignored != compared | ignored)):
-        return []
-    return sorted(compared | ignored, key=abs)[:_MOST_NUMBERS]
+    safe = not asked.indexes_beside and (not asked.ignored or asked.ignored == found)
+    return sorted(found, key=abs)[:_MOST_NUMBERS], bool(found) and (safe or reference.device != "cuda")
 
 
 def _order_counts(reference: Reference) -> bool:

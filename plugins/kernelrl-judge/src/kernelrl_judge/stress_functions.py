@@ -14,6 +14,8 @@ _LOSSES = {"nll_loss", "cross_entropy", "embedding_bag"}
 _INDEXING = {
     *("__getitem__", "__setitem__", "index_select", "index_add", "index_add_", "index_put", "index_put_", "take"),
     *("gather", "scatter", "scatter_", "scatter_add", "scatter_add_", "embedding", "one_hot", *_LOSSES),
+    *("index_copy", "index_copy_", "index_fill", "index_fill_", "index_reduce", "index_reduce_", "put_", "bincount"),
+    *("scatter_reduce", "scatter_reduce_", "take_along_dim", "multi_margin_loss", "ctc_loss"),
 }
 _BOUNDING = {"clamp", "clamp_", "clip", "clip_", "clamp_min", "clamp_max", "hardtanh", "hardtanh_"}
 _COMPARING = {f"{before}{name}{before}" for name in ("gt", "ge", "lt", "le") for before in ("", "__")}

@@ -65,9 +65,9 @@ _CHANGED = (None, "zeros", "non_finite")
 
 Variant = tuple[bool, float]
 """A choice and the largest value, 0 where none is set. The choice is whether signs are drawn; at the edges whether
-slices are quiet; of ranges whether truth values change, too, and the value whether numbers are singled out; of what is
-no number whether some are undefined; at the ends whether these are whole numbers; of coincidences whether halves are
-made."""
+slices are quiet; of ranges whether truth values change, too, and the value whether integers leave their range; of what
+is no number whether some are undefined; at the ends whether these are whole numbers; of coincidences whether halves
+are made."""
 
 
 def parts(reference: Reference, settings: EvaluationSettings) -> tuple[str, ...]:
@@ -113,7 +113,7 @@ def variants(reference: Reference, settings: EvaluationSettings, part: str) -> l
         return [*quiet, (False, _LARGE if large else _MODERATE), (False, _MILD)]
     if part == "ranges":
         truths = [is_truth(limits) for limits in reference.facts["ranges"] if limits is not None]
-        numbers = [1.0] * bool(reference.facts["singled_out"]) + [0.0]
+        numbers = [1.0] * reference.facts["leaves_range"] + [0.0]
         kinds = [True] * any(truths) + [False] * (not all(truths))
         return [(kind, number) for kind in kinds for number in numbers]
     if part == "no_numbers":
@@ -146,7 +146,8 @@ def changed(values: list[Any], facts: dict[str, Any], part: str, variant: Varian
         if part == "ranges":
             limits = facts["ranges"][place]
             stays = limits is None or known == "fixed" or (is_truth(limits) and not variant[0])
-            return tensor if stays else at_ends(tensor, limits, facts["singled_out"] if variant[1] else ())
+            leaves = variant[1] > 0
+            return tensor if stays else at_ends(tensor, limits, facts["singled_out"], leaves=leaves)
         if part == "twins":
             meets = is_changed(tensor, known) and known is None and not tensor.is_complex()
             meets |= facts["twin_ranges"][place] is not None and known != "fixed"

@@ -56,7 +56,7 @@ def _masks(reference: Reference) -> set[str]:
     """Names of masks of one truth value, if the reference gives as many numbers with others."""
     state = reference.state
     masks = [name for name in _buffers(reference) if state[name].dtype is torch.bool]
-    masks = [name for name in masks if state[name].numel() >= _LEAST_IN_ROW and len(state[name].unique()) == 1]
+    masks = [name for name in masks if state[name].numel() >= _LEAST_IN_ROW and _is_uniform(state[name])]
     if not masks:
         return set()
     index = Reference.first_timed_input - 2
@@ -76,8 +76,11 @@ def _sprinkled(mask: torch.Tensor) -> torch.Tensor:
 
 
 def _is_statistic(tensor: torch.Tensor) -> bool:
-    first = tensor.reshape(-1)[0]
-    return float(first) in (0.0, 1.0) and bool((tensor == first).all())
+    return float(tensor.reshape(-1)[0]) in (0.0, 1.0) and _is_uniform(tensor)
+
+
+def _is_uniform(tensor: torch.Tensor) -> bool:
+    return bool((tensor == tensor.reshape(-1)[0]).all())
 
 
 def _stacked(tensor: torch.Tensor) -> list[torch.Tensor]:
@@ -94,7 +97,9 @@ def with_spread(reference: Reference, kind: str, *, alike: bool = False) -> Refe
         alike: what was equal stays equal, since nobody knows which is which.
     """
     counts = [name for name in spreadable(reference) if is_whole(reference.state[name])]
-    counted = reference.state_after(_CALLS) if counts else {}
+    if counts and "counted" not in reference.facts:
+        after = reference.state_after(_CALLS)
+        reference.facts["counted"] = {name: after[name] for name in counts}
     reference.seed(Reference.first_timed_input - 6)
     state = dict(reference.state)
     buffers = {name for name, _ in reference.model.named_buffers()}
@@ -105,7 +110,7 @@ def with_spread(reference: Reference, kind: str, *, alike: bool = False) -> Refe
         if twin is not None:
             state[name] = state[twin].view(before.shape)
         elif name in counts:
-            state[name] = counted[name]
+            state[name] = reference.facts["counted"][name]
         elif before.dtype is torch.bool:
             state[name] = _sprinkled(before)
         elif name in buffers:

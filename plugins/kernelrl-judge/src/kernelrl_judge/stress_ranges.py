@@ -67,12 +67,15 @@ def is_truth(limits: Range | None) -> bool:
     return limits is not None and limits[1] - limits[0] <= _TRUTH[1]
 
 
-def at_ends(tensor: torch.Tensor, limits: Range, singled_out: Sequence[int] = ()) -> torch.Tensor:
+def at_ends(
+    tensor: torch.Tensor, limits: Range, singled_out: Sequence[int] = (), *, leaves: bool = False
+) -> torch.Tensor:
     """Numbers of a range: a third of the rows hold its last, a third its first, and the others few numbers each, or
     truth values as they were.
 
     Args:
         singled_out: numbers that stand among integers as well, each at regular distances.
+        leaves: whether those out of range do, too.
     """
     low, high = limits
     values = torch.empty_like(tensor, memory_format=torch.contiguous_format)
@@ -87,7 +90,8 @@ def at_ends(tensor: torch.Tensor, limits: Range, singled_out: Sequence[int] = ()
     rows[third : 2 * third] = low
     if not (is_truth(limits) or tensor.is_floating_point()):
         known = torch.iinfo(tensor.dtype)
-        numbers = [number for number in singled_out if known.min <= number <= known.max]
+        least, most = (known.min, known.max) if leaves else (low, high - 1)
+        numbers = [number for number in singled_out if least <= number <= most]
         for place, number in enumerate(numbers):
             values.view(-1)[place :: max(2 * len(numbers), min(_APART, values.numel() // 2))] = number
     return torch.empty_like(tensor).copy_(values)
