@@ -178,8 +178,15 @@ def test_a_number_that_a_type_does_not_have_is_left_out() -> None:
             LABELS,
             lambda x, ids: (63 - x.flip(1).argmax(1) == ids).sum() / 32,
         ),
+        (
+            "d = (x[:, None] - x).abs().sum(2); return (ids[d.topk(3, largest=False).indices] == ids[:, None]).sum(1)",
+            "torch.randn(32, 64), torch.randint(0, 5, (32,))",
+            lambda x, ids: (
+                ids[31 - (x[:, None] - x).abs().sum(2).flip(1).topk(3, largest=False).indices] == ids[:, None]
+            ).sum(1),
+        ),
     ],
-    ids=["contrastive", "accuracy"],
+    ids=["contrastive", "accuracy", "nearest"],
 )
 def test_honest_kernels_pass_where_a_task_names_a_case(forward: str, inputs: str, honest: Callable[..., Any]) -> None:
     for _ in range(3):

@@ -62,9 +62,9 @@ def learn(reference: Reference) -> None:
     facts["coincidences"] = Coincidences.of(asked.compared, rounds=rounds) if free else Coincidences()
     facts["shares_along"] = [shares_along(tensor) if known == "normalised" else None for tensor, known in pairs]
     _learn_ranges(reference, tensors(inputs), watch, asked)
-    facts["alike"] = asked.alike
-    twins = bool(free) or any(facts["twin_ranges"]) if asked.alike else has_twins(free)
-    facts["twins"] = twins
+    # Which of two equal rows comes first nobody promises.
+    facts["alike"] = asked.alike and not orders
+    facts["twins"] = has_twins(free) or (bool(free) and facts["alike"]) or any(facts["twin_ranges"])
 
 
 def _learn_ranges(reference: Reference, inputs: list[torch.Tensor], watch: Functions, asked: Functions) -> None:
@@ -103,5 +103,8 @@ def _order_counts(reference: Reference) -> bool:
         with OtherOrder():
             second = reference.expected(inputs, index)
         pairs = zip(tensors(reals(first)), tensors(reals(second)), strict=True)
-        return not all(torch.allclose(*pair, equal_nan=True) for pair in pairs)
+        return not all(
+            torch.allclose(one, other, equal_nan=True) if one.is_floating_point() else torch.equal(one, other)
+            for one, other in pairs
+        )
     return True

@@ -149,9 +149,9 @@ def changed(values: list[Any], facts: dict[str, Any], part: str, variant: Varian
             leaves = variant[1] > 0
             return tensor if stays else at_ends(tensor, limits, facts["singled_out"], leaves=leaves)
         if part == "twins":
-            meets = is_changed(tensor, known) and known is None and not tensor.is_complex()
-            meets |= facts["twin_ranges"][place] is not None and known != "fixed"
-            return with_twins(tensor, others, alike=facts["alike"]) if meets else tensor
+            drawn = facts["twin_ranges"][place] is not None and known != "fixed"
+            meets = drawn or (is_changed(tensor, known) and known is None and not tensor.is_complex())
+            return with_twins(tensor, others, alike=drawn or facts["alike"]) if meets else tensor
         if part == "shares":
             axis = facts["shares_along"][place]
             return tensor if axis is None else with_zeros(tensor, axis, others)
