@@ -66,7 +66,7 @@ def squares(a: Any, b: Any) -> Any:
             "a, b",
             lambda a, b: squares(a, b).clamp_min(0.0).sqrt(),
             lambda a, b: squares(a, b).sqrt(),
-            "coincidences",
+            "twins",
         ),
         (
             "return (x * mask).sum(1) / mask.sum(1).clamp(min=1)",

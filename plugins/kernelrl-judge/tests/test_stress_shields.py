@@ -52,13 +52,19 @@ def clamped(x: Any) -> Any:
             lambda x: x / x.square().sum(1, keepdim=True).sqrt(),
         ),
         (
+            "return x * 2.0, float(torch.logsumexp(x.flatten(), 0))",
+            "pass",
+            lambda x: (x + x, float((x - x.max()).exp().sum().log() + x.max())),
+            lambda x: (x + x, float(x.exp().sum().log())),
+        ),
+        (
             "return torch.exp(8.0 * x) + torch.clamp(x, -7.0, 7.0)",
             "pass",
             lambda x: torch.exp2(x * 11.541560327111707) + x.clamp(-7.0, 7.0),
             lambda x: torch.exp(8.0 * x) + x,
         ),
     ],
-    ids=["other_output_rounds", "fails_in_double", "cannot_be_copied", "noisy_column", "zeros", "overflow"],
+    ids=["other_output_rounds", "fails_in_double", "cannot_be_copied", "noisy_column", "zeros", "plain", "overflow"],
 )
 def test_what_one_part_of_a_task_does_excuses_no_other(
     forward: str, init: str, honest: Callable[..., Any], lazy: Callable[..., Any]

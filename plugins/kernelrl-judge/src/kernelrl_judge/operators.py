@@ -45,10 +45,10 @@ _ARRANGING = re.compile(
     r"aten::_*(?:(?:new_)?(?:empty|zeros|ones|full)\w*|fill|zero|arange|scalar_tensor|lift_fresh|clone|copy|copy_from\w*|to_copy"
     r"|to|contiguous|detach\w*|alias\w*|view\w*|reshape\w*|unsafe_view|permute|transpose|t|expand\w*|squeeze|unsqueeze"
     r"|flatten|unflatten|slice\w*|select\w*|narrow\w*|split\w*|chunk|unbind|unfold|as_strided\w*|cat|stack|repeat"
-    r"|constant_pad_nd|pad\w*|\w+ion_pad[123]d|flip|roll|diagonal|movedim|real|imag|local_scalar_dense|item|is_\w+|equal"
+    r"|constant_pad_nd|pad\w*|\w+ion_pad[123]d|diagonal|movedim|real|imag|local_scalar_dense|item|is_\w+"
     r"|record_stream|set|resize\w*|nested\w*|has_\w+|pin_memory|result_type|resolve_\w+|type_as|numpy_T"
     r"|swapaxes|swapdims|moveaxis|ravel|[hvd]split|tensor_split|unsafe_(?:split\w*|chunk)|mT|mH|adjoint|concat\w*|tile"
-    r"|broadcast_t\w+|(?:[hvd]|column_|row_)stack|atleast_[123]d|block_diag|diag_embed|rot90|fliplr|flipud)_?"
+    r"|broadcast_t\w+|(?:[hvd]|column_|row_)stack|atleast_[123]d|block_diag|diag_embed)_?"
 )
 _SUMMING = re.compile(r"aten::(?:sum|mean)")
 _REDUCING = re.compile(r"aten::(?:sum|mean|prod|max|min|amax|amin|any|all)")
@@ -62,6 +62,7 @@ _WITHIN = {
     "aten::mean": frozenset({"aten::mean", "aten::sum", "aten::div_"}),
     "aten::repeat": frozenset({"aten::add"}),
 }
+_EIGHT_BITS = re.compile(r"Tensor\(c10::Float8\w+\)")
 _FLOATING = re.compile(r"Tensor\((?:float|double|c10::(?:Half|BFloat16|Float8\w+))\)")
 _WHOLE = re.compile(
     r"Tensor\((?:bool|(?:un)?signed char|char|(?:unsigned )?(?:short|long)?(?: ?int)?|c10::qu?int\w+)\)"
@@ -70,6 +71,7 @@ _WHOLE = re.compile(
 _NUMBERS = ("Tensor(double)", "Tensor(long int)")
 """What operators make of numbers of Python's."""
 _CONVERTED = "aten::to, of fractions to whole numbers"
+_ROUNDED = "aten::to, of fractions to eight bits"
 _OF_NUMBERS = ", of numbers"
 _LEAVING = frozenset(
     {"numpy", "__array__", "__dlpack__", "tolist", "__reduce_ex__", "storage", "untyped_storage", "_typed_storage"}
@@ -334,9 +336,10 @@ def _outermost(node: dict[str, Any], above: dict[int, dict[str, Any]]) -> tuple[
     if not _is_torchs(own):
         return "", 0
     arranges = bool(_ARRANGING.fullmatch(own)) and not _steps(node)
-    if arranges and not _converts(node):
+    converted = _converted(node) if arranges else ""
+    if arranges and not converted:
         return "", 0
-    name, top = _CONVERTED if arranges else own, int(node["id"])
+    name, top = converted or own, int(node["id"])
     at = node
     while at["ctrl_deps"] != at["id"] and at["ctrl_deps"] in above:
         at = above[at["ctrl_deps"]]
@@ -357,14 +360,15 @@ def _is_torchs(name: str) -> bool:
     return bool(separator) and head in TORCHS
 
 
-def _converts(node: dict[str, Any]) -> bool:
-    """Whether an operator makes whole numbers of fractions."""
+def _converted(node: dict[str, Any]) -> str:
+    """Name of a conversion of fractions that rounds and bounds them, to whole numbers or to eight bits; empty text for
+    any other operator."""
     types = node.get("inputs", {}).get("types", ())
-    return (
-        node["name"] == "aten::copy_"
-        and len(types) > 1
-        and bool(_WHOLE.fullmatch(types[0]) and _FLOATING.fullmatch(types[1]))
-    )
+    if node["name"] != "aten::copy_" or len(types) < 2 or not _FLOATING.fullmatch(types[1]):
+        return ""
+    if _EIGHT_BITS.fullmatch(types[0]):
+        return "" if _EIGHT_BITS.fullmatch(types[1]) else _ROUNDED
+    return _CONVERTED if _WHOLE.fullmatch(types[0]) else ""
 
 
 def _steps(node: dict[str, Any]) -> bool:

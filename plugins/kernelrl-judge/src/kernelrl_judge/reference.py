@@ -30,6 +30,7 @@ _LIMIT_S = 300.0
 """For each step of a reference: importing it, making inputs, a call."""
 _LEAST_RESIZED = 4
 _FITTED = "__kernelrl_sizes__"
+_SOURCE = "__kernelrl_source__"
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 _NAMES = ("Model", "get_inputs", "get_init_inputs")
 
@@ -154,6 +155,10 @@ class Reference:
             other.restore()
             return other.model
 
+    def says(self, word: str) -> bool:
+        """Whether a word stands in the task's source."""
+        return word in self._module.__dict__[_SOURCE]
+
     def seed(self, index: int) -> None:
         """Seed the generators as for the inputs of an index."""
         _seed(self._number(index, 0), self.device)
@@ -277,6 +282,15 @@ class Reference:
             kept = {name: tensor for name, tensor in kept.items() if name in names}
         return Trial(inputs, expected, left, state, kept)
 
+    def state_after(self, calls: int) -> dict[str, torch.Tensor]:
+        """What so many calls in a row leave in parameters and buffers. Ends with what was constructed."""
+        try:
+            for index in range(calls):
+                self._called(self.inputs(index), index, effects=False, restores=False)
+            return {name: tensor.clone() for name, tensor in self._tensors().items()}
+        finally:
+            self.restore()
+
     def reads(self, name: str) -> bool:
         """Whether outputs depend on what a buffer held before the call."""
         known: dict[str, bool] = self.facts.setdefault("reads", {})
@@ -385,6 +399,7 @@ def load_reference(source: str, task_id: str, budget_bytes: int | None = None) -
     name = "kernelrl_task_" + hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     module = types.ModuleType(name)
     module.__file__ = f"<task {task_id}>"
+    module.__dict__[_SOURCE] = source
     # Classes of the task look their module up when they are copied.
     sys.modules[name] = module
     with _told(task_id, "import"):

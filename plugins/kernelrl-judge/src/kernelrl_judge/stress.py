@@ -15,8 +15,10 @@ parameters and running statistics of a larger spread. What a task has no inputs 
   rows of truth values that are all false or all true, where the task draws them one by one.
 - `no_numbers`: a few infinities, and a few that are no number, where the reference calls a function that is about them.
 - `ends`: the smallest and the largest number that the task draws, where the reference refuses larger ones.
-- `coincidences`: numbers that the reference compares others with, halves where it rounds, rows that inputs have in
-  common, where a task has any (`kernelrl_judge.stress_coincidences`).
+- `coincidences`: numbers that the reference compares others with, halves where it rounds, where a task has any
+  (`kernelrl_judge.stress_coincidences`).
+- `twins`: rows that inputs have in common, or that differ in little (`kernelrl_judge.stress_twins`).
+- `shares`: zeros in rows that sum to one (`kernelrl_judge.stress_shares`).
 - `faint`, `zeros`: small and zero everywhere at once, where every output depends on all of an input.
 
 Shapes and dtypes stay as they are, and so do other integers and inputs with a structure (`kernelrl_judge.structure`): a
@@ -40,15 +42,11 @@ import torch
 from kernelrl_core.values import EvaluationSettings, Finding, Severity
 from kernelrl_judge import stress_inputs
 from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
-from kernelrl_judge.layouts import leaves_bytes
 from kernelrl_judge.reference import Reference, TaskError
 from kernelrl_judge.stress_calls import NO_MEMORY, StressCall, stress_call
-from kernelrl_judge.stress_coincidences import Coincidences, has_twins
-from kernelrl_judge.stress_dependence import depends_on_all, rows_apart
-from kernelrl_judge.stress_functions import Functions
-from kernelrl_judge.stress_ranges import is_truth
-from kernelrl_judge.structure import structure
-from kernelrl_judge.trees import leaves, tensors
+from kernelrl_judge.stress_facts import learn, learn_structures
+from kernelrl_judge.stress_parameters import SPREADS, spreadable, with_spread
+from kernelrl_judge.trees import leaves
 
 __all__ = ["concluded", "prepared", "untested", "untried", "wanted"]
 
@@ -75,7 +73,9 @@ _WORDS = {
     "ranges": "integers from the ends of their range and repeated ones, or rows of equal truth values",
     "no_numbers": "inputs that are infinite or no number",
     "ends": "the smallest and the largest inputs",
-    "coincidences": "numbers that the task compares with, exact halves, or rows that inputs have in common",
+    "coincidences": "numbers that the task compares with, or exact halves",
+    "twins": "rows that inputs have in common, or that differ in little",
+    "shares": "zeros in rows that sum to one",
     "faint": "inputs that are small everywhere",
     "zeros": "inputs that are zero everywhere",
     "sizes": "inputs of other sizes",
@@ -112,14 +112,12 @@ def prepared(
         return reference, [], unfit
     made: list[_Made] = []
     reasons: list[str] = []
-    kinds = (
-        (*stress_inputs.SPREADS, "") if spread and not facts["large"] and stress_inputs.spreadable(reference) else ("",)
-    )
+    kinds = (*SPREADS, "") if spread and not facts["large"] and spreadable(reference) else ("",)
     for kind in kinds:
         if (kind and facts.get("spread", kind) != kind) or (not kind and made):
             continue
         try:
-            used = stress_inputs.with_spread(reference, kind, alike=alike) if kind else reference
+            used = with_spread(reference, kind, alike=alike) if kind else reference
         except Exception as error:  # whatever a module raises that cannot be constructed again
             reasons = [f"the reference cannot be copied: {type(error).__name__}"]
             continue
@@ -131,7 +129,7 @@ def prepared(
         return reference, [], "; ".join(reasons) or "the task has no inputs to change"
     best = made[-1] if len(made) > 1 and _decided(made[-1]) > _decided(made[0]) + _MUCH_MORE else made[0]
     if len(made) > 1:
-        facts["spread"] = stress_inputs.SPREADS[made.index(best)]
+        facts["spread"] = SPREADS[made.index(best)]
     if reference.device == "cuda" and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > _MOST_SPARE:
         torch.cuda.empty_cache()
     return best[0], best[1], "; ".join(best[2])
@@ -180,7 +178,8 @@ def untried(reference: Reference, settings: EvaluationSettings, calls: Sequence[
             named.append(f"input{path} ({type(leaf).__name__})")
             continue
         known = structures[place]
-        if not stress_inputs.is_changed(leaf, known) and known != "counts" and ranges[place] is None:
+        stays = ranges[place] is None and reference.facts["shares_along"][place] is None
+        if not stress_inputs.is_changed(leaf, known) and known != "counts" and stays:
             named.append(f"input{path} ({known or str(leaf.dtype).removeprefix('torch.')})")
         place += 1
     return ", ".join(named)
@@ -294,7 +293,7 @@ def _without_effect(reference: Reference, limit: Tolerance) -> list[str]:
     twice = attrs.evolve(limit, atol=2 * limit.atol, rtol=2 * limit.rtol)
     other, spread = (
         reference.with_other_parameters().state,
-        stress_inputs.with_spread(reference, stress_inputs.SPREADS[0]).state,
+        with_spread(reference, SPREADS[0]).state,
     )
 
     def counts(values: Mapping[str, torch.Tensor]) -> bool:
@@ -302,7 +301,7 @@ def _without_effect(reference: Reference, limit: Tolerance) -> list[str]:
         return compare_values(expected, changed, twice) is not None
 
     same = {name for name, value in reference.state.items() if torch.equal(value, other[name])}
-    names = sorted(stress_inputs.spreadable(reference), key=lambda name: (name not in same, name))
+    names = sorted(spreadable(reference), key=lambda name: (name not in same, name))
     # Of parameters that every draw leaves as they are the first are looked at one by one, the others all at once.
     reference.facts["untested_beyond"] = sorted(same.intersection(names[_MOST_PARAMETERS:]))
     return [
@@ -320,7 +319,7 @@ def _together(reference: Reference, limit: Tolerance, lacking: Collection[str]) 
         return []
     index = Reference.first_timed_input - 2
     inputs = reference.inputs(index)
-    spread = stress_inputs.with_spread(reference, stress_inputs.SPREADS[0]).state
+    spread = with_spread(reference, SPREADS[0]).state
     with contextlib.suppress(TaskError, torch.OutOfMemoryError):
         changed = reference.with_state({**reference.state, **{name: spread[name] for name in names}})
         wrong = compare_values(reference.expected(inputs, index), changed.expected(inputs, index), limit)
@@ -355,9 +354,7 @@ def _unfit(reference: Reference) -> str:
     """Why a task is not put under stress; empty text if it may be."""
     facts = reference.facts
     if "structures" not in facts:
-        first, second = (reference.inputs(Reference.first_timed_input - 2 - number) for number in (0, 1))
-        facts["structures"] = [structure(*pair) for pair in zip(tensors(first), tensors(second), strict=False)]
-        facts["stress_bytes"] = leaves_bytes(first) + leaves_bytes(reference.like), leaves_bytes(reference.state)
+        learn_structures(reference)
     passed, held = facts["stress_bytes"]
     if reference.device == "cpu":
         room = _MOST_BYTES_ON_CPU * _COPIES
@@ -367,34 +364,7 @@ def _unfit(reference: Reference) -> str:
         return "too large for the memory that is free"
     facts["large"] = (passed + held) * _COPIES > room
     if "stress_unfit" not in facts:
-        watch, asked = Functions(), Functions()
-        inputs = []
-        with contextlib.suppress(TaskError), watch:
-            inputs = reference.inputs(Reference.first_timed_input - 2)
-            with asked:
-                reference.expected(inputs)
-        # On a processor an assertion is an exception like any other.
-        hazard = watch.hazard and reference.device == "cuda"
-        facts["stress_unfit"] = "the reference asserts that its inputs lie in a range" if hazard else ""
-        facts["convolves"] = watch.convolves
-        with contextlib.suppress(TaskError, torch.OutOfMemoryError):
-            facts["rows_apart"] = rows_apart(reference)
-        facts["asks_for_numbers"], facts["bound"] = watch.asks_for_numbers, asked.bound
-        pairs = [*zip(tensors(inputs), facts["structures"], strict=False)]
-        changes = [stress_inputs.is_changed(*pair) for pair in pairs]
-        facts["whole"] = False
-        with contextlib.suppress(TaskError, torch.OutOfMemoryError):
-            facts["whole"] = not facts.get("rows_apart") and depends_on_all(reference, changes)
-        free = [tensor for tensor, known in pairs if known is None and tensor.is_floating_point()]
-        facts["coincidences"] = Coincidences()
-        if free:
-            rounds = asked.rounds and not asked.distinguishes
-            facts["coincidences"] = Coincidences.of(asked.compared, rounds=rounds, twins=has_twins(free))
-        ranges = reference.declared_ranges() or []
-        if watch.distinguishes:
-            # Of truth values there are equals in any draw.
-            ranges = [limits if is_truth(limits) else None for limits in ranges]
-        facts["ranges"] = ranges if any(ranges) else None
+        learn(reference)
     return str(facts["stress_unfit"])
 
 

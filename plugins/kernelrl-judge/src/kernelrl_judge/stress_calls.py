@@ -43,7 +43,8 @@ class StressCall:
     exact: Any
     """What it makes of them in double precision."""
     bounds: tuple[Bounds | int | None, ...]
-    """For each output tensor how far it may be off: whole numbers in so many places; None where nothing is decided."""
+    """For each output tensor or fraction of Python's how far it may be off: whole numbers in so many places; None where
+    nothing is decided."""
     decided: float
     """Share of the elements that are decided, the mean over outputs."""
     left: StressCall | None = None
@@ -125,6 +126,7 @@ def _limits(
     found: list[Bounds | int | None] = []
     shares: list[float] = []
     for _, want, wide, _ in leaves(reals(expected), reals(precise), reals(precise)):
+        want, wide = _number(want), _number(wide)
         if not isinstance(want, torch.Tensor):
             continue
         if want.is_floating_point():
@@ -146,8 +148,9 @@ def judged(call: StressCall, actual: Any, settings: EvaluationSettings, dtype: t
     ratios: list[float] = []
     found = iter(call.bounds)
     for path, want, exact, got in leaves(*map(reals, (call.trial.expected, call.exact, actual))):
+        want, exact, got = map(_number, (want, exact, got))
         if not isinstance(want, torch.Tensor):
-            if not isinstance(want, float) and want == exact != got:
+            if want == exact != got:
                 return Judged(Mismatch("values", path), None)
             continue
         bound = next(found)
@@ -201,6 +204,11 @@ def _compared(
 def _largest(exact: torch.Tensor, bound: Bounds) -> float:
     known = torch.where(torch.isfinite(bound.noise), exact.abs(), 0.0)
     return float(known.nan_to_num_(posinf=0.0).max()) if exact.numel() else 0.0
+
+
+def _number(value: Any) -> Any:
+    """A tensor in the place of a fraction of Python's."""
+    return torch.tensor(value, dtype=torch.float64) if isinstance(value, float) else value
 
 
 def _alike(left: Any, right: Any) -> bool:

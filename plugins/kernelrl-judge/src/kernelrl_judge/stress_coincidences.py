@@ -1,31 +1,28 @@
 """Inputs that no draw makes and a task may single out, for the probe `stress`.
 
-`coincidences` holds numbers that the reference compares others with, exact halves where it rounds, and rows that two
-inputs have in common, some of them but for their last bits. `faint` and `zeros` are small and zero everywhere at once,
-where every output depends on all of an input: elsewhere a slice of `edges` shows the same.
+`coincidences` holds numbers that the reference compares others with, and exact halves where it rounds. `faint` and
+`zeros` are small and zero everywhere at once, where every output depends on all of an input: elsewhere a slice of
+`edges` shows the same.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import attrs
 import torch
 
 from kernelrl_judge.stress_bounds import Bounds
 
-__all__ = ["LOOSENED", "Coincidences", "has_twins", "loosened"]
+__all__ = ["LOOSENED", "Coincidences", "loosened"]
 
-LOOSENED = ("coincidences", "zeros")
+LOOSENED = ("coincidences", "twins", "zeros")
 """Parts whose errors say nothing about the precision of a kernel."""
 
 _RARE = 1 / 32
 """Share of the elements that a number takes the place of."""
 _MOST_NUMBERS = 8
-_NEARLY = 2.0**-21
-"""Share of a number by which it is off where rows are equal but for their last bits."""
 _PARTS_OF_ONE = 8.0
 """Multiples of an eighth are halves of whole numbers of quarters, too: a task may multiply before it rounds."""
 _CANCELLED = 1e-2
@@ -41,39 +38,24 @@ class Coincidences:
     """That the reference compares others with."""
     rounds: bool = False
     """Whether halves are made."""
-    twins: bool = False
-    """Whether inputs get rows of each other."""
 
     def __bool__(self) -> bool:
-        return bool(self.numbers) or self.rounds or self.twins
+        return bool(self.numbers) or self.rounds
 
     @classmethod
-    def of(cls, compared: Iterable[float], *, rounds: bool, twins: bool) -> Coincidences:
+    def of(cls, compared: Iterable[float], *, rounds: bool) -> Coincidences:
         """Of all numbers that a reference compares with those that are not zero; zeros stand at the edges."""
         numbers = sorted({number for number in compared if number and math.isfinite(number)}, key=abs)
-        return cls(tuple(numbers[:_MOST_NUMBERS]), rounds, twins)
+        return cls(tuple(numbers[:_MOST_NUMBERS]), rounds)
 
-    def placed(self, tensor: torch.Tensor, others: dict[Any, torch.Tensor]) -> torch.Tensor:
-        """An input with them.
-
-        Args:
-            others: inputs that came before, by what two need to have rows in common; this one is added.
-        """
+    def placed(self, tensor: torch.Tensor) -> torch.Tensor:
+        """An input with them."""
         kinds = torch.rand_like(tensor, dtype=torch.float32)
         if self.rounds:
             eighths = (tensor * _PARTS_OF_ONE).round() / _PARTS_OF_ONE
             tensor = torch.where(kinds >= 0.5, eighths, tensor)
         for place, number in enumerate(_exact(self.numbers, tensor.dtype)):
             tensor = torch.where((kinds >= place * _RARE) & (kinds < (place + 1) * _RARE), number, tensor)
-        if self.twins and tensor.dim():
-            other = others.setdefault(_kind(tensor), tensor)
-            if other is not tensor:
-                rows = min(len(other), len(tensor))
-                tensor = tensor.clone()
-                tensor[:rows:4] = other[:rows:4]
-                # Equal numbers may cancel exactly, in whatever order.
-                near = other[2:rows:4]
-                tensor[2:rows:4] = torch.addcmul(near, near, torch.rand_like(near) - 0.5, value=_NEARLY)
         return tensor
 
     def are_in(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -91,22 +73,12 @@ def _exact(numbers: Sequence[float], dtype: torch.dtype) -> list[float]:
     return [number for number in numbers if torch.tensor(number, dtype=dtype).item() == number]
 
 
-def _kind(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return tensor.dtype, tensor.shape[1:], tensor.dim()
-
-
-def has_twins(inputs: Iterable[torch.Tensor]) -> bool:
-    """Whether two inputs may have rows in common."""
-    kinds = [_kind(tensor) for tensor in inputs if tensor.dim()]
-    return len(set(kinds)) < len(kinds)
-
-
 def loosened(part: str, limit: Bounds, exact: torch.Tensor) -> Bounds:
     """How far an output may be off in a part that is about numbers that are not finite, or far off."""
     if part == "zeros":
         # What is zero exactly may be next to nothing as well.
         return attrs.evolve(limit, scale=torch.ones_like(limit.scale))
-    if part == "coincidences":
+    if part == "twins":
         sizes = torch.where(torch.isfinite(exact), exact, 0.0)
         return attrs.evolve(limit, noise=limit.noise + _CANCELLED * float(sizes.square().mean().sqrt()))
     return limit

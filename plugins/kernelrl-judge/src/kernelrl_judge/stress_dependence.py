@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.trees import mapped, reals, tensors
 
-__all__ = ["depends_on_all", "rows_apart"]
+__all__ = ["OtherOrder", "depends_on_all", "rows_apart"]
 
 _DEPENDS = 1e-4
 """Share of a number by which it depends on another."""
@@ -84,3 +85,17 @@ def _changed(before: torch.Tensor, after: torch.Tensor) -> float:
     counts = before != 0
     moved = counts & ((after - before).abs() > _DEPENDS * before.abs())
     return float(moved.sum() / counts.sum().clamp_min(1))
+
+
+class OtherOrder(TorchFunctionMode):
+    """Of equals, the last comes first where a function sorts in no order that is promised."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        before = {"sort": 1, "argsort": 1, "topk": 2}.get(getattr(func, "__name__", ""))
+        if before is None or kwargs.get("stable") or kwargs.get("out") is not None or not args or not args[0].dim():
+            return func(*args, **kwargs)
+        axis = args[before] if len(args) > before else kwargs.get("dim", -1)
+        found = func(args[0].flip(axis), *args[1:], **kwargs)
+        last = args[0].shape[axis] - 1
+        return last - found if isinstance(found, torch.Tensor) else type(found)((found[0], last - found[1]))

@@ -7,26 +7,24 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["Functions"]
+__all__ = ["Functions", "is_whole"]
 
 _CHECKED = {"binary_cross_entropy", "multinomial", "bernoulli", "bernoulli_"}
+_LOSSES = {"nll_loss", "cross_entropy", "embedding_bag"}
 _INDEXING = {
     *("__getitem__", "__setitem__", "index_select", "index_add", "index_add_", "index_put", "index_put_", "take"),
-    *(
-        "gather",
-        "scatter",
-        "scatter_",
-        "scatter_add",
-        "scatter_add_",
-        "embedding",
-        "one_hot",
-        "nll_loss",
-        "cross_entropy",
-    ),
+    *("gather", "scatter", "scatter_", "scatter_add", "scatter_add_", "embedding", "one_hot", *_LOSSES),
+    *("index_copy", "index_copy_", "index_fill", "index_fill_", "index_reduce", "index_reduce_", "put_", "bincount"),
+    *("scatter_reduce", "scatter_reduce_", "take_along_dim", "multi_margin_loss", "ctc_loss"),
 }
 _BOUNDING = {"clamp", "clamp_", "clip", "clip_", "clamp_min", "clamp_max", "hardtanh", "hardtanh_"}
 _COMPARING = {f"{before}{name}{before}" for name in ("gt", "ge", "lt", "le") for before in ("", "__")}
 _EQUALLING = {f"{before}{name}{before}" for name in ("eq", "ne") for before in ("", "__")}
+_ALIKE = _EQUALLING | {"equal", "isclose", "isin", "unique", "unique_consecutive"}
+_IGNORING = ("ignore_index", "padding_idx")
+_FAR = {"hypot", "hypot_"}
+_FAR_BOUND = 2.0**80
+"""Of functions that are there for numbers whose squares overflow."""
 _ROUNDING = {"round", "round_"}
 _MOST_BOUND = 1e30
 _OF_NUMBERS = {"nan_to_num", "nan_to_num_", "isnan", "isfinite", "isinf", "isposinf", "isneginf"}
@@ -34,9 +32,20 @@ _OF_NUMBERS |= {"nansum", "nanmean", "nanmedian", "nanquantile"}
 _CONVERTING = {"to", "type", "long", "int", "short", "type_as"}
 _DISTINGUISHING = {
     *("__setitem__", "index_put", "index_put_", "index_copy", "index_copy_", "scatter", "scatter_", "put_"),
-    *("sort", "argsort", "msort", "topk", "kthvalue", "median", "nanmedian", "mode", "argmax", "argmin"),
+    *("kthvalue", "median", "nanmedian", "mode"),
 }
+_EXTREMES = {"argmax", "argmin"}
+_SORTING = {"sort", "argsort", "topk"}
 _NO_INDICES = (torch.bool, torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def is_whole(tensor: torch.Tensor) -> bool:
+    """Whether a tensor holds integers."""
+    return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool)
+
+
+def _tensors(values: Any) -> list[torch.Tensor]:
+    return [value for value in values if isinstance(value, torch.Tensor)]
 
 
 class Functions(TorchFunctionMode):
@@ -46,13 +55,23 @@ class Functions(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._checked = self._indexes = self._makes_integers = self.convolves = self.distinguishes = False
+        self._checked = self._indexes = self._makes_integers = self.convolves = False
+        self.distinguishes = self.extremes = self.sorts = False
+        """Whether results depend on places, and values may be equal: in general, of the first extreme, of an order."""
+        self.alike = False
+        """Whether tensors are compared with tensors for being equal."""
         self.asks_for_numbers = False
         self.rounds = False
         self.bound = 0.0
         """Largest number that something is bounded by, or compared with."""
         self.compared: set[float] = set()
         """Numbers that fractions are compared with."""
+        self.singled_out: set[tuple[int, int]] = set()
+        """Whole numbers that integers are compared with, each with how many of them there are."""
+        self.ignored: set[int] = set()
+        """Whole numbers that a loss is told to ignore."""
+        self.indexes_beside = False
+        """Whether something else than such a loss takes integers as places."""
 
     @property
     def hazard(self) -> bool:
@@ -64,6 +83,15 @@ class Functions(TorchFunctionMode):
         self._checked |= name in _CHECKED
         self._indexes |= name in _INDEXING
         self.convolves |= name.startswith("conv")
+        self.extremes |= name in _EXTREMES
+        self.sorts |= name in _SORTING and not (kwargs or {}).get("stable")
+        self.alike |= name in _ALIKE and (len(_tensors(args)) > 1 or name.startswith("unique"))
+        self.indexes_beside |= name in _INDEXING - _LOSSES
+        if name in _LOSSES:
+            ignored = [(kwargs or {}).get(word) for word in _IGNORING]
+            self.ignored |= {number for number in ignored if isinstance(number, int)}
+        if name in _FAR:
+            self.bound = max(self.bound, _FAR_BOUND)
         self.distinguishes |= name in _DISTINGUISHING or (name in ("max", "min") and isinstance(found, tuple))
         self.asks_for_numbers |= name in _OF_NUMBERS
         self.rounds |= name in _ROUNDING
@@ -76,6 +104,10 @@ class Functions(TorchFunctionMode):
                 self.bound = max([self.bound, *limits])
             if name not in _BOUNDING:
                 self.compared |= {float(number) for number in numbers if abs(number) <= _MOST_BOUND}
+        if name in _COMPARING | _EQUALLING and isinstance(given, torch.Tensor) and is_whole(given):
+            numbers = [value for value in args[1:] if isinstance(value, int) and not isinstance(value, bool)]
+            near = numbers if name in _EQUALLING else [number + off for number in numbers for off in (-1, 0, 1)]
+            self.singled_out |= {(number, given.numel()) for number in near}
         if name in _CONVERTING and isinstance(found, torch.Tensor) and isinstance(given, torch.Tensor):
             self._makes_integers |= given.is_floating_point() and found.dtype not in _NO_INDICES
         return found

@@ -1,4 +1,4 @@
-"""Harsh inputs and parameters, for the calls of the probe `stress` (`kernelrl_judge.stress` says what they are for)."""
+"""Harsh inputs, for the calls of the probe `stress` (`kernelrl_judge.stress` says what they are for)."""
 
 from __future__ import annotations
 
@@ -15,27 +15,38 @@ from kernelrl_judge.layouts import laid_out_as
 from kernelrl_judge.overlays import overlaid
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.stress_coincidences import Coincidences
+from kernelrl_judge.stress_parameters import spreadable
 from kernelrl_judge.stress_ranges import at_ends, is_truth
+from kernelrl_judge.stress_shares import with_zeros
+from kernelrl_judge.stress_twins import off_alike, with_twins
 from kernelrl_judge.trees import mapped, real
 
 __all__ = [
     "PARTS",
-    "SPREADS",
     "Variant",
     "changed",
     "is_changed",
     "is_mild",
     "nudged",
     "parts",
-    "spreadable",
     "variants",
-    "with_spread",
 ]
 
-PARTS = ("mixed", "spiked", "aligned", "edges", "ranges", "no_numbers", "ends", "coincidences", "faint", "zeros")
+PARTS = (
+    "mixed",
+    "spiked",
+    "aligned",
+    "edges",
+    "ranges",
+    "no_numbers",
+    "ends",
+    "coincidences",
+    "twins",
+    "shares",
+    "faint",
+    "zeros",
+)
 """Parts in the order of their calls. Which are made depends on what the task's inputs are."""
-SPREADS = ("any_sign", "sign_kept")
-"""How parameters are changed: as it comes, or so that those stay positive that were, for references that need that."""
 _LOW_BITS, _ROUNDED_DOWN = 0xFFFF, 0x0FFF
 """Of single precision: what bf16, tf32 and fp16 leave out, and what each of them rounds down by most of its error."""
 _LARGE, _MODERATE, _MILD = 65536.0, 16.0, 4.0
@@ -49,15 +60,14 @@ _HALF_ROUNDING = 2.0**-11
 _LAST_BIT = 2.0**-23
 _LEAST_ALONG = 4
 """Places along an axis, of which one may be quiet."""
-_MOST_STACKED = 8
-"""Rows of a buffer that may be statistics of several kinds."""
 _CHANGED = (None, "zeros", "non_finite")
 """Structures of inputs that are changed; of those with infinities the finite elements."""
 
 Variant = tuple[bool, float]
 """A choice and the largest value, 0 where none is set. The choice is whether signs are drawn; at the edges whether
-slices are quiet; of ranges whether truth values change, too; of what is no number whether some are undefined;
-at the ends whether these are whole numbers; of coincidences whether halves are made, and the value whether rows are."""
+slices are quiet; of ranges whether truth values change, too, and the value whether integers leave their range; of what
+is no number whether some are undefined; at the ends whether these are whole numbers; of coincidences whether halves
+are made."""
 
 
 def parts(reference: Reference, settings: EvaluationSettings) -> tuple[str, ...]:
@@ -77,6 +87,8 @@ def parts(reference: Reference, settings: EvaluationSettings) -> tuple[str, ...]
         "no_numbers": asked and drawn and reference.facts["asks_for_numbers"],
         "ends": asked and drawn and reference.facts.get("refuses", False),
         "coincidences": asked and drawn and settings.precision == "fp32" and bool(reference.facts["coincidences"]),
+        "twins": asked and settings.precision == "fp32" and reference.facts["twins"],
+        "shares": asked and any(axis is not None for axis in reference.facts["shares_along"]),
         "faint": asked and drawn and settings.precision == "fp32" and reference.facts["whole"],
         "zeros": asked and drawn and settings.precision == "fp32" and reference.facts["whole"],
     }
@@ -101,15 +113,16 @@ def variants(reference: Reference, settings: EvaluationSettings, part: str) -> l
         return [*quiet, (False, _LARGE if large else _MODERATE), (False, _MILD)]
     if part == "ranges":
         truths = [is_truth(limits) for limits in reference.facts["ranges"] if limits is not None]
-        return [(True, 0.0)] * any(truths) + [(False, 0.0)] * (not all(truths))
+        numbers = [1.0] * reference.facts["leaves_range"] + [0.0]
+        kinds = [True] * any(truths) + [False] * (not all(truths))
+        return [(kind, number) for kind in kinds for number in numbers]
     if part == "no_numbers":
         return [(True, math.inf), (True, 0.0), (False, math.inf)]
     if part == "ends":
         return [(True, 0.0), (False, 0.0)]
     if part == "coincidences":
         known: Coincidences = reference.facts["coincidences"]
-        made = [(known.rounds, float(known.twins)), (known.rounds, 0.0), (False, 0.0)]
-        return [variant for variant in dict.fromkeys(made) if any(variant) or known.numbers]
+        return [(known.rounds, 0.0)] + [(False, 0.0)] * bool(known.rounds and known.numbers)
     return [(False, 0.0)]
 
 
@@ -133,13 +146,21 @@ def changed(values: list[Any], facts: dict[str, Any], part: str, variant: Varian
         if part == "ranges":
             limits = facts["ranges"][place]
             stays = limits is None or known == "fixed" or (is_truth(limits) and not variant[0])
-            return tensor if stays else at_ends(tensor, limits)
+            leaves = variant[1] > 0
+            return tensor if stays else at_ends(tensor, limits, facts["singled_out"], leaves=leaves)
+        if part == "twins":
+            drawn = facts["twin_ranges"][place] is not None and known != "fixed"
+            meets = drawn or (is_changed(tensor, known) and known is None and not tensor.is_complex())
+            return with_twins(tensor, others, alike=drawn or facts["alike"]) if meets else tensor
+        if part == "shares":
+            axis = facts["shares_along"][place]
+            return tensor if axis is None else with_zeros(tensor, axis, others)
         if part == "aligned" and known == "counts":
             return _repeated(tensor)
         if not is_changed(tensor, known):
             return tensor
         if part == "coincidences":
-            return tensor if tensor.is_complex() or known is not None else _met(facts, variant).placed(tensor, others)
+            return tensor if tensor.is_complex() or known is not None else _met(facts, variant).placed(tensor)
         if known != "non_finite":
             return _of_parts(tensor, lambda values: _harsh(values, part, variant))
         finite = torch.isfinite(tensor)
@@ -152,7 +173,7 @@ def changed(values: list[Any], facts: dict[str, Any], part: str, variant: Varian
 
 def _met(facts: dict[str, Any], variant: Variant) -> Coincidences:
     known: Coincidences = facts["coincidences"]
-    return attrs.evolve(known, rounds=variant[0], twins=variant[1] > 0)
+    return attrs.evolve(known, rounds=variant[0])
 
 
 def is_changed(tensor: torch.Tensor, known: str | None) -> bool:
@@ -216,7 +237,7 @@ def nudged(values: list[Any], facts: dict[str, Any], part: str, variant: Variant
 
 def _off(tensor: torch.Tensor, part: str) -> torch.Tensor:
     """Numbers off by a last bit."""
-    off = torch.rand_like(tensor) * 2 - 1
+    off = off_alike(tensor) if part == "twins" else torch.rand_like(tensor) * 2 - 1
     moved = torch.addcmul(tensor, tensor, off, value=_LAST_BIT)
     if part == "edges":
         return torch.where(tensor == 0, off * 2.0**-100, moved)
@@ -224,78 +245,6 @@ def _off(tensor: torch.Tensor, part: str) -> torch.Tensor:
         low, high = tensor.aminmax()
         return torch.where((tensor == low) | (tensor == high), tensor, moved.clamp(low, high))
     return moved
-
-
-def spreadable(reference: Reference) -> set[str]:
-    """Names in the state of what may be changed: parameters, and buffers that hold nothing but ones or zeros, as
-    running statistics do until somebody trains, or a few rows of either. Other buffers may be masks and tables, on
-    which a kernel may rely."""
-    if "spreadable" not in reference.facts:
-        reference.facts["spreadable"] = _spreadable(reference)
-    found: set[str] = reference.facts["spreadable"]
-    return found
-
-
-def _spreadable(reference: Reference) -> set[str]:
-    named = [*reference.model.named_parameters()]
-    names = {name for name, tensor in named if tensor.is_floating_point() or tensor.is_complex()}
-    for name, buffer in reference.model.named_buffers():
-        known = buffer.is_floating_point() and buffer.numel() and name in reference.state
-        if known and all(map(_is_statistic, _stacked(reference.state[name]))):
-            names.add(name)
-    return names & reference.state.keys()
-
-
-def _is_statistic(tensor: torch.Tensor) -> bool:
-    first = tensor.reshape(-1)[0]
-    return float(first) in (0.0, 1.0) and bool((tensor == first).all())
-
-
-def _stacked(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """The rows of a tensor that has few and long ones; otherwise the tensor."""
-    rows = list(tensor) if tensor.dim() > 1 and len(tensor) <= _MOST_STACKED else []
-    return rows if rows and rows[0].numel() >= _LEAST_ALONG else [tensor]
-
-
-def with_spread(reference: Reference, kind: str, *, alike: bool = False) -> Reference:
-    """Parameters that differ from those of the constructor: constants are no longer constant, and small ones count.
-
-    Args:
-        kind: one of `SPREADS`.
-        alike: what was equal stays equal, since nobody knows which is which.
-    """
-    reference.seed(Reference.first_timed_input - 6)
-    state = dict(reference.state)
-    buffers = {name for name, _ in reference.model.named_buffers()}
-    done: list[str] = []
-    for name in sorted(spreadable(reference)):
-        before = reference.state[name]
-        twin = next((other for other in done if alike and _equal(reference.state[other], before)), None)
-        if twin is not None:
-            state[name] = state[twin].view(before.shape)
-        elif name in buffers:
-            rows = [_spread(row, positive=True) for row in _stacked(before)]
-            state[name] = torch.stack(rows).view(before.shape)
-        else:
-            state[name] = _of_parts(before, lambda values: _spread(values, positive=False))
-            if kind == "sign_kept" and not before.is_complex() and bool((before >= 0).all()):
-                state[name].abs_()
-        done.append(name)
-    return reference.with_state(state)
-
-
-def _equal(first: torch.Tensor, second: torch.Tensor) -> bool:
-    return first.numel() == second.numel() and torch.equal(first.view(-1), second.view(-1))
-
-
-def _spread(before: torch.Tensor, *, positive: bool) -> torch.Tensor:
-    """Other values, of a wider spread; a variance, say, remains `positive` if it is."""
-    tensor = before.float()
-    if positive and bool((tensor > 0).all()):
-        return (tensor * torch.randn_like(tensor).exp2()).to(before.dtype)
-    fan_in = tensor[0].numel() if tensor.dim() > 1 else 1
-    spread = max(float(tensor.std(correction=0)) if tensor.numel() else 0.0, 0.1 if fan_in == 1 else fan_in**-0.5)
-    return torch.add(tensor, torch.randn_like(tensor), alpha=spread).to(before.dtype)
 
 
 def _signed(tensor: torch.Tensor) -> torch.Tensor:

@@ -10,7 +10,7 @@ may rely on it.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -25,6 +25,8 @@ Range = tuple[int, int]
 """The smallest number, and the first above the largest."""
 _MOST_EXACT = 256
 """Up to which every floating-point type has all whole numbers."""
+_APART = 16
+"""Distance of numbers that are singled out, where there is room."""
 _TRUTH: Range = (0, 2)
 _DRAWN = {"rand", "randn", "rand_like", "randn_like", "uniform_", "normal_"}
 _TOSSED = {"bernoulli", "bernoulli_"}
@@ -40,21 +42,16 @@ _ASKED = {"size", "dim", "numel", "nelement", "stride", "ndimension", "is_contig
 
 
 def declared(draw: Callable[[], list[Any]]) -> list[Range | None] | None:
-    """The range of each tensor that `draw` makes, None for one without; None if none has one.
-
-    Where an integer tensor has no range, none of integers has one: they may belong together.
-    """
+    """The range of each tensor that `draw` makes, None for one without; None if none has one."""
     watch = _Draws()
     with watch:
         made = tensors(draw())
     known = [watch.known(tensor) for tensor in made]
     origins = [found.origin for found in known if found is not None]
     limits = [found.limits if found is not None and origins.count(found.origin) == 1 else None for found in known]
-    whole = [not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool) for tensor in made]
-    apart = any(is_whole and limit is None for is_whole, limit in zip(whole, limits, strict=True))
     found = [
-        limit if limit is not None and not (apart and is_whole) and _is_wide(tensor, limit) else None
-        for tensor, is_whole, limit in zip(made, whole, limits, strict=True)
+        limit if limit is not None and _is_wide(tensor, limit) else None
+        for tensor, limit in zip(made, limits, strict=True)
     ]
     return found if any(found) else None
 
@@ -70,9 +67,16 @@ def is_truth(limits: Range | None) -> bool:
     return limits is not None and limits[1] - limits[0] <= _TRUTH[1]
 
 
-def at_ends(tensor: torch.Tensor, limits: Range) -> torch.Tensor:
+def at_ends(
+    tensor: torch.Tensor, limits: Range, singled_out: Sequence[int] = (), *, leaves: bool = False
+) -> torch.Tensor:
     """Numbers of a range: a third of the rows hold its last, a third its first, and the others few numbers each, or
-    truth values as they were."""
+    truth values as they were.
+
+    Args:
+        singled_out: numbers that stand among integers as well, each at regular distances.
+        leaves: whether those out of range do, too.
+    """
     low, high = limits
     values = torch.empty_like(tensor, memory_format=torch.contiguous_format)
     if is_truth(limits):
@@ -84,6 +88,12 @@ def at_ends(tensor: torch.Tensor, limits: Range) -> torch.Tensor:
     third = -(-len(rows) // 3)
     rows[:third] = high - 1
     rows[third : 2 * third] = low
+    if not (is_truth(limits) or tensor.is_floating_point()):
+        known = torch.iinfo(tensor.dtype)
+        least, most = (known.min, known.max) if leaves else (low, high - 1)
+        numbers = [number for number in singled_out if least <= number <= most]
+        for place, number in enumerate(numbers):
+            values.view(-1)[place :: max(2 * len(numbers), min(_APART, values.numel() // 2))] = number
     return torch.empty_like(tensor).copy_(values)
 
 
