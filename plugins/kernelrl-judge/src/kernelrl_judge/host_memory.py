@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
-__all__ = ["keep", "ready"]
+__all__ = ["held_bytes", "keep", "ready"]
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
@@ -22,6 +23,34 @@ _MOST_KEPT_BYTES = 1 << 30
 _MOST_READY_BYTES = 512 << 20
 _SMALL_BYTES = 16 << 10
 _PAGE_BYTES = 4096
+
+
+class _Information(ctypes.Structure):
+    """Of `mallinfo2`."""
+
+    _fields_ = [(f"other{index}", ctypes.c_size_t) for index in range(4)]
+    _fields_ += [("mapped", ctypes.c_size_t), ("other4", ctypes.c_size_t), ("other5", ctypes.c_size_t)]
+    _fields_ += [("used", ctypes.c_size_t), ("free", ctypes.c_size_t), ("at_end", ctypes.c_size_t)]
+
+
+def _asked() -> Callable[[], Any] | None:
+    try:
+        found = ctypes.CDLL(None).mallinfo2
+    except (AttributeError, OSError):
+        return None
+    found.restype, found.argtypes = _Information, []
+    return found
+
+
+_information = _asked()
+
+
+def held_bytes() -> int:
+    """What this process has allocated by malloc and not freed; 0 where the C library does not tell."""
+    if _information is None:
+        return 0
+    found = _information()
+    return int(found.mapped + found.used)
 
 
 def keep() -> None:

@@ -28,6 +28,7 @@ from kernelrl_judge.building.hidden import hidden_facts
 from kernelrl_judge.building.service import target_archs
 from kernelrl_judge.comparing import tolerance
 from kernelrl_judge.dialogue import CandidateFailed, Dialogue
+from kernelrl_judge.effects import printed
 from kernelrl_judge.exchange import Exchange
 from kernelrl_judge.later_calls import LaterCalls
 from kernelrl_judge.memory_floor import memory_floor_us
@@ -103,6 +104,7 @@ class Case:
         self._findings: tuple[Finding, ...] = ()
         self._matched = Matched()
         self._harsh: list[StressCall] = []
+        self._printed_bytes = 0
         self._has_given = True
         """Whether the candidate has the parameters that its task gives."""
         self.provenance: dict[str, Any] = {}
@@ -122,6 +124,9 @@ class Case:
     def judge(self) -> Evaluation:
         """The verdict, with what was built beside what the source shows."""
         found = self._ended()
+        if found.outcome is Outcome.CORRECT:
+            said = printed(self._runner.printed_bytes() - self._printed_bytes)
+            found = attrs.evolve(found, findings=(*found.findings, *said))
         if self._runner.replaced:
             known = self._profile.get("computing_operators", [])
             self._profile["computing_operators"] = [REPLACED_RUNNER, *known]
@@ -178,6 +183,7 @@ class Case:
                     self._runner, exchange, expect, self._settings, self._device, lists=not self._disabled
                 )
                 found = calls.run(reference, lambda used: self._construct(used, exchange))
+            self._printed_bytes = calls.printed_bytes
             self._passed, self._findings = found.passed, calls.findings
             self._take_operators(calls)
             if found.wrong is not None:

@@ -498,6 +498,7 @@ class _Candidate:
             "calls_s": result.calls_s,
             "events_s": result.events_s(),
             "whole_s": time.perf_counter() - started,
+            "held_bytes": host_memory.held_bytes(),
         }
         self._tell(FrameKind.FACTS, encode_tree(telemetry), looks=False)
         # Not on the clock where outputs are still there, and not among the operators that are listed.

@@ -349,7 +349,7 @@ class Measurement:
             copies = [self._exchange.collect(self._reference.like, outputs[index]) for index in (*chosen, *harsh)]
             telemetry = self._expect(FrameKind.FACTS)
             if watch is None:
-                self._record.hear(telemetry, window_s - self._message_s)
+                self._record.hear(telemetry, window_s - self._message_s, calls)
             made = dict(zip(chosen, copies, strict=False))
             for index, trial in self._reference.called_in_order(inputs, chosen).items():
                 actual = made[index]
