@@ -13,12 +13,10 @@ import ctypes
 from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["held_bytes", "keep", "ready"]
+__all__ = ["give_back", "held_bytes", "keep", "ready"]
 
 _M_TRIM_THRESHOLD = -1
-_M_MMAP_THRESHOLD = -3
-_MOST_ON_THE_HEAP_BYTES = 32 << 20
-"""What is larger is mapped at each allocation. Some versions of glibc take no larger value."""
+_M_MMAP_MAX = -4
 _MOST_KEPT_BYTES = 1 << 30
 _MOST_READY_BYTES = 512 << 20
 _SMALL_BYTES = 16 << 10
@@ -58,7 +56,8 @@ def keep() -> None:
     # Only glibc has it.
     with contextlib.suppress(AttributeError, OSError):
         library = ctypes.CDLL(None)
-        library.mallopt(_M_MMAP_THRESHOLD, _MOST_ON_THE_HEAP_BYTES)
+        # What is mapped by itself is given back whatever its size.
+        library.mallopt(_M_MMAP_MAX, 0)
         library.mallopt(_M_TRIM_THRESHOLD, _MOST_KEPT_BYTES)
 
 
@@ -69,8 +68,14 @@ def ready(sizes_bytes: Iterable[int]) -> None:
     held, room = [], _MOST_READY_BYTES
     with contextlib.suppress(RuntimeError, MemoryError):
         for size in sizes_bytes:
-            if _SMALL_BYTES <= size <= min(room, _MOST_ON_THE_HEAP_BYTES):
+            if _SMALL_BYTES <= size <= room:
                 held.append(torch.empty(size, dtype=torch.uint8))
                 room -= size
         for piece in held:
             piece[::_PAGE_BYTES] = 0
+
+
+def give_back() -> None:
+    """Give back what is free where that is more than is kept: it may lie between what is not."""
+    if _information is not None and _information().free > _MOST_KEPT_BYTES:
+        ctypes.CDLL(None).malloc_trim(0)

@@ -73,6 +73,7 @@ def main() -> None:
             # Our own mistake, whatever the candidate did: never held against it.
             traceback.print_exc()
             answer({"trouble": f"{type(error).__name__}: {error}"})
+        host_memory.give_back()
     bench.close()
     # Libraries that the reference loaded have nothing to say at the end.
     sys.stderr.flush()
