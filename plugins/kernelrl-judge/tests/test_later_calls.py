@@ -9,7 +9,7 @@ import pytest
 import torch
 from stress_tasks import reference
 
-from kernelrl_judge.later_calls import asks_for_its_mode, refused
+from kernelrl_judge.later_calls import asks_for_its_mode, refused, with_other_row
 from kernelrl_judge.process_settings import OF_LOADING, changed, reading
 from kernelrl_judge.runner_later import later_call
 
@@ -102,3 +102,10 @@ def test_an_integer_out_of_its_range_that_the_task_refuses(forward: str, inputs:
         assert found is not None
         assert found[1][20] == number
         assert (found[1] != given[1]).sum() == 1
+
+
+def test_one_row_of_the_largest_parameter_is_changed() -> None:
+    state = {"bias": torch.zeros(4), "weight": torch.randn(4, 8), "steps": torch.zeros(64, dtype=torch.int64)}
+    found = with_other_row(state)
+    assert (found["weight"] != state["weight"]).any(dim=1).sum() == 1
+    assert all(torch.equal(found[name], state[name]) for name in ("bias", "steps"))

@@ -6,9 +6,11 @@ come after everything else.
 
 from __future__ import annotations
 
+import secrets
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -25,13 +27,14 @@ from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded
 from kernelrl_judge.stress_ranges import Range, is_truth
 from kernelrl_judge.trees import mapped, tensors
 
-__all__ = ["LaterCalls", "asks_for_its_mode", "refused"]
+__all__ = ["LaterCalls", "asks_for_its_mode", "refused", "with_other_row"]
 
 _LIMIT_S = 5.0
 _FIRST_INPUT = Reference.first_timed_input - 64
 _OWN_CODES = {"exit 70", "exit 71"}
 """How a runner itself ends when it cannot go on."""
 _ENDINGS = ("SystemExit", "KeyboardInterrupt")
+_MOST_STATE_BYTES = 16 << 20
 _MOST_BYTES = 64 << 20
 """Inputs and outputs of a call; what takes more is not called again."""
 
@@ -64,6 +67,7 @@ class LaterCalls:
         self._takes_parameters = takes_parameters
         self._next_input = _FIRST_INPUT
         self._described: Any = None
+        self._given: dict[str, torch.Tensor] = {}
 
     def run(self, reference: Reference) -> tuple[Finding, ...]:
         """What is to be said of the candidate, which has the reference's parameters."""
@@ -71,7 +75,7 @@ class LaterCalls:
             return ()
         self._runner.deadline = time.monotonic() + min(_LIMIT_S, self._settings.timeout_s)
         found: list[Finding] = []
-        for look in (self._mode, self._read_only, self._threads, self._refused):
+        for look in (self._mode, self._parameters, self._read_only, self._threads, self._refused):
             try:
                 said = look(reference)
             except (CandidateFailed, DeadlinePassed, RunnerEnded):
@@ -100,6 +104,25 @@ class LaterCalls:
         except CandidateFailed as failed:
             return _suspicion("other_mode", f"{said} raises {failed.failure.name}")
         return None if self._right(other) else _suspicion("other_mode", f"{said} gives something else")
+
+    def _parameters(self, reference: Reference) -> Finding | None:
+        """Calls with other parameters, and with one row of them changed. A kernel may prepare them once and for all."""
+        if not (self._takes_parameters and reference.state and leaves_bytes(reference.state) <= _MOST_STATE_BYTES):
+            return None
+        other, inputs = reference.with_other_parameters(), self._inputs(reference)
+        changed = other.with_state(with_other_row(other.state))
+        before, after = other.expected(inputs), changed.expected(inputs)
+        if self._same(before, after) or not self._same(before, other.expected(inputs, 1)):
+            return None
+        self._given = reference.state
+        self._call(reference, inputs, state=other.state)
+        if not self._right(before):
+            return None
+        self._call(reference, inputs, state=changed.state)
+        if self._right(after):
+            return None
+        evidence = "a call finds that all parameters have changed, and not that one row of one has"
+        return _suspicion("stale_parameters", evidence)
 
     def _read_only(self, reference: Reference) -> Finding | None:
         """A call whose inputs lie in memory that cannot be written to."""
@@ -148,16 +171,25 @@ class LaterCalls:
         self._next_input += 1
         return reference.inputs(self._next_input)
 
-    def _call(self, reference: Reference, inputs: list[Any], **otherwise: Any) -> list[Any]:
+    def _call(
+        self,
+        reference: Reference,
+        inputs: list[Any],
+        *,
+        state: Mapping[str, torch.Tensor] = MappingProxyType({}),
+        **otherwise: Any,
+    ) -> list[Any]:
         """What the runner says beside the output: what was changed, and what was raised.
 
         Args:
+            state: what the candidate is given in the place of what it had.
             otherwise: what is otherwise in this call.
         """
         usual = {"training": None, "read_only": False, "threads": 0, "refused": False}
         self._exchange.make_room(leaves_bytes(reference.like))
         order = {**usual, **otherwise}
-        order |= self._exchange.share({"arguments": inputs, "state": reference.changed_state})
+        given = {**reference.changed_state, **self._given, **state}
+        order |= self._exchange.share({"arguments": inputs, "state": given})
         self._runner.send(FrameKind.LATER, protocol.encode_tree(order))
         answer = protocol.decode_tree(self._expect(FrameKind.RESULT).body)
         if not isinstance(answer, list) or len(answer) != 3:
@@ -190,6 +222,19 @@ def _names(code: types.CodeType) -> Iterator[tuple[str, ...]]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _names(constant)
+
+
+def with_other_row(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """A state of which one row of the largest tensor of fractions is another."""
+    found = dict(state)
+    names = [name for name, tensor in state.items() if tensor.is_floating_point() and tensor.dim() and tensor.numel()]
+    if names:
+        name = max(names, key=lambda name: state[name].numel())
+        changed = state[name].clone()
+        row = changed[secrets.randbelow(len(changed))]
+        row += changed.abs().max() * torch.rand_like(row)
+        found[name] = changed
+    return found
 
 
 def refused(reference: Reference, inputs: list[Any]) -> list[Any] | None:
