@@ -18,6 +18,9 @@ from kernelrl_judge.effects import other_kept
         # A table that is made once, and what is only there.
         ("self.table = torch.arange(64.0); return x + self.table", "pass", set()),
         ("return x * self.scale", "self.scale = torch.ones(64)", set()),
+        ("self.peak = float(x.max()); return x", "self.peak = 0.0", {"peak"}),
+        # A number of calls, and one that is always the same.
+        ("self.calls += 1; self.rows = len(x); return x", "self.calls = 0", set()),
         ("return x", "pass", set()),
     ],
 )

@@ -17,7 +17,7 @@ from kernelrl_judge import comparing
 from kernelrl_judge.building.store import BuildStore
 from kernelrl_judge.protocol import Frame, FrameKind, encode_tree
 from kernelrl_judge.statistics import interval_of_ratio, settled, summarise
-from kernelrl_judge.timing_record import Record
+from kernelrl_judge.timing_record import Record, lost
 from kernelrl_judge.turns import DeviceTurns
 
 
@@ -166,5 +166,12 @@ def test_more_threads_than_were_promised_are_paid_for(
     # One process was there before, and another was started in the window.
     after_s = {7: 1.0 + ran_ms / 2000, 8: ran_ms / 2000}
     assert record.beyond_s({7: 1.0, 6: 3.0}, after_s, 6e-3) == pytest.approx(beyond_ms / 1000)
-    record.hear(Frame(FrameKind.DONE, encode_tree({"whole_s": 6e-3}), ()), 6e-3)
+    record.hear(Frame(FrameKind.DONE, encode_tree({"whole_s": 6e-3}), ()), 6e-3, 1)
     assert record.telemetry(1)["processors"] == pytest.approx(ran_ms / 6)
+
+
+def test_memory_that_each_call_keeps_is_told_of_and_what_is_kept_once_is_not() -> None:
+    assert lost([(window * 20 * 48_000, 20) for window in range(9)])[0].rule == "memory_leak"
+    assert lost([(0, 20), *[(50 << 20, 20)] * 8]) == ()
+    # What the runner keeps for each window.
+    assert lost([(window * 4000, 1) for window in range(9)]) == ()

@@ -304,3 +304,20 @@ def test_state_is_looked_at_without_asking_the_module(bench: Any) -> None:
     )
     reference = module(UPDATES[0], "return x + cache.sum(1)", init=BUFFER)
     assert judged(bench, reference, kernel).message.startswith("State average does not hold after the call")
+
+
+@pytest.mark.parametrize(
+    ("before", "forward", "rule"),
+    [
+        ("torch.set_grad_enabled(False)", "return torch.relu(x)", "process_settings"),
+        ("", "x.neg_(); y = torch.relu(-x); x.neg_(); return y", "input_borrowed"),
+        ("", "print('x' * 30_000); return torch.relu(x)", "prints"),
+        ("", "return torch.relu(x)", None),
+    ],
+)
+def test_what_a_call_leaves_behind_is_told_of(bench: Any, before: str, forward: str, rule: str | None) -> None:
+    kernel = module(forward).replace("class Model", f"{before}\n\n\nclass Model")
+    found = judged(bench, module("return torch.relu(x)"), kernel)
+    assert found.outcome is Outcome.CORRECT
+    rules = {finding.rule for finding in found.findings}
+    assert rules & {"process_settings", "input_borrowed", "prints"} == ({rule} if rule else set())

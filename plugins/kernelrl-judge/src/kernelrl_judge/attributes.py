@@ -1,4 +1,5 @@
-"""Tensors that a module keeps outside of parameters and buffers: in attributes, and in lists and dictionaries there."""
+"""What a module keeps outside of parameters and buffers: numbers in attributes, and tensors there and in lists and
+dictionaries."""
 
 from __future__ import annotations
 
@@ -6,11 +7,12 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["kept_tensors", "variables"]
+__all__ = ["kept_numbers", "kept_tensors", "variables"]
 
 _MOST = 256
 _DEEPEST = 3
 """Lists and dictionaries in each other."""
+_DTYPES = {float: "float64", int: "int64", bool: "bool"}
 
 
 def variables(module: Any) -> dict[str, Any]:
@@ -36,6 +38,22 @@ def kept_tensors(module: Any) -> dict[str, Any]:
                     if len(found) == _MOST:
                         return found
     return found
+
+
+def kept_numbers(module: Any) -> dict[str, Any]:
+    """Plain numbers and truth values in attributes of a module and those below it, by name: tensors of one element."""
+    import torch
+
+    if not isinstance(module, torch.nn.Module):
+        return {}
+    return {
+        f"{prefix}{name}": torch.tensor(value, dtype=getattr(torch, _DTYPES[type(value)]))
+        for prefix, held in _modules(module)
+        for name, value in [*variables(held).items()][:_MOST]
+        if type(value) in _DTYPES
+        and name not in _of_every_module()
+        and (type(value) is not int or abs(value) < 1 << 63)
+    }
 
 
 def _modules(module: Any, prefix: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[str, Any]]:

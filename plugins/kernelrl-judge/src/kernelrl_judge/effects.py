@@ -11,6 +11,7 @@ from kernelrl_core.values import Finding, Mismatch, Severity
 from kernelrl_judge.comparing import Tolerance, compare_bytes, compare_values
 from kernelrl_judge.protocol import ProtocolError
 from kernelrl_judge.reference import Reference, Trial
+from kernelrl_judge.running import KEPT_OUTPUT_BYTES
 from kernelrl_judge.sharing import OF_MODULE
 from kernelrl_judge.trees import leaves
 
@@ -20,6 +21,7 @@ __all__ = [
     "other_kept",
     "other_state",
     "overwritten",
+    "printed",
     "returned_inputs",
     "wrong_inputs",
     "wrong_memory",
@@ -169,3 +171,10 @@ def overwritten(overwrites: Any, reference: Reference) -> tuple[Finding, ...]:
         "a call has to allocate its outputs, or to return copies"
     )
     return (Finding("overwritten", Severity.SUSPECT, evidence, checker="judge"),)
+
+
+def printed(count: int) -> tuple[Finding, ...]:
+    """What is to be said of a kernel whose calls after the first have printed so many bytes: a log keeps a part."""
+    if count <= KEPT_OUTPUT_BYTES:
+        return ()
+    return (Finding("prints", Severity.SUSPECT, f"calls after the first printed {count} bytes", checker="judge"),)

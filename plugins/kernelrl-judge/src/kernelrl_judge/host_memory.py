@@ -11,24 +11,53 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
-__all__ = ["keep", "kept", "ready"]
+__all__ = ["held_bytes", "keep", "kept", "ready"]
 
 _M_TRIM_THRESHOLD = -1
-_M_MMAP_THRESHOLD = -3
-_MOST_ON_THE_HEAP_BYTES = 32 << 20
-"""What is larger is mapped at each allocation. Some versions of glibc take no larger value."""
+_M_MMAP_MAX = -4
 _MOST_KEPT_BYTES = 1 << 30
 _USUALLY_KEPT_BYTES = 32 << 20
+_USUAL_MAPS = 65536
 _MOST_READY_BYTES = 512 << 20
 _SMALL_BYTES = 16 << 10
 _PAGE_BYTES = 4096
 
 
+class _Information(ctypes.Structure):
+    """Of `mallinfo2`."""
+
+    _fields_ = [(f"other{index}", ctypes.c_size_t) for index in range(4)]
+    _fields_ += [("mapped", ctypes.c_size_t), ("other4", ctypes.c_size_t), ("other5", ctypes.c_size_t)]
+    _fields_ += [("used", ctypes.c_size_t), ("free", ctypes.c_size_t), ("at_end", ctypes.c_size_t)]
+
+
+def _asked() -> Callable[[], Any] | None:
+    try:
+        found = ctypes.CDLL(None).mallinfo2
+    except (AttributeError, OSError):
+        return None
+    found.restype, found.argtypes = _Information, []
+    return found
+
+
+_information = _asked()
+
+
+def held_bytes() -> int:
+    """What this process has allocated by malloc and not freed; 0 where the C library does not tell."""
+    if _information is None:
+        return 0
+    found = _information()
+    return int(found.mapped + found.used)
+
+
 def keep() -> None:
     """Have this process, and those forked from it, keep what they free."""
-    _set(_MOST_KEPT_BYTES)
+    # What is mapped by itself is given back whatever its size.
+    _set(_MOST_KEPT_BYTES, maps=0)
 
 
 @contextlib.contextmanager
@@ -38,16 +67,16 @@ def kept() -> Iterator[None]:
     try:
         yield
     finally:
-        _set(_USUALLY_KEPT_BYTES)
+        _set(_USUALLY_KEPT_BYTES, maps=_USUAL_MAPS)
         with contextlib.suppress(AttributeError, OSError):
             ctypes.CDLL(None).malloc_trim(0)
 
 
-def _set(kept_bytes: int) -> None:
+def _set(kept_bytes: int, *, maps: int) -> None:
     # Only glibc has it.
     with contextlib.suppress(AttributeError, OSError):
         library = ctypes.CDLL(None)
-        library.mallopt(_M_MMAP_THRESHOLD, _MOST_ON_THE_HEAP_BYTES)
+        library.mallopt(_M_MMAP_MAX, maps)
         library.mallopt(_M_TRIM_THRESHOLD, kept_bytes)
 
 
@@ -58,7 +87,7 @@ def ready(sizes_bytes: Iterable[int]) -> None:
     held, room = [], _MOST_READY_BYTES
     with contextlib.suppress(RuntimeError, MemoryError):
         for size in sizes_bytes:
-            if _SMALL_BYTES <= size <= min(room, _MOST_ON_THE_HEAP_BYTES):
+            if _SMALL_BYTES <= size <= room:
                 held.append(torch.empty(size, dtype=torch.uint8))
                 room -= size
         for piece in held:

@@ -28,7 +28,9 @@ from kernelrl_judge.building.hidden import hidden_facts
 from kernelrl_judge.building.service import target_archs
 from kernelrl_judge.comparing import tolerance
 from kernelrl_judge.dialogue import CandidateFailed, Dialogue
+from kernelrl_judge.effects import printed
 from kernelrl_judge.exchange import Exchange
+from kernelrl_judge.later_calls import LaterCalls
 from kernelrl_judge.memory_floor import memory_floor_us
 from kernelrl_judge.protocol import Failure, FrameKind, ProtocolError, Stage
 from kernelrl_judge.reference import Reference
@@ -103,6 +105,9 @@ class Case:
         self._findings: tuple[Finding, ...] = ()
         self._matched = Matched()
         self._harsh: list[StressCall] = []
+        self._printed_bytes = 0
+        self._has_given = True
+        """Whether the candidate has the parameters that its task gives."""
         self.provenance: dict[str, Any] = {}
         self.lacks_device_memory = False
 
@@ -120,6 +125,9 @@ class Case:
     def judge(self) -> Evaluation:
         """The verdict, with what was built beside what the source shows."""
         found = self._ended()
+        if found.outcome is Outcome.CORRECT:
+            said = printed(self._runner.printed_bytes() - self._printed_bytes)
+            found = attrs.evolve(found, findings=(*found.findings, *said))
         if self._runner.replaced:
             known = self._profile.get("computing_operators", [])
             self._profile["computing_operators"] = [REPLACED_RUNNER, *known]
@@ -176,6 +184,7 @@ class Case:
                     self._runner, exchange, expect, self._settings, self._device, lists=not self._disabled
                 )
                 found = calls.run(reference, lambda used: self._construct(used, exchange))
+            self._printed_bytes = calls.printed_bytes
             self._passed, self._findings = found.passed, calls.findings
             self._take_operators(calls)
             if found.wrong is not None:
@@ -187,6 +196,7 @@ class Case:
                 if ended:
                     return self._end(Outcome.CORRECT, "", findings=self._findings)
             if not self._settings.timing:
+                self._findings += self._later(reference, exchange)
                 return self._end(Outcome.CORRECT, "", findings=self._findings)
             count_work(reference)
             measurement = self._prepared(reference, exchange)
@@ -206,7 +216,8 @@ class Case:
             assert found.runtime is not None
             with self._stage("profile"):
                 self._attribute(reference, exchange, found.runtime.median_us)
-        return attrs.evolve(found, profile=self._profile)
+        later = self._later(reference, exchange)
+        return attrs.evolve(found, profile=self._profile, findings=(*found.findings, *later))
 
     def _take_operators(self, calls: trials.Trials) -> None:
         if calls.operators is not None:
@@ -290,10 +301,32 @@ class Case:
             lambda used: self._construct(used, exchange),
         )
         try:
-            return found.run(calls, reference, self._matched, f"{self._request.seed} timed", self._findings)
+            ended = found.run(calls, reference, self._matched, f"{self._request.seed} timed", self._findings)
+            self._has_given = found.used in (None, reference)
+            return ended
         finally:
             self._findings = (*self._findings, *found.findings)
             self._harsh = found.harsh
+
+    def _later(self, reference: Reference, exchange: Exchange) -> tuple[Finding, ...]:
+        """What the last calls tell."""
+        if self._device != "cpu" or self._disabled or not stress.wanted(self._settings):
+            return ()
+        calls = LaterCalls(
+            self._runner,
+            exchange,
+            self._dialogue.expect,
+            self._settings,
+            builds=bool(self._dialogue.orders),
+            takes_parameters=self._matched.takes_parameters,
+        )
+        with self._stage("later"):
+            try:
+                if not self._has_given:
+                    self._construct(reference, exchange)
+                return calls.run(reference)
+            except (CandidateFailed, DeadlinePassed, RunnerEnded):
+                return ()
 
     def _watch(self, reference: Reference, exchange: Exchange) -> Watch | None:
         """Who looks at some windows more; None where no probe asks for that."""

@@ -78,7 +78,7 @@ class ProtocolError(Exception):
 
 
 class FrameKind(IntEnum):
-    """Kinds of frame. The judge sends those below 15, a runner the others."""
+    """Kinds of frame. The judge sends those up to 15, a runner the others."""
 
     LOAD = 1
     """Body: tree with the place of the source and the backend's options."""
@@ -114,26 +114,28 @@ class FrameKind(IntEnum):
     RETURN = 14
     """Body: tree with numbers of calls of the window before, whose inputs are wanted, or of single calls before this
     order, whose outputs are; export them, as they are now, as a `RESULT`."""
-    STARTED = 15
+    LATER = 15
+    """Body: tree with inputs, and what is otherwise in this call, which is one of the last; answer `RESULT`."""
+    STARTED = 16
     """The sandbox is closed and no candidate code has run. Body: a key, and a tree of the layers that are missing."""
-    LOADED = 16
+    LOADED = 17
     """The module is loaded and defines `ModelNew`. Body: empty, or in mode `compile` a text, what was checked."""
-    READY = 17
+    READY = 18
     """`ModelNew` is constructed. Body: a tree, how its parameters were matched."""
-    RESULT = 18
+    RESULT = 19
     """A call is done. Body: the tree of its outputs."""
-    FAILED = 19
+    FAILED = 20
     """Something raised. Body: `Failure`."""
-    STAGED = 20
-    DONE = 21
+    STAGED = 21
+    DONE = 22
     """What was ordered is done: the outputs of a window are written."""
-    BUILD = 22
+    BUILD = 23
     """The candidate wants an extension built. Body: JSON of what it asks for."""
-    FACTS = 23
+    FACTS = 24
     """Body: tree of telemetry."""
-    COMPILING = 24
+    COMPILING = 25
     """Kernels are being compiled within a call, and the device is not needed."""
-    COMPILED = 25
+    COMPILED = 26
     """Compiling is over; go on at `RESUME`."""
 
 

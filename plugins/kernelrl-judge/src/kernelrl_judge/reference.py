@@ -15,7 +15,8 @@ import attrs
 import torch
 
 from kernelrl_core.values import EvaluationSettings
-from kernelrl_judge.attributes import kept_tensors
+from kernelrl_judge.attributes import kept_numbers, kept_tensors
+from kernelrl_judge.comparing import compare_bytes
 from kernelrl_judge.layouts import laid_out_as
 from kernelrl_judge.overlays import overlaid
 from kernelrl_judge.sharing import shared_memory
@@ -244,7 +245,7 @@ class Reference:
         first = "shares" not in self.facts
         given = _cloned(inputs)
         before = self._tensors() if first or effects else {}
-        kept_before = _memory(kept_tensors(self.model)) if first else {}
+        kept_before = _kept(self.model) if first else {}
         versions = [_version(tensor) for tensor in (*tensors(given), *before.values())]
         _seed(self._number(index, 8), self.device)
         with _told(self._task_id, "Model.forward(...)"), torch.no_grad():
@@ -253,7 +254,7 @@ class Reference:
         if first:
             self.facts["shares"] = shared_memory(found, given, self._tensors().values())
             self.facts["mutates_inputs"], self.facts["mutates_state"] = False, frozenset()
-            self.facts["keeps"] = _memory(kept_tensors(self.model)) != kept_before
+            self.facts["keeps"] = _kept(self.model) != kept_before
         state = {}
         if first or effects:
             after = self._tensors()
@@ -269,8 +270,7 @@ class Reference:
             self.facts["mutates_state"] |= self._changed_state(after, after if first else touched)
             state = {name: after[name].clone() for name in self.facts["mutates_state"] if name in after}
         left = given if effects and self.facts["mutates_inputs"] else None
-        found_kept = kept_tensors(self.model) if effects and self.facts["keeps"] else {}
-        kept = {name: tensor.clone() for name, tensor in found_kept.items()}
+        kept = self._kept_now() if effects and self.facts["keeps"] else {}
         # They may take as much of the device's memory as the outputs that are copied now.
         del given
         # An output may be a buffer itself.
@@ -316,12 +316,23 @@ class Reference:
         if "kept" not in self.facts:
             left = []
             for index in (0, 1):
-                self.expected(self.inputs(index))
-                left.append({name: tensor.clone() for name, tensor in kept_tensors(self.model).items()})
+                self.expected(self.inputs(index), index)
+                left.append(self._kept_now())
             names = left[0].keys() & left[1].keys()
-            self.facts["kept"] = frozenset(name for name in names if not _same(left[0][name], left[1][name]))
-        found: frozenset[str] = self.facts["kept"]
-        return found
+            # Bit by bit: in memory that nobody has written to there may be no numbers.
+            found = {name for name in names if compare_bytes(left[0][name], left[1][name]) is not None}
+            numbers = kept_numbers(self.model).keys()
+            if found & numbers:
+                # A number that counts calls is something else after the same call.
+                self.expected(self.inputs(1), 1)
+                found = {name for name in found if name not in numbers or _same(left[1][name], self._kept_now()[name])}
+            self.facts["kept"] = frozenset(found)
+        names_of_kept: frozenset[str] = self.facts["kept"]
+        return names_of_kept
+
+    def _kept_now(self) -> dict[str, torch.Tensor]:
+        found = {**kept_numbers(self.model), **kept_tensors(self.model)}
+        return {name: tensor.to(self.device, copy=True) for name, tensor in found.items()}
 
     def overwrites(self) -> list[int]:
         """Which outputs lie in memory that an earlier call returned, so that its results are lost: numbers among the
@@ -515,9 +526,10 @@ def _cloned(value: Any) -> Any:
     return copy.deepcopy(value)
 
 
-def _memory(held: Mapping[str, torch.Tensor]) -> dict[str, tuple[int, int]]:
-    """Where tensors lie, and how often they were written to."""
-    return {name: (tensor.data_ptr(), _version(tensor)) for name, tensor in held.items()}
+def _kept(module: torch.nn.Module) -> dict[str, Any]:
+    """Where tensors that a module keeps lie and how often they were written to, and the numbers that it keeps."""
+    places = {name: (tensor.data_ptr(), _version(tensor)) for name, tensor in kept_tensors(module).items()}
+    return {**{name: repr(number.item()) for name, number in kept_numbers(module).items()}, **places}
 
 
 def _same(left: Any, right: Any) -> bool:

@@ -246,7 +246,7 @@ class Rounds:
             copies = [self._exchange.collect(self._reference.like, outputs[index]) for index in (*chosen, *harsh)]
             telemetry = self._expect(FrameKind.FACTS)
             if watch is None:
-                self.record.hear(telemetry, window_s - self._message_s)
+                self.record.hear(telemetry, window_s - self._message_s, calls)
             made = dict(zip(chosen, copies, strict=False))
             for index, trial in self._reference.called_in_order(inputs, chosen).items():
                 actual = made[index]

@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from kernelrl_judge import host_memory, sandbox
+from kernelrl_judge import host_memory, process_settings, sandbox
 from kernelrl_judge.protocol import (
     MAX_BODY_BYTES,
     Failure,
@@ -37,6 +37,7 @@ from kernelrl_judge.protocol import (
 )
 from kernelrl_judge.runner_effects import Effects, watched
 from kernelrl_judge.runner_errors import described
+from kernelrl_judge.runner_later import later_call
 from kernelrl_judge.runner_memory import (
     Inputs,
     Originals,
@@ -54,7 +55,10 @@ from kernelrl_judge.speaking import speaking
 _SPIN_S = 0.2
 _FRESH_BYTE = 0xFE
 """What the processor's memory holds when it is allocated outside of timed calls: a large negative number, or none."""
-_PASSING_ON = (FrameKind.CONSTRUCT, FrameKind.CALL, FrameKind.IMPOSE, FrameKind.STAGE, FrameKind.RETURN)
+_PASSING_ON = (
+    *(FrameKind.CONSTRUCT, FrameKind.CALL, FrameKind.IMPOSE),
+    *(FrameKind.STAGE, FrameKind.RETURN, FrameKind.LATER),
+)
 _STAGES = {
     FrameKind.LOAD: Stage.LOAD,
     FrameKind.ATTACH: Stage.CONSTRUCT,
@@ -169,6 +173,9 @@ class _Candidate:
         self._say: Any = None
         self._state = State()
         self._effects = Effects(self._state)
+        self._read_settings = process_settings.reading()
+        self._settings: Any = None
+        self._changed: list[str] = []
 
     def start(self, missing: list[str]) -> None:
         """Serve, having told the judge which layers of the sandbox are missing."""
@@ -194,6 +201,7 @@ class _Candidate:
             FrameKind.TIME: self._time,
             FrameKind.WAKE: self._wake,
             FrameKind.RETURN: self._return,
+            FrameKind.LATER: self._later,
         }
         look = self._look
         while True:
@@ -273,7 +281,9 @@ class _Candidate:
 
                 poison_memory()
             self._backend.disable_kernels()
+        self._settings = self._read_settings()
         self._module_class = self._attempt(Stage.LOAD, lambda: self._backend.load(self._path, self._options))
+        self._changed = process_settings.changed(self._settings, self._read_settings())
         if self._mode == "gpu" and "triton" in sys.modules:
             from kernelrl_judge import runner_turns
 
@@ -370,6 +380,34 @@ class _Candidate:
         self._arguments = arguments if order["keep"] else None
         return tree
 
+    def _later(self, frame: Frame) -> None:
+        order = decode_tree(frame.body)
+        self._inputs.refresh()
+        # Over the judge's own file, of which this process cannot write to its view.
+        arguments = self._inputs.values(order["arguments"], "shared" if order["read_only"] else self._device)
+        state = self._inputs.values(order["state"], self._device)
+        if state:
+            self._state.impose(state)
+        self._outputs.may_overlap = True
+        if order["training"] is not None:
+            self._attempt(Stage.FORWARD, lambda: self._model.train(order["training"]))
+        gradients = not any(tensor.requires_grad for tensor in self._state.given())
+        found = later_call(
+            lambda: self._model(*arguments),
+            self._read_settings,
+            self._settings,
+            threads=order["threads"],
+            gradients=gradients,
+        )
+        if order["training"] is not None:
+            self._attempt(Stage.FORWARD, lambda: self._model.train(not order["training"]))
+        if found.error is not None and not order["refused"]:
+            self._attempt(Stage.FORWARD, lambda: _raise(found.error))
+        self._look()
+        raised = "" if found.error is None else type(found.error).__name__
+        tree = self._attempt(Stage.EXPORT, lambda: self._exported(found.value))
+        self._answer(FrameKind.RESULT, [tree, [*dict.fromkeys([*self._changed, *found.changed])], raised])
+
     def _shares(self, values: Any, given: list[Any]) -> list[list[int]]:
         return self._attempt(Stage.EXPORT, lambda: self._effects.shares(values, given))
 
@@ -460,6 +498,7 @@ class _Candidate:
             "calls_s": result.calls_s,
             "events_s": result.events_s(),
             "whole_s": time.perf_counter() - started,
+            "held_bytes": host_memory.held_bytes(),
         }
         self._tell(FrameKind.FACTS, encode_tree(telemetry), looks=False)
         # Not on the clock where outputs are still there, and not among the operators that are listed.
@@ -585,6 +624,10 @@ class _Candidate:
             import torch
 
             torch.cuda.synchronize()
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
 
 
 def _flush() -> None:

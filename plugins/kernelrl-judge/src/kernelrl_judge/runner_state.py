@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kernelrl_judge.attributes import kept_tensors, variables
+from kernelrl_judge.attributes import kept_numbers, kept_tensors, variables
 
 __all__ = ["State", "impose", "matched", "named_tensors"]
 
@@ -46,6 +46,8 @@ class State:
 
         names = self._names(like)
         own = _tensors(self._model, names.values()) if like else {}
+        if not all(name in own for name in names.values()):
+            own = {**kept_numbers(self._model), **own}
         found = {name: own[other] for name, other in names.items() if other in own}
         return {
             name: tensor.to(device=device, dtype=getattr(torch, like[name][0])).reshape(like[name][1])

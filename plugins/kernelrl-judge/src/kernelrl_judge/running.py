@@ -27,6 +27,7 @@ from kernelrl_judge.speaking import Hearing
 from kernelrl_judge.suspending import Standing, ran_s, suspended
 
 __all__ = [
+    "KEPT_OUTPUT_BYTES",
     "Cancelled",
     "DeadlinePassed",
     "Runner",
@@ -37,7 +38,8 @@ __all__ = [
     "ZygoteNotStarted",
 ]
 
-_KEPT_OUTPUT_BYTES = 16_384
+KEPT_OUTPUT_BYTES = 16_384
+"""Of what a candidate prints: of its beginning and of its end."""
 _START_TIMEOUT_S = 120.0
 _SLOW_NICE = 5
 """A quarter of the time of a processor for which another candidate asks as well."""
@@ -241,6 +243,11 @@ class Runner:
             if descriptor >= 0:
                 os.close(descriptor)
 
+    def printed_bytes(self) -> int:
+        """How much the candidate has written to its standard output and error until now."""
+        self._drain()
+        return self._printed
+
     @property
     def printed(self) -> str:
         """What the candidate wrote to its standard output and error: beginning and end."""
@@ -347,6 +354,6 @@ class Runner:
                 self._log_open = False
                 return
             self._printed += len(part)
-            room = _KEPT_OUTPUT_BYTES - len(self._head)
+            room = KEPT_OUTPUT_BYTES - len(self._head)
             self._head += part[:room]
-            self._tail = (self._tail + part[room:])[-_KEPT_OUTPUT_BYTES:] if len(part) > room else self._tail
+            self._tail = (self._tail + part[room:])[-KEPT_OUTPUT_BYTES:] if len(part) > room else self._tail

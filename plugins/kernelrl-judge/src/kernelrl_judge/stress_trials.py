@@ -68,6 +68,8 @@ class StressTrials:
         self._construct = construct
         self.findings: tuple[Finding, ...] = ()
         """What is to be said of the candidate."""
+        self.used: Reference | None = None
+        """Whose parameters the candidate has, where it is None those that it had."""
         self.harsh: list[StressCall] = []
         """Calls for its timed windows, where it is to be timed and has passed."""
 
@@ -99,6 +101,7 @@ class StressTrials:
         try:
             if used is not reference:
                 self._construct(used)
+                self.used = used
             while made:
                 # What was compared is not kept: on a device the candidate needs the memory, too.
                 call = made.pop(0)
@@ -111,6 +114,7 @@ class StressTrials:
                     break
             if used is not reference and self._settings.timing:
                 self._construct(reference)
+                self.used = reference
         except CandidateFailed as failed:
             if failed.failure.kind == "memory":
                 # The judge holds much of it just then: the candidate may have the device to itself.
@@ -119,6 +123,7 @@ class StressTrials:
                 self._profile["stress"] = f"not decided: {part} needs more memory than is left beside the reference"
                 if used is not reference and self._settings.timing:
                     self._construct(reference)
+                    self.used = reference
                 return False
             wrong, ended = (part, wording.failure(failed.failure)), True
         except DeadlinePassed:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,11 +16,15 @@ from kernelrl_core.values import Finding, RuntimeStatistics, Severity
 from kernelrl_judge import protocol
 from kernelrl_judge.suspending import Standing
 
-__all__ = ["Record"]
+__all__ = ["Record", "lost"]
 
 _WORTH_A_LOOK = 1.5
 _MORE_THREADS = 1.05
 """Processor time that a window may have for each of its threads, as a share of its length."""
+_LOST_BYTES = 1024
+"""Of memory, that each call takes and does not give back."""
+_LOST_BYTES_A_WINDOW = 16 << 10
+"""The runner itself keeps some KB a window."""
 _DISAGREEMENT = 0.05
 _DISAGREEMENT_S = {"cuda": 100e-6, "cpu": 500e-6}
 """On the processor both sides sleep while they wait, and waking up takes its time."""
@@ -36,6 +41,7 @@ class Record:
         self._device = device
         self._claims: list[tuple[float, float]] = []
         self._moving: list[tuple[float, float]] = []
+        self._held: list[tuple[int, int]] = []
         self._events: list[float] = []
         self._movements: list[bool] = []
         self._processors: list[float] = []
@@ -45,6 +51,7 @@ class Record:
     def forget(self) -> None:
         """Begin anew, but for how long stages took and whether the runner stood still."""
         self._claims.clear()
+        self._held.clear()
         self._moving.clear()
         self._events.clear()
         self._processors.clear()
@@ -67,8 +74,11 @@ class Record:
             raise protocol.ProtocolError("it ran on while the judge had stopped it")
         self._movements.append(moved)
 
-    def hear(self, frame: protocol.Frame, whole_s: float) -> None:
+    def hear(self, frame: protocol.Frame, whole_s: float, calls: int) -> None:
         """A runner's word on a window, beside what the judge's clock says.
+
+        Args:
+            calls: of the window.
 
         Raises:
             ProtocolError: it is none.
@@ -77,6 +87,8 @@ class Record:
         if not isinstance(claim, dict) or not isinstance(claim.get("whole_s"), float):
             raise protocol.ProtocolError("a window without its telemetry")
         self._claims.append((whole_s, claim["whole_s"]))
+        if type(claim.get("held_bytes")) is int:
+            self._held.append((claim["held_bytes"], calls))
         if isinstance(claim.get("events_s"), float):
             self._events.append(claim["events_s"])
 
@@ -106,7 +118,9 @@ class Record:
 
     def findings(self, runtime: RuntimeStatistics, baseline: RuntimeStatistics) -> tuple[Finding, ...]:
         """What is to be said of the windows."""
-        return *self._disagreements(), *self._faster_than_copying(runtime, baseline), *self._ran_on()
+        # On a GPU the driver's memory is among that of the process.
+        kept = lost(self._held) if self._device == "cpu" else ()
+        return *self._disagreements(), *self._faster_than_copying(runtime, baseline), *self._ran_on(), *kept
 
     def telemetry(self, calls: int) -> dict[str, Any]:
         """For the profile.
@@ -148,3 +162,19 @@ class Record:
             return ()
         evidence = "it ran on most times that the judge had stopped it"
         return (Finding("ran_when_stopped", Severity.SUSPECT, evidence, checker="judge"),)
+
+
+def lost(held: Sequence[tuple[int, int]]) -> tuple[Finding, ...]:
+    """What is to be said of memory that calls take and never give back: what is kept for later ones is taken once.
+
+    Args:
+        held: bytes allocated after each window, and its calls.
+    """
+    grown = [(after - before, calls) for (before, _), (after, calls) in itertools.pairwise(held)]
+    if not grown or statistics.median(more for more, _ in grown) < _LOST_BYTES_A_WINDOW:
+        return ()
+    of_a_call = statistics.median(more / calls for more, calls in grown)
+    if of_a_call < _LOST_BYTES:
+        return ()
+    evidence = f"each call takes {of_a_call:.0f} bytes of memory that it does not give back"
+    return (Finding("memory_leak", Severity.SUSPECT, evidence, checker="judge"),)

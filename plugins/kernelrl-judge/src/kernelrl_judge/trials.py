@@ -131,6 +131,8 @@ class Trials:
         self._earlier_calls = EarlierCalls(runner, exchange, expect, device)
         self._found: list[str] = []
         self._raced = 0
+        self.printed_bytes = 0
+        """What the candidate had printed when its first call was over."""
         self.findings: tuple[Finding, ...] = ()
         """Suspicions that are no verdict."""
         self.operators: list[str] | None = None
@@ -155,6 +157,8 @@ class Trials:
             if index <= int(others):
                 construct(used)
             found = self._one(used, index)
+            if index == 0:
+                self.printed_bytes = self._runner.printed_bytes()
             if found is None:
                 passed += 1
                 continue

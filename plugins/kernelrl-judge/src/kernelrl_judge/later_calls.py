@@ -1,0 +1,293 @@
+"""The last calls of a candidate that is correct, on the processor: what a call leaves behind, and calls of other kinds.
+
+Nothing is decided by them but what is said of it: each finding is a suspicion. A call may end the candidate, so they
+come after everything else.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+import types
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from kernelrl_core.values import EvaluationSettings, Finding, Severity
+from kernelrl_judge import protocol
+from kernelrl_judge.comparing import compare_described, compare_values, tolerance
+from kernelrl_judge.dialogue import CandidateFailed
+from kernelrl_judge.exchange import Exchange
+from kernelrl_judge.layouts import leaves_bytes
+from kernelrl_judge.protocol import FrameKind, ProtocolError
+from kernelrl_judge.reference import Reference, TaskError
+from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded
+from kernelrl_judge.stress_ranges import Range, is_truth
+from kernelrl_judge.trees import mapped, tensors
+
+__all__ = ["LaterCalls", "asks_for_its_mode", "refused", "with_other_row"]
+
+_LIMIT_S = 5.0
+_FIRST_INPUT = Reference.first_timed_input - 64
+_OWN_CODES = {"exit 70", "exit 71"}
+"""How a runner itself ends when it cannot go on."""
+_ENDINGS = ("SystemExit", "KeyboardInterrupt")
+_MOST_STATE_BYTES = 16 << 20
+_MOST_BYTES = 64 << 20
+"""Inputs and outputs of a call; what takes more is not called again."""
+
+
+class LaterCalls:
+    """Makes the calls.
+
+    Args:
+        expect: receives the next frame, which has to be of a kind.
+        builds: whether the candidate has extensions, which may have prepared for the number of threads there is.
+        takes_parameters: whether it has a place for each parameter.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        exchange: Exchange,
+        expect: Callable[[FrameKind], protocol.Frame],
+        settings: EvaluationSettings,
+        *,
+        builds: bool,
+        takes_parameters: bool,
+    ) -> None:
+        self._runner = runner
+        self._exchange = exchange
+        self._expect = expect
+        self._settings = settings
+        self._limit = tolerance(settings)
+        self._builds = builds
+        self._takes_parameters = takes_parameters
+        self._next_input = _FIRST_INPUT
+        self._described: Any = None
+        self._given: dict[str, torch.Tensor] = {}
+
+    def run(self, reference: Reference) -> tuple[Finding, ...]:
+        """What is to be said of the candidate, which has the reference's parameters."""
+        if leaves_bytes((reference.like, reference.inputs(_FIRST_INPUT))) > _MOST_BYTES:
+            return ()
+        self._runner.deadline = time.monotonic() + min(_LIMIT_S, self._settings.timeout_s)
+        found: list[Finding] = []
+        for look in (self._mode, self._parameters, self._read_only, self._threads, self._refused):
+            try:
+                said = look(reference)
+            except (CandidateFailed, DeadlinePassed, RunnerEnded):
+                # It was right in every call that its task is about.
+                break
+            if said is not None and said.rule not in {finding.rule for finding in found}:
+                found.append(said)
+        return tuple(found)
+
+    def _mode(self, reference: Reference) -> Finding | None:
+        """A call in the other of the modes for training and for use, where the task tells them apart."""
+        if not self._takes_parameters or not asks_for_its_mode(reference):
+            return None
+        training, inputs = not reference.model.training, self._inputs(reference)
+        try:
+            usual = reference.expected(inputs, 0)
+            reference.model.train(training)
+            other, again = reference.expected(inputs, 0), reference.expected(inputs, 1)
+        finally:
+            reference.model.train(not training)
+        if self._same(usual, other) or not self._same(other, again):
+            return None
+        said = f"the task's module asks whether it is trained, and where training is {training} the kernel"
+        try:
+            self._call(reference, inputs, training=training)
+        except CandidateFailed as failed:
+            return _suspicion("other_mode", f"{said} raises {failed.failure.name}")
+        return None if self._right(other) else _suspicion("other_mode", f"{said} gives something else")
+
+    def _parameters(self, reference: Reference) -> Finding | None:
+        """Calls with other parameters, and with one row of them changed. A kernel may prepare them once and for all."""
+        if not (self._takes_parameters and reference.state and leaves_bytes(reference.state) <= _MOST_STATE_BYTES):
+            return None
+        other, inputs = reference.with_other_parameters(), self._inputs(reference)
+        changed = other.with_state(with_other_row(other.state))
+        before, after = other.expected(inputs), changed.expected(inputs)
+        if self._same(before, after) or not self._same(before, other.expected(inputs, 1)):
+            return None
+        self._given = reference.state
+        self._call(reference, inputs, state=other.state)
+        if not self._right(before):
+            return None
+        self._call(reference, inputs, state=changed.state)
+        if self._right(after):
+            return None
+        evidence = "a call finds that all parameters have changed, and not that one row of one has"
+        return _suspicion("stale_parameters", evidence)
+
+    def _read_only(self, reference: Reference) -> Finding | None:
+        """A call whose inputs lie in memory that cannot be written to."""
+        try:
+            left = self._call(
+                reference,
+                self._inputs(reference),
+                read_only=not reference.facts["mutates_inputs"],
+                threads=0 if self._builds else 2,
+            )
+        except RunnerEnded as ending:
+            if str(ending).startswith("signal") and not reference.facts["mutates_inputs"]:
+                return _suspicion("input_borrowed", "a call ends where its inputs cannot be written to")
+            raise
+        return _settings_left(left)
+
+    def _threads(self, reference: Reference) -> Finding | None:
+        """A call where there is another number of threads."""
+        if not self._builds:
+            return None
+        return _settings_left(self._call(reference, self._inputs(reference), threads=2))
+
+    def _refused(self, reference: Reference) -> Finding | None:
+        """A call that the reference refuses, and one after it."""
+        inputs = refused(reference, self._inputs(reference))
+        if inputs is None:
+            return None
+        try:
+            raised = self._call(reference, inputs, refused=True)[1]
+        except RunnerEnded as ending:
+            if str(ending).startswith("exit ") and str(ending) not in _OWN_CODES:
+                return _suspicion("ends_process", "where the task raises an error, the process ends itself")
+            raise
+        if raised in _ENDINGS:
+            return _suspicion("ends_process", f"where the task raises an error, {raised} is raised")
+        if not raised:
+            return None
+        inputs = self._inputs(reference)
+        expected = reference.expected(inputs)
+        self._call(reference, inputs)
+        if self._right(expected):
+            return None
+        return _suspicion("after_error", f"a call after one that raised {raised[:60]} gives something else")
+
+    def _inputs(self, reference: Reference) -> list[Any]:
+        self._next_input += 1
+        return reference.inputs(self._next_input)
+
+    def _call(
+        self,
+        reference: Reference,
+        inputs: list[Any],
+        *,
+        state: Mapping[str, torch.Tensor] = MappingProxyType({}),
+        **otherwise: Any,
+    ) -> list[Any]:
+        """What the runner says beside the output: what was changed, and what was raised.
+
+        Args:
+            state: what the candidate is given in the place of what it had.
+            otherwise: what is otherwise in this call.
+        """
+        usual = {"training": None, "read_only": False, "threads": 0, "refused": False}
+        self._exchange.make_room(leaves_bytes(reference.like))
+        order = {**usual, **otherwise}
+        given = {**reference.changed_state, **self._given, **state}
+        order |= self._exchange.share({"arguments": inputs, "state": given})
+        self._runner.send(FrameKind.LATER, protocol.encode_tree(order))
+        answer = protocol.decode_tree(self._expect(FrameKind.RESULT).body)
+        if not isinstance(answer, list) or len(answer) != 3:
+            raise ProtocolError("a result of another form")
+        self._described, changed, raised = answer
+        if not isinstance(changed, list) or not all(isinstance(name, str) for name in (*changed, raised)):
+            raise ProtocolError("a result of another form")
+        return [changed, raised]
+
+    def _right(self, expected: Any) -> bool:
+        """Whether the last call gave what is expected."""
+        if compare_described(expected, self._described, "cpu") is not None:
+            return False
+        return self._same(expected, self._exchange.collect(expected, self._described))
+
+    def _same(self, left: Any, right: Any) -> bool:
+        return compare_values(left, right, self._limit) is None
+
+
+def asks_for_its_mode(reference: Reference) -> bool:
+    """Whether a class of the task itself asks for `training`."""
+    kinds = {type(module) for module in reference.model.modules()}
+    own = [kind for kind in kinds if not kind.__module__.startswith("torch.")]
+    functions = [value for kind in own for value in vars(kind).values() if isinstance(value, types.FunctionType)]
+    return any("training" in names for function in functions for names in _names(function.__code__))
+
+
+def _names(code: types.CodeType) -> Iterator[tuple[str, ...]]:
+    yield code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
+
+
+def with_other_row(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """A state of which one row of the largest tensor of fractions is another."""
+    found = dict(state)
+    names = [name for name, tensor in state.items() if tensor.is_floating_point() and tensor.dim() and tensor.numel()]
+    if names:
+        name = max(names, key=lambda name: state[name].numel())
+        changed = state[name].clone()
+        row = changed[secrets.randbelow(len(changed))]
+        row += changed.abs().max() * torch.rand_like(row)
+        found[name] = changed
+    return found
+
+
+def refused(reference: Reference, inputs: list[Any]) -> list[Any] | None:
+    """Inputs with one integer out of the range that they are drawn from, which the reference refuses by an error; None
+    where there are none."""
+    facts = reference.facts
+    if "refused" not in facts:
+        facts["refused"] = None
+        for place, number in _beyond(reference.declared_ranges() or ()):
+            if not _gives(reference, _with(inputs, place, number)):
+                facts["refused"] = place, number
+                break
+    return None if facts["refused"] is None else _with(inputs, *facts["refused"])
+
+
+def _beyond(ranges: Any) -> Iterator[tuple[int, int]]:
+    """Tensors, and numbers out of the range of each."""
+    limits: Range | None
+    for place, limits in enumerate(ranges):
+        if limits is not None and not is_truth(limits):
+            yield place, limits[1]
+            yield place, limits[0] - 1
+
+
+def _with(inputs: list[Any], place: int, number: int) -> list[Any]:
+    """Inputs of which one element, at two thirds of a tensor, is another number."""
+    chosen = tensors(inputs)[place]
+
+    def changed(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor is not chosen:
+            return tensor
+        other = tensor.clone()
+        other.reshape(-1)[2 * other.numel() // 3] = number
+        return other
+
+    return [mapped(value, changed) for value in inputs]
+
+
+def _gives(reference: Reference, inputs: list[Any]) -> bool:
+    try:
+        reference.expected(inputs)
+    except TaskError:
+        reference.restore()
+        return False
+    return True
+
+
+def _settings_left(left: list[Any]) -> Finding | None:
+    if not left[0]:
+        return None
+    names = ", ".join(str(name)[:60] for name in left[0][:4])
+    return _suspicion("process_settings", f"loading it or a call leaves something else in its process: {names}")
+
+
+def _suspicion(rule: str, evidence: str) -> Finding:
+    return Finding(rule, Severity.SUSPECT, evidence, checker="judge")

@@ -1,0 +1,62 @@
+"""Settings of a process that loading a candidate, or calling it, should leave as they are.
+
+The functions that read them are taken before any candidate is loaded.
+"""
+
+from __future__ import annotations
+
+import gc
+import locale
+import random
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["OF_LOADING", "changed", "reading"]
+
+Settings = dict[str, Any]
+
+OF_LOADING = frozenset(
+    {"numbers drawn by random", "numbers drawn by numpy", "the seed of torch", "the garbage collector"}
+)
+"""What only loading is compared by: calls may draw, and the runner itself changes the others between its orders."""
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGALRM", "SIGSEGV", "SIGFPE", "SIGCHLD", "SIGUSR1")
+
+
+def reading() -> Callable[[], Settings]:
+    """A function that reads the settings of this thread and its process."""
+    import numpy
+    import torch
+
+    readers: dict[str, Callable[[], Any]] = {
+        "gradients": torch.is_grad_enabled,
+        "inference mode": torch.is_inference_mode_enabled,
+        "the number of threads": torch.get_num_threads,
+        "the default dtype": torch.get_default_dtype,
+        "deterministic algorithms": torch.are_deterministic_algorithms_enabled,
+        "the precision of products": torch.get_float32_matmul_precision,
+        "denormal numbers or the rounding of the processor": lambda: _arithmetic(1.0, 2.0**-53, sys.float_info.min),
+        "the locale": lambda: locale.setlocale(locale.LC_ALL),
+        "handlers of signals": lambda: [signal.getsignal(getattr(signal, name)) for name in _SIGNALS],
+        "numbers drawn by random": random.getstate,
+        "numbers drawn by numpy": lambda: _drawn(numpy.random.get_state(legacy=True)),
+        "the seed of torch": torch.initial_seed,
+        "the garbage collector": lambda: (gc.isenabled(), gc.get_threshold()),
+    }
+    pairs = tuple(readers.items())
+    return lambda: {name: read() for name, read in pairs}
+
+
+def changed(before: Settings, after: Settings, *, without: frozenset[str] = frozenset()) -> list[str]:
+    """Names of the settings that differ."""
+    return [name for name, value in before.items() if name not in without and after[name] != value]
+
+
+def _arithmetic(one: float, half_a_bit: float, smallest: float) -> tuple[bool, ...]:
+    """What differs where sums are rounded otherwise, or denormal numbers are zeros."""
+    return one + half_a_bit > one, -one - half_a_bit < -one, one - half_a_bit / 4 < one, smallest / 4 > 0.0
+
+
+def _drawn(state: Any) -> tuple[Any, ...]:
+    return state[1].tobytes(), *state[2:]

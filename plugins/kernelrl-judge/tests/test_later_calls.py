@@ -1,0 +1,111 @@
+"""What a candidate's last calls look for: settings of its process, its mode, and errors."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from stress_tasks import reference
+
+from kernelrl_judge.later_calls import asks_for_its_mode, refused, with_other_row
+from kernelrl_judge.process_settings import OF_LOADING, changed, reading
+from kernelrl_judge.runner_later import later_call
+
+read = reading()
+
+
+@pytest.fixture(autouse=True)
+def settings_as_they_were() -> Iterator[None]:
+    threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
+    yield
+    torch.set_grad_enabled(True)
+    torch.set_num_threads(threads)
+    torch.set_default_dtype(dtype)
+    torch.set_flush_denormal(False)
+
+
+@pytest.mark.parametrize(
+    ("setting", "change"),
+    [
+        ("gradients", lambda: torch.set_grad_enabled(False)),
+        ("the default dtype", lambda: torch.set_default_dtype(torch.float64)),
+        ("denormal numbers or the rounding of the processor", lambda: torch.set_flush_denormal(True)),
+        ("numbers drawn by random", random.random),
+    ],
+)
+def test_a_setting_that_was_changed_is_named(setting: str, change: Callable[[], object]) -> None:
+    before = read()
+    assert changed(before, read()) == []
+    change()
+    assert changed(before, read()) == [setting]
+
+
+@pytest.mark.parametrize(
+    ("setting", "change"),
+    [
+        # There was one thread before, and gradients were enabled, as in most processes.
+        ("the number of threads", lambda: torch.set_num_threads(1)),
+        ("gradients", lambda: torch.set_grad_enabled(False)),
+        ("the seed of torch", lambda: torch.manual_seed(7)),
+    ],
+)
+def test_a_call_that_makes_a_setting_what_it_usually_is_is_seen(setting: str, change: Callable[[], object]) -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(7)
+    found = later_call(change, read, read(), threads=2, gradients=True)
+    assert found.changed == [setting]
+    assert torch.get_num_threads() == 1
+
+
+def test_a_call_may_draw_numbers_and_raise() -> None:
+    def call() -> None:
+        random.random()
+        torch.rand(2)
+        raise ValueError
+
+    found = later_call(call, read, read(), threads=0, gradients=False)
+    assert isinstance(found.error, ValueError)
+    assert OF_LOADING.issuperset(found.changed)
+
+
+@pytest.mark.parametrize(
+    ("forward", "asks"),
+    [
+        ("return x * 2.0 if self.training else x", True),
+        ("return (lambda: torch.nn.functional.dropout(x, training=self.training))()", True),
+        # Torch's own modules ask for theirs: kernels for training leave the other mode out.
+        ("return self.norm(x)", False),
+    ],
+)
+def test_a_task_asks_for_its_mode_in_code_of_its_own(forward: str, asks: bool) -> None:
+    assert asks_for_its_mode(reference(forward, init="self.norm = torch.nn.BatchNorm1d(64)")) is asks
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs", "number"),
+    [
+        ("return torch.zeros(9).index_add(0, i, x)", "torch.rand(30), torch.randint(0, 9, (30,))", 9),
+        ("assert (i > 1).all(); return x / i", "torch.rand(30), torch.randint(2, 9, (30,))", 1),
+        ("return x * i", "torch.rand(30), torch.randint(0, 9, (30,))", None),
+        ("return x * i", "torch.rand(30), torch.arange(30)", None),
+    ],
+)
+def test_an_integer_out_of_its_range_that_the_task_refuses(forward: str, inputs: str, number: int | None) -> None:
+    task = reference(forward, inputs, names="x, i")
+    given = task.inputs(1)
+    found = refused(task, given)
+    if number is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert found[1][20] == number
+        assert (found[1] != given[1]).sum() == 1
+
+
+def test_one_row_of_the_largest_parameter_is_changed() -> None:
+    state = {"bias": torch.zeros(4), "weight": torch.randn(4, 8), "steps": torch.zeros(64, dtype=torch.int64)}
+    found = with_other_row(state)
+    assert (found["weight"] != state["weight"]).any(dim=1).sum() == 1
+    assert all(torch.equal(found[name], state[name]) for name in ("bias", "steps"))
