@@ -337,8 +337,13 @@ class _Writer:
 
 
 def _refuse_overlap(tensor: Any) -> None:
-    if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True)):
-        raise TypeError("forward returned an expanded tensor, where the elements of the expected one have memory each")
+    from kernelrl_judge.sharing import overlaps_itself
+
+    if overlaps_itself(tensor):
+        raise TypeError(
+            "forward returned an expanded or unfolded tensor, whose elements share memory; those of the expected one "
+            "have memory each"
+        )
 
 
 def leaves(tree: Any) -> Iterator[TensorLeaf]:
