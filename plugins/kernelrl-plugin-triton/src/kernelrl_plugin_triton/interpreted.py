@@ -24,7 +24,7 @@ from triton.runtime.errors import InterpreterError
 from triton.runtime.interpreter import GridExecutor, InterpretedFunction, TensorHandle
 
 from kernelrl_judge import provenance
-from kernelrl_plugin_triton import accepted, bounds, races
+from kernelrl_plugin_triton import accepted, bounds, hints, races
 
 
 def _bench(self: Any, *arguments: Any, config: Any, **named: Any) -> list[float]:
@@ -50,6 +50,10 @@ class _Handle(TensorHandle):
     """Behind a tensor. Its values are nowhere among its attributes."""
 
     __slots__ = ("_kept",)
+
+    def set_attr(self, key: str, value: Any) -> None:
+        hints.look_at(key, value, _KEPT.__get__(self))
+        super().set_attr(key, value)
 
 
 def _values(self: TensorHandle) -> Any:
