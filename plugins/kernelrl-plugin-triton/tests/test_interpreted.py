@@ -70,8 +70,9 @@ LINES = {
 BODIES = {
     "every program its own": ("y = y_ptr + p * B + at; tl.store(y, 1.0 + at); tl.store(y, 2.0 * tl.load(y))", 0),
     # The first of four changes 7 elements of 8, which the second reads, and the others 8, as the fourth does: 7 + 8 + 8
-    # elements are read after another wrote them, and the first three read 8 each before the fourth writes them.
-    "adding in the same place": ("tl.store(y_ptr + at, tl.load(y_ptr + at) + tl.load(x_ptr + p * B + at))", 47),
+    # elements are read after another wrote them, as many are written once more, and the first three read 8 each before
+    # the fourth writes them.
+    "adding in the same place": ("tl.store(y_ptr + at, tl.load(y_ptr + at) + tl.load(x_ptr + p * B + at))", 70),
     "adding with atomics": ("tl.atomic_add(y_ptr + at, tl.load(x_ptr + p * B + at))", 0),
     "after the one before": ("tl.store(y_ptr + p + 1, tl.load(y_ptr + p) + 1.0)", 3),
     # Each but the last reads what the next one changes.
@@ -109,6 +110,14 @@ BODIES = {
         0,
     ),
     "the same by everyone": ("tl.store(y_ptr + at, 1.0 + at); tl.store(x_ptr + p * B + at, tl.load(y_ptr + at))", 0),
+    # The second stores what the first did not, and so on.
+    "something else in the same place": ("tl.store(y_ptr, 1.0 + p)", 3),
+    "something else under a lock": (
+        "tl.atomic_cas(done_ptr, 0, 1); tl.store(y_ptr, 1.0 + p); tl.atomic_xchg(done_ptr, 0)",
+        0,
+    ),
+    "something else by one store": ("tl.store(y_ptr + p + 0 * at, 1.0 + at)", 28),
+    "the same by one store": ("tl.store(y_ptr + p + 0 * at, 1.0 + 0 * at)", 0),
     "the last of them": (
         "tl.store(y_ptr + p, 1.0); if tl.atomic_add(done_ptr, 1) == 3:; "
         "    tl.store(x_ptr, tl.sum(tl.load(y_ptr + at)))",

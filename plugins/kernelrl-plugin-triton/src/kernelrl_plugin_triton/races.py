@@ -1,9 +1,10 @@
-"""Programs of a launch, and threads of a program, that read what others wrote or are yet to write: right in Triton's
-interpreter, which runs one after another and a program as a whole.
+"""Programs of a launch, and threads of a program, that read what others wrote or are yet to write, or write something
+else in the same place: right in Triton's interpreter, which runs one after another and a program as a whole.
 
 On a device programs run at the same time, in any order. Who reads there what another program stores may find it or not,
 whichever of them comes first here, unless the first has made an atomic operation afterwards, and the other before, on
-the same memory (a lock, or a counter of those that are done). So do threads of one program: what one has stored,
+the same memory (a lock, or a counter of those that are done). Of what two programs store in one place, or two elements
+of one store, either may stay. So do threads of one program: what one has stored,
 another may not find before they have met at a barrier, or in a sum, a scan or a product. Which program stored an
 element last, and when, is written down at each plain store that changes it, and each load until the end of the launch.
 """
@@ -84,7 +85,8 @@ class Launch:
 
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
         self.raced = 0
-        """Elements that a program, or a thread, has read, and that another had written or was to write."""
+        """Elements that a program, or a thread, has read, and that another had written or was to write, and those in
+        which two have written something else."""
         self._memory: dict[int, int] = {}
         with torch._C.DisableTorchFunction():
             for storage in (tensor.untyped_storage() for tensor in tensors):
@@ -121,8 +123,13 @@ class Launch:
         at = written.at(places)
         bits = np.dtype(f"u{values.itemsize}")
         changed = before.view(bits) != values.view(bits)
+        writers = written.writers[at]
+        for other in np.unique(writers[changed]) if writers.any() else ():
+            if other not in (0, program):
+                theirs = changed & (writers == other)
+                self.raced += int((theirs & (written.times[at] >= self._met_last(other, program))).sum())
         # Who stores what is there already may read it.
-        written.writers[at[changed | (written.writers[at] != 0)]] = program
+        written.writers[at[changed | (writers != 0)]] = program
         at = at[changed]
         written.changers[at] = program
         written.times[at] = self._time
@@ -148,11 +155,13 @@ class Launch:
                 if mine.any():
                     self.raced += int((mine & (written.lanes[at] != _lanes(mask))).sum())
             elif other:
-                # Its last operation has to come after its store.
-                meetings = self._met[other].common(self._met[program]) if {other, program} <= self._met.keys() else []
-                self.raced += int(
-                    (theirs & (written.times[at] >= max((last for _, last in meetings), default=0))).sum()
-                )
+                self.raced += int((theirs & (written.times[at] >= self._met_last(other, program))).sum())
+
+    def _met_last(self, other: int, program: int) -> int:
+        """When another program made its last operation on memory on which this one has made one: its stores before
+        it are known here."""
+        meetings = self._met[other].common(self._met[program]) if {other, program} <= self._met.keys() else []
+        return max((last for _, last in meetings), default=0)
 
     def ended(self) -> None:
         """All programs have run: what was loaded before another program stored there counts, too."""
@@ -272,11 +281,21 @@ def _storing(store: Any, values: Callable[[Any], Any]) -> Any:
             given = np.broadcast_arrays(*(np.atleast_1d(values(handle)) for handle in (ptrs, value, mask)))
             active = given[2].astype(bool)
             places, new = given[0][active], given[1][active]
-            before = interpreter._interpreter.load(places, np.ones(places.shape, dtype=bool), new, new.dtype)
+            before = _now(places, new)
+            result = store(self, ptrs, value, mask, *more, **named)
+            if places.size > 1:
+                bits = np.dtype(f"u{new.itemsize}")
+                _launch.raced += int((_now(places, new).view(bits) != new.view(bits)).sum())
             _launch.stored(_program(), places, before, new, _lanes(active))
+            return result
         return store(self, ptrs, value, mask, *more, **named)
 
     return wrapper
+
+
+def _now(places: Any, like: Any) -> Any:
+    """What lies at places."""
+    return interpreter._interpreter.load(places, np.ones(places.shape, dtype=bool), like, like.dtype)
 
 
 def _meeting(operation: Any, values: Callable[[Any], Any], *, mask: int | None) -> Any:
