@@ -110,6 +110,17 @@ BODIES = {
         0,
     ),
     "the same by everyone": ("tl.store(y_ptr + at, 1.0 + at); tl.store(x_ptr + p * B + at, tl.load(y_ptr + at))", 0),
+    # The last one reads what the three others stored, and stores nothing.
+    "the last of them by a relaxed counter": (
+        'tl.store(y_ptr + p, 1.0); if tl.atomic_add(done_ptr, 1, sem="relaxed") == 3:; '
+        "    tl.store(x_ptr, tl.sum(tl.load(y_ptr + at)))",
+        3,
+    ),
+    "the last of them by a counter of one block": (
+        'tl.store(y_ptr + p, 1.0); if tl.atomic_add(done_ptr, 1, scope="cta") == 3:; '
+        "    tl.store(x_ptr, tl.sum(tl.load(y_ptr + at)))",
+        3,
+    ),
     # The second stores what the first did not, and so on.
     "something else in the same place": ("tl.store(y_ptr, 1.0 + p)", 3),
     "something else under a lock": (

@@ -1,11 +1,11 @@
 """Programs of a launch, and threads of a program, that read what others wrote or are yet to write, or write something
 else in the same place: right in Triton's interpreter, which runs one after another and a program as a whole.
 
-On a device programs run at the same time, in any order. Who reads there what another program stores may find it or not,
-whichever of them comes first here, unless the first has made an atomic operation afterwards, and the other before, on
-the same memory (a lock, or a counter of those that are done). Of what two programs store in one place, or two elements
-of one store, either may stay. So do threads of one program: what one has stored,
-another may not find before they have met at a barrier, or in a sum, a scan or a product. Which program stored an
+On a device programs run at the same time, in any order. Who reads there what another program stores may find it or
+not, whichever of them comes first here, unless the first has made an atomic operation that releases afterwards, and the
+other one that acquires before, on the same memory (a lock, or a counter of those that are done). Of what two programs
+store in one place, or two elements of one store, either may stay. So do threads of one program race: what one has
+stored, another may not find before they have met at a barrier, or in a sum, a scan or a product. Which program stored an
 element last, and when, is written down at each plain store that changes it, and each load until the end of the launch.
 """
 
@@ -30,9 +30,12 @@ _MOST_ELEMENTS = 1 << 24
 _MOST_LOADED = 1 << 22
 """Elements of the loads that are remembered."""
 _LANE_BITS = 5
+_NEVER = 1 << 62
 _ATOMIC = {"create_atomic_cas": None, "create_atomic_rmw": 3, "create_atomic_load": 1, "create_atomic_store": 2}
 _ATOMIC |= {"create_atomic_poll": None}
 """Atomic operations, and where their masks stand."""
+_NEITHER = frozenset({"RELAXED", "CTA"})
+"""Operations that order nothing among programs, by their semantics or scope."""
 _TOGETHER = ("create_barrier", "create_dot", "create_dot_scaled")
 """Where the threads of a program wait for each other."""
 
@@ -58,13 +61,16 @@ class _Written:
 
 @attrs.define
 class _Met:
-    """Atomic operations of a program: first and last time by the memory that they were made on."""
+    """Atomic operations of a program, by the memory that they were made on: when the first acquired and the last
+    released what others, or this one, had stored."""
 
     times: dict[tuple[int, int], tuple[int, int]] = attrs.field(factory=dict)
 
-    def add(self, least: int, most: int, time: int) -> None:
-        first, _ = self.times.get((least, most), (time, time))
-        self.times[least, most] = (first, time)
+    def add(self, least: int, most: int, time: int, kinds: set[str]) -> None:
+        first, last = self.times.get((least, most), (_NEVER, 0))
+        if "RELEASE" not in kinds:
+            first = min(first, time)
+        self.times[least, most] = (first, last if "ACQUIRE" in kinds else time)
 
     def common(self, other: _Met) -> list[tuple[int, int]]:
         """Of operations on the same memory, the first of the other and the last of this program."""
@@ -72,7 +78,7 @@ class _Met:
             (their_first, own_last)
             for (begin, end), (_, own_last) in self.times.items()
             for (their_begin, their_end), (their_first, _) in other.times.items()
-            if begin <= their_end and their_begin <= end
+            if begin <= their_end and their_begin <= end and their_first < _NEVER
         ]
 
 
@@ -99,13 +105,17 @@ class Launch:
         self._loads: list[tuple[int, int, Any, Any]] = []
         self._loaded = 0
 
-    def met(self, program: int, places: Any, mask: Any) -> None:
-        """A program, counted from 1, makes an atomic operation on places, as far as a mask has it."""
+    def met(self, program: int, places: Any, mask: Any, kinds: set[str]) -> None:
+        """A program, counted from 1, makes an atomic operation on places, as far as a mask has it.
+
+        Args:
+            kinds: Triton's names of its semantics and scope.
+        """
         self._time += 1
         self._together = self._time
         places = _chosen(places, mask)
-        if places.size:
-            self._met.setdefault(program, _Met()).add(int(places.min()), int(places.max()), self._time)
+        if places.size and not kinds & _NEITHER:
+            self._met.setdefault(program, _Met()).add(int(places.min()), int(places.max()), self._time, kinds)
 
     def threads_met(self) -> None:
         """Those of a program wait for each other."""
@@ -310,7 +320,8 @@ def _meeting(operation: Any, values: Callable[[Any], Any], *, mask: int | None) 
         finally:
             _launch = launch
         if launch is not None:
-            launch.met(_program(), values(given[place]), True if mask is None else values(given[mask]))
+            kinds = {str(getattr(value, "name", "")) for value in (*given, *named.values())}
+            launch.met(_program(), values(given[place]), True if mask is None else values(given[mask]), kinds)
         return result
 
     return wrapper
