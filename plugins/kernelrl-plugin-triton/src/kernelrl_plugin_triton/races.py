@@ -5,8 +5,8 @@ On a device programs run at the same time, in any order. Who reads there what an
 not, whichever of them comes first here, unless the first has made an atomic operation that releases afterwards, and the
 other one that acquires before, on the same memory (a lock, or a counter of those that are done). Of what two programs
 store in one place, or two elements of one store, either may stay. So do threads of one program race: what one has
-stored, another may not find before they have met at a barrier, or in a sum, a scan or a product. Which program stored an
-element last, and when, is written down at each plain store that changes it, and each load until the end of the launch.
+stored, another may not find before they have met at a barrier, or in a sum, a scan or a product. Which program stored
+an element last, and when, is written down at each plain store that changes it, and each load until the launch ends.
 """
 
 from __future__ import annotations
