@@ -12,6 +12,7 @@ import pytest
 HEAD = """
 import importlib, io, json, sys, torch, triton, triton.language as tl
 from kernelrl_judge import provenance
+from kernelrl_judge.reordering import reordered
 from kernelrl_plugin_triton import interpreted
 
 def told(k):
@@ -41,17 +42,27 @@ def k(x_ptr, y_ptr, n, B: tl.constexpr):
 found[NAME] = told(k)
 """
 RACES = """
-def raced(body, programs=4):
+def made(body):
     name = f"r{len(found)}"
     source = f"@triton.jit\\ndef {name}(x_ptr, y_ptr, done_ptr, B: tl.constexpr):\\n    p = tl.program_id(0)\\n"
     source += "    at = tl.arange(0, B)\\n" + "".join(f"    {line}\\n" for line in body.split("; "))
     open(f"{name}.py", "w").write("import triton, triton.language as tl\\n" + source)
-    kernel = getattr(importlib.import_module(name), name)
+    return getattr(importlib.import_module(name), name)
+
+def raced(body, programs=4):
+    kernel = made(body)
     watch = provenance.Watch()
     watch.begin()
     kernel[(programs,)](torch.arange(32.0), torch.zeros(32), torch.zeros(1, dtype=torch.int32), B=8)
     watch.end()
     return watch.raced
+
+def ordered(body, programs=8):
+    kernel = made(body)
+    y = torch.zeros(32)
+    with reordered(threads=False):
+        kernel[(programs,)](torch.arange(32.0), y, torch.zeros(1, dtype=torch.int32), B=8)
+    return y[:programs].tolist()
 
 """
 RIGHT = [True, "", 0]
@@ -137,11 +148,23 @@ BODIES = {
 }
 
 
+NUMBERED = [float(number) for number in range(1, 9)]
+ORDERED = {
+    "by their own numbers": ("tl.store(y_ptr + p, 1.0 + p)", True),
+    "in the order of tickets": ("tl.store(y_ptr + tl.atomic_add(done_ptr, 1), 1.0 + p)", False),
+    "in the order of programs, who wait": (
+        "while tl.atomic_add(done_ptr, 0) != p:;     pass; tl.store(y_ptr + p, 1.0 + p); tl.atomic_add(done_ptr, 1)",
+        True,
+    ),
+}
+
+
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     script = tmp_path_factory.mktemp("interpreted") / "kernels.py"
     kernels = "".join(KERNEL.replace("LINE", line).replace("NAME", repr(line)) for line in LINES)
     bodies = "".join(f"found[{name!r}] = raced({body!r})\n" for name, (body, _) in BODIES.items())
+    bodies += "".join(f"found[{name!r}] = ordered({body!r})\n" for name, (body, _) in ORDERED.items())
     script.write_text(f"{HEAD}{kernels}{RACES}{bodies}\nprint(json.dumps(found))\n")
     done = subprocess.run(
         [sys.executable, script],
@@ -168,3 +191,8 @@ def test_what_programs_read_of_each_other_without_an_atomic_operation_is_counted
     found: dict[str, object], name: str
 ) -> None:
     assert found[name] == BODIES[name][1]
+
+
+@pytest.mark.parametrize("name", ORDERED)
+def test_programs_take_another_order_unless_one_waits_for_another(found: dict[str, object], name: str) -> None:
+    assert (found[name] == NUMBERED) is ORDERED[name][1]

@@ -22,8 +22,9 @@ from triton.runtime import interpreter
 
 from kernelrl_judge import provenance
 from kernelrl_judge.listing import tensors_in
+from kernelrl_plugin_triton import orders
 
-__all__ = ["Launch", "install"]
+__all__ = ["Launch", "begin_anew", "install"]
 
 _MOST_ELEMENTS = 1 << 24
 """Of memory that is looked at."""
@@ -104,6 +105,12 @@ class Launch:
         """When the threads of the program that runs met last."""
         self._loads: list[tuple[int, int, Any, Any]] = []
         self._loaded = 0
+
+    def again(self) -> Launch:
+        """A launch that was given the same, of which nothing is known yet."""
+        launch = Launch(())
+        launch._memory = self._memory
+        return launch
 
     def met(self, program: int, places: Any, mask: Any, kinds: set[str]) -> None:
         """A program, counted from 1, makes an atomic operation on places, as far as a mask has it.
@@ -229,6 +236,13 @@ def _lanes(mask: Any) -> Any:
 _launch: Launch | None = None
 
 
+def begin_anew() -> None:
+    """The launch that goes on begins once more."""
+    global _launch
+    if _launch is not None:
+        _launch = _launch.again()
+
+
 def install(values: Callable[[Any], Any]) -> None:
     """Look at every launch of this process from now on, while somebody watches.
 
@@ -268,17 +282,11 @@ def _told(call: Any) -> Any:
     return wrapper
 
 
-def _program() -> int:
-    """Number of the program that runs, from 1, in the order in which they run."""
-    (_, rows, layers), (x, y, z) = interpreter.interpreter_builder.grid_dim, interpreter.interpreter_builder.grid_idx
-    return 1 + (x * int(rows) + y) * int(layers) + z
-
-
 def _loading(load: Any, values: Callable[[Any], Any]) -> Any:
     @functools.wraps(load)
     def wrapper(self: Any, ptrs: Any, mask: Any, *more: Any, **named: Any) -> Any:
         if _launch is not None:
-            _launch.loaded(_program(), values(ptrs), values(mask))
+            _launch.loaded(orders.program(), values(ptrs), values(mask))
         return load(self, ptrs, mask, *more, **named)
 
     return wrapper
@@ -296,7 +304,7 @@ def _storing(store: Any, values: Callable[[Any], Any]) -> Any:
             if places.size > 1:
                 bits = np.dtype(f"u{new.itemsize}")
                 _launch.raced += int((_now(places, new).view(bits) != new.view(bits)).sum())
-            _launch.stored(_program(), places, before, new, _lanes(active))
+            _launch.stored(orders.program(), places, before, new, _lanes(active))
             return result
         return store(self, ptrs, value, mask, *more, **named)
 
@@ -321,7 +329,7 @@ def _meeting(operation: Any, values: Callable[[Any], Any], *, mask: int | None) 
             _launch = launch
         if launch is not None:
             kinds = {str(getattr(value, "name", "")) for value in (*given, *named.values())}
-            launch.met(_program(), values(given[place]), True if mask is None else values(given[mask]), kinds)
+            launch.met(orders.program(), values(given[place]), True if mask is None else values(given[mask]), kinds)
         return result
 
     return wrapper
