@@ -24,7 +24,7 @@ from triton.runtime.errors import InterpreterError
 from triton.runtime.interpreter import GridExecutor, InterpretedFunction, TensorHandle
 
 from kernelrl_judge import provenance
-from kernelrl_plugin_triton import accepted, bounds, hints, orders, races
+from kernelrl_plugin_triton import accepted, bounds, hints, orders, products, races
 
 
 def _bench(self: Any, *arguments: Any, config: Any, **named: Any) -> list[float]:
@@ -97,6 +97,7 @@ interpreter.TensorHandle = _Handle
 Autotuner._bench = _bench
 for _class in (GridExecutor, InterpretedFunction):
     _class.__call__ = _unwrapped(_class.__call__)
+products.install(_KEPT.__get__)
 orders.install(_KEPT.__get__, races.begin_anew)
 races.install(_KEPT.__get__)
 provenance.launches_tell()
