@@ -382,7 +382,18 @@ class EvaluationSettings:
     excessive_speedup: float | None = 10.0
     """Speedups above this are suspect; None turns the check off."""
     probes: tuple[
-        Literal["addresses", "parameters", "inputs", "poison", "late_writes", "no_op", "operators", "stress", "sizes"],
+        Literal[
+            "addresses",
+            "parameters",
+            "inputs",
+            "poison",
+            "late_writes",
+            "order",
+            "no_op",
+            "operators",
+            "stress",
+            "sizes",
+        ],
         ...,
     ] = (
         "addresses",
@@ -390,14 +401,16 @@ class EvaluationSettings:
         "inputs",
         "poison",
         "late_writes",
+        "order",
         "no_op",
         "operators",
         "stress",
     )
     """What profile `strict` looks for beyond right values: results kept by address or object, code that knows its
-    parameters, changed inputs, memory that is read before it is written, writes after the end of a call, kernels on
-    which the output does not depend, operators of torch that compute, and shortcuts that inputs of other magnitudes and
-    signs show. `sizes`, which is not among the usual ones, suspects kernels that are right for one size alone."""
+    parameters, changed inputs, memory that is read before it is written, writes after the end of a call, outputs that
+    depend on the order of programs or threads, kernels on which the output does not depend, operators of torch that
+    compute, and shortcuts that inputs of other magnitudes and signs show. `sizes`, which is not among the usual ones,
+    suspects kernels that are right for one size alone."""
     min_precision: Literal["none", "bf16", "tf32", "fp32"] = "none"
     """The narrowest arithmetic that is clean where `precision` is fp32, by what its errors against double precision
     show; fp16 rounds as tf32 does. What is narrower is suspect."""

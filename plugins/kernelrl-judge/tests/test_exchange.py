@@ -145,6 +145,18 @@ def test_inputs_have_the_strides_that_the_task_gave_them() -> None:
     files.close()
 
 
+def test_inputs_are_aligned_as_the_task_has_them() -> None:
+    files = exchange.FileExchange()
+    given = [torch.arange(24.0)[1:], torch.arange(24.0)[4:], torch.arange(24).view(4, 6)[1:, 1:]]
+    inputs = Inputs(files.inputs)
+    tree = files.share(given)
+    inputs.refresh()
+    for found in (inputs.values(tree, "cpu"), inputs.announced(tree)):
+        assert [torch.equal(*pair) for pair in zip(found, given, strict=True)] == [True] * 3
+        assert [tensor.data_ptr() % 16 for tensor in found] == [4, 0, 8]
+    files.close()
+
+
 def test_new_inputs_lie_where_the_ones_before_lay_but_for_elements_that_share_memory() -> None:
     old = [torch.ones(4, 6).t(), torch.ones(4, 1).expand(4, 3)]
     new = [torch.zeros(4, 6).t(), torch.zeros(4, 1).expand(4, 3)]

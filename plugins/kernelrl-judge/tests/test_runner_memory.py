@@ -15,6 +15,7 @@ from kernelrl_judge.mappings import also_elsewhere  # noqa: E402
 from kernelrl_judge.own_code import own_code  # noqa: E402
 from kernelrl_judge.returned_memory import ReturnedMemory  # noqa: E402
 from kernelrl_judge.runner_memory import Originals  # noqa: E402
+from kernelrl_judge.sharing import overlaps_itself  # noqa: E402
 
 
 def test_methods_that_a_candidate_replaced_are_put_back_and_what_it_added_stays(
@@ -133,3 +134,20 @@ def test_memory_that_was_kept_tells_which_outputs_are_one() -> None:
     alone.note(given[2:])
     alone.note(torch.ones(2))
     assert alone.look(2, [[torch.ones(1), given]], []) == [[0, -2]]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "expected"),
+    [
+        (torch.zeros(4, 6).t(), False),
+        (torch.zeros(8).as_strided((2, 3), (3, 2)), False),
+        (torch.zeros(4, 1).expand(4, 6), True),
+        (torch.zeros(4, 16).unfold(1, 4, 1), True),
+        (torch.zeros(16).as_strided((2, 3), (4, 2)), True),
+        (torch.zeros(16).unfold(0, 4, 4), False),
+    ],
+)
+def test_a_tensor_whose_elements_share_memory_is_told_from_one_whose_elements_do_not(
+    tensor: torch.Tensor, expected: bool
+) -> None:
+    assert overlaps_itself(tensor) is expected

@@ -46,6 +46,18 @@ def reason(task: Reference) -> str:
             lambda x: x.amax(1) + (x - x.amax(1, keepdim=True)).exp().sum(1).log(),
             lambda x: x.exp().sum(1).log(),
         ),
+        (
+            "return x.double().square().sum(1)",
+            "torch.randn(8, 512)",
+            lambda x: x.double().square().flip(1).sum(1),
+            lambda x: x.square().sum(1).double(),
+        ),
+        (
+            "return x.square().sum(1).double()",
+            "torch.randn(8, 512)",
+            lambda x: x.square().flip(1).sum(1).double(),
+            lambda x: x.bfloat16().float().square().sum(1).double(),
+        ),
     ],
 )
 def test_a_shortcut_fails_and_another_order_of_the_same_work_does_not(

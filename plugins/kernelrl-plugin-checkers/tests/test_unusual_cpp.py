@@ -55,6 +55,19 @@ TOLD = {
 }
 
 
+@pytest.mark.parametrize(
+    "own",
+    [
+        "inline int PyEval_GetGlobals(int level) { return 8 << level; }",
+        "struct PyEval_GetGlobals { int level; };",
+        "#define PyEval_GetGlobals(level) (8 << level)",
+        "namespace own { int PyEval_GetGlobals(int level); }\nusing namespace own;",
+    ],
+)
+def test_a_name_of_the_interpreters_is_told_though_the_source_defines_it(own: str) -> None:
+    assert unusual(own, "torch::Tensor run(torch::Tensor x) { auto* found = PyEval_GetGlobals(); return x; }")
+
+
 @pytest.mark.parametrize("line", TOLD.values(), ids=TOLD)
 def test_what_leads_out_of_a_function_is_told(line: str) -> None:
     assert host(f"  {line}")

@@ -12,6 +12,7 @@ import pytest
 HEAD = """
 import importlib, io, json, sys, torch, triton, triton.language as tl
 from kernelrl_judge import provenance
+from kernelrl_judge.reordering import reordered
 from kernelrl_plugin_triton import interpreted
 
 def told(k):
@@ -41,17 +42,27 @@ def k(x_ptr, y_ptr, n, B: tl.constexpr):
 found[NAME] = told(k)
 """
 RACES = """
-def raced(body, programs=4):
+def made(body):
     name = f"r{len(found)}"
     source = f"@triton.jit\\ndef {name}(x_ptr, y_ptr, done_ptr, B: tl.constexpr):\\n    p = tl.program_id(0)\\n"
     source += "    at = tl.arange(0, B)\\n" + "".join(f"    {line}\\n" for line in body.split("; "))
     open(f"{name}.py", "w").write("import triton, triton.language as tl\\n" + source)
-    kernel = getattr(importlib.import_module(name), name)
+    return getattr(importlib.import_module(name), name)
+
+def raced(body, programs=4):
+    kernel = made(body)
     watch = provenance.Watch()
     watch.begin()
     kernel[(programs,)](torch.arange(32.0), torch.zeros(32), torch.zeros(1, dtype=torch.int32), B=8)
     watch.end()
     return watch.raced
+
+def ordered(body, programs=8):
+    kernel = made(body)
+    y = torch.zeros(32)
+    with reordered(threads=False):
+        kernel[(programs,)](torch.arange(32.0), y, torch.zeros(1, dtype=torch.int32), B=8)
+    return y[:programs].tolist()
 
 """
 RIGHT = [True, "", 0]
@@ -70,8 +81,9 @@ LINES = {
 BODIES = {
     "every program its own": ("y = y_ptr + p * B + at; tl.store(y, 1.0 + at); tl.store(y, 2.0 * tl.load(y))", 0),
     # The first of four changes 7 elements of 8, which the second reads, and the others 8, as the fourth does: 7 + 8 + 8
-    # elements are read after another wrote them, and the first three read 8 each before the fourth writes them.
-    "adding in the same place": ("tl.store(y_ptr + at, tl.load(y_ptr + at) + tl.load(x_ptr + p * B + at))", 47),
+    # elements are read after another wrote them, as many are written once more, and the first three read 8 each before
+    # the fourth writes them.
+    "adding in the same place": ("tl.store(y_ptr + at, tl.load(y_ptr + at) + tl.load(x_ptr + p * B + at))", 70),
     "adding with atomics": ("tl.atomic_add(y_ptr + at, tl.load(x_ptr + p * B + at))", 0),
     "after the one before": ("tl.store(y_ptr + p + 1, tl.load(y_ptr + p) + 1.0)", 3),
     # Each but the last reads what the next one changes.
@@ -109,10 +121,40 @@ BODIES = {
         0,
     ),
     "the same by everyone": ("tl.store(y_ptr + at, 1.0 + at); tl.store(x_ptr + p * B + at, tl.load(y_ptr + at))", 0),
+    # The last one reads what the three others stored, and stores nothing.
+    "the last of them by a relaxed counter": (
+        'tl.store(y_ptr + p, 1.0); if tl.atomic_add(done_ptr, 1, sem="relaxed") == 3:; '
+        "    tl.store(x_ptr, tl.sum(tl.load(y_ptr + at)))",
+        3,
+    ),
+    "the last of them by a counter of one block": (
+        'tl.store(y_ptr + p, 1.0); if tl.atomic_add(done_ptr, 1, scope="cta") == 3:; '
+        "    tl.store(x_ptr, tl.sum(tl.load(y_ptr + at)))",
+        3,
+    ),
+    # The second stores what the first did not, and so on.
+    "something else in the same place": ("tl.store(y_ptr, 1.0 + p)", 3),
+    "something else under a lock": (
+        "tl.atomic_cas(done_ptr, 0, 1); tl.store(y_ptr, 1.0 + p); tl.atomic_xchg(done_ptr, 0)",
+        0,
+    ),
+    "something else by one store": ("tl.store(y_ptr + p + 0 * at, 1.0 + at)", 28),
+    "the same by one store": ("tl.store(y_ptr + p + 0 * at, 1.0 + 0 * at)", 0),
     "the last of them": (
         "tl.store(y_ptr + p, 1.0); if tl.atomic_add(done_ptr, 1) == 3:; "
         "    tl.store(x_ptr, tl.sum(tl.load(y_ptr + at)))",
         0,
+    ),
+}
+
+
+NUMBERED = [float(number) for number in range(1, 9)]
+ORDERED = {
+    "by their own numbers": ("tl.store(y_ptr + p, 1.0 + p)", True),
+    "in the order of tickets": ("tl.store(y_ptr + tl.atomic_add(done_ptr, 1), 1.0 + p)", False),
+    "in the order of programs, who wait": (
+        "while tl.atomic_add(done_ptr, 0) != p:;     pass; tl.store(y_ptr + p, 1.0 + p); tl.atomic_add(done_ptr, 1)",
+        True,
     ),
 }
 
@@ -122,6 +164,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     script = tmp_path_factory.mktemp("interpreted") / "kernels.py"
     kernels = "".join(KERNEL.replace("LINE", line).replace("NAME", repr(line)) for line in LINES)
     bodies = "".join(f"found[{name!r}] = raced({body!r})\n" for name, (body, _) in BODIES.items())
+    bodies += "".join(f"found[{name!r}] = ordered({body!r})\n" for name, (body, _) in ORDERED.items())
     script.write_text(f"{HEAD}{kernels}{RACES}{bodies}\nprint(json.dumps(found))\n")
     done = subprocess.run(
         [sys.executable, script],
@@ -148,3 +191,8 @@ def test_what_programs_read_of_each_other_without_an_atomic_operation_is_counted
     found: dict[str, object], name: str
 ) -> None:
     assert found[name] == BODIES[name][1]
+
+
+@pytest.mark.parametrize("name", ORDERED)
+def test_programs_take_another_order_unless_one_waits_for_another(found: dict[str, object], name: str) -> None:
+    assert (found[name] == NUMBERED) is ORDERED[name][1]

@@ -1,6 +1,6 @@
 """Where tensors lie in shared memory, one after the other.
 
-Inputs have the strides that a task gives them, in a candidate as in the reference.
+Inputs have the strides and the alignment that a task gives them, in a candidate as in the reference.
 """
 
 from __future__ import annotations
@@ -13,9 +13,20 @@ import torch
 
 from kernelrl_judge.protocol import TensorLeaf
 
-__all__ = ["Laid", "Layouts", "distinct", "laid_out", "laid_out_as", "leaves_bytes", "places", "strides_of"]
+__all__ = [
+    "ALIGNMENT",
+    "Laid",
+    "Layouts",
+    "distinct",
+    "laid_out",
+    "laid_out_as",
+    "leaves_bytes",
+    "places",
+    "strides_of",
+]
 
-_ALIGNMENT = 256
+ALIGNMENT = 256
+"""Bytes: a tensor without an offset begins at a multiple."""
 _FEW = 8
 """Calls that are laid out in no time."""
 
@@ -111,8 +122,13 @@ def _of_window(values: Any) -> list[torch.Tensor]:
     return found if all(isinstance(tensor, torch.Tensor) for tensor in found) else []
 
 
-def _described(tensor: torch.Tensor) -> tuple[torch.Size, torch.dtype, tuple[int, ...]]:
-    return tensor.shape, tensor.dtype, tensor.stride()
+def _described(tensor: torch.Tensor) -> tuple[torch.Size, torch.dtype, tuple[int, ...], int]:
+    return tensor.shape, tensor.dtype, tensor.stride(), _misaligned(tensor)
+
+
+def _misaligned(tensor: torch.Tensor) -> int:
+    """By how many bytes a tensor begins behind a place where memory may begin."""
+    return tensor.storage_offset() * tensor.element_size() % ALIGNMENT if tensor.numel() else 0
 
 
 def leaves_bytes(value: Any) -> int:
@@ -126,7 +142,7 @@ def _lay_out(
     """Give each tensor its place, one after the other from `end` on; returns the tree and where it ends.
 
     Args:
-        strided: keep the strides of tensors.
+        strided: keep the strides of tensors, and how they are aligned.
     """
     layout = _Layout(device, chunks, end, strided)
     return layout.place(values), layout.end
@@ -145,9 +161,10 @@ class _Layout:
         if isinstance(value, torch.Tensor):
             plain = value.detach()
             name, strides = str(plain.dtype).removeprefix("torch."), strides_of(plain) if self._strided else None
-            leaf = TensorLeaf(name, tuple(plain.shape), self._device, self.end, strides)
+            offset = self.end + (_misaligned(plain) if self._strided else 0)
+            leaf = TensorLeaf(name, tuple(plain.shape), self._device, offset, strides)
             self._chunks.append((leaf, plain))
-            self.end += -(-leaf.span * plain.element_size() // _ALIGNMENT) * _ALIGNMENT
+            self.end = -(-(offset + leaf.span * plain.element_size()) // ALIGNMENT) * ALIGNMENT
             return leaf
         if isinstance(value, list | tuple):
             placed = [self.place(item) for item in value]

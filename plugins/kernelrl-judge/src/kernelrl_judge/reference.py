@@ -19,7 +19,7 @@ from kernelrl_judge.attributes import kept_numbers, kept_tensors
 from kernelrl_judge.comparing import compare_bytes
 from kernelrl_judge.layouts import laid_out_as
 from kernelrl_judge.overlays import overlaid
-from kernelrl_judge.sharing import shared_memory
+from kernelrl_judge.sharing import overlaps_itself, shared_memory
 from kernelrl_judge.stress_ranges import declared
 from kernelrl_judge.task_sizes import fit, free_sizes
 from kernelrl_judge.trees import tensors
@@ -504,8 +504,7 @@ def _detached(value: Any) -> Any:
 def _overlaps(value: Any) -> bool:
     """Whether elements of a tensor share their memory."""
     if isinstance(value, torch.Tensor):
-        sizes = zip(value.shape, value.stride(), strict=True) if value.layout is torch.strided else ()
-        return any(size > 1 and stride == 0 for size, stride in sizes)
+        return overlaps_itself(value)
     if isinstance(value, dict):
         value = list(value.values())
     return isinstance(value, list | tuple) and any(map(_overlaps, value))

@@ -367,7 +367,8 @@ class _Candidate:
         given = [*tensors(arguments)]
         if begin is not None:
             begin()
-        values = self._attempt(Stage.FORWARD, lambda: self._forward(arguments))
+        with self._in_order(other=order["reordered"]):
+            values = self._attempt(Stage.FORWARD, lambda: self._forward(arguments))
         beside = None
         if order["effects"]:
             held = self._attempt(Stage.EXPORT, lambda: self._state.held(order["held"], self._device))
@@ -407,6 +408,14 @@ class _Candidate:
         raised = "" if found.error is None else type(found.error).__name__
         tree = self._attempt(Stage.EXPORT, lambda: self._exported(found.value))
         self._answer(FrameKind.RESULT, [tree, [*dict.fromkeys([*self._changed, *found.changed])], raised])
+
+    def _in_order(self, *, other: bool) -> contextlib.AbstractContextManager[None]:
+        """In what order threads and programs do the work of a call."""
+        if not other:
+            return contextlib.nullcontext()
+        from kernelrl_judge.reordering import reordered
+
+        return reordered(threads=self._mode == "cpu")
 
     def _shares(self, values: Any, given: list[Any]) -> list[list[int]]:
         return self._attempt(Stage.EXPORT, lambda: self._effects.shares(values, given))

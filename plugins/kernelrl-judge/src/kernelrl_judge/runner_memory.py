@@ -104,7 +104,7 @@ class Inputs:
     def _tensor(self, leaf: TensorLeaf, device: str) -> Any:
         import torch
 
-        from kernelrl_judge.layouts import laid_out
+        from kernelrl_judge.layouts import ALIGNMENT, laid_out
 
         dtype = getattr(torch, leaf.dtype)
         if 0 in leaf.shape:
@@ -122,8 +122,18 @@ class Inputs:
         if leaf.strides is None:
             # Like a tensor that was just made it is no view.
             flat = flat.view(leaf.shape)
-        own = flat.clone() if device == leaf.device else flat.to(device)
+        own = _own(flat, leaf.offset % ALIGNMENT // flat.element_size(), device)
         return own if leaf.strides is None else laid_out(leaf, own)
+
+
+def _own(values: Any, before: int, device: str) -> Any:
+    """A copy of values, behind so many elements of its memory."""
+    import torch
+
+    if not before:
+        return values.clone() if values.device.type == device else values.to(device)
+    flat = values.reshape(-1)
+    return torch.empty(before + flat.numel(), dtype=flat.dtype, device=device)[before:].copy_(flat).view(values.shape)
 
 
 def refilled(old: Any, new: Any) -> Any:
@@ -337,8 +347,13 @@ class _Writer:
 
 
 def _refuse_overlap(tensor: Any) -> None:
-    if any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True)):
-        raise TypeError("forward returned an expanded tensor, where the elements of the expected one have memory each")
+    from kernelrl_judge.sharing import overlaps_itself
+
+    if overlaps_itself(tensor):
+        raise TypeError(
+            "forward returned an expanded or unfolded tensor, whose elements share memory; those of the expected one "
+            "have memory each"
+        )
 
 
 def leaves(tree: Any) -> Iterator[TensorLeaf]:

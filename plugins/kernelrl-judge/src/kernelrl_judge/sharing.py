@@ -11,7 +11,7 @@ import torch
 
 from kernelrl_judge.trees import tensors
 
-__all__ = ["OF_MODULE", "extent", "shared_memory"]
+__all__ = ["OF_MODULE", "extent", "overlaps_itself", "shared_memory"]
 
 OF_MODULE = -(1 << 30)
 """In the place of an input: parameters and buffers of the module."""
@@ -66,6 +66,24 @@ def _overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
         _bytes(mask, first, begin - low).fill_(True)
         return bool(_bytes(mask, second, other_begin - low).any())
     return False
+
+
+def overlaps_itself(tensor: torch.Tensor) -> bool:
+    """Whether elements of a tensor share their memory, as those of one that was expanded or unfolded do."""
+    if tensor.layout is not torch.strided or tensor.is_contiguous() or not tensor.numel():
+        return False
+    sizes = sorted((stride, size) for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1)
+    last, is_nested = 0, True
+    for stride, size in sizes:
+        is_nested &= stride > last
+        last += stride * (size - 1)
+    if is_nested or tensor.numel() > last + 1 or sizes[0][0] == 0:
+        return not is_nested
+    if last >= _MOST_BYTES:
+        return False
+    mask = torch.zeros(last + 1, dtype=torch.bool)
+    mask.as_strided(tensor.shape, tensor.stride()).fill_(True)
+    return int(mask.sum()) < tensor.numel()
 
 
 def extent(tensor: torch.Tensor) -> tuple[int, int]:

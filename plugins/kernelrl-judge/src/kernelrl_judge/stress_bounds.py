@@ -16,9 +16,11 @@ from collections.abc import Callable
 import attrs
 import torch
 
-__all__ = ["ROUNDING", "Bounds", "bounds"]
+__all__ = ["ROUNDING", "Bounds", "bounds", "computes_in_double"]
 
-ROUNDING = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
+ROUNDING = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
+_IN_DOUBLE = 2.0**-40
+"""Of an element, or of the root mean square: who is off by less computes in double precision."""
 _OWN_ERRORS = 64.0
 """How many times the largest error of the reference an honest kernel may add: another order of sums, Winograd."""
 _LARGEST_NOISE = 0.1
@@ -44,6 +46,8 @@ class Bounds:
     """Largest error of the reference."""
     decided: float
     """Share of the elements that are decided."""
+    in_double: bool = False
+    """Whether the reference computes it in double precision."""
 
 
 def bounds(exact: torch.Tensor, own: torch.Tensor, *, rows_apart: bool = False) -> Bounds:
@@ -51,7 +55,7 @@ def bounds(exact: torch.Tensor, own: torch.Tensor, *, rows_apart: bool = False) 
 
     Args:
         exact: the output in double precision.
-        own: of the same shape: the reference's, in the task's own precision.
+        own: of the same shape: the reference's, in the precision in which it computes.
         rows_apart: whether no row depends on another, a row being a slice along the first dimension.
     """
     known = _known(exact, own, rows_apart=rows_apart)
@@ -77,7 +81,23 @@ def bounds(exact: torch.Tensor, own: torch.Tensor, *, rows_apart: bool = False) 
         )
     decided = known & (noise <= (_LARGEST_NOISE * torch.maximum(scale, sizes)).clamp_min_(_NO_NOISE * whole))
     noise = noise.where(known, math.inf) if not bool(known.all()) else noise
-    return Bounds(scale.float(), noise.float(), float(largest), float(decided.double().mean()))
+    in_double = own.dtype is torch.float64
+    return Bounds(scale.float(), noise.float(), float(largest), float(decided.double().mean()), in_double)
+
+
+def computes_in_double(exact: torch.Tensor, own: torch.Tensor) -> bool:
+    """Whether an output of the reference is as exact as double precision allows.
+
+    Args:
+        own: on the very inputs that gave the exact one.
+    """
+    if own.dtype is not torch.float64 or not torch.equal(torch.isfinite(own), torch.isfinite(exact)):
+        return False
+    known = torch.isfinite(exact)
+    sizes = torch.where(known, exact.abs(), 0.0)
+    least = sizes.square().mean().sqrt()
+    errors = torch.where(known, (own - exact).abs(), 0.0)
+    return bool((errors <= _IN_DOUBLE * torch.maximum(sizes, least)).all())
 
 
 def _known(exact: torch.Tensor, own: torch.Tensor, *, rows_apart: bool) -> torch.Tensor:

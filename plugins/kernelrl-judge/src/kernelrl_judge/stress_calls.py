@@ -17,7 +17,7 @@ import torch
 from kernelrl_core.values import EvaluationSettings, Mismatch
 from kernelrl_judge.comparing import compare_bytes, tolerance
 from kernelrl_judge.reference import Reference, TaskError, Trial
-from kernelrl_judge.stress_bounds import ROUNDING, Bounds, bounds
+from kernelrl_judge.stress_bounds import ROUNDING, Bounds, bounds, computes_in_double
 from kernelrl_judge.stress_coincidences import LOOSENED, loosened
 from kernelrl_judge.trees import leaves, mapped, reals, tensors
 
@@ -31,6 +31,9 @@ _FEW_DECISIONS = 4096
 """Of so many, one may fall to the other side where the reference's own happen not to."""
 _LARGEST_UNDECIDED = 0.1
 _CHUNK = 1 << 26
+_WIDE = (torch.float64, torch.complex128)
+_OF_DOUBLES = 1e-8
+"""Tolerance of an output that the reference computes in double precision: less than what single precision costs."""
 
 
 @attrs.frozen
@@ -79,12 +82,15 @@ def stress_call(
             with _default_dtype(torch.float64):
                 wide = exact.called([mapped(value, _widened) for value in inputs], index)
         expected, precise = own.expected, mapped(wide.expected, _widened)
+        is_wide = any(tensor.dtype in _WIDE for tensor in tensors(expected))
+        same = reference.called(inputs, index).expected if is_wide and exact is not None else None
     except torch.OutOfMemoryError:
         return None, NO_MEMORY
     if not _alike(expected, precise):
         raise TaskError("the reference gives another structure in double precision")
     try:
-        found, shares = _limits(inputs, expected, precise, part, rows_apart=bool(reference.facts.get("rows_apart")))
+        rows_apart = bool(reference.facts.get("rows_apart"))
+        found, shares = _limits(inputs, expected, precise, part, rows_apart=rows_apart, same=same)
     except torch.OutOfMemoryError:
         return None, NO_MEMORY
     decided = sum(shares) / len(shares) if shares else 1.0
@@ -119,18 +125,27 @@ def _left(part: str, own: Trial, wide: Trial) -> StressCall | None:
 
 
 def _limits(
-    inputs: list[Any], expected: Any, precise: Any, part: str, *, rows_apart: bool
+    inputs: list[Any], expected: Any, precise: Any, part: str, *, rows_apart: bool, same: Any = None
 ) -> tuple[list[Bounds | int | None], list[float]]:
-    """How far each output tensor may be off, and what share of it is decided."""
+    """How far each output tensor may be off, and what share of it is decided.
+
+    Args:
+        same: what the reference gives on the inputs of the precise outputs; the expected ones are of inputs that are
+            off by a last bit.
+    """
     rounds = any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors(inputs))
     found: list[Bounds | int | None] = []
     shares: list[float] = []
-    for _, want, wide, _ in leaves(reals(expected), reals(precise), reals(precise)):
-        want, wide = _number(want), _number(wide)
+    for _, want, wide, at_once in leaves(reals(expected), reals(precise), reals(precise if same is None else same)):
+        want, wide, at_once = map(_number, (want, wide, at_once))
         if not isinstance(want, torch.Tensor):
             continue
         if want.is_floating_point():
-            limit = loosened(part, bounds(wide.double(), want, rows_apart=rows_apart), wide)
+            own = want
+            if want.dtype is torch.float64:
+                in_double = same is not None and computes_in_double(wide.double(), at_once)
+                own = at_once if in_double else want.float()
+            limit = loosened(part, bounds(wide.double(), own, rows_apart=rows_apart), wide)
             found.append(limit)
             shares.append(limit.decided)
         else:
@@ -158,7 +173,10 @@ def judged(call: StressCall, actual: Any, settings: EvaluationSettings, dtype: t
             if bound is not None and int((exact.to(want.dtype) != got.to(exact.device)).sum()) > bound:
                 return Judged(Mismatch("values", path), None)
             continue
-        wrong, largest = _compared(exact.double(), got.to(exact.device), limit.atol, limit.rtol, bound, path)
+        atol, rtol = limit.atol, limit.rtol
+        if bound.in_double and call.part not in LOOSENED:
+            atol, rtol = min(atol, _OF_DOUBLES), min(rtol, _OF_DOUBLES)
+        wrong, largest = _compared(exact.double(), got.to(exact.device), atol, rtol, bound, path)
         if wrong is not None:
             return Judged(wrong, None)
         least = max(bound.own, ROUNDING.get(dtype, 0.0) * _largest(exact, bound))

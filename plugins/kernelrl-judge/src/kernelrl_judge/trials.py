@@ -186,7 +186,10 @@ class Trials:
         lists = counts or self._device == "cpu"
         sums = index == self._summed or self._is_summed(reference, trial)
         held = {**still, **kept}
-        described, left = self._called(trial, index, state=state, still=held, back=back, lists=lists, sums=sums)
+        last = index == self._count - 1
+        described, left = self._called(
+            trial, index, state=state, still=held, back=back, lists=lists, sums=sums, reordered=last
+        )
         if counts:
             self._take_note()
         wrong = compare_described(trial.expected, described, self._device)
@@ -215,6 +218,7 @@ class Trials:
         back: bool = False,
         lists: bool = False,
         sums: bool = False,
+        reordered: bool = False,
     ) -> tuple[Any, _Left | None]:
         """What the candidate returns, and what else the call did.
 
@@ -223,6 +227,7 @@ class Trials:
             still: what it hands back as well.
             lists: whether operators are listed, where the probe is made.
             sums: whether memory is summed up then.
+            reordered: whether threads and programs take another order, on the processor.
         """
         lists = lists and self._lists
         room = leaves_bytes(trial.expected)
@@ -235,6 +240,7 @@ class Trials:
             # Every second call finds its inputs where those before lay.
             "again": again,
             "back": back,
+            "reordered": reordered and "order" in self._probes and self._device == "cpu",
             "operators": lists,
             "sums": sums,
             "overlap": self._overlap,
@@ -268,10 +274,10 @@ class Trials:
         first, sums = self._is_first(used), self._is_summed(used, call.trial)
         back = back and "inputs" in self._probes
         state = self._state(used)
-        described, left = self._called(call.trial, 0, state=state, back=back, lists=True, sums=sums)
+        described, left = self._called(call.trial, 0, state=state, back=back, lists=True, sums=sums, reordered=True)
         if first and self._found:
             # The call may have prepared something: what it was is not done again.
-            described, left = self._called(call.trial, 0, state=state, back=back, lists=True, sums=sums)
+            described, left = self._called(call.trial, 0, state=state, back=back, lists=True, sums=sums, reordered=True)
         if call.part != "sizes":
             # A kernel for some sizes may leave others to a library.
             self._take_note()

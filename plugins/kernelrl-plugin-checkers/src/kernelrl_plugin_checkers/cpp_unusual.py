@@ -29,6 +29,8 @@ __all__ = ["unusual"]
 
 _OWN = "compute in a kernel or a loop of your own"
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*+")
+_OF_PYTHON = re.compile(r"_?Py[A-Za-z0-9]*_\w+")
+"""Functions of the interpreter: who defines one of that name overloads it, and calls may mean either."""
 _COMPUTING = (COMPUTING_METHODS | OPERATORS) - MEMBERS - REDUCTIONS
 """A last small reduction is tolerable in C++ as in Python."""
 _POINTS = frozenset({".", "->", "::"})
@@ -62,6 +64,7 @@ class _Look(Keywords):
         always |= {name for name in names.functions if () in names.functions[name] and () in names.homes.get(name, ())}
         always |= names.namespaces | names.aliases.keys() | names.types.keys()
         self._free = {name for name in always - CONTEXTUAL if name.isidentifier() and name.isascii()}
+        self._free = {name for name in self._free if not _OF_PYTHON.fullmatch(name)}
         self._known: dict[tuple[str, bool], bool] = {}
 
     def of_macro(self, body: Sequence[Token], own: frozenset[str]) -> Iterator[Seen]:
@@ -126,6 +129,8 @@ class _Look(Keywords):
             return f"{text[:40]!r}, a name of other characters than letters, digits and underscores"
         if text in self._own:
             return None
+        if _OF_PYTHON.fullmatch(text):
+            return f"{text[:60]}, a name of the interpreter's; {_instead(text)}"
         if scope.tensors.get(text) and not scope.device:
             other = text_at(found, at + 2)
             is_whole = text_at(found, at + 3) not in (".", "->", "[")

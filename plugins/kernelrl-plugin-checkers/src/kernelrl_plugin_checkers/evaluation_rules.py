@@ -106,5 +106,5 @@ def _programs_race(profile: Mapping[str, Any]) -> Finding | None:
     elements = profile.get("raced_elements")
     if not isinstance(elements, int) or not elements:
         return None
-    evidence = f"programs or threads of a launch read {elements} elements that others of it write, and wait for nobody"
+    evidence = f"programs or threads of a launch read or replace {elements} elements that others write, and do not wait"
     return Finding("programs_race", Severity.SUSPECT, evidence, checker=_CHECKER)

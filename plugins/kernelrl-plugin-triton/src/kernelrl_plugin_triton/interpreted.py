@@ -24,7 +24,7 @@ from triton.runtime.errors import InterpreterError
 from triton.runtime.interpreter import GridExecutor, InterpretedFunction, TensorHandle
 
 from kernelrl_judge import provenance
-from kernelrl_plugin_triton import accepted, bounds, races
+from kernelrl_plugin_triton import accepted, bounds, hints, orders, products, races
 
 
 def _bench(self: Any, *arguments: Any, config: Any, **named: Any) -> list[float]:
@@ -50,6 +50,10 @@ class _Handle(TensorHandle):
     """Behind a tensor. Its values are nowhere among its attributes."""
 
     __slots__ = ("_kept",)
+
+    def set_attr(self, key: str, value: Any) -> None:
+        hints.look_at(key, value, _KEPT.__get__(self))
+        super().set_attr(key, value)
 
 
 def _values(self: TensorHandle) -> Any:
@@ -93,6 +97,8 @@ interpreter.TensorHandle = _Handle
 Autotuner._bench = _bench
 for _class in (GridExecutor, InterpretedFunction):
     _class.__call__ = _unwrapped(_class.__call__)
+products.install(_KEPT.__get__)
+orders.install(_KEPT.__get__, races.begin_anew)
 races.install(_KEPT.__get__)
 provenance.launches_tell()
 interpreter._patch_lang_tensor = _without_values(interpreter._patch_lang_tensor)

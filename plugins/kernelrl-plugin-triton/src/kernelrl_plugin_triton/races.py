@@ -1,11 +1,12 @@
-"""Programs of a launch, and threads of a program, that read what others wrote or are yet to write: right in Triton's
-interpreter, which runs one after another and a program as a whole.
+"""Programs of a launch, and threads of a program, that read what others wrote or are yet to write, or write something
+else in the same place: right in Triton's interpreter, which runs one after another and a program as a whole.
 
-On a device programs run at the same time, in any order. Who reads there what another program stores may find it or not,
-whichever of them comes first here, unless the first has made an atomic operation afterwards, and the other before, on
-the same memory (a lock, or a counter of those that are done). So do threads of one program: what one has stored,
-another may not find before they have met at a barrier, or in a sum, a scan or a product. Which program stored an
-element last, and when, is written down at each plain store that changes it, and each load until the end of the launch.
+On a device programs run at the same time, in any order. Who reads there what another program stores may find it or
+not, whichever of them comes first here, unless the first has made an atomic operation that releases afterwards, and the
+other one that acquires before, on the same memory (a lock, or a counter of those that are done). Of what two programs
+store in one place, or two elements of one store, either may stay. So do threads of one program race: what one has
+stored, another may not find before they have met at a barrier, or in a sum, a scan or a product. Which program stored
+an element last, and when, is written down at each plain store that changes it, and each load until the launch ends.
 """
 
 from __future__ import annotations
@@ -21,17 +22,21 @@ from triton.runtime import interpreter
 
 from kernelrl_judge import provenance
 from kernelrl_judge.listing import tensors_in
+from kernelrl_plugin_triton import orders
 
-__all__ = ["Launch", "install"]
+__all__ = ["Launch", "begin_anew", "install"]
 
 _MOST_ELEMENTS = 1 << 24
 """Of memory that is looked at."""
 _MOST_LOADED = 1 << 22
 """Elements of the loads that are remembered."""
 _LANE_BITS = 5
+_NEVER = 1 << 62
 _ATOMIC = {"create_atomic_cas": None, "create_atomic_rmw": 3, "create_atomic_load": 1, "create_atomic_store": 2}
 _ATOMIC |= {"create_atomic_poll": None}
 """Atomic operations, and where their masks stand."""
+_NEITHER = frozenset({"RELAXED", "CTA"})
+"""Operations that order nothing among programs, by their semantics or scope."""
 _TOGETHER = ("create_barrier", "create_dot", "create_dot_scaled")
 """Where the threads of a program wait for each other."""
 
@@ -57,13 +62,16 @@ class _Written:
 
 @attrs.define
 class _Met:
-    """Atomic operations of a program: first and last time by the memory that they were made on."""
+    """Atomic operations of a program, by the memory that they were made on: when the first acquired and the last
+    released what others, or this one, had stored."""
 
     times: dict[tuple[int, int], tuple[int, int]] = attrs.field(factory=dict)
 
-    def add(self, least: int, most: int, time: int) -> None:
-        first, _ = self.times.get((least, most), (time, time))
-        self.times[least, most] = (first, time)
+    def add(self, least: int, most: int, time: int, kinds: set[str]) -> None:
+        first, last = self.times.get((least, most), (_NEVER, 0))
+        if "RELEASE" not in kinds:
+            first = min(first, time)
+        self.times[least, most] = (first, last if "ACQUIRE" in kinds else time)
 
     def common(self, other: _Met) -> list[tuple[int, int]]:
         """Of operations on the same memory, the first of the other and the last of this program."""
@@ -71,7 +79,7 @@ class _Met:
             (their_first, own_last)
             for (begin, end), (_, own_last) in self.times.items()
             for (their_begin, their_end), (their_first, _) in other.times.items()
-            if begin <= their_end and their_begin <= end
+            if begin <= their_end and their_begin <= end and their_first < _NEVER
         ]
 
 
@@ -84,7 +92,8 @@ class Launch:
 
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
         self.raced = 0
-        """Elements that a program, or a thread, has read, and that another had written or was to write."""
+        """Elements that a program, or a thread, has read, and that another had written or was to write, and those in
+        which two have written something else."""
         self._memory: dict[int, int] = {}
         with torch._C.DisableTorchFunction():
             for storage in (tensor.untyped_storage() for tensor in tensors):
@@ -97,13 +106,23 @@ class Launch:
         self._loads: list[tuple[int, int, Any, Any]] = []
         self._loaded = 0
 
-    def met(self, program: int, places: Any, mask: Any) -> None:
-        """A program, counted from 1, makes an atomic operation on places, as far as a mask has it."""
+    def again(self) -> Launch:
+        """A launch that was given the same, of which nothing is known yet."""
+        launch = Launch(())
+        launch._memory = self._memory
+        return launch
+
+    def met(self, program: int, places: Any, mask: Any, kinds: set[str]) -> None:
+        """A program, counted from 1, makes an atomic operation on places, as far as a mask has it.
+
+        Args:
+            kinds: Triton's names of its semantics and scope.
+        """
         self._time += 1
         self._together = self._time
         places = _chosen(places, mask)
-        if places.size:
-            self._met.setdefault(program, _Met()).add(int(places.min()), int(places.max()), self._time)
+        if places.size and not kinds & _NEITHER:
+            self._met.setdefault(program, _Met()).add(int(places.min()), int(places.max()), self._time, kinds)
 
     def threads_met(self) -> None:
         """Those of a program wait for each other."""
@@ -121,8 +140,13 @@ class Launch:
         at = written.at(places)
         bits = np.dtype(f"u{values.itemsize}")
         changed = before.view(bits) != values.view(bits)
+        writers = written.writers[at]
+        for other in np.unique(writers[changed]) if writers.any() else ():
+            if other not in (0, program):
+                theirs = changed & (writers == other)
+                self.raced += int((theirs & (written.times[at] >= self._met_last(other, program))).sum())
         # Who stores what is there already may read it.
-        written.writers[at[changed | (written.writers[at] != 0)]] = program
+        written.writers[at[changed | (writers != 0)]] = program
         at = at[changed]
         written.changers[at] = program
         written.times[at] = self._time
@@ -148,11 +172,13 @@ class Launch:
                 if mine.any():
                     self.raced += int((mine & (written.lanes[at] != _lanes(mask))).sum())
             elif other:
-                # Its last operation has to come after its store.
-                meetings = self._met[other].common(self._met[program]) if {other, program} <= self._met.keys() else []
-                self.raced += int(
-                    (theirs & (written.times[at] >= max((last for _, last in meetings), default=0))).sum()
-                )
+                self.raced += int((theirs & (written.times[at] >= self._met_last(other, program))).sum())
+
+    def _met_last(self, other: int, program: int) -> int:
+        """When another program made its last operation on memory on which this one has made one: its stores before
+        it are known here."""
+        meetings = self._met[other].common(self._met[program]) if {other, program} <= self._met.keys() else []
+        return max((last for _, last in meetings), default=0)
 
     def ended(self) -> None:
         """All programs have run: what was loaded before another program stored there counts, too."""
@@ -210,6 +236,13 @@ def _lanes(mask: Any) -> Any:
 _launch: Launch | None = None
 
 
+def begin_anew() -> None:
+    """The launch that goes on begins once more."""
+    global _launch
+    if _launch is not None:
+        _launch = _launch.again()
+
+
 def install(values: Callable[[Any], Any]) -> None:
     """Look at every launch of this process from now on, while somebody watches.
 
@@ -249,17 +282,11 @@ def _told(call: Any) -> Any:
     return wrapper
 
 
-def _program() -> int:
-    """Number of the program that runs, from 1, in the order in which they run."""
-    (_, rows, layers), (x, y, z) = interpreter.interpreter_builder.grid_dim, interpreter.interpreter_builder.grid_idx
-    return 1 + (x * int(rows) + y) * int(layers) + z
-
-
 def _loading(load: Any, values: Callable[[Any], Any]) -> Any:
     @functools.wraps(load)
     def wrapper(self: Any, ptrs: Any, mask: Any, *more: Any, **named: Any) -> Any:
         if _launch is not None:
-            _launch.loaded(_program(), values(ptrs), values(mask))
+            _launch.loaded(orders.program(), values(ptrs), values(mask))
         return load(self, ptrs, mask, *more, **named)
 
     return wrapper
@@ -272,11 +299,21 @@ def _storing(store: Any, values: Callable[[Any], Any]) -> Any:
             given = np.broadcast_arrays(*(np.atleast_1d(values(handle)) for handle in (ptrs, value, mask)))
             active = given[2].astype(bool)
             places, new = given[0][active], given[1][active]
-            before = interpreter._interpreter.load(places, np.ones(places.shape, dtype=bool), new, new.dtype)
-            _launch.stored(_program(), places, before, new, _lanes(active))
+            before = _now(places, new)
+            result = store(self, ptrs, value, mask, *more, **named)
+            if places.size > 1:
+                bits = np.dtype(f"u{new.itemsize}")
+                _launch.raced += int((_now(places, new).view(bits) != new.view(bits)).sum())
+            _launch.stored(orders.program(), places, before, new, _lanes(active))
+            return result
         return store(self, ptrs, value, mask, *more, **named)
 
     return wrapper
+
+
+def _now(places: Any, like: Any) -> Any:
+    """What lies at places."""
+    return interpreter._interpreter.load(places, np.ones(places.shape, dtype=bool), like, like.dtype)
 
 
 def _meeting(operation: Any, values: Callable[[Any], Any], *, mask: int | None) -> Any:
@@ -291,7 +328,8 @@ def _meeting(operation: Any, values: Callable[[Any], Any], *, mask: int | None) 
         finally:
             _launch = launch
         if launch is not None:
-            launch.met(_program(), values(given[place]), True if mask is None else values(given[mask]))
+            kinds = {str(getattr(value, "name", "")) for value in (*given, *named.values())}
+            launch.met(orders.program(), values(given[place]), True if mask is None else values(given[mask]), kinds)
         return result
 
     return wrapper

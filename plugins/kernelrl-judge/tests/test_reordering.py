@@ -1,0 +1,16 @@
+"""Calls in which threads and programs take another order."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from kernelrl_judge.reordering import is_reordered, reordered  # noqa: E402
+
+
+def test_threads_are_more_than_one_while_a_call_is_reordered_and_as_many_as_before_afterwards() -> None:
+    before = torch.get_num_threads()
+    with reordered(threads=True):
+        assert (torch.get_num_threads() >= 4, is_reordered()) == (True, True)
+    assert (torch.get_num_threads(), is_reordered()) == (before, False)

@@ -1,0 +1,134 @@
+"""Programs of a launch in another order than the interpreter's, while a call is made in which order may not matter.
+
+A device starts them in no order that a kernel may rely on. A program that waits for one that has not run yet would wait
+for ever here: its launch begins anew, in the interpreter's order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+import torch
+from triton.runtime import interpreter
+
+from kernelrl_judge.listing import tensors_in
+from kernelrl_judge.reordering import is_reordered
+
+__all__ = ["install", "program"]
+
+_MOST_BYTES = 64 << 20
+"""Of the memory of a launch, of which a copy is kept."""
+_MOST_LOOKS = 1000
+"""At one number by one program: who looks more often waits."""
+_SINGLE = {"create_masked_load": 0, "create_atomic_cas": 0, "create_atomic_rmw": 1}
+"""Operations that look at memory, and where their pointers stand."""
+
+
+class _WaitsError(BaseException):
+    """A program waits for another one. Nothing of Triton's catches it."""
+
+
+@attrs.define
+class _Launch:
+    order: list[int]
+    looks: Counter[int] = attrs.field(factory=Counter)
+    """How often the program that runs has looked at single numbers, by their address."""
+
+
+_launch: _Launch | None = None
+_running = 0
+
+
+def program() -> int:
+    """Number of the program that runs, from 1, in the order in which they run."""
+    return _running
+
+
+def install(values: Callable[[Any], Any], begin_anew: Callable[[], None]) -> None:
+    """Have launches of this process take another order in calls that ask for it.
+
+    Args:
+        values: what lies behind a handle of the interpreter.
+        begin_anew: called when a launch begins once more.
+    """
+    interpreter.GridExecutor.__call__ = _launched(interpreter.GridExecutor.__call__, begin_anew)
+    builder = interpreter.InterpreterBuilder
+    builder.set_grid_idx = _placed(builder.set_grid_idx)
+    for name, place in _SINGLE.items():
+        setattr(builder, name, _looking(getattr(builder, name), values, place))
+
+
+def _launched(call: Any, begin_anew: Callable[[], None]) -> Any:
+    @functools.wraps(call)
+    def wrapper(self: Any, *arguments: Any, **named: Any) -> Any:
+        global _launch
+        count = int(np.prod(self.grid)) if isinstance(self.grid, tuple) else 0
+        memory = _memory((arguments, named)) if is_reordered() and count > 1 else {}
+        if not memory or sum(memory.values()) > _MOST_BYTES:
+            return call(self, *arguments, **named)
+        before = {address: ctypes.string_at(address, size) for address, size in memory.items()}
+        _launch = _Launch(_shuffled(count))
+        try:
+            return call(self, *arguments, **named)
+        except _WaitsError:
+            _launch = None
+            for address, held in before.items():
+                ctypes.memmove(address, held, len(held))
+            begin_anew()
+            return call(self, *arguments, **named)
+        finally:
+            _launch = None
+
+    return wrapper
+
+
+def _shuffled(count: int) -> list[int]:
+    """Another order than the usual one."""
+    order = [*range(count)]
+    random.SystemRandom().shuffle(order)
+    return order if order != sorted(order) else order[::-1]
+
+
+def _memory(arguments: Any) -> dict[int, int]:
+    """Addresses and bytes of what a launch is given."""
+    with torch._C.DisableTorchFunction():
+        storages = [tensor.untyped_storage() for tensor in tensors_in(arguments) if tensor.device.type == "cpu"]
+        return {storage.data_ptr(): storage.nbytes() for storage in storages}
+
+
+def _placed(place: Any) -> Any:
+    @functools.wraps(place)
+    def wrapper(self: Any, x: int, y: int, z: int) -> None:
+        global _running
+        _, rows, layers = map(int, self.grid_dim)
+        number = (x * rows + y) * layers + z
+        _running = 1 + number
+        if _launch is not None:
+            _launch.looks.clear()
+            number, z = divmod(_launch.order[number], layers)
+            x, y = divmod(number, rows)
+        place(self, x, y, z)
+
+    return wrapper
+
+
+def _looking(operation: Any, values: Callable[[Any], Any], place: int) -> Any:
+    @functools.wraps(operation)
+    def wrapper(self: Any, *given: Any, **named: Any) -> Any:
+        if _launch is not None and len(given) > place:
+            places = values(given[place])
+            if places.size == 1:
+                address = int(places.flat[0])
+                _launch.looks[address] += 1
+                if _launch.looks[address] > _MOST_LOOKS:
+                    raise _WaitsError
+        return operation(self, *given, **named)
+
+    return wrapper
