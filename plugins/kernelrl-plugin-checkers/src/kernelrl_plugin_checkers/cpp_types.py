@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from kernelrl_plugin_checkers.cpp_names import CppNames
 from kernelrl_plugin_checkers.cpp_statements import record_name
@@ -21,6 +22,7 @@ blockIdx blockDim gridDim warpSize
 NO_NAMES = QUALIFIERS | BASIC_TYPES | _NO_TYPE
 """What no variable is called."""
 _WITH_PARENTHESES = frozenset({"alignas", "__align__", "decltype", "__attribute__", "__launch_bounds__", "explicit"})
+_NOT_IN_ANGLES = frozenset({";", "{", "}", "&&", "||"})
 _TYPES_BEGIN = frozenset({"struct", "class", "union", "enum", "using", "typedef", "typename", "namespace"})
 
 
@@ -133,26 +135,36 @@ class Types:
                 return at
 
     def _closed(self, at: int) -> int | None:
-        depth = 0
-        for place in range(at, min(at + _MOST_TYPE, len(self._found))):
-            depth += (self._found[place].text == "(") - (self._found[place].text == ")")
-            if depth == 0:
-                return place + 1
-        return None
+        return self._behind(at, self._pairs[0])
 
     def _angles_closed(self, at: int) -> int | None:
-        depth = 0
-        for place in range(at, min(at + _MOST_TYPE, len(self._found))):
-            text = self._found[place].text
-            if text == "<":
-                depth += 1
-            elif text == ">":
-                depth -= 1
-                if depth == 0:
-                    return place + 1
-            elif text in (";", "{", "}", "&&", "||"):
-                return None
-        return None
+        return self._behind(at, self._pairs[1])
+
+    def _behind(self, at: int, pairs: Mapping[int, int]) -> int | None:
+        closed = pairs.get(at)
+        return closed + 1 if closed is not None and closed - at < _MOST_TYPE else None
+
+    @cached_property
+    def _pairs(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
+        """Places of opening parentheses, and of `<` -> places of what closes them."""
+        # All at once: a text of ten thousand `template<` would be searched from each of them.
+        parentheses: dict[int, int] = {}
+        angles: dict[int, int] = {}
+        open_parentheses: list[int] = []
+        open_angles: list[int] = []
+        for at, token in enumerate(self._found):
+            text = token.text
+            if text == "(":
+                open_parentheses.append(at)
+            elif text == "<":
+                open_angles.append(at)
+            elif text == ")" and open_parentheses:
+                parentheses[open_parentheses.pop()] = at
+            elif text == ">" and open_angles:
+                angles[open_angles.pop()] = at
+            elif text in _NOT_IN_ANGLES:
+                open_angles.clear()
+        return parentheses, angles
 
 
 def _is_type(name: str, types: Mapping[str, object]) -> bool:
