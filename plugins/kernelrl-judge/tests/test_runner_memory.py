@@ -39,8 +39,19 @@ def test_methods_that_a_candidate_replaced_are_put_back_and_what_it_added_stays(
     del kind.own
 
 
+class LikeAll(tuple[None]):
+    """Says that it equals whatever it is compared with."""
+
+    __slots__ = ()
+    __hash__ = tuple.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+
 def test_what_a_candidate_replaces_of_the_runner_is_put_back_and_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     window, call, code = windows.window, runner._Candidate._calls, protocol.send.__code__
+    defaults = protocol.send.__defaults__
     # Afterwards all is as it was, whatever the test finds.
     monkeypatch.setattr(windows, "window", window)
     monkeypatch.setattr(windows, "time", windows.time)
@@ -56,6 +67,7 @@ def test_what_a_candidate_replaces_of_the_runner_is_put_back_and_noticed(monkeyp
         lambda: setattr(windows, "len", other),
         lambda: setattr(runner._Candidate, "_calls", other),
         lambda: setattr(protocol.send, "__code__", other.__code__),
+        lambda: setattr(protocol.send, "__defaults__", LikeAll((None,))),
         lambda: sys.modules.update({"kernelrl_judge.windows": sys}),
     ]
     for replace in replacements:
@@ -63,6 +75,7 @@ def test_what_a_candidate_replaces_of_the_runner_is_put_back_and_noticed(monkeyp
         replace()
         assert look()
         assert (windows.window, runner._Candidate._calls, protocol.send.__code__) == (window, call, code)
+        assert protocol.send.__defaults__ is defaults
         assert sys.modules["kernelrl_judge.windows"] is windows
         assert not hasattr(windows, "len")
         # What puts itself back afterwards was there.

@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import orjson
 import torch
 from torch.autograd import _enable_record_function
 from torch.overrides import TorchFunctionMode
@@ -287,7 +288,15 @@ def _traced() -> Iterator[list[dict[str, Any]]]:
                 _profiler._remove_execution_trace_observer()
         # Where there is none, nothing stands in it.
         with contextlib.suppress(OSError, ValueError, KeyError), open(path, encoding="utf-8", errors="replace") as file:
-            nodes += json.load(file)["nodes"]
+            nodes += _parsed(file.read())["nodes"]
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        # It is stricter: numbers that are none, say.
+        return json.loads(text)
 
 
 def _weight(node: dict[str, Any]) -> list[int]:

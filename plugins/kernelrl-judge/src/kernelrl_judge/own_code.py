@@ -8,6 +8,7 @@ has noticed stays noticed. Who finds the generator, through frames or the garbag
 from __future__ import annotations
 
 import builtins
+import gc
 import re
 import sys
 import types
@@ -47,24 +48,31 @@ def own_code() -> Callable[[], bool]:
     others = _named_of_others([*modules.values()], own)
     theirs = [value for _, kept in others for value in kept.values() if isinstance(value, types.FunctionType)]
     built_in = {name: value for name, value in vars(builtins).items() if not name.startswith("_")}
+    kept_own, kept_theirs = (
+        tuple((function, function.__code__, function.__defaults__) for function in functions)
+        for functions in (own, theirs)
+    )
     looking = _looking(
         tuple(modules.items()),
         tuple((namespace, tuple(kept.items()), built_in.keys() - namespace.keys()) for namespace, kept in namespaces),
         tuple((kind, present, tuple(kept.items())) for kind, present, kept in methods),
-        tuple((function, function.__code__, function.__defaults__) for function in own),
+        kept_own,
         tuple((namespace, tuple(kept.items())) for namespace, kept in others),
-        tuple((function, function.__code__, function.__defaults__) for function in theirs),
+        kept_theirs,
         tuple(built_in.items()),
+        _parts((*kept_own, *kept_theirs)),
     )
     return looking.__next__
 
 
 def _looking(
-    modules: Any, namespaces: Any, methods: Any, own: Any, others: Any, theirs: Any, built_in: Any
+    modules: Any, namespaces: Any, methods: Any, own: Any, others: Any, theirs: Any, built_in: Any, parts: Any
 ) -> Iterator[bool]:
     """Looks each time that it is asked. Nothing is looked up elsewhere but built-in functions, which come first."""
     loaded, present, replaced = sys.modules, vars(builtins), False
     place = type.__setattr__
+    referents, length = gc.get_referents, len
+    functions = tuple(function for function, _, _ in (*own, *theirs))
     while True:
         for name, value in built_in:
             if present.get(name) is not value:
@@ -79,26 +87,48 @@ def _looking(
                     namespace[name] = value
                     replaced = True
             # What has a built-in function's name goes before it.
-            for name in namespace.keys() & hidden:
-                del namespace[name]
-                replaced = True
+            if not hidden.isdisjoint(namespace):
+                for name in hidden & namespace.keys():
+                    del namespace[name]
+                    replaced = True
         for kind, attributes, kept in methods:
             for name, value in kept:
                 if attributes.get(name) is not value:
                     place(kind, name, value)
                     replaced = True
-        for function, code, defaults in own:
-            if function.__code__ is not code or function.__defaults__ is not defaults:
-                function.__code__, function.__defaults__ = code, defaults
-                replaced = True
         for namespace, kept in others:
             for name, value in kept:
                 if namespace.get(name) is not value:
                     namespace[name] = value
-        for function, code, defaults in theirs:
-            if function.__code__ is not code or function.__defaults__ is not defaults:
-                function.__code__, function.__defaults__ = code, defaults
+        # Python asks its audit hooks each time that a function is asked for its code, and only once about all of them.
+        found = referents(*functions)
+        count, places = parts
+        changed = length(found) != count
+        for at, value in () if changed else places:
+            if found[at] is not value:
+                changed = True
+        if changed:
+            for function, code, defaults in own:
+                if function.__code__ is not code or function.__defaults__ is not defaults:
+                    function.__code__, function.__defaults__ = code, defaults
+                    replaced = True
+            for function, code, defaults in theirs:
+                if function.__code__ is not code or function.__defaults__ is not defaults:
+                    function.__code__, function.__defaults__ = code, defaults
+            parts = _parts((*own, *theirs))
         yield replaced
+
+
+def _parts(functions: Any) -> tuple[int, tuple[tuple[int, Any], ...]]:
+    """How many objects functions refer to, and where among these the code and the defaults of each stand."""
+    places: list[tuple[int, Any]] = []
+    count = 0
+    for function, code, defaults in functions:
+        found = gc.get_referents(function)
+        for value in (code, defaults):
+            places += [(count + at, value) for at, other in enumerate(found) if other is value is not None][:1]
+        count += len(found)
+    return count, tuple(places)
 
 
 def _functions(value: Any) -> Iterator[types.FunctionType]:

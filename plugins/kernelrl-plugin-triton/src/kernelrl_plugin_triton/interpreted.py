@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import builtins
 import functools
+import inspect
 import os
 import sys
+import types
 from typing import Any
 
 import triton
@@ -89,6 +91,23 @@ def _without_values(patch: Any) -> Any:
     return wrapper
 
 
+class _Inspect(types.ModuleType):
+    """`inspect` for the interpreter, which asks for all members of its language anew with each launch."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(inspect, name)
+
+    @staticmethod
+    def getmembers(owner: Any) -> list[tuple[str, Any]]:
+        """The members that the interpreter looks for: built-in functions of the language."""
+        return [(name, getattr(owner, name)) for name in _builtin_names(owner)]
+
+
+@functools.cache
+def _builtin_names(owner: Any) -> tuple[str, ...]:
+    return tuple(name for name, member in inspect.getmembers(owner) if interpreter.tl.core.is_builtin(member))
+
+
 _TRITON = os.path.dirname(triton.__file__) + os.sep
 _KEPT: Any = vars(_Handle)["_kept"]
 del _Handle._kept
@@ -101,6 +120,7 @@ products.install(_KEPT.__get__)
 orders.install(_KEPT.__get__, races.begin_anew)
 races.install(_KEPT.__get__)
 provenance.launches_tell()
+interpreter.inspect = _Inspect("inspect")
 interpreter._patch_lang_tensor = _without_values(interpreter._patch_lang_tensor)
 bounds.install(_KEPT.__get__)
 # Around all of them: what it calls is no part of a launch.
