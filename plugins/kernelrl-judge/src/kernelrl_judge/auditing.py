@@ -36,8 +36,9 @@ from kernelrl_judge import sandbox
 from kernelrl_judge.broadcasts import Broadcasts
 from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
 from kernelrl_judge.overlays import OVERLAYS
-from kernelrl_judge.reference import Reference, TaskError, load_reference
+from kernelrl_judge.reference import Reference
 from kernelrl_judge.structure import structure
+from kernelrl_judge.task_code import TaskError, load_reference
 from kernelrl_judge.trees import leaves
 
 __all__ = ["audit"]

@@ -27,9 +27,10 @@ from kernelrl_judge.dialogue import patience_s
 from kernelrl_judge.exchange import ArenaExchange, Arenas, Exchange
 from kernelrl_judge.judging import Case
 from kernelrl_judge.protocol import FrameKind
-from kernelrl_judge.reference import Reference, load_reference
+from kernelrl_judge.reference import Reference
 from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded, Zygote
 from kernelrl_judge.shortage import lacks_device_memory
+from kernelrl_judge.task_code import load_reference
 from kernelrl_judge.turns import DeviceTurns
 
 __all__ = ["Bench", "DeviceFault", "Unavailable"]

@@ -22,9 +22,10 @@ from kernelrl_judge.dialogue import CandidateFailed
 from kernelrl_judge.exchange import Exchange
 from kernelrl_judge.layouts import leaves_bytes
 from kernelrl_judge.protocol import FrameKind, ProtocolError
-from kernelrl_judge.reference import Reference, TaskError
+from kernelrl_judge.reference import Reference
 from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded
 from kernelrl_judge.stress_ranges import Range, is_truth
+from kernelrl_judge.task_code import TaskError
 from kernelrl_judge.trees import mapped, tensors
 
 __all__ = ["LaterCalls", "asks_for_its_mode", "refused", "with_other_row"]
