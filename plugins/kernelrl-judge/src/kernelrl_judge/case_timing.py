@@ -10,7 +10,7 @@ import attrs
 
 from kernelrl_core.session import cache_directory
 from kernelrl_core.values import Evaluation, EvaluationRequest, Finding, Severity
-from kernelrl_judge import device_facts, host_memory, overheads, protocol, timing
+from kernelrl_judge import device_facts, host_memory, overheads, timing
 from kernelrl_judge.comparing import tolerance
 from kernelrl_judge.dialogue import Dialogue
 from kernelrl_judge.exchange import Exchange
@@ -21,6 +21,7 @@ from kernelrl_judge.roofline import roofline
 from kernelrl_judge.rounds import Rounds
 from kernelrl_judge.running import Runner
 from kernelrl_judge.stress_calls import StressCall
+from kernelrl_judge.value_trees import encode_tree
 from kernelrl_judge.watching import Watch
 
 __all__ = ["CaseTiming"]
@@ -107,7 +108,7 @@ class CaseTiming:
                 return
             measurement.run(self._settings.timing_trials)
             # What the last windows have left of the runner's code is told of with an answer that nobody times.
-            self._runner.send(FrameKind.RETURN, protocol.encode_tree({"calls": [], "held": {}}))
+            self._runner.send(FrameKind.RETURN, encode_tree({"calls": [], "held": {}}))
             self._dialogue.expect(FrameKind.RESULT)
         self._result = lambda: self._of_windows(measurement)
 

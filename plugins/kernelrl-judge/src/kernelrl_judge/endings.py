@@ -17,7 +17,8 @@ from kernelrl_core.values import (
 )
 from kernelrl_judge import wording
 from kernelrl_judge.dialogue import CandidateFailed
-from kernelrl_judge.protocol import Failure, ProtocolError, Stage
+from kernelrl_judge.failures import Failure, Stage
+from kernelrl_judge.protocol import ProtocolError
 from kernelrl_judge.rounds import WrongWindow
 from kernelrl_judge.running import DeadlinePassed, RunnerEnded
 

@@ -21,7 +21,7 @@ from kernelrl_core.values import (
     Outcome,
     Severity,
 )
-from kernelrl_judge import device_facts, overheads, protocol, stress, trials, wording
+from kernelrl_judge import device_facts, overheads, stress, trials, wording
 from kernelrl_judge.attribution import attributed
 from kernelrl_judge.building.hidden import hidden_facts
 from kernelrl_judge.building.service import target_archs
@@ -40,6 +40,7 @@ from kernelrl_judge.speaking import REPLACED_RUNNER
 from kernelrl_judge.stress_calls import StressCall
 from kernelrl_judge.stress_trials import Matched, StressTrials, matched
 from kernelrl_judge.turns import DeviceTurns
+from kernelrl_judge.value_trees import decode_tree, encode_tree
 
 __all__ = ["Case", "Resources"]
 
@@ -137,7 +138,7 @@ class Case:
 
     def _judge(self) -> Evaluation:
         with self._stage("start"):
-            missing = [str(layer) for layer in protocol.decode_tree(self._dialogue.expect(FrameKind.STARTED).body)]
+            missing = [str(layer) for layer in decode_tree(self._dialogue.expect(FrameKind.STARTED).body)]
         self._endings.isolation = Isolation(isolation_level(missing), tuple(missing))
         if self._settings.timing:
             self._message_s = overheads.message_cost(self._runner, self._dialogue.expect, spin=self._device == "cuda")
@@ -239,7 +240,7 @@ class Case:
             "disabled": self._disabled,
             "builds": self._backend.toolchain(self._request.backend_options, self._mode) is not None,
         }
-        self._runner.send(FrameKind.LOAD, protocol.encode_tree(order))
+        self._runner.send(FrameKind.LOAD, encode_tree(order))
         try:
             frame = self._dialogue.expect(FrameKind.LOADED)
         except CandidateFailed:
@@ -247,7 +248,7 @@ class Case:
             raise
         self._endings.build = BuildStatus.BUILT
         self._loaded_after_s = time.monotonic() - self._started
-        return str(protocol.decode_tree(frame.body)) if frame.body else ""
+        return str(decode_tree(frame.body)) if frame.body else ""
 
     def _built(self, asked: bytes) -> tuple[bytes, list[int]]:
         limit_s = self._settings.build_timeout_s
@@ -264,9 +265,9 @@ class Case:
             "dtype": str(reference.dtype).removeprefix("torch."),
             "init_seed": reference.init_seed,
         }
-        self._runner.send(FrameKind.CONSTRUCT, protocol.encode_tree(order))
+        self._runner.send(FrameKind.CONSTRUCT, encode_tree(order))
         frame = self._dialogue.expect(FrameKind.READY)
-        note = protocol.decode_tree(frame.body)
+        note = decode_tree(frame.body)
         self._matched = matched(note, reference)
         self._profile["parameters"] = wording.parameters(note, len(reference.state))
 
@@ -338,12 +339,12 @@ class Case:
         kernels: Any = []
         try:
             # To start the profiler takes seconds, and nothing of the device.
-            self._runner.send(FrameKind.PROFILE, protocol.encode_tree({"arguments": None}))
+            self._runner.send(FrameKind.PROFILE, encode_tree({"arguments": None}))
             self._dialogue.expect(FrameKind.FACTS)
             with self._dialogue.turn(alone=False):
                 order = {"arguments": exchange.share(reference.inputs(reference.first_timed_input - 1))}
-                self._runner.send(FrameKind.PROFILE, protocol.encode_tree(order))
-                kernels = protocol.decode_tree(self._dialogue.expect(FrameKind.FACTS).body)
+                self._runner.send(FrameKind.PROFILE, encode_tree(order))
+                kernels = decode_tree(self._dialogue.expect(FrameKind.FACTS).body)
         except (CandidateFailed, DeadlinePassed, RunnerEnded):
             pass
         kernels = kernels if isinstance(kernels, list) else []

@@ -19,7 +19,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from kernelrl_judge import sandbox
-from kernelrl_judge.protocol import Frame, FrameKind, Stage
+from kernelrl_judge.failures import Stage
+from kernelrl_judge.protocol import Frame, FrameKind
 from kernelrl_judge.runner_calls import Calls
 from kernelrl_judge.runner_candidate import Candidate
 from kernelrl_judge.runner_dialogue import CandidateFailed, Dialogue, flush

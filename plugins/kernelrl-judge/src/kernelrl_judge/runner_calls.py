@@ -7,9 +7,11 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kernelrl_judge.protocol import Frame, FrameKind, Stage, decode_tree
+from kernelrl_judge.failures import Stage
+from kernelrl_judge.protocol import Frame, FrameKind
 from kernelrl_judge.runner_candidate import Candidate
 from kernelrl_judge.runner_memory import fill_fresh_memory, poison_device, refilled, tensors
+from kernelrl_judge.value_trees import decode_tree
 
 __all__ = ["Calls"]
 

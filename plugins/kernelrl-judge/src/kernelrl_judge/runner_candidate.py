@@ -8,11 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kernelrl_judge import process_settings
-from kernelrl_judge.protocol import Frame, FrameKind, Stage, decode_tree
+from kernelrl_judge.failures import Stage
+from kernelrl_judge.protocol import Frame, FrameKind
 from kernelrl_judge.runner_dialogue import Dialogue
 from kernelrl_judge.runner_effects import Effects
 from kernelrl_judge.runner_memory import Inputs, Outputs, fill_fresh_memory
 from kernelrl_judge.runner_state import State
+from kernelrl_judge.value_trees import decode_tree
 
 __all__ = ["Candidate"]
 

@@ -10,19 +10,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from kernelrl_judge.protocol import (
-    MAX_BODY_BYTES,
-    Failure,
-    Frame,
-    FrameKind,
-    Stage,
-    encode_failure,
-    encode_tree,
-    receive,
-    send,
-)
+from kernelrl_judge.failures import Failure, Stage, encode_failure
+from kernelrl_judge.protocol import MAX_BODY_BYTES, Frame, FrameKind, receive, send
 from kernelrl_judge.runner_errors import described
 from kernelrl_judge.speaking import speaking
+from kernelrl_judge.value_trees import encode_tree
 
 __all__ = ["CandidateFailed", "Dialogue", "flush"]
 

@@ -9,8 +9,10 @@ from typing import Any, NoReturn
 import attrs
 
 from kernelrl_judge import process_settings
-from kernelrl_judge.protocol import Frame, FrameKind, Stage, decode_tree
+from kernelrl_judge.failures import Stage
+from kernelrl_judge.protocol import Frame, FrameKind
 from kernelrl_judge.runner_candidate import Candidate
+from kernelrl_judge.value_trees import decode_tree
 
 __all__ = ["Later", "LaterCall", "later_call"]
 

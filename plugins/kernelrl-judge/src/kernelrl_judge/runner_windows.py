@@ -9,11 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelrl_judge import host_memory
-from kernelrl_judge.protocol import Frame, FrameKind, Stage, decode_tree, encode_tree
+from kernelrl_judge.failures import Stage
+from kernelrl_judge.protocol import Frame, FrameKind
 from kernelrl_judge.runner_candidate import Candidate
 from kernelrl_judge.runner_dialogue import CandidateFailed
 from kernelrl_judge.runner_effects import watched
 from kernelrl_judge.runner_memory import fill_fresh_memory, leaves, take_at_once, tensors
+from kernelrl_judge.value_trees import decode_tree, encode_tree
 
 __all__ = ["Windows"]
 

@@ -37,6 +37,7 @@ from kernelrl_judge.running import Runner
 from kernelrl_judge.stress_calls import StressCall, judged
 from kernelrl_judge.stress_effects import left_in_inputs
 from kernelrl_judge.trees import tensors
+from kernelrl_judge.value_trees import decode_tree, encode_tree
 
 __all__ = ["WITHIN", "Look", "Watch"]
 
@@ -155,7 +156,7 @@ class Watch:
 
     def heard(self, frame: protocol.Frame, inputs: Sequence[Any], calls: int) -> Mismatch | None:
         """Judges what the runner says of a listed window: a mismatch if outputs share memory."""
-        said = protocol.decode_tree(frame.body)
+        said = decode_tree(frame.body)
         if not isinstance(said, dict):
             raise protocol.ProtocolError("a watched window without what was seen")
         found = said.get("operators")
@@ -239,8 +240,8 @@ class Watch:
             return None
         state = self._reference.changed_state if look is Look.STATE else {}
         order = {"calls": self._calls, "held": described_tensors(state)}
-        self._runner.send(FrameKind.RETURN, protocol.encode_tree(order))
-        said = protocol.decode_tree(self._expect(FrameKind.RESULT).body)
+        self._runner.send(FrameKind.RETURN, encode_tree(order))
+        said = decode_tree(self._expect(FrameKind.RESULT).body)
         if not isinstance(said, dict) or not isinstance(said.get("state"), dict):
             raise protocol.ProtocolError("not what a window has left")
         if said.get("overwrites") and not self.overwritten:
