@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kernelrl_judge import device_facts
+from kernelrl_judge.computing import computing_symbols
 from kernelrl_judge.failures import Failure, decode_failure
-from kernelrl_judge.operators import computing_symbols
 from kernelrl_judge.protocol import Frame, FrameKind, ProtocolError
 from kernelrl_judge.running import Runner
 from kernelrl_judge.turns import DeviceTurns, Turn

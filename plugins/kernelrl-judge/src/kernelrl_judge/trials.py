@@ -24,6 +24,7 @@ import torch
 from kernelrl_core.values import EvaluationSettings, Finding, Mismatch, Severity
 from kernelrl_judge import protocol
 from kernelrl_judge.comparing import Tolerance, compare_described, compare_values, tolerance
+from kernelrl_judge.computing import computing, raced
 from kernelrl_judge.earlier_calls import EarlierCalls
 from kernelrl_judge.effects import (
     described_tensors,
@@ -37,7 +38,6 @@ from kernelrl_judge.effects import (
 )
 from kernelrl_judge.exchange import Exchange
 from kernelrl_judge.layouts import leaves_bytes
-from kernelrl_judge.operators import computing, raced
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference, Trial
 from kernelrl_judge.running import Runner

@@ -27,10 +27,11 @@ import torch
 from kernelrl_core.values import EvaluationSettings, Finding, Mismatch, Severity
 from kernelrl_judge import protocol, stress, wording
 from kernelrl_judge.comparing import compare_described, tolerance
+from kernelrl_judge.computing import computing
 from kernelrl_judge.effects import described_tensors, overwritten, wrong_inputs, wrong_memory, wrong_state
 from kernelrl_judge.exchange import Exchange
 from kernelrl_judge.layouts import leaves_bytes
-from kernelrl_judge.operators import computing, listing_cost
+from kernelrl_judge.operators import listing_cost
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.running import Runner
