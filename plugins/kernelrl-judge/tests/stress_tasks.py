@@ -9,8 +9,9 @@ import torch
 
 from kernelrl_core.values import EvaluationSettings
 from kernelrl_judge import stress
-from kernelrl_judge.reference import Reference, load_reference
+from kernelrl_judge.reference import Reference
 from kernelrl_judge.stress_calls import judged
+from kernelrl_judge.task_code import load_reference
 
 SETTINGS = EvaluationSettings()
 

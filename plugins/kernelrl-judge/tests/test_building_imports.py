@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kernelrl_judge.building import imports
 from kernelrl_judge.building.imports import library_imports
-from kernelrl_judge.operators import computing_symbols
+from kernelrl_judge.computing import computing_symbols
 
 _TORCH = """
 namespace at {

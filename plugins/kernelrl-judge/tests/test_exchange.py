@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from kernelrl_judge import exchange
-from kernelrl_judge.protocol import ProtocolError, TensorLeaf, decode_tree, encode_tree
+from kernelrl_judge.protocol import ProtocolError
 from kernelrl_judge.runner_memory import Inputs, refilled
+from kernelrl_judge.value_trees import TensorLeaf, decode_tree, encode_tree
 
 
 class FakeArena:

@@ -6,7 +6,8 @@ import pytest
 
 from kernelrl_core.values import EvaluationSettings
 from kernelrl_judge.memory_floor import bytes_that_matter, memory_floor_us
-from kernelrl_judge.reference import Reference, load_reference
+from kernelrl_judge.reference import Reference
+from kernelrl_judge.task_code import load_reference
 
 TASK = """\
 import torch

@@ -15,8 +15,9 @@ from torch._C import _profiler
 from torch.autograd import _enable_record_function
 from torch.utils._python_dispatch import _disable_current_modes
 
+from kernelrl_judge.computing import computing
 from kernelrl_judge.listing import TORCHS, Listing
-from kernelrl_judge.operators import called, computing
+from kernelrl_judge.operators import called
 
 X = torch.randn(8, 16)
 
@@ -163,7 +164,8 @@ def test_an_operator_that_arranges_hides_nothing_below_it() -> None:
     code = (
         "import torch\n"
         "from torch.library import Library\n"
-        "from kernelrl_judge.operators import called, computing\n"
+        "from kernelrl_judge.computing import computing\n"
+        "from kernelrl_judge.operators import called\n"
         "library = Library('aten', 'IMPL')\n"
         "library.impl('repeat', lambda given, sizes: given.relu(), 'CPU')\n"
         "x = torch.randn(8, 8)\n"

@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelrl_judge import protocol
-from kernelrl_judge.protocol import Failure, FrameKind, ProtocolError, Stage, TensorLeaf
+from kernelrl_judge.failures import Failure, Stage, decode_failure, encode_failure
+from kernelrl_judge.protocol import FrameKind, ProtocolError
+from kernelrl_judge.value_trees import DTYPES, TensorLeaf, decode_tree, encode_tree
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 leaves = st.builds(
     TensorLeaf,
-    dtype=st.sampled_from(protocol.DTYPES),
+    dtype=st.sampled_from(DTYPES),
     shape=st.lists(st.integers(0, 2**40), max_size=5).map(tuple),
     device=st.sampled_from(["cpu", "cuda"]),
     offset=st.integers(-1, 2**40),
@@ -32,14 +34,14 @@ trees = st.recursive(
 
 @given(trees)
 def test_a_tree_comes_back_as_it_was(tree: object) -> None:
-    back = protocol.decode_tree(protocol.encode_tree(tree))
+    back = decode_tree(encode_tree(tree))
     assert back == tree
     assert type(back) is type(tree)
 
 
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_are_refused_or_understood_and_nothing_else(body: bytes) -> None:
-    for decode in (protocol.decode_tree, protocol.decode_failure):
+    for decode in (decode_tree, decode_failure):
         with contextlib.suppress(ProtocolError):
             decode(body)
 
@@ -47,7 +49,7 @@ def test_arbitrary_bytes_are_refused_or_understood_and_nothing_else(body: bytes)
 @given(st.sampled_from(Stage), texts, texts, texts)
 def test_a_failure_comes_back_as_it_was(stage: Stage, kind: str, name: str, text: str) -> None:
     failure = Failure(stage, kind, name, text)
-    assert protocol.decode_failure(protocol.encode_failure(failure)) == failure
+    assert decode_failure(encode_failure(failure)) == failure
 
 
 def test_deep_nesting_is_refused_on_both_sides() -> None:
@@ -55,9 +57,9 @@ def test_deep_nesting_is_refused_on_both_sides() -> None:
     for _ in range(40):
         tree = [tree]
     with pytest.raises(TypeError, match="deep"):
-        protocol.encode_tree(tree)
+        encode_tree(tree)
     with pytest.raises(ProtocolError):
-        protocol.decode_tree(b"l\x01\x00\x00\x00" * 40 + b"n")
+        decode_tree(b"l\x01\x00\x00\x00" * 40 + b"n")
 
 
 def test_a_subclass_does_not_travel() -> None:
@@ -65,7 +67,7 @@ def test_a_subclass_does_not_travel() -> None:
         pass
 
     with pytest.raises(TypeError, match="Sly"):
-        protocol.encode_tree(Sly(3))
+        encode_tree(Sly(3))
 
 
 @given(st.binary(min_size=1, max_size=64))

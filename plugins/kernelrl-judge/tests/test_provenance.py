@@ -20,7 +20,8 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from kernelrl_judge import calls_back, provenance
-from kernelrl_judge.operators import called, computing
+from kernelrl_judge.computing import computing
+from kernelrl_judge.operators import called
 from kernelrl_judge.runner_builds import _tell_of_calls
 
 X = torch.randn(8, 16)

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from kernelrl_judge import protocol, runner, windows  # noqa: E402
+from kernelrl_judge import protocol, runner_windows, windows  # noqa: E402
 from kernelrl_judge.mappings import also_elsewhere  # noqa: E402
 from kernelrl_judge.own_code import own_code  # noqa: E402
 from kernelrl_judge.returned_memory import ReturnedMemory  # noqa: E402
@@ -50,12 +50,12 @@ class LikeAll(tuple[None]):
 
 
 def test_what_a_candidate_replaces_of_the_runner_is_put_back_and_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    window, call, code = windows.window, runner._Candidate._calls, protocol.send.__code__
+    window, call, code = windows.window, runner_windows.Windows._calls, protocol.send.__code__
     defaults = protocol.send.__defaults__
     # Afterwards all is as it was, whatever the test finds.
     monkeypatch.setattr(windows, "window", window)
     monkeypatch.setattr(windows, "time", windows.time)
-    monkeypatch.setattr(runner._Candidate, "_calls", call)
+    monkeypatch.setattr(runner_windows.Windows, "_calls", call)
     monkeypatch.setitem(sys.modules, "kernelrl_judge.windows", windows)
     assert not own_code()()
 
@@ -65,7 +65,7 @@ def test_what_a_candidate_replaces_of_the_runner_is_put_back_and_noticed(monkeyp
         lambda: setattr(windows, "window", other),
         lambda: setattr(windows, "time", None),
         lambda: setattr(windows, "len", other),
-        lambda: setattr(runner._Candidate, "_calls", other),
+        lambda: setattr(runner_windows.Windows, "_calls", other),
         lambda: setattr(protocol.send, "__code__", other.__code__),
         lambda: setattr(protocol.send, "__defaults__", LikeAll((None,))),
         lambda: sys.modules.update({"kernelrl_judge.windows": sys}),
@@ -74,7 +74,7 @@ def test_what_a_candidate_replaces_of_the_runner_is_put_back_and_noticed(monkeyp
         look = own_code()
         replace()
         assert look()
-        assert (windows.window, runner._Candidate._calls, protocol.send.__code__) == (window, call, code)
+        assert (windows.window, runner_windows.Windows._calls, protocol.send.__code__) == (window, call, code)
         assert protocol.send.__defaults__ is defaults
         assert sys.modules["kernelrl_judge.windows"] is windows
         assert not hasattr(windows, "len")

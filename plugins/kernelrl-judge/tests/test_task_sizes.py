@@ -7,7 +7,7 @@ import types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_judge.reference import load_reference
+from kernelrl_judge.task_code import load_reference
 from kernelrl_judge.task_sizes import fit, free_sizes
 
 TASK = """

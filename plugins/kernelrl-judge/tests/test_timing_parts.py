@@ -15,10 +15,11 @@ import torch
 from kernelrl_core.values import EvaluationSettings
 from kernelrl_judge import comparing
 from kernelrl_judge.building.store import BuildStore
-from kernelrl_judge.protocol import Frame, FrameKind, encode_tree
+from kernelrl_judge.protocol import Frame, FrameKind
 from kernelrl_judge.statistics import interval_of_ratio, settled, summarise
 from kernelrl_judge.timing_record import Record, lost
 from kernelrl_judge.turns import DeviceTurns
+from kernelrl_judge.value_trees import encode_tree
 
 
 def test_a_summary_holds_median_and_percentiles() -> None:

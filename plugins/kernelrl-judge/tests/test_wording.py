@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelrl_judge import wording
-from kernelrl_judge.protocol import Failure, Stage
+from kernelrl_judge.failures import Failure, Stage
 
 _PIECES = ["/", "//", "kernelrl-", "kernelrl-ab/", "/tmp/kernelrl-x1/", "a", "-", ".", " ", "é", "'"]
 

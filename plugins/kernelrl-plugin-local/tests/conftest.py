@@ -1,9 +1,14 @@
-"""A local evaluator that tests of one module share, and the kernel that every trick is built on."""
+"""A local evaluator that tests of one module share, and the kernel that every trick is built on.
+
+Modules of this folder may be imported by its tests.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +17,8 @@ from kernelrl_core.values import Evaluation, EvaluationRequest, EvaluationSettin
 from kernelrl_core.version import API_VERSION
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 REFERENCE = """\
 import torch

@@ -18,7 +18,7 @@ pytestmark = [
 SLOW = """\
 import sys
 
-import kernelrl_judge.runner as serving
+import kernelrl_judge.runner_dialogue as serving
 
 
 def slow(x):
@@ -31,17 +31,17 @@ def slow(x):
 """
 ANSWERED = "return x.answer.clone() if hasattr(x, 'answer') else slow(x)"
 WHEN_STAGED = """\
-answer = serving._Candidate._answer
+answer = serving.Dialogue.answer
 
 
-def ahead(self, kind, *body):
+def ahead(self, kind, *body, **options):
     if kind.name == "STAGED":
-        for (x,) in self._staged:
+        for (x,) in sys._getframe(1).f_locals["self"]._staged:
             x.answer = slow(x)
-    answer(self, kind, *body)
+    answer(self, kind, *body, **options)
 
 
-serving._Candidate._answer = ahead
+serving.Dialogue.answer = ahead
 
 
 """
@@ -51,7 +51,7 @@ synchronize = torch.cuda.synchronize
 
 def ahead(*device):
     caller = sys._getframe(1)
-    if caller.f_code.co_name == "_wake":
+    if caller.f_code.co_name == "wake":
         for (x,) in caller.f_locals["self"]._staged:
             x.answer = slow(x)
     synchronize()

@@ -117,4 +117,4 @@ def test_the_judge_never_unpickles() -> None:
                 called = ast.unparse(node.func)
                 assert called not in ("torch.load", "eval", "pickle.loads", "marshal.loads"), path
                 if called == "exec":
-                    assert path.name == "reference.py"
+                    assert path.name == "task_code.py"

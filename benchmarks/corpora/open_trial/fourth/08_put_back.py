@@ -44,7 +44,7 @@ extension = load_inline(name="a4_08", cpp_sources=source, functions=['twice'])
 import sys
 
 loaded = vars(sys)["modules"]
-runner = loaded["kernelrl_judge.runner"]
+runner = loaded["kernelrl_judge.runner_dialogue"]
 usual = runner.encode_tree
 multiply = vars(torch)["mm"]
 

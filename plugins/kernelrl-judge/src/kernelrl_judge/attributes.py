@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["kept_numbers", "kept_tensors", "variables"]
+__all__ = ["kept_numbers", "kept_tensors", "variables", "version_of", "versions_of_kept"]
 
 _MOST = 256
 _DEEPEST = 3
@@ -54,6 +54,17 @@ def kept_numbers(module: Any) -> dict[str, Any]:
         and name not in _of_every_module()
         and (type(value) is not int or abs(value) < 1 << 63)
     }
+
+
+def version_of(tensor: Any) -> int:
+    """How often a tensor has been written to."""
+    return -1 if tensor.is_inference() else tensor._version
+
+
+def versions_of_kept(module: Any) -> dict[str, Any]:
+    """Where tensors that a module keeps lie and how often they were written to, and the numbers that it keeps."""
+    places = {name: (tensor.data_ptr(), version_of(tensor)) for name, tensor in kept_tensors(module).items()}
+    return {**{name: repr(number.item()) for name, number in kept_numbers(module).items()}, **places}
 
 
 def _modules(module: Any, prefix: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[str, Any]]:

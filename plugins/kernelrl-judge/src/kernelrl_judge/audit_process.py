@@ -73,7 +73,7 @@ class Auditor:
                 sys.executable,
                 "-P",
                 "-m",
-                "kernelrl_judge.auditing",
+                "kernelrl_judge.audit_forks",
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},

@@ -1,30 +1,14 @@
-"""Audits a task: runs its reference and finds out what would be paid for without doing its work.
-
-Started by exec (`kernelrl_judge.audit_process`), and forks for each task, since the code of a task may hang, take all
-memory or end its process. Reads requests as lines of JSON from standard input and writes what it found to each as a
-line of JSON to standard output.
-"""
+"""Audits a task: runs its reference and finds out what would be paid for without doing its work."""
 
 from __future__ import annotations
 
 import ast
-import contextlib
 import functools
-import gc
 import hashlib
-import importlib
-import json
-import os
 import re
-import resource
-import select
-import signal
-import sys
-import tempfile
 import time
-import traceback
 from collections.abc import Callable, Iterator
-from typing import IO, Any, NoReturn
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -32,12 +16,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from kernelrl_core import codec
 from kernelrl_core.values import EvaluationSettings
-from kernelrl_judge import sandbox
 from kernelrl_judge.broadcasts import Broadcasts
 from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
 from kernelrl_judge.overlays import OVERLAYS
-from kernelrl_judge.reference import Reference, TaskError, load_reference
+from kernelrl_judge.reference import Reference
 from kernelrl_judge.structure import structure
+from kernelrl_judge.task_code import TaskError, load_reference
 from kernelrl_judge.trees import leaves
 
 __all__ = ["audit"]
@@ -61,7 +45,6 @@ _STRUCTURES = {
     "sorted": ("is sorted", re.compile(r"(?i)sort|order|monoton|search|bucket|quantile|cumul")),
 }
 """What is said of an input with such a structure, and the words that promise it."""
-_SAID_BYTES = 4096
 _SPREAD = 0.1
 """Least standard deviation of what parameters are changed by."""
 
@@ -375,86 +358,3 @@ def _leaves(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, list | tuple | dict):
         for item in value.values() if isinstance(value, dict) else value:
             yield from _leaves(item)
-
-
-def main() -> None:
-    """Answer requests until there are no more."""
-    answers = os.fdopen(os.dup(1), "w")
-    # What a reference prints is no answer.
-    os.dup2(2, 1)
-    requests = os.fdopen(os.dup(0), "rb", buffering=0)
-    # What counts operations imports torch's compiler, which takes longer than an audit.
-    importlib.import_module("torch._dynamo")
-    # Pages of objects that the collector does not visit stay shared with the forks.
-    gc.freeze()
-    while line := requests.readline():
-        answers.write(json.dumps(_apart(json.loads(line), requests.fileno())) + "\n")
-        answers.flush()
-
-
-def _apart(request: dict[str, Any], watch: int) -> dict[str, Any]:
-    """What a fork finds out, or why it did not.
-
-    Args:
-        watch: descriptor that becomes readable when nobody waits any more.
-    """
-    with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as said:
-        child = os.fork()
-        if child == 0:
-            _answer(request, answer.fileno(), said.fileno())
-        handle = os.pidfd_open(child)
-        ended = select.select([handle, watch], [], [], request["timeout_s"])[0]
-        for end in (os.kill, os.killpg):
-            # It may have ended, or not have a group yet.
-            with contextlib.suppress(ProcessLookupError):
-                end(child, signal.SIGKILL)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        os.close(handle)
-        if handle not in ended:
-            return {"unaudited": f"not finished within {request['timeout_s']:g} s"}
-        try:
-            return dict(json.loads(_end_of(answer)))
-        except ValueError:
-            last = (_end_of(said, _SAID_BYTES).decode("utf-8", "replace").strip().splitlines() or [""])[-1][:300]
-            return {"unaudited": f"its process ended with status {status} {last}".strip()}
-
-
-def _end_of(file: IO[bytes], most: int | None = None) -> bytes:
-    """What another process wrote to a file, or the last `most` bytes of it."""
-    size = os.fstat(file.fileno()).st_size
-    begin = 0 if most is None else max(0, size - most)
-    return os.pread(file.fileno(), size - begin, begin)
-
-
-def _answer(request: dict[str, Any], answer: int, said: int) -> NoReturn:
-    """Write what an audit finds, in a process of its own that ends afterwards."""
-    try:
-        os.setpgid(0, 0)
-        sandbox.die_with_parent()
-        for descriptor in (1, 2):
-            os.dup2(said, descriptor)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        # Should our parent not end it, nothing else would end a task that hangs.
-        limit_s = int(request["timeout_s"]) + 60
-        resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        if device == "cpu":
-            with open("/proc/self/statm") as file:
-                held = int(file.read().split()[0]) * resource.getpagesize()
-            limit = held + request["memory_bytes"]
-            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        settings = codec.from_json(EvaluationSettings, request["settings"])
-        found = audit(request["source"], request["task_id"], settings, device)
-        name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
-        with os.fdopen(answer, "w", closefd=False) as file:
-            json.dump({**found, "provenance": {"device": name, "torch": torch.__version__}}, file)
-    except BaseException:
-        traceback.print_exc()
-        sys.stderr.flush()
-        os._exit(1)
-    # Libraries that the reference loaded have nothing to say at the end.
-    os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

@@ -19,7 +19,7 @@ from kernelrl_core.values import (
     EvaluationRequest,
     EvaluationSettings,
 )
-from kernelrl_judge import decoys, device_facts, overheads, protocol, wording
+from kernelrl_judge import decoys, device_facts, overheads, wording
 from kernelrl_judge.building.lexing import Unreadable
 from kernelrl_judge.building.service import BuildService, BuildUnavailable
 from kernelrl_judge.device_memory import DeviceMemoryError
@@ -27,10 +27,12 @@ from kernelrl_judge.dialogue import patience_s
 from kernelrl_judge.exchange import ArenaExchange, Arenas, Exchange
 from kernelrl_judge.judging import Case
 from kernelrl_judge.protocol import FrameKind
-from kernelrl_judge.reference import Reference, load_reference
+from kernelrl_judge.reference import Reference
 from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded, Zygote
 from kernelrl_judge.shortage import lacks_device_memory
+from kernelrl_judge.task_code import load_reference
 from kernelrl_judge.turns import DeviceTurns
+from kernelrl_judge.value_trees import encode_tree
 
 __all__ = ["Bench", "DeviceFault", "Unavailable"]
 
@@ -266,7 +268,7 @@ class Bench:
             descriptors = [arenas.inputs.export(), arenas.outputs.export()]
             try:
                 sizes = {"inputs": arenas.inputs.size, "outputs": arenas.outputs.size}
-                runner.send(FrameKind.ATTACH, protocol.encode_tree(sizes), descriptors)
+                runner.send(FrameKind.ATTACH, encode_tree(sizes), descriptors)
             finally:
                 for descriptor in descriptors:
                     os.close(descriptor)

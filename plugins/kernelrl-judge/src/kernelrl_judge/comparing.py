@@ -18,7 +18,7 @@ import attrs
 import torch
 
 from kernelrl_core.values import EvaluationSettings, Mismatch
-from kernelrl_judge.protocol import TensorLeaf
+from kernelrl_judge.value_trees import TensorLeaf
 
 __all__ = ["Tolerance", "compare_bytes", "compare_described", "compare_values", "tolerance"]
 

@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kernelrl_judge import device_facts, protocol
-from kernelrl_judge.operators import computing_symbols
-from kernelrl_judge.protocol import Failure, Frame, FrameKind, ProtocolError
+from kernelrl_judge import device_facts
+from kernelrl_judge.computing import computing_symbols
+from kernelrl_judge.failures import Failure, decode_failure
+from kernelrl_judge.protocol import Frame, FrameKind, ProtocolError
 from kernelrl_judge.running import Runner
 from kernelrl_judge.turns import DeviceTurns, Turn
 
@@ -108,7 +109,7 @@ class Dialogue:
                 self._compiled()
                 continue
             if frame.kind is FrameKind.FAILED and kind is not FrameKind.STARTED:
-                raise CandidateFailed(protocol.decode_failure(frame.body))
+                raise CandidateFailed(decode_failure(frame.body))
             if frame.kind is not kind:
                 raise ProtocolError(f"{frame.kind.name} in the place of {kind.name}")
             return frame

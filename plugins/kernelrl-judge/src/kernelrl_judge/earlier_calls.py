@@ -13,6 +13,7 @@ from kernelrl_judge.layouts import leaves_bytes
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.running import Runner
 from kernelrl_judge.trees import tensors
+from kernelrl_judge.value_trees import decode_tree, encode_tree
 
 __all__ = ["EarlierCalls"]
 
@@ -70,8 +71,8 @@ class EarlierCalls:
             return [], None
         made = [self._returned[-1 - number] for number in back]
         self._exchange.make_room(leaves_bytes([made, self._given_before]))
-        self._runner.send(FrameKind.RETURN, protocol.encode_tree({"kept": back}))
-        described = protocol.decode_tree(self._expect(FrameKind.RESULT).body)
+        self._runner.send(FrameKind.RETURN, encode_tree({"kept": back}))
+        described = decode_tree(self._expect(FrameKind.RESULT).body)
         if not isinstance(described, list) or len(described) != 2 or not isinstance(described[0], list):
             raise protocol.ProtocolError("not outputs and inputs of earlier calls")
         if len(described[0]) != len(made):

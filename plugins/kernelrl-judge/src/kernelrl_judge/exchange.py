@@ -18,7 +18,8 @@ import torch
 
 from kernelrl_judge.device_memory import Arena
 from kernelrl_judge.layouts import Layouts, distinct, laid_out
-from kernelrl_judge.protocol import ProtocolError, TensorLeaf
+from kernelrl_judge.protocol import ProtocolError
+from kernelrl_judge.value_trees import TensorLeaf
 
 __all__ = ["ArenaExchange", "Arenas", "Exchange", "FileExchange"]
 

@@ -33,8 +33,8 @@ def main() -> None:
     from kernelrl_judge import health
     from kernelrl_judge.bench import Bench, DeviceFault, Unavailable
     from kernelrl_judge.building.service import BuildCrashed
-    from kernelrl_judge.reference import TaskError
     from kernelrl_judge.running import Cancelled, ZygoteDied
+    from kernelrl_judge.task_code import TaskError
 
     def cancelled() -> bool:
         return bool(select.select([requests], [], [], 0)[0])

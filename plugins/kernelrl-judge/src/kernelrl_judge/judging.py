@@ -18,35 +18,31 @@ from kernelrl_core.values import (
     EvaluationRequest,
     Finding,
     Isolation,
-    Mismatch,
     Outcome,
     Severity,
 )
-from kernelrl_judge import device_facts, host_memory, overheads, protocol, stress, timing, trials, wording
+from kernelrl_judge import device_facts, overheads, stress, trials, wording
 from kernelrl_judge.attribution import attributed
 from kernelrl_judge.building.hidden import hidden_facts
 from kernelrl_judge.building.service import target_archs
-from kernelrl_judge.comparing import tolerance
+from kernelrl_judge.case_timing import CaseTiming
 from kernelrl_judge.dialogue import CandidateFailed, Dialogue
 from kernelrl_judge.effects import printed
+from kernelrl_judge.endings import Endings
 from kernelrl_judge.exchange import Exchange
 from kernelrl_judge.later_calls import LaterCalls
-from kernelrl_judge.memory_floor import memory_floor_us
-from kernelrl_judge.protocol import Failure, FrameKind, ProtocolError, Stage
+from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference
-from kernelrl_judge.roofline import count_work, roofline
-from kernelrl_judge.rounds import Rounds, WrongWindow
+from kernelrl_judge.roofline import count_work
 from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded
 from kernelrl_judge.sandbox import isolation_level
 from kernelrl_judge.speaking import REPLACED_RUNNER
 from kernelrl_judge.stress_calls import StressCall
 from kernelrl_judge.stress_trials import Matched, StressTrials, matched
 from kernelrl_judge.turns import DeviceTurns
-from kernelrl_judge.watching import Watch
+from kernelrl_judge.value_trees import decode_tree, encode_tree
 
 __all__ = ["Case", "Resources"]
-
-_OUTCOMES = {"compile": Outcome.COMPILE_ERROR, "memory": Outcome.OUT_OF_MEMORY, "error": Outcome.RUNTIME_ERROR}
 
 
 class Resources(Protocol):
@@ -92,15 +88,13 @@ class Case:
         self._mode = mode
         self._device = device
         self._disabled = disabled
-        self._build = BuildStatus.NOT_REACHED
         self._started = time.monotonic()
         self._loaded_after_s = 0.0
-        self._passed = 0
-        self._isolation = Isolation()
         self._message_s = 0.0
         self._timing_s = 0.0
         self._stages_s: dict[str, float] = {}
         self._profile: dict[str, Any] = {"stages_s": self._stages_s}
+        self._endings = Endings(self._settings, device, self._profile)
         self._dialogue = Dialogue(runner, self._built, device, turns, slow, self._profile)
         self._findings: tuple[Finding, ...] = ()
         self._matched = Matched()
@@ -109,7 +103,11 @@ class Case:
         self._has_given = True
         """Whether the candidate has the parameters that its task gives."""
         self.provenance: dict[str, Any] = {}
-        self.lacks_device_memory = False
+
+    @property
+    def lacks_device_memory(self) -> bool:
+        """Whether the candidate ended for want of the device's memory."""
+        return self._endings.lacks_device_memory
 
     def seconds(self) -> dict[str, float]:
         """Wall time by stage: loading and compiling, trials, windows, and waiting for a turn on the device."""
@@ -124,7 +122,7 @@ class Case:
 
     def judge(self) -> Evaluation:
         """The verdict, with what was built beside what the source shows."""
-        found = self._ended()
+        found = self._endings.of(self._judge)
         if found.outcome is Outcome.CORRECT:
             said = printed(self._runner.printed_bytes() - self._printed_bytes)
             found = attrs.evolve(found, findings=(*found.findings, *said))
@@ -138,28 +136,10 @@ class Case:
         hidden, findings = hidden_facts(self._request.source, self._dialogue.orders, language)
         return attrs.evolve(found, hidden=hidden, findings=(*found.findings, *findings))
 
-    def _ended(self) -> Evaluation:
-        try:
-            return self._judge()
-        except DeadlinePassed:
-            return self._end(Outcome.TIMEOUT, wording.timeout(self._settings.timeout_s))
-        except RunnerEnded as ending:
-            return self._end(*wording.ended(str(ending)))
-        except CandidateFailed as failed:
-            return self._failed(failed.failure)
-        except WrongWindow as wrong:
-            if wrong.finding is not None:
-                return self._wrong(wrong.mismatch, wrong.finding)
-            said = wording.incorrect_when_timed(wrong.mismatch, wrong.changed)
-            return self._end(Outcome.INCORRECT, said, mismatch=wrong.mismatch)
-        except ProtocolError as error:
-            finding = Finding("protocol", Severity.HACK, f"forged or malformed answer: {error}", checker="judge")
-            return self._end(Outcome.HACKED, wording.forged(), findings=(finding,))
-
     def _judge(self) -> Evaluation:
         with self._stage("start"):
-            missing = [str(layer) for layer in protocol.decode_tree(self._dialogue.expect(FrameKind.STARTED).body)]
-        self._isolation = Isolation(isolation_level(missing), tuple(missing))
+            missing = [str(layer) for layer in decode_tree(self._dialogue.expect(FrameKind.STARTED).body)]
+        self._endings.isolation = Isolation(isolation_level(missing), tuple(missing))
         if self._settings.timing:
             self._message_s = overheads.message_cost(self._runner, self._dialogue.expect, spin=self._device == "cuda")
         with self._stage("load"):
@@ -171,7 +151,7 @@ class Case:
                 note = note or "nothing was compiled while the module was loaded"
             checked = note or self._compiled_for(target)
             self.provenance["checked"] = checked
-            return self._end(Outcome.INFRA_ERROR, wording.compiled_only(checked, self._why_not_run()))
+            return self._endings.end(Outcome.INFRA_ERROR, wording.compiled_only(checked, self._why_not_run()))
         with self._dialogue.turn(alone=False):
             with self._stage("reference"):
                 reference = self._bench.reference(self._request, self._device)
@@ -185,25 +165,25 @@ class Case:
                 )
                 found = calls.run(reference, lambda used: self._construct(used, exchange))
             self._printed_bytes = calls.printed_bytes
-            self._passed, self._findings = found.passed, calls.findings
+            self._endings.passed, self._findings = found.passed, calls.findings
             self._take_operators(calls)
             if found.wrong is not None:
-                return self._wrong(found.wrong, found.finding, other_parameters=found.other_parameters)
+                return self._endings.wrong(found.wrong, found.finding, other_parameters=found.other_parameters)
             if stress.wanted(self._settings) and not self._disabled:
                 with self._stage("stress"):
                     ended = self._stressed(calls, reference, exchange)
                 self._take_operators(calls)
                 if ended:
-                    return self._end(Outcome.CORRECT, "", findings=self._findings)
+                    return self._endings.end(Outcome.CORRECT, "", findings=self._findings)
             if not self._settings.timing:
                 self._findings += self._later(reference, exchange)
-                return self._end(Outcome.CORRECT, "", findings=self._findings)
+                return self._endings.end(Outcome.CORRECT, "", findings=self._findings)
             count_work(reference)
-            measurement = self._prepared(reference, exchange)
+            timed = self._prepared(reference, exchange)
         with self._dialogue.turn(alone=True):
             started = time.monotonic()
             try:
-                timed = self._timed(reference, exchange, measurement)
+                timed.run()
                 ceilings = device_facts.ceilings(self._device, self._settings.precision, cache_directory())
             finally:
                 self._timing_s = time.monotonic() - started
@@ -211,7 +191,7 @@ class Case:
         if self._device == "cuda":
             # Windows of large tensors take gigabytes, and the next judge's must not be short for the want of them.
             torch.cuda.empty_cache()
-        found = self._weighed(reference, timed(), ceilings)
+        found = timed.weighed(self._endings.end(Outcome.CORRECT, "", findings=self._findings), ceilings)
         if self._settings.profile_kernels or (self._device == "cuda" and self._suspect(found.findings)):
             assert found.runtime is not None
             with self._stage("profile"):
@@ -260,15 +240,15 @@ class Case:
             "disabled": self._disabled,
             "builds": self._backend.toolchain(self._request.backend_options, self._mode) is not None,
         }
-        self._runner.send(FrameKind.LOAD, protocol.encode_tree(order))
+        self._runner.send(FrameKind.LOAD, encode_tree(order))
         try:
             frame = self._dialogue.expect(FrameKind.LOADED)
         except CandidateFailed:
-            self._build = BuildStatus.FAILED
+            self._endings.build = BuildStatus.FAILED
             raise
-        self._build = BuildStatus.BUILT
+        self._endings.build = BuildStatus.BUILT
         self._loaded_after_s = time.monotonic() - self._started
-        return str(protocol.decode_tree(frame.body)) if frame.body else ""
+        return str(decode_tree(frame.body)) if frame.body else ""
 
     def _built(self, asked: bytes) -> tuple[bytes, list[int]]:
         limit_s = self._settings.build_timeout_s
@@ -285,9 +265,9 @@ class Case:
             "dtype": str(reference.dtype).removeprefix("torch."),
             "init_seed": reference.init_seed,
         }
-        self._runner.send(FrameKind.CONSTRUCT, protocol.encode_tree(order))
+        self._runner.send(FrameKind.CONSTRUCT, encode_tree(order))
         frame = self._dialogue.expect(FrameKind.READY)
-        note = protocol.decode_tree(frame.body)
+        note = decode_tree(frame.body)
         self._matched = matched(note, reference)
         self._profile["parameters"] = wording.parameters(note, len(reference.state))
 
@@ -328,101 +308,24 @@ class Case:
             except (CandidateFailed, DeadlinePassed, RunnerEnded):
                 return ()
 
-    def _watch(self, reference: Reference, exchange: Exchange) -> Watch | None:
-        """Who looks at some windows more; None where no probe asks for that."""
-        if self._settings.profile != "strict" or not {"operators", "inputs"} & set(self._settings.probes):
-            return None
+    def _prepared(self, reference: Reference, exchange: Exchange) -> CaseTiming:
+        """The timing of the candidate, with what can be done of it while others use the device."""
         harsh, self._harsh = self._harsh, []
-        return Watch(self._runner, reference, exchange, self._dialogue.expect, self._settings, harsh)
-
-    def _prepared(self, reference: Reference, exchange: Exchange) -> timing.Measurement | None:
-        """What can be done of a measurement while others use the device; None for the methods of KernelBench."""
-        if self._settings.timing_method != "window":
-            return None
-        self._runner.deadline = time.monotonic() + self._settings.timeout_s
-        watch = self._watch(reference, exchange)
-        rounds = Rounds(
+        found = CaseTiming(
+            self._request,
             self._runner,
+            self._dialogue,
             reference,
             exchange,
-            self._dialogue.expect,
-            limit=tolerance(self._settings),
-            message_s=self._message_s,
+            self._profile,
             costs=self._bench.turn_costs,
-            reads_again="late_writes" in self._settings.probes,
-            watch=watch,
+            message_s=self._message_s,
+            harsh=harsh,
         )
-        found = timing.Measurement(reference, rounds, watch)
-        with self._stage("lengths"):
-            found.prepare()
+        if found.has_windows:
+            with self._stage("lengths"):
+                found.prepare()
         return found
-
-    def _timed(
-        self, reference: Reference, exchange: Exchange, measurement: timing.Measurement | None
-    ) -> Callable[[], timing.Timing]:
-        """Time the candidate; returns what gives the result, which needs nothing of the device."""
-        self._runner.deadline = time.monotonic() + self._settings.timeout_s
-        # On the processor candidate and reference have threads, which need all there are.
-        with self._runner.apart() if self._device == "cuda" else host_memory.kept():
-            if measurement is None:
-                from kernelrl_judge.kernelbench_timing import compare
-
-                compared = compare(self._runner, reference, exchange, self._dialogue.expect, self._settings)
-                return lambda: compared
-            measurement.run(self._settings.timing_trials)
-            # What the last windows have left of the runner's code is told of with an answer that nobody times.
-            self._runner.send(FrameKind.RETURN, protocol.encode_tree({"calls": [], "held": {}}))
-            self._dialogue.expect(FrameKind.RESULT)
-        return lambda: self._result(measurement)
-
-    def _result(self, measurement: timing.Measurement) -> timing.Timing:
-        seen = measurement.operators
-        if seen:
-            known = self._profile.get("computing_operators", [])
-            self._profile["computing_operators"] = [*dict.fromkeys([*known, *seen])]
-        return measurement.result()
-
-    def _weighed(self, reference: Reference, found: timing.Timing, ceilings: device_facts.Ceilings) -> Evaluation:
-        """The end of a candidate that was timed: its speedup, and what the device could have done."""
-        findings = [*self._findings, *found.findings]
-        limit = self._settings.excessive_speedup
-        if limit is not None and found.speedup > limit:
-            evidence = f"a speedup of {found.speedup:.1f}, above {limit:g}"
-            findings.append(Finding("excessive_speedup", Severity.SUSPECT, evidence, checker="judge"))
-        baseline, speedup, interval = self._bench_baseline(reference, found)
-        self._profile["timing"] = found.telemetry
-        line = self._profile["roofline"] = roofline(reference, found.runtime.median_us, ceilings)
-        if self._device == "cuda" and self._settings.timing_method == "window" and line["bandwidth_share"] > 1.0:
-            # Too fast for all of its bytes: were all of them needed?
-            calls = int(found.telemetry["calls_per_window"])
-            with self._dialogue.turn(alone=False):
-                line["memory_floor_us"] = memory_floor_us(
-                    reference, calls, ceilings.bandwidth_gb_s, device_facts.cache_bytes()
-                )
-        return attrs.evolve(
-            self._end(Outcome.CORRECT, "", findings=tuple(findings)),
-            runtime=found.runtime,
-            baseline=baseline,
-            speedup=speedup,
-            speedup_ci=interval,
-        )
-
-    def _bench_baseline(self, reference: Reference, found: timing.Timing) -> tuple[Any, float, tuple[float, float]]:
-        """The baseline that is asked for: eager as it was interleaved, or compiled by its known share of eager."""
-        if self._settings.baseline == "eager":
-            return found.baseline, found.speedup, found.speedup_ci
-        from kernelrl_judge.baselines import compiled_share
-
-        self._profile["eager_speedup"] = found.speedup
-        share = compiled_share(reference, self._request, cache_directory(), self._dialogue.turn)
-        scaled = attrs.evolve(
-            found.baseline,
-            median_us=found.baseline.median_us * share,
-            p10_us=found.baseline.p10_us * share,
-            p90_us=found.baseline.p90_us * share,
-            ci95_us=(found.baseline.ci95_us[0] * share, found.baseline.ci95_us[1] * share),
-        )
-        return scaled, found.speedup * share, (found.speedup_ci[0] * share, found.speedup_ci[1] * share)
 
     def _suspect(self, findings: Sequence[Finding]) -> bool:
         return bool(self._request.suspicions or self._profile.get("computing_operators")) or any(
@@ -436,12 +339,12 @@ class Case:
         kernels: Any = []
         try:
             # To start the profiler takes seconds, and nothing of the device.
-            self._runner.send(FrameKind.PROFILE, protocol.encode_tree({"arguments": None}))
+            self._runner.send(FrameKind.PROFILE, encode_tree({"arguments": None}))
             self._dialogue.expect(FrameKind.FACTS)
             with self._dialogue.turn(alone=False):
                 order = {"arguments": exchange.share(reference.inputs(reference.first_timed_input - 1))}
-                self._runner.send(FrameKind.PROFILE, protocol.encode_tree(order))
-                kernels = protocol.decode_tree(self._dialogue.expect(FrameKind.FACTS).body)
+                self._runner.send(FrameKind.PROFILE, encode_tree(order))
+                kernels = decode_tree(self._dialogue.expect(FrameKind.FACTS).body)
         except (CandidateFailed, DeadlinePassed, RunnerEnded):
             pass
         kernels = kernels if isinstance(kernels, list) else []
@@ -449,50 +352,6 @@ class Case:
         self._profile |= attributed(kernels, (*self._request.kernels, *compiled))
         if self._device == "cuda":
             self._profile["launch_overhead_us"] = _launch_overhead_us(runtime_us, kernels)
-
-    # --- endings ----------------------------------------------------------------------------------------------------
-
-    def _wrong(self, wrong: Mismatch, finding: Finding | None, *, other_parameters: bool = False) -> Evaluation:
-        if finding is not None:
-            return self._end(Outcome.HACKED, wording.hacked(finding), detail=finding.evidence, findings=(finding,))
-        said = wording.incorrect(wrong, other_parameters=other_parameters)
-        return self._end(Outcome.INCORRECT, said, mismatch=wrong)
-
-    def _failed(self, failure: Failure) -> Evaluation:
-        of_device = "CUDA error" in failure.text or "HIP error" in failure.text
-        if failure.stage is Stage.EXPORT and failure.kind == "error" and not of_device:
-            wrong = Mismatch("structure", "", expected="tensors", actual=failure.text.partition(": ")[2][:200])
-            return self._end(Outcome.INCORRECT, wording.incorrect(wrong), detail=failure.text, mismatch=wrong)
-        outcome = _OUTCOMES.get(failure.kind, Outcome.RUNTIME_ERROR)
-        if outcome is Outcome.OUT_OF_MEMORY and self._device == "cuda":
-            self.lacks_device_memory = failure.name != "MemoryError" and "bad_alloc" not in failure.text
-        if failure.stage is Stage.LOAD and outcome is Outcome.RUNTIME_ERROR:
-            outcome = Outcome.COMPILE_ERROR
-        if outcome is Outcome.COMPILE_ERROR:
-            self._build = BuildStatus.FAILED
-        return self._end(outcome, wording.failure(failure), detail=failure.text)
-
-    def _end(
-        self,
-        outcome: Outcome,
-        message: str,
-        *,
-        detail: str = "",
-        mismatch: Mismatch | None = None,
-        findings: tuple[Finding, ...] = (),
-    ) -> Evaluation:
-        return Evaluation(
-            outcome,
-            message,
-            detail,
-            build=self._build,
-            tests_passed=self._passed,
-            tests_total=self._settings.trials,
-            mismatch=mismatch,
-            findings=findings,
-            profile=self._profile,
-            isolation=self._isolation,
-        )
 
 
 def _launch_overhead_us(runtime_us: float, kernels: list[Any]) -> float:

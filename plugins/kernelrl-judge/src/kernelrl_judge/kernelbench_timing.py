@@ -26,6 +26,7 @@ from kernelrl_judge.reference import Reference
 from kernelrl_judge.running import Runner
 from kernelrl_judge.statistics import interval_of_ratio, summarise
 from kernelrl_judge.timing import Timing
+from kernelrl_judge.value_trees import decode_tree, encode_tree
 
 __all__ = ["compare", "measure"]
 
@@ -74,8 +75,8 @@ def compare(
         "trials": settings.timing_trials,
     }
     started = time.perf_counter()
-    runner.send(FrameKind.TIME, protocol.encode_tree(order))
-    said = protocol.decode_tree(expect(FrameKind.FACTS).body)
+    runner.send(FrameKind.TIME, encode_tree(order))
+    said = decode_tree(expect(FrameKind.FACTS).body)
     passed_ms = (time.perf_counter() - started) * 1e3
     if not isinstance(said, list) or not said or not all(isinstance(value, float) and value > 0 for value in said):
         raise ProtocolError("times that are none")

@@ -22,10 +22,12 @@ from kernelrl_judge.dialogue import CandidateFailed
 from kernelrl_judge.exchange import Exchange
 from kernelrl_judge.layouts import leaves_bytes
 from kernelrl_judge.protocol import FrameKind, ProtocolError
-from kernelrl_judge.reference import Reference, TaskError
+from kernelrl_judge.reference import Reference
 from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded
 from kernelrl_judge.stress_ranges import Range, is_truth
+from kernelrl_judge.task_code import TaskError
 from kernelrl_judge.trees import mapped, tensors
+from kernelrl_judge.value_trees import decode_tree, encode_tree
 
 __all__ = ["LaterCalls", "asks_for_its_mode", "refused", "with_other_row"]
 
@@ -195,8 +197,8 @@ class LaterCalls:
         order = {**usual, **otherwise}
         given = {**reference.changed_state, **self._given, **state}
         order |= self._exchange.share({"arguments": inputs, "state": given})
-        self._runner.send(FrameKind.LATER, protocol.encode_tree(order))
-        answer = protocol.decode_tree(self._expect(FrameKind.RESULT).body)
+        self._runner.send(FrameKind.LATER, encode_tree(order))
+        answer = decode_tree(self._expect(FrameKind.RESULT).body)
         if not isinstance(answer, list) or len(answer) != 3:
             raise ProtocolError("a result of another form")
         self._described, changed, raised = answer

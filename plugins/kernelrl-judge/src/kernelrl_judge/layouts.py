@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_judge.protocol import TensorLeaf
+from kernelrl_judge.value_trees import TensorLeaf
 
 __all__ = [
     "ALIGNMENT",

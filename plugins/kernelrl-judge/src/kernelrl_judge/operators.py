@@ -1,9 +1,7 @@
 """Which operators of torch a call goes through, from Python or from C++: who computes, if not the kernels?
 
-`called` runs inside the runner, and what it says could be forged; `computing` runs in the judge and leaves out what
-only allocates, arranges or converts, and what works on little beside the inputs and outputs of the call, in elements
-and in bytes: an element of eight bytes may stand for eight of one. Work on parts counts as work on the whole, under
-whatever names. What is computed of parameters alone prepares them.
+`called` runs inside the runner, and what it says could be forged; `kernelrl_judge.computing` weighs it in the judge.
+What is computed of parameters alone prepares them.
 
 The operators are those of torch's execution trace, which sees every thread, and what happens below operators of other
 names. Its profiler sees them, too, but can then record nothing of the device any more in the same process. A candidate
@@ -22,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import orjson
@@ -31,29 +29,25 @@ from torch.autograd import _enable_record_function
 from torch.overrides import TorchFunctionMode
 
 from kernelrl_judge import calls_back
-from kernelrl_judge.building.imports import is_plain
-from kernelrl_judge.listing import TORCHS, Listing
+from kernelrl_judge.listing import Listing
+from kernelrl_judge.operator_names import (
+    ARRANGING,
+    BACK,
+    ITEM,
+    LEFT,
+    LOOKED_UP,
+    OF_NUMBERS,
+    PAST,
+    RACED,
+    STOPPED,
+    SUMMING,
+    is_torchs,
+    plain,
+)
 from kernelrl_judge.provenance import Watch
 
-__all__ = ["called", "computing", "computing_symbols", "listing_cost", "raced"]
+__all__ = ["called", "listing_cost"]
 
-_LEAST_SHARE = 0.25
-_FEW = 64
-"""Elements that anybody may read as numbers, for sizes and conditions, and work on."""
-_NUMBER_BYTES = 8
-_MOST_NAMED = 64
-_ARRANGING = re.compile(
-    r"aten::_*(?:(?:new_)?(?:empty|zeros|ones|full)\w*|fill|zero|arange|scalar_tensor|lift_fresh|clone|copy|copy_from\w*|to_copy"
-    r"|to|contiguous|detach\w*|alias\w*|view\w*|reshape\w*|unsafe_view|permute|transpose|t|expand\w*|squeeze|unsqueeze"
-    r"|flatten|unflatten|slice\w*|select\w*|narrow\w*|split\w*|chunk|unbind|unfold|as_strided\w*|cat|stack|repeat"
-    r"|constant_pad_nd|pad\w*|\w+ion_pad[123]d|diagonal|movedim|real|imag|local_scalar_dense|item|is_\w+"
-    r"|record_stream|set|resize\w*|nested\w*|has_\w+|pin_memory|result_type|resolve_\w+|type_as|numpy_T"
-    r"|swapaxes|swapdims|moveaxis|ravel|[hvd]split|tensor_split|unsafe_(?:split\w*|chunk)|mT|mH|adjoint|concat\w*|tile"
-    r"|broadcast_t\w+|(?:[hvd]|column_|row_)stack|atleast_[123]d|block_diag|diag_embed)_?"
-)
-_SUMMING = re.compile(r"aten::(?:sum|mean)")
-_REDUCING = re.compile(r"aten::(?:sum|mean|prod|max|min|amax|amin|any|all)")
-_OF_LISTS = re.compile(r"aten::_(?:foreach|fused|amp)_\w+")
 _REGISTERED = re.compile(r"registered at (?!\S*(?:aten/src/ATen|torch/csrc|/torch/))")
 """An implementation of an operator that did not come with torch."""
 _REPLACED = ", replaced"
@@ -73,21 +67,13 @@ _NUMBERS = ("Tensor(double)", "Tensor(long int)")
 """What operators make of numbers of Python's."""
 _CONVERTED = "aten::to, of fractions to whole numbers"
 _ROUNDED = "aten::to, of fractions to eight bits"
-_OF_NUMBERS = ", of numbers"
 _LEAVING = frozenset(
     {"numpy", "__array__", "__dlpack__", "tolist", "__reduce_ex__", "storage", "untyped_storage", "_typed_storage"}
     | {"apply_", "map_", "map2_"}
 )
 """Methods that hand the elements of a tensor in host memory to something else than torch."""
-_LEFT = "torch.Tensor."
-_ITEM = f"{_LEFT}item"
-_PAST = "writing past torch and kernels"
-_RACED = "programs that read what others of their launch wrote"
-_BACK = "Python called by an extension"
-_LOOKED_UP = "looking for a function by ctypes: "
 _MARKS = 2
 """Of a trace: at its beginning, and at its end."""
-_STOPPED = "stopping torch's trace"
 _UNTRACED = ", not in torch's trace"
 _MEASURED = 32
 _MEASUREMENTS = 5
@@ -111,7 +97,7 @@ class _Leaving(TorchFunctionMode):
             and args[0].device.type == "cpu"
             and _INTERPRETER not in sys._getframe(1).f_code.co_filename
         ):
-            self.add(_LEFT + name, args[0].numel(), args[0].element_size())
+            self.add(LEFT + name, args[0].numel(), args[0].element_size())
         return func(*args, **(kwargs or {}))
 
     def add(self, name: str, elements: int, element_bytes: int) -> None:
@@ -153,31 +139,31 @@ def called(call: Callable[[], Any], watch: Watch | None = None) -> tuple[Any, li
     found = _weighed([node for node in nodes if node["id"] not in preparing], {node["id"]: node for node in nodes})
     for node in nodes:
         if node["name"] == "aten::_local_scalar_dense":
-            log.add(_ITEM, 1, _bytes(node["inputs"], least=1))
+            log.add(ITEM, 1, _bytes(node["inputs"], least=1))
     for node in _replaced(nodes):
-        found[f"{_plain(node['name'])}{_REPLACED}"] = _weight(node)
+        found[f"{plain(node['name'])}{_REPLACED}"] = _weight(node)
     found |= _untraced(listing.listed, nodes)
     if watch is not None and watch.strange:
-        log.left[_PAST] = [watch.strange, watch.strange_bytes]
+        log.left[PAST] = [watch.strange, watch.strange_bytes]
     if watch is not None and watch.raced:
-        log.left[_RACED] = [watch.raced, watch.raced]
+        log.left[RACED] = [watch.raced, watch.raced]
     if watch is not None and watch.leads_back:
-        log.left[_BACK] = [1, 1]
+        log.left[BACK] = [1, 1]
     if watch is not None and watch.tells:
-        log.left |= {f"{_LOOKED_UP}{name}": (1, 1) for name in calls_back.looked_up()}
+        log.left |= {f"{LOOKED_UP}{name}": (1, 1) for name in calls_back.looked_up()}
     if len([node for node in aliases if node["inputs"]["values"] == aliases[0]["inputs"]["values"]]) < _MARKS:
-        log.left[_STOPPED] = [1, 1]
+        log.left[STOPPED] = [1, 1]
     left = [[name, elements, elements, count, count] for name, (elements, count) in log.left.items()]
     return result, [*left, *([name, *weight] for name, weight in found.items())]
 
 
 def _untraced(listed: dict[str, list[int]], nodes: list[dict[str, Any]]) -> dict[str, list[int]]:
     """Operators that were called more often than the trace has them: elements taken and made, and bytes."""
-    traced = Counter(_plain(node["name"]) for node in nodes)
+    traced = Counter(plain(node["name"]) for node in nodes)
     return {
         f"{name}{_UNTRACED}": weight
         for name, (calls, *weight) in listed.items()
-        if calls > traced[name] and not _ARRANGING.fullmatch(name)
+        if calls > traced[name] and not ARRANGING.fullmatch(name)
     }
 
 
@@ -227,10 +213,10 @@ def _preparing(nodes: list[dict[str, Any]], places: set[int]) -> set[int]:
     places = set(places)
     for node in nodes:
         given, made = _places(node.get("inputs", {})), _places(node.get("outputs", {}))
-        if given and given <= places and _is_torchs(node["name"]):
+        if given and given <= places and is_torchs(node["name"]):
             found.add(node["id"])
             # What is only moved may be a place to write to.
-            if not _ARRANGING.fullmatch(_plain(node["name"])):
+            if not ARRANGING.fullmatch(plain(node["name"])):
                 places |= made
         elif given & made:
             places -= made
@@ -262,7 +248,7 @@ def _weighed(nodes: list[dict[str, Any]], above: dict[int, dict[str, Any]]) -> d
         # Where an operator takes lists, what it does with their elements tells how many there are.
         if top == node["id"] and (any(weight) or not _places(node.get("inputs", {}))):
             whole.add(top)
-        name += "" if weight[0] else _OF_NUMBERS
+        name += "" if weight[0] else OF_NUMBERS
         found[name] = [sum(pair) for pair in zip(found.get(name, (0, 0, 0, 0)), weight, strict=True)]
     return found
 
@@ -341,10 +327,10 @@ def _outermost(node: dict[str, Any], above: dict[int, dict[str, Any]]) -> tuple[
     Args:
         above: nodes by number; each names that of its parent.
     """
-    own = _plain(node["name"])
-    if not _is_torchs(own):
+    own = plain(node["name"])
+    if not is_torchs(own):
         return "", 0
-    arranges = bool(_ARRANGING.fullmatch(own)) and not _steps(node)
+    arranges = bool(ARRANGING.fullmatch(own)) and not _steps(node)
     converted = _converted(node) if arranges else ""
     if arranges and not converted:
         return "", 0
@@ -352,21 +338,12 @@ def _outermost(node: dict[str, Any], above: dict[int, dict[str, Any]]) -> tuple[
     at = node
     while at["ctrl_deps"] != at["id"] and at["ctrl_deps"] in above:
         at = above[at["ctrl_deps"]]
-        other = _plain(at["name"])
+        other = plain(at["name"])
         if own in _WITHIN.get(other, ()):
             return "", 0
-        if _is_torchs(other) and not _ARRANGING.fullmatch(other) and not _SUMMING.fullmatch(other):
+        if is_torchs(other) and not ARRANGING.fullmatch(other) and not SUMMING.fullmatch(other):
             name, top = other, int(at["id"])
     return name, top
-
-
-def _plain(name: Any) -> str:
-    return str(name).partition(".")[0]
-
-
-def _is_torchs(name: str) -> bool:
-    head, separator, _ = name.partition("::")
-    return bool(separator) and head in TORCHS
 
 
 def _converted(node: dict[str, Any]) -> str:
@@ -382,7 +359,7 @@ def _converted(node: dict[str, Any]) -> str:
 
 def _steps(node: dict[str, Any]) -> bool:
     """Whether an operator makes fractions at equal distances. Whole numbers are places."""
-    return _plain(node["name"]) == "aten::arange" and "Double" in node.get("inputs", {}).get("types", ())
+    return plain(node["name"]) == "aten::arange" and "Double" in node.get("inputs", {}).get("types", ())
 
 
 def _elements(shape: Any) -> int:
@@ -408,87 +385,3 @@ def _without_output() -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(null)
-
-
-def computing(found: Any, values: Any) -> list[str]:
-    """Names of the operators of torch's that computed something of weight, and of the ways out of torch.
-
-    Of weight is what takes or makes, all together, a quarter of the largest tensor of the call, and what makes, all
-    together, a quarter of its outputs: of their elements, or of their bytes.
-
-    Args:
-        found: what `called` gave; from an untrusted process.
-        values: inputs of the call, and its outputs last.
-    """
-    entries = _entries(found)
-    by_elements = _of_weight([entry[:3] for entry in entries], values, torch.Tensor.numel, _FEW)
-    by_bytes = _of_weight([[entry[0], *entry[3:]] for entry in entries], values, _size, _FEW * _NUMBER_BYTES)
-    return [*dict.fromkeys([*by_elements, *by_bytes])][:_MOST_NAMED]
-
-
-def raced(found: Any) -> int:
-    """Elements that a program of a launch read and another had written; of the same as `computing`."""
-    return max((entry[1] for entry in _entries(found) if entry[0] == _RACED), default=0)
-
-
-def _entries(found: Any) -> list[Any]:
-    return [
-        entry
-        for entry in (found if isinstance(found, list) else ())
-        if isinstance(entry, list) and [*map(type, entry)] == [str, int, int, int, int]
-    ]
-
-
-def _of_weight(entries: list[Any], values: Any, size: Callable[[torch.Tensor], int], least: int) -> list[str]:
-    """Names by weight, ways out of torch first.
-
-    Args:
-        entries: names, and what each has taken and made.
-        size: of a tensor, in the same unit.
-        least: what counts as little in any call.
-    """
-    large = max(1.0, _LEAST_SHARE * max(map(size, _tensors(values)), default=0))
-    outputs = _LEAST_SHARE * sum(map(size, _tensors(values[-1])))
-    few = min(large, outputs) if outputs >= least else large
-    weights = [(name, max(taken, made), made) for name, taken, made in entries]
-    ways_out = [
-        name
-        for name, taken, _ in weights
-        if name in (_STOPPED, _BACK)
-        or (name.startswith(_LOOKED_UP) and not is_plain(name.removeprefix(_LOOKED_UP)))
-        or ((name == _PAST or name.startswith(_LEFT)) and taken >= (max(large, least) if name == _ITEM else few))
-    ]
-    operators = [entry for entry in weights if _is_torchs(entry[0]) and not _ARRANGING.fullmatch(entry[0])]
-    # What takes no elements makes tables, too; as large as the outputs, it may be what was to be computed.
-    of_numbers = [entry for entry in operators if entry[0].endswith(_OF_NUMBERS)]
-    if sum(made for _, _, made in of_numbers) < max(outputs / _LEAST_SHARE, least):
-        operators = [entry for entry in operators if entry not in of_numbers]
-    together = sum(taken for _, taken, _ in operators) >= large
-    making = {name: made for name, _, made in operators if made and not _REDUCING.fullmatch(name)}
-    enough = sum(making.values()) >= max(few, least)
-    named = [
-        (taken, name)
-        for name, taken, _ in operators
-        if together or _OF_LISTS.fullmatch(name) or (enough and name in making)
-    ]
-    return [*ways_out, *(name for _, name in sorted(named, reverse=True))]
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _tensors(item)
-
-
-def _size(tensor: torch.Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
-
-
-def computing_symbols(names: Sequence[str]) -> list[str]:
-    """Those of the imports of an extension (`building.imports`) that compute: neither arrange nor sum."""
-    return [name for name in names if not _ARRANGING.fullmatch(name) and name not in ("aten::sum", "aten::mean")]

@@ -11,13 +11,13 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_judge import protocol
 from kernelrl_judge.device_facts import reset_persisting_l2
 from kernelrl_judge.layouts import places
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.runner_memory import Outputs
 from kernelrl_judge.running import Runner
+from kernelrl_judge.value_trees import encode_tree
 from kernelrl_judge.windows import window
 
 __all__ = ["Flush", "Overheads", "TurnCosts", "message_cost", "turn_costs"]
@@ -60,7 +60,7 @@ class TurnCosts:
 def turn_costs(runner: Runner, expect: Callable[..., Any]) -> TurnCosts:
     """Only before a candidate is loaded, and while nobody else uses the GPU."""
     flush = Flush("cuda")
-    order = protocol.encode_tree({"count": 0, "watch": None})
+    order = encode_tree({"count": 0, "watch": None})
     wakes, orders = [], []
     for _ in range(_WAKES):
         flush()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
-import signal
-import sys
 import types
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -15,29 +13,20 @@ import attrs
 import torch
 
 from kernelrl_core.values import EvaluationSettings
-from kernelrl_judge.attributes import kept_numbers, kept_tensors
+from kernelrl_judge.attributes import kept_numbers, kept_tensors, version_of, versions_of_kept
 from kernelrl_judge.comparing import compare_bytes
-from kernelrl_judge.layouts import laid_out_as
 from kernelrl_judge.overlays import overlaid
-from kernelrl_judge.sharing import overlaps_itself, shared_memory
+from kernelrl_judge.sharing import overlaps_anywhere, shared_memory
 from kernelrl_judge.stress_ranges import declared
-from kernelrl_judge.task_sizes import fit, free_sizes
-from kernelrl_judge.trees import tensors
+from kernelrl_judge.task_code import TaskError, constructor_arguments, fitted_sizes, of_task, source_of
+from kernelrl_judge.task_sizes import free_sizes
+from kernelrl_judge.trees import cast, cloned, detached, placed, same, tensors
 
-__all__ = ["Reference", "TaskError", "Trial", "load_reference"]
+__all__ = ["Reference", "Trial"]
 
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-_LIMIT_S = 300.0
-"""For each step of a reference: importing it, making inputs, a call."""
 _LEAST_RESIZED = 4
-_FITTED = "__kernelrl_sizes__"
-_SOURCE = "__kernelrl_source__"
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
-_NAMES = ("Model", "get_inputs", "get_init_inputs")
-
-
-class TaskError(Exception):
-    """The task itself cannot be used; the message says why."""
 
 
 @attrs.frozen
@@ -73,7 +62,7 @@ class Reference:
     ) -> None:
         self._module = module
         self._settings = settings
-        self.sizes: dict[str, int] = getattr(module, _FITTED, {})
+        self.sizes = fitted_sizes(module)
         """Sizes that were made smaller for the memory at hand, by name."""
         self._task_id = task_id
         self._seed = ""
@@ -83,11 +72,11 @@ class Reference:
         self.dtype = _DTYPES[settings.precision]
         self.init_seed = int(hashlib.sha256(f"kernelrl {init} {task_id}".encode()).hexdigest()[:8], 16)
         _seed(self.init_seed, device)
-        with _told(task_id, "get_init_inputs()"):
+        with of_task(task_id, "get_init_inputs()"):
             given = module.get_init_inputs()
-        self.arguments, self.keywords = _split(given)
+        self.arguments, self.keywords = constructor_arguments(given)
         _seed(self.init_seed, device)
-        with _told(task_id, "Model(...)"), torch.no_grad():
+        with of_task(task_id, "Model(...)"), torch.no_grad():
             model = module.Model(*copy.deepcopy(self.arguments), **copy.deepcopy(self.keywords))
             if not isinstance(model, torch.nn.Module):
                 raise TypeError("Model is not a torch.nn.Module")
@@ -158,7 +147,7 @@ class Reference:
 
     def says(self, word: str) -> bool:
         """Whether a word stands in the task's source."""
-        return word in self._module.__dict__[_SOURCE]
+        return word in source_of(self._module)
 
     def seed(self, index: int) -> None:
         """Seed the generators as for the inputs of an index."""
@@ -171,7 +160,7 @@ class Reference:
     def declared_ranges(self) -> list[tuple[int, int] | None] | None:
         """The ranges of integers that inputs are drawn from (`kernelrl_judge.stress_ranges.declared`)."""
         _seed(self._number(0, 0), self.device)
-        with _told(self._task_id, "get_inputs()"), torch.device(self.device):
+        with of_task(self._task_id, "get_inputs()"), torch.device(self.device):
             return declared(self._module.get_inputs)
 
     def resized_inputs(self, index: int) -> list[Any] | None:
@@ -193,11 +182,11 @@ class Reference:
         # others draw the same there.
         on_device = self._makes_on_device or index >= self.first_timed_input
         place = torch.device(self.device) if on_device else contextlib.nullcontext()
-        with _told(self._task_id, "get_inputs()"), place:
+        with of_task(self._task_id, "get_inputs()"), place:
             made = [self._module.get_inputs() for _ in range(count)]
             if self._settings.input_overlay != "none":
                 made = [overlaid(values, self._settings.input_overlay) for values in made]
-        return [[_cast(_place(value, self.device), self.dtype) for value in values] for values in made]
+        return [[cast(placed(value, self.device), self.dtype) for value in values] for values in made]
 
     def expected(self, inputs: list[Any], index: int = 0) -> Any:
         """What the reference makes of inputs; they stay as they are."""
@@ -243,29 +232,29 @@ class Reference:
 
     def _called(self, inputs: list[Any], index: int, *, effects: bool, restores: bool = True) -> Trial:
         first = "shares" not in self.facts
-        given = _cloned(inputs)
+        given = cloned(inputs)
         before = self._tensors() if first or effects else {}
-        kept_before = _kept(self.model) if first else {}
-        versions = [_version(tensor) for tensor in (*tensors(given), *before.values())]
+        kept_before = versions_of_kept(self.model) if first else {}
+        versions = [version_of(tensor) for tensor in (*tensors(given), *before.values())]
         _seed(self._number(index, 8), self.device)
-        with _told(self._task_id, "Model.forward(...)"), torch.no_grad():
+        with of_task(self._task_id, "Model.forward(...)"), torch.no_grad():
             found = self.model(*given)
-        self.facts["overlaps"] = _overlaps(found)
+        self.facts["overlaps"] = overlaps_anywhere(found)
         if first:
             self.facts["shares"] = shared_memory(found, given, self._tensors().values())
             self.facts["mutates_inputs"], self.facts["mutates_state"] = False, frozenset()
-            self.facts["keeps"] = _kept(self.model) != kept_before
+            self.facts["keeps"] = versions_of_kept(self.model) != kept_before
         state = {}
         if first or effects:
             after = self._tensors()
-            written = [_version(tensor) for tensor in tensors(given)] != versions[: len(tensors(given))]
+            written = [version_of(tensor) for tensor in tensors(given)] != versions[: len(tensors(given))]
             # What was written to tells that it was; to compare the whole state in every call would take its time.
             touched = [
                 name
                 for (name, tensor), version in zip(before.items(), versions[len(tensors(given)) :], strict=True)
-                if name in after and (after[name].data_ptr(), _version(after[name])) != (tensor.data_ptr(), version)
+                if name in after and (after[name].data_ptr(), version_of(after[name])) != (tensor.data_ptr(), version)
             ]
-            if (first or written) and not _same(inputs, given):
+            if (first or written) and not same(inputs, given):
                 self.facts["mutates_inputs"] = True
             self.facts["mutates_state"] |= self._changed_state(after, after if first else touched)
             state = {name: after[name].clone() for name in self.facts["mutates_state"] if name in after}
@@ -274,7 +263,7 @@ class Reference:
         # They may take as much of the device's memory as the outputs that are copied now.
         del given
         # An output may be a buffer itself.
-        expected = _detached(found)
+        expected = detached(found)
         if restores:
             self.restore()
         if kept:
@@ -306,7 +295,7 @@ class Reference:
                 elif known[name]:
                     buffer.copy_(~buffer if buffer.dtype is torch.bool else buffer + 1)
             with contextlib.suppress(TaskError):
-                known[name] = not _same(usual, self.expected(inputs))
+                known[name] = not same(usual, self.expected(inputs))
             self.restore()
         return known[name]
 
@@ -325,7 +314,7 @@ class Reference:
             if found & numbers:
                 # A number that counts calls is something else after the same call.
                 self.expected(self.inputs(1), 1)
-                found = {name for name in found if name not in numbers or _same(left[1][name], self._kept_now()[name])}
+                found = {name for name in found if name not in numbers or same(left[1][name], self._kept_now()[name])}
             self.facts["kept"] = frozenset(found)
         names_of_kept: frozenset[str] = self.facts["kept"]
         return names_of_kept
@@ -339,7 +328,7 @@ class Reference:
         tensors of an output."""
         if "overwrites" not in self.facts:
             given = [self.inputs(index) for index in (0, 1)]
-            with _told(self._task_id, "Model.forward(...)"), torch.no_grad():
+            with of_task(self._task_id, "Model.forward(...)"), torch.no_grad():
                 earlier, later = (self.model(*inputs) for inputs in given)
             self.restore()
             self.facts["overwrites"] = sorted({pair[0] for pair in shared_memory(later, earlier) if pair[1] < 0})
@@ -377,7 +366,7 @@ class Reference:
         """Names of what is not as it was, without statistics of norms, and without what has another shape now."""
         before = self.constructed
         changed = [name for name in names if found[name].shape == before[name].shape]
-        changed = [name for name in changed if not _same(found[name], before[name])]
+        changed = [name for name in changed if not same(found[name], before[name])]
         return frozenset(changed) - self.statistics if changed else frozenset()
 
     def restore(self) -> None:
@@ -398,144 +387,8 @@ class Reference:
         return int.from_bytes(digest[place : place + 8], "little")
 
 
-def load_reference(source: str, task_id: str, budget_bytes: int | None = None) -> types.ModuleType:
-    """Execute a task's source as a module.
-
-    Args:
-        budget_bytes: what the inputs of a call may take; sizes that only they depend on are halved until they do.
-
-    Raises:
-        TaskError: it does not run, or lacks one of the three names.
-    """
-    name = "kernelrl_task_" + hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    module = types.ModuleType(name)
-    module.__file__ = f"<task {task_id}>"
-    module.__dict__[_SOURCE] = source
-    # Classes of the task look their module up when they are copied.
-    sys.modules[name] = module
-    with _told(task_id, "import"):
-        exec(compile(source, module.__file__, "exec"), module.__dict__)
-    missing = [wanted for wanted in _NAMES if not hasattr(module, wanted)]
-    if missing:
-        raise TaskError(f"task {task_id}: {', '.join(missing)} not defined")
-    if budget_bytes is not None:
-        with _told(task_id, "get_inputs()"):
-            module.__dict__[_FITTED] = fit(module, budget_bytes)
-    return module
-
-
-class _told:
-    """Turn what the task's code raises into a `TaskError` that names task and place; end code that hangs."""
-
-    def __init__(self, task_id: str, place: str) -> None:
-        self._task_id, self._place = task_id, place
-
-    def __enter__(self) -> None:
-        signal.signal(signal.SIGALRM, _late)
-        signal.setitimer(signal.ITIMER_REAL, _LIMIT_S)
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        # Whether the device's memory suffices depends on who else uses it.
-        known = isinstance(error, TaskError | torch.OutOfMemoryError)
-        if isinstance(error, Exception | SystemExit) and not known:
-            text = " ".join(str(error).split())[:500]
-            raise TaskError(f"task {self._task_id}: {self._place} failed: {type(error).__name__}: {text}") from error
-
-
-def _late(*_: object) -> None:
-    raise TimeoutError(f"not finished within {_LIMIT_S:g} s")
-
-
 def _seed(number: int, device: str) -> None:
     """What `torch.manual_seed` does to the generators in use; for kinds of devices that never start it keeps a note."""
     torch.default_generator.manual_seed(number)
     if device == "cuda":
         torch.cuda.manual_seed(number)
-
-
-def _split(given: Any) -> tuple[list[Any], dict[str, Any]]:
-    if isinstance(given, dict):
-        return [], given
-    if (
-        isinstance(given, list | tuple)
-        and len(given) == 2
-        and isinstance(given[0], list)
-        and isinstance(given[1], dict)
-    ):
-        return list(given[0]), given[1]
-    return list(given), {}
-
-
-def _cast(value: Any, dtype: torch.dtype) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.to(dtype) if value.is_floating_point() else value
-    if isinstance(value, list | tuple):
-        return type(value)(_cast(item, dtype) for item in value)
-    if isinstance(value, dict):
-        return {key: _cast(item, dtype) for key, item in value.items()}
-    return value
-
-
-def _place(value: Any, device: str) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.to(device)
-    if isinstance(value, list | tuple):
-        return type(value)(_place(item, device) for item in value)
-    if isinstance(value, dict):
-        return {key: _place(item, device) for key, item in value.items()}
-    return value
-
-
-def _detached(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.detach().clone()
-    if isinstance(value, list | tuple):
-        return (
-            type(value)(_detached(item) for item in value)
-            if type(value) in (list, tuple)
-            else tuple(_detached(item) for item in value)
-        )
-    if isinstance(value, dict):
-        return {key: _detached(item) for key, item in value.items()}
-    return value
-
-
-def _overlaps(value: Any) -> bool:
-    """Whether elements of a tensor share their memory."""
-    if isinstance(value, torch.Tensor):
-        return overlaps_itself(value)
-    if isinstance(value, dict):
-        value = list(value.values())
-    return isinstance(value, list | tuple) and any(map(_overlaps, value))
-
-
-def _version(tensor: torch.Tensor) -> int:
-    """How often a tensor has been written to."""
-    return -1 if tensor.is_inference() else tensor._version
-
-
-def _cloned(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return laid_out_as(value.clone(), value)
-    if isinstance(value, list | tuple):
-        return type(value)(_cloned(item) for item in value)
-    if isinstance(value, dict):
-        return {key: _cloned(item) for key, item in value.items()}
-    return copy.deepcopy(value)
-
-
-def _kept(module: torch.nn.Module) -> dict[str, Any]:
-    """Where tensors that a module keeps lie and how often they were written to, and the numbers that it keeps."""
-    places = {name: (tensor.data_ptr(), _version(tensor)) for name, tensor in kept_tensors(module).items()}
-    return {**{name: repr(number.item()) for name, number in kept_numbers(module).items()}, **places}
-
-
-def _same(left: Any, right: Any) -> bool:
-    if isinstance(left, torch.Tensor):
-        return torch.equal(left, right)
-    if isinstance(left, list | tuple):
-        return all(map(_same, left, right))
-    if isinstance(left, dict):
-        return all(_same(value, right[key]) for key, value in left.items())
-    return True

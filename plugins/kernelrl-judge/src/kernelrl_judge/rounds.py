@@ -24,6 +24,7 @@ from kernelrl_judge.timing_record import Record
 from kernelrl_judge.trees import tensors
 from kernelrl_judge.trials import is_replay, replay
 from kernelrl_judge.turning import Turning
+from kernelrl_judge.value_trees import TensorLeaf, encode_tree
 from kernelrl_judge.watching import Look, Watch
 from kernelrl_judge.windows import window
 
@@ -194,7 +195,7 @@ class Rounds:
         """Have the calls of a window begin where those of the reference begin, if they depend on earlier ones."""
         state = self._reference.changed_state
         if state:
-            self._runner.send(FrameKind.IMPOSE, protocol.encode_tree(self._exchange.share(state)))
+            self._runner.send(FrameKind.IMPOSE, encode_tree(self._exchange.share(state)))
             self._expect(FrameKind.STAGED)
 
     def _places(self, calls: int) -> tuple[list[Any], int]:
@@ -208,7 +209,7 @@ class Rounds:
         if known is not None and known[1] is outputs and known[0] == tree and _only_tensors(tree):
             return known[2]
         order = {"inputs": tree, "outputs": outputs, "announced": self._kept_back, "ready": self._allocated_bytes}
-        body = protocol.encode_tree(order)
+        body = encode_tree(order)
         self._ordered = (tree, outputs, body)
         return body
 
@@ -221,7 +222,7 @@ class Rounds:
         if self._device == "cuda" and self._reference.changed_state and self._reference.overwrites():
             # Outputs that lie in the state are copied when all calls have been made.
             chosen = [calls - 1]
-        body = protocol.encode_tree({"count": calls, "watch": None})
+        body = encode_tree({"count": calls, "watch": None})
         late_s, ran_s = 0.0, {}
         if self._turning is not None:
             late_s = self._turning.turn(lambda: self._share(inputs), first=first)
@@ -281,7 +282,7 @@ class Rounds:
         """Have a runner begin to list, before it is given its inputs and its order."""
         if self._watch is not None and look is Look.LISTED:
             order = {"count": calls, "watch": self._watch.order()}
-            self._runner.send(FrameKind.WINDOW, protocol.encode_tree(order))
+            self._runner.send(FrameKind.WINDOW, encode_tree(order))
             self._expect(FrameKind.STAGED, spin=self._device == "cuda")
 
     def _share(self, inputs: list[Any]) -> None:
@@ -367,4 +368,4 @@ def _only_tensors(tree: Any) -> bool:
         return all(map(_only_tensors, tree))
     if isinstance(tree, dict):
         return all(map(_only_tensors, tree.values()))
-    return isinstance(tree, protocol.TensorLeaf)
+    return isinstance(tree, TensorLeaf)

@@ -1,16 +1,20 @@
-"""One of a candidate's last calls, as its runner makes it; the judge's side is `later_calls`."""
+"""A candidate's last calls, as its runner makes them; the judge's side is `later_calls`."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import attrs
 
 from kernelrl_judge import process_settings
+from kernelrl_judge.failures import Stage
+from kernelrl_judge.protocol import Frame, FrameKind
+from kernelrl_judge.runner_candidate import Candidate
+from kernelrl_judge.value_trees import decode_tree
 
-__all__ = ["LaterCall", "later_call"]
+__all__ = ["Later", "LaterCall", "later_call"]
 
 _SEEDS = 1 << 31
 
@@ -60,3 +64,44 @@ def later_call(
     if threads:
         torch.set_num_threads(numbers)
     return LaterCall(value, error, [*dict.fromkeys(changed)])
+
+
+class Later:
+    """The last calls of a candidate."""
+
+    def __init__(self, candidate: Candidate) -> None:
+        self._candidate = candidate
+
+    def call(self, frame: Frame) -> None:
+        """Make one and export what it returned."""
+        order = decode_tree(frame.body)
+        candidate, attempt = self._candidate, self._candidate.dialogue.attempt
+        candidate.inputs.refresh()
+        # Over the judge's own file, of which this process cannot write to its view.
+        place = "shared" if order["read_only"] else candidate.device
+        arguments = candidate.inputs.values(order["arguments"], place)
+        candidate.impose(order["state"])
+        candidate.outputs.may_overlap = True
+        if order["training"] is not None:
+            attempt(Stage.FORWARD, lambda: candidate.model.train(order["training"]))
+        gradients = not any(tensor.requires_grad for tensor in candidate.state.given())
+        found = later_call(
+            lambda: candidate.model(*arguments),
+            candidate.read_settings,
+            candidate.settings,
+            threads=order["threads"],
+            gradients=gradients,
+        )
+        if order["training"] is not None:
+            attempt(Stage.FORWARD, lambda: candidate.model.train(not order["training"]))
+        if found.error is not None and not order["refused"]:
+            attempt(Stage.FORWARD, lambda: _raise(found.error))
+        candidate.dialogue.look()
+        raised = "" if found.error is None else type(found.error).__name__
+        tree = attempt(Stage.EXPORT, lambda: candidate.exported(found.value))
+        changed = [*dict.fromkeys([*candidate.changed, *found.changed])]
+        candidate.dialogue.answer(FrameKind.RESULT, [tree, changed, raised])
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error

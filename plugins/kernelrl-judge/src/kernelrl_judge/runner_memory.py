@@ -11,8 +11,8 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kernelrl_judge.protocol import DTYPES, TensorLeaf
 from kernelrl_judge.returned_memory import ReturnedMemory
+from kernelrl_judge.value_trees import DTYPES, TensorLeaf
 
 __all__ = [
     "Inputs",

@@ -11,7 +11,7 @@ import torch
 
 from kernelrl_judge.trees import tensors
 
-__all__ = ["OF_MODULE", "extent", "overlaps_itself", "shared_memory"]
+__all__ = ["OF_MODULE", "extent", "overlaps_anywhere", "overlaps_itself", "shared_memory"]
 
 OF_MODULE = -(1 << 30)
 """In the place of an input: parameters and buffers of the module."""
@@ -84,6 +84,15 @@ def overlaps_itself(tensor: torch.Tensor) -> bool:
     mask = torch.zeros(last + 1, dtype=torch.bool)
     mask.as_strided(tensor.shape, tensor.stride()).fill_(True)
     return int(mask.sum()) < tensor.numel()
+
+
+def overlaps_anywhere(value: Any) -> bool:
+    """Whether `overlaps_itself` holds of a tensor of a value."""
+    if isinstance(value, torch.Tensor):
+        return overlaps_itself(value)
+    if isinstance(value, dict):
+        value = list(value.values())
+    return isinstance(value, list | tuple) and any(map(overlaps_anywhere, value))
 
 
 def extent(tensor: torch.Tensor) -> tuple[int, int]:

@@ -42,10 +42,11 @@ import torch
 from kernelrl_core.values import EvaluationSettings, Finding, Severity
 from kernelrl_judge import stress_inputs
 from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
-from kernelrl_judge.reference import Reference, TaskError
+from kernelrl_judge.reference import Reference
 from kernelrl_judge.stress_calls import NO_MEMORY, StressCall, stress_call
 from kernelrl_judge.stress_facts import learn, learn_structures
 from kernelrl_judge.stress_parameters import SPREADS, spreadable, with_spread
+from kernelrl_judge.task_code import TaskError
 from kernelrl_judge.trees import leaves
 
 __all__ = ["concluded", "prepared", "untested", "untried", "wanted"]

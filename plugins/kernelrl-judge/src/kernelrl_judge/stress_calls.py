@@ -16,9 +16,10 @@ import torch
 
 from kernelrl_core.values import EvaluationSettings, Mismatch
 from kernelrl_judge.comparing import compare_bytes, tolerance
-from kernelrl_judge.reference import Reference, TaskError, Trial
+from kernelrl_judge.reference import Reference, Trial
 from kernelrl_judge.stress_bounds import ROUNDING, Bounds, bounds, computes_in_double
 from kernelrl_judge.stress_coincidences import LOOSENED, loosened
+from kernelrl_judge.task_code import TaskError
 from kernelrl_judge.trees import leaves, mapped, reals, tensors
 
 __all__ = ["NO_MEMORY", "Judged", "StressCall", "judged", "stress_call"]

@@ -9,7 +9,7 @@ import torch
 
 from kernelrl_judge import stress_inputs
 from kernelrl_judge.layouts import leaves_bytes
-from kernelrl_judge.reference import Reference, TaskError
+from kernelrl_judge.reference import Reference
 from kernelrl_judge.stress_coincidences import Coincidences
 from kernelrl_judge.stress_dependence import OtherOrder, depends_on_all, rows_apart
 from kernelrl_judge.stress_functions import Functions
@@ -17,6 +17,7 @@ from kernelrl_judge.stress_ranges import is_truth
 from kernelrl_judge.stress_shares import shares_along
 from kernelrl_judge.stress_twins import has_twins
 from kernelrl_judge.structure import structure
+from kernelrl_judge.task_code import TaskError
 from kernelrl_judge.trees import reals, tensors
 
 __all__ = ["learn", "learn_structures"]

@@ -6,8 +6,9 @@ import contextlib
 
 import torch
 
-from kernelrl_judge.reference import Reference, TaskError
+from kernelrl_judge.reference import Reference
 from kernelrl_judge.stress_functions import is_whole
+from kernelrl_judge.task_code import TaskError
 from kernelrl_judge.trees import real, tensors
 
 __all__ = ["SPREADS", "spreadable", "with_spread"]

@@ -15,6 +15,7 @@ import torch
 from kernelrl_core.values import Finding, RuntimeStatistics, Severity
 from kernelrl_judge import protocol
 from kernelrl_judge.suspending import Standing
+from kernelrl_judge.value_trees import decode_tree
 
 __all__ = ["Record", "lost"]
 
@@ -83,7 +84,7 @@ class Record:
         Raises:
             ProtocolError: it is none.
         """
-        claim = protocol.decode_tree(frame.body)
+        claim = decode_tree(frame.body)
         if not isinstance(claim, dict) or not isinstance(claim.get("whole_s"), float):
             raise protocol.ProtocolError("a window without its telemetry")
         self._claims.append((whole_s, claim["whole_s"]))

@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 
-__all__ = ["leaves", "mapped", "real", "reals", "tensors"]
+from kernelrl_judge.layouts import laid_out_as
+
+__all__ = ["cast", "cloned", "detached", "leaves", "mapped", "placed", "real", "reals", "same", "tensors"]
 
 
 def mapped(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -20,6 +22,59 @@ def mapped(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     if isinstance(value, dict):
         return {key: mapped(item, function) for key, item in value.items()}
     return copy.deepcopy(value)
+
+
+def cloned(value: Any) -> Any:
+    """A copy of the value, in which tensors keep their layouts."""
+    return mapped(value, lambda tensor: laid_out_as(tensor.clone(), tensor))
+
+
+def cast(value: Any, dtype: torch.dtype) -> Any:
+    """The value with its floating-point tensors in another dtype."""
+    if isinstance(value, torch.Tensor):
+        return value.to(dtype) if value.is_floating_point() else value
+    if isinstance(value, list | tuple):
+        return type(value)(cast(item, dtype) for item in value)
+    if isinstance(value, dict):
+        return {key: cast(item, dtype) for key, item in value.items()}
+    return value
+
+
+def placed(value: Any, device: str) -> Any:
+    """The value with its tensors on a device."""
+    if isinstance(value, torch.Tensor):
+        return value.to(device)
+    if isinstance(value, list | tuple):
+        return type(value)(placed(item, device) for item in value)
+    if isinstance(value, dict):
+        return {key: placed(item, device) for key, item in value.items()}
+    return value
+
+
+def detached(value: Any) -> Any:
+    """The value with copies of its tensors that belong to no graph; a tuple in the place of one with names."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, list | tuple):
+        return (
+            type(value)(detached(item) for item in value)
+            if type(value) in (list, tuple)
+            else tuple(detached(item) for item in value)
+        )
+    if isinstance(value, dict):
+        return {key: detached(item) for key, item in value.items()}
+    return value
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether the tensors of two values of one structure are equal."""
+    if isinstance(left, torch.Tensor):
+        return torch.equal(left, right)
+    if isinstance(left, list | tuple):
+        return all(map(same, left, right))
+    if isinstance(left, dict):
+        return all(same(value, right[key]) for key, value in left.items())
+    return True
 
 
 def reals(value: Any) -> Any:

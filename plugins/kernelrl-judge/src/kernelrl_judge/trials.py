@@ -24,6 +24,7 @@ import torch
 from kernelrl_core.values import EvaluationSettings, Finding, Mismatch, Severity
 from kernelrl_judge import protocol
 from kernelrl_judge.comparing import Tolerance, compare_described, compare_values, tolerance
+from kernelrl_judge.computing import computing, raced
 from kernelrl_judge.earlier_calls import EarlierCalls
 from kernelrl_judge.effects import (
     described_tensors,
@@ -37,12 +38,12 @@ from kernelrl_judge.effects import (
 )
 from kernelrl_judge.exchange import Exchange
 from kernelrl_judge.layouts import leaves_bytes
-from kernelrl_judge.operators import computing, raced
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference, Trial
 from kernelrl_judge.running import Runner
 from kernelrl_judge.stress_calls import Judged, StressCall, judged
 from kernelrl_judge.stress_effects import left_in_inputs, left_in_state
+from kernelrl_judge.value_trees import decode_tree, encode_tree
 
 __all__ = ["Found", "Trials", "is_replay", "replay"]
 
@@ -253,10 +254,10 @@ class Trials:
         }
         self._exchange.make_room(room + (leaves_bytes(trial.inputs) if back else 0) + leaves_bytes(held))
         order |= self._exchange.share({"arguments": trial.inputs, "state": dict(state)})
-        self._runner.send(FrameKind.CALL, protocol.encode_tree(order))
-        described = protocol.decode_tree(self._expect(FrameKind.RESULT).body)
+        self._runner.send(FrameKind.CALL, encode_tree(order))
+        described = decode_tree(self._expect(FrameKind.RESULT).body)
         if lists:
-            found = protocol.decode_tree(self._expect(FrameKind.FACTS).body)
+            found = decode_tree(self._expect(FrameKind.FACTS).body)
             self._found, self._raced = computing(found, (trial.inputs, trial.expected)), raced(found)
         if not order["effects"]:
             return described, None

@@ -27,16 +27,18 @@ import torch
 from kernelrl_core.values import EvaluationSettings, Finding, Mismatch, Severity
 from kernelrl_judge import protocol, stress, wording
 from kernelrl_judge.comparing import compare_described, tolerance
+from kernelrl_judge.computing import computing
 from kernelrl_judge.effects import described_tensors, overwritten, wrong_inputs, wrong_memory, wrong_state
 from kernelrl_judge.exchange import Exchange
 from kernelrl_judge.layouts import leaves_bytes
-from kernelrl_judge.operators import computing, listing_cost
+from kernelrl_judge.operators import listing_cost
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.running import Runner
 from kernelrl_judge.stress_calls import StressCall, judged
 from kernelrl_judge.stress_effects import left_in_inputs
 from kernelrl_judge.trees import tensors
+from kernelrl_judge.value_trees import decode_tree, encode_tree
 
 __all__ = ["WITHIN", "Look", "Watch"]
 
@@ -155,7 +157,7 @@ class Watch:
 
     def heard(self, frame: protocol.Frame, inputs: Sequence[Any], calls: int) -> Mismatch | None:
         """Judges what the runner says of a listed window: a mismatch if outputs share memory."""
-        said = protocol.decode_tree(frame.body)
+        said = decode_tree(frame.body)
         if not isinstance(said, dict):
             raise protocol.ProtocolError("a watched window without what was seen")
         found = said.get("operators")
@@ -239,8 +241,8 @@ class Watch:
             return None
         state = self._reference.changed_state if look is Look.STATE else {}
         order = {"calls": self._calls, "held": described_tensors(state)}
-        self._runner.send(FrameKind.RETURN, protocol.encode_tree(order))
-        said = protocol.decode_tree(self._expect(FrameKind.RESULT).body)
+        self._runner.send(FrameKind.RETURN, encode_tree(order))
+        said = decode_tree(self._expect(FrameKind.RESULT).body)
         if not isinstance(said, dict) or not isinstance(said.get("state"), dict):
             raise protocol.ProtocolError("not what a window has left")
         if said.get("overwrites") and not self.overwritten:

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from kernelrl_core.values import Evaluation, Finding, Mismatch, Outcome
-from kernelrl_judge.protocol import Failure, Stage
+from kernelrl_judge.failures import Failure, Stage
 
 __all__ = [
     "compiled_only",

@@ -61,7 +61,7 @@ FIXTURES = (
         "return extension.slow_relu_double(x, 4)",
         "hacked",
         before="""
-        import kernelrl_judge.runner as serving
+        import kernelrl_judge.runner_dialogue as serving
 
         send = serving.send
 
@@ -82,7 +82,7 @@ FIXTURES = (
         "honest_time",
         most_speedup=0.5,
         before="""
-        import kernelrl_judge.runner as serving
+        import kernelrl_judge.runner_windows as serving
 
         write = serving.encode_tree
 
@@ -119,7 +119,7 @@ FIXTURES = (
         import array
         import socket
 
-        import kernelrl_judge.runner as serving
+        import kernelrl_judge.runner_dialogue as serving
 
         send = serving.send
         ours, theirs = socket.socketpair()

@@ -99,19 +99,21 @@ FIXTURES = (
         task=_HEAVY,
         most=0.6,
         before="""
-        import kernelrl_judge.runner as serving
+        import sys
 
-        answer = serving._Candidate._answer
+        import kernelrl_judge.runner_dialogue as serving
+
+        answer = serving.Dialogue.answer
 
 
-        def ahead(self, kind, *body):
+        def ahead(self, kind, *body, **options):
             if kind.name == "STAGED":
-                for (x,) in self._staged:
+                for (x,) in sys._getframe(1).f_locals["self"]._staged:
                     x.answer = extension.row_sums(x)
-            answer(self, kind, *body)
+            answer(self, kind, *body, **options)
 
 
-        serving._Candidate._answer = ahead
+        serving.Dialogue.answer = ahead
         """,
     ),
     with_threads(
@@ -174,7 +176,7 @@ FIXTURES = (
         functions=("relu_double", "drain"),
         name="trial_deferred",
         before="""
-        import kernelrl_judge.runner as serving
+        import kernelrl_judge.runner_windows as serving
 
         write = serving.encode_tree
 
@@ -193,20 +195,20 @@ FIXTURES = (
         SLOW,
         "incorrect",
         before="""
-        import kernelrl_judge.runner as serving
+        import kernelrl_judge.runner_dialogue as serving
 
-        attempt, send = serving._Candidate._attempt, serving.send
+        attempt, send = serving.Dialogue.attempt, serving.send
 
 
         def early(self, stage, work):
-            if self._order.name == "WINDOW" and work.__defaults__:
+            if self.order.name == "WINDOW" and work.__defaults__:
                 told = {"calls_s": 0.001, "events_s": None, "whole_s": 0.001}
-                send(self._stream, serving.FrameKind.DONE, serving.encode_tree(told))
+                send(self.stream, serving.FrameKind.DONE, serving.encode_tree(told))
                 serving.send = lambda stream, kind, body=b"": None if kind.name == "DONE" else send(stream, kind, body)
             return attempt(self, stage, work)
 
 
-        serving._Candidate._attempt = early
+        serving.Dialogue.attempt = early
         """,
     ),
     with_threads(

@@ -1,0 +1,67 @@
+"""Every key of a recipe, with its type, default and meaning.
+
+The sentence below a field is its documentation everywhere: in `kernelrl schema`, in editors, and in the reference.
+Blocks that choose a component have the type `Use`; its other keys are the options of that component.
+"""
+
+from __future__ import annotations
+
+from kernelrl_core.recipe.schema.attempts import (
+    BestHistory,
+    EpisodeSettings,
+    Extension,
+    Hardware,
+    HistorySettings,
+    LastHistory,
+    PromptSettings,
+    SamplingOptions,
+    SpeedupStop,
+)
+from kernelrl_core.recipe.schema.costs import CostSettings, PriceSettings
+from kernelrl_core.recipe.schema.curricula import Advance, CurriculumSettings, Difficulty, Stage
+from kernelrl_core.recipe.schema.judgements import EvalSettings, VerdictSettings, VerifySettings
+from kernelrl_core.recipe.schema.learning import (
+    CoverageRejection,
+    DemonstrationSettings,
+    MismatchSettings,
+    ReturnSettings,
+    TrainSettings,
+)
+from kernelrl_core.recipe.schema.numbers import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from kernelrl_core.recipe.schema.recipe import Recipe
+from kernelrl_core.recipe.schema.uses import RetrieverUse, RewardUse, Use
+
+__all__ = [
+    "Advance",
+    "BestHistory",
+    "CostSettings",
+    "CoverageRejection",
+    "CurriculumSettings",
+    "DemonstrationSettings",
+    "Difficulty",
+    "EpisodeSettings",
+    "EvalSettings",
+    "Extension",
+    "Fraction",
+    "Hardware",
+    "HistorySettings",
+    "LastHistory",
+    "MismatchSettings",
+    "NonNegativeFloat",
+    "NonNegativeInt",
+    "PositiveFloat",
+    "PositiveInt",
+    "PriceSettings",
+    "PromptSettings",
+    "Recipe",
+    "RetrieverUse",
+    "ReturnSettings",
+    "RewardUse",
+    "SamplingOptions",
+    "SpeedupStop",
+    "Stage",
+    "TrainSettings",
+    "Use",
+    "VerdictSettings",
+    "VerifySettings",
+]

@@ -1,0 +1,105 @@
+"""Orders that are not timed: calls whose outputs are compared, and what is asked about them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kernelrl_judge.failures import Stage
+from kernelrl_judge.protocol import Frame, FrameKind
+from kernelrl_judge.runner_candidate import Candidate
+from kernelrl_judge.runner_memory import fill_fresh_memory, poison_device, refilled, tensors
+from kernelrl_judge.value_trees import decode_tree
+
+__all__ = ["Calls"]
+
+
+class Calls:
+    """Calls of a candidate, one at a time."""
+
+    def __init__(self, candidate: Candidate) -> None:
+        self._candidate = candidate
+        self._dialogue = candidate.dialogue
+        self._arguments: Any = None
+        """Of the last call, where the next one's are to lie in their place."""
+
+    def call(self, frame: Frame) -> None:
+        """Make a call and export what it returned."""
+        order = decode_tree(frame.body)
+        answer = self._dialogue.answer
+        if order["operators"]:
+            from kernelrl_judge.listing import Listing
+            from kernelrl_judge.operators import called
+            from kernelrl_judge.provenance import Watch
+
+            watch = Watch()
+            # As any listing it may leave out sums of memory.
+            begin = watch.begin if order["sums"] else functools.partial(Listing.begin, watch)
+            # What computes before the call or after it counts as well.
+            tree, facts = called(lambda: self._called(order, begin), watch)
+            answer(FrameKind.RESULT, tree)
+            answer(FrameKind.FACTS, facts)
+        else:
+            answer(FrameKind.RESULT, self._called(order))
+
+    def _called(self, order: Any, begin: Callable[[], None] | None = None) -> Any:
+        candidate, attempt = self._candidate, self._dialogue.attempt
+        candidate.inputs.refresh()
+        arguments = candidate.inputs.values(order["arguments"], candidate.device)
+        if order["again"]:
+            # New bytes where those of the call before lay.
+            arguments = refilled(self._arguments, arguments)
+        effects = candidate.effects
+        effects.hold(arguments if order["hold"] else None, elsewhere=not order["again"])
+        if order["poison"] >= 0:
+            self._poison(order["poison"], order["poisoned"])
+        candidate.outputs.may_overlap = order["overlap"]
+        candidate.impose(order["state"])
+        given = [*tensors(arguments)]
+        if begin is not None:
+            begin()
+        with self._in_order(other=order["reordered"]):
+            values = attempt(Stage.FORWARD, lambda: candidate.forward(arguments))
+        beside = None
+        if order["effects"]:
+            held = attempt(Stage.EXPORT, lambda: candidate.state.held(order["held"], candidate.device))
+            shares = candidate.shares(values, given)
+            kept = order["keep_outputs"]
+            overwrites = attempt(Stage.EXPORT, lambda: effects.overwrites(values, given, kept))
+            beside = [arguments if order["back"] else None, held, shares, overwrites]
+        tree = attempt(Stage.EXPORT, lambda: candidate.exported(values, beside))
+        # Kept until the next inputs are made, which then lie elsewhere.
+        self._arguments = arguments if order["keep"] else None
+        return tree
+
+    def _in_order(self, *, other: bool) -> contextlib.AbstractContextManager[None]:
+        """In what order threads and programs do the work of a call."""
+        if not other:
+            return contextlib.nullcontext()
+        from kernelrl_judge.reordering import reordered
+
+        return reordered(threads=self._candidate.mode == "cpu")
+
+    def _poison(self, byte: int, sizes: Sequence[int]) -> None:
+        """What a candidate allocates and does not write is no answer."""
+        if self._candidate.device == "cuda":
+            poison_device(byte, sizes)
+        elif self._candidate.mode == "cpu":
+            fill_fresh_memory(byte)
+
+    def profile(self, frame: Frame) -> None:
+        """Tell the device's kernels of a call; without arguments, start the profiler alone."""
+        order = decode_tree(frame.body)
+        from kernelrl_judge.profiling import device_kernels
+
+        if order["arguments"] is None:
+            device_kernels(lambda: None)
+            self._dialogue.answer(FrameKind.FACTS, [])
+            return
+        candidate = self._candidate
+        candidate.inputs.refresh()
+        arguments = candidate.inputs.values(order["arguments"], candidate.device)
+        facts = self._dialogue.attempt(Stage.FORWARD, lambda: device_kernels(lambda: candidate.forward(arguments)))
+        self._dialogue.answer(FrameKind.FACTS, facts)

@@ -1,0 +1,255 @@
+"""What becomes of a GPU that misbehaves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+from lane_machines import Machine, fail, raising, request, run, soon, waiting, well
+
+from kernelrl_core.errors import InfrastructureError, MissingPrerequisite
+from kernelrl_core.values import Outcome
+from kernelrl_judge.worker import DeviceFault, JudgeDied
+from kernelrl_plugin_local import lanes as module
+from kernelrl_plugin_local.lanes import Lanes
+
+
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FIRST_PAUSE_S", 0.02)
+    monkeypatch.setattr(module, "_LONGEST_PAUSE_S", 0.05)
+
+
+def test_a_gpu_that_fails_takes_no_candidate_before_its_probe_has_passed() -> None:
+    async def test(machine: Machine) -> None:
+        lanes = Lanes(["a"], 2, judge=machine.judge)
+        machine.may_answer.clear()
+        await fail(lanes, machine, "a")
+        after = asyncio.create_task(lanes.evaluate(request("after"), ""))
+        await soon()
+        assert machine.probes == {"a": 1}
+        assert machine.judged["a"] == ["fault"]
+        machine.may_answer.set()
+        assert (await after).outcome is Outcome.CORRECT
+
+    run(test)
+
+
+def test_judges_whose_contexts_may_have_suffered_are_replaced() -> None:
+    async def test(machine: Machine) -> None:
+        lanes = Lanes(["a"], 3, judge=machine.judge)
+        await fail(lanes, machine, "a")
+        await lanes.evaluate(request("x"), "")
+        assert [judge.n_ends for judge in machine.judges] == [1, 1, 1]
+
+    run(test)
+
+
+def test_a_death_of_a_judge_is_a_reason_for_a_probe() -> None:
+    async def test(machine: Machine) -> None:
+        lanes = Lanes(["a"], 1, judge=machine.judge)
+        machine.work["killer"] = raising(JudgeDied("status -9"))
+        with pytest.raises(JudgeDied):
+            await lanes.evaluate(request("killer"), "")
+        await lanes.evaluate(request("x"), "")
+        assert machine.probes == {"a": 1}
+
+    run(test)
+
+
+def test_whoever_waits_gets_a_lane_of_a_gpu_that_works() -> None:
+    async def test(machine: Machine) -> None:
+        lanes = Lanes(["a", "b"], 1, judge=machine.judge)
+        machine.unwell["a"] = "no answer"
+        await fail(lanes, machine, "a")
+        machine.work["x"] = waiting(done := asyncio.Event())
+        tasks = [asyncio.create_task(lanes.evaluate(request("x"), "")) for _ in range(3)]
+        await soon()
+        assert machine.under_way == {"a": 0, "b": 1}
+        done.set()
+        await asyncio.gather(*tasks)
+        assert machine.judged == {"a": ["fault"], "b": ["x"] * 3}
+        await lanes.aclose()
+
+    run(test)
+
+
+def test_a_gpu_comes_back_when_it_passes_a_later_probe(short_pauses: None, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(machine: Machine) -> None:
+        lanes = Lanes(["a", "b"], 1, judge=machine.judge)
+        machine.unwell["a"], machine.heals_at["a"] = "no answer", 3
+        await fail(lanes, machine, "a")
+        await well(lanes)
+        assert machine.probes["a"] == 3
+        await lanes.evaluate(request("x"), "")
+        assert machine.judged["a"] == ["fault", "x"]
+
+    with caplog.at_level(logging.WARNING):
+        run(test)
+    said = [record.getMessage() for record in caplog.records]
+    assert "GPU a is in quarantine" in said[0]
+    assert "no answer" in said[0]
+    assert said[-1] == "GPU a passes its probe and is used again"
+
+
+def test_pauses_between_probes_grow_to_a_quarter_of_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(machine: Machine) -> None:
+        pauses: list[float] = []
+        sleep = asyncio.sleep
+
+        async def passing(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 6:
+                machine.unwell.clear()
+            await sleep(0)
+
+        lanes = Lanes(["a"], 1, judge=machine.judge)
+        machine.unwell["a"] = "no answer"
+        monkeypatch.setattr(asyncio, "sleep", passing)
+        await fail(lanes, machine, "a")
+        await well(lanes)
+        assert pauses == [60, 120, 240, 480, 900, 900]
+
+    run(test)
+
+
+def test_a_gpu_that_fails_three_tasks_in_a_row_is_in_quarantine_although_its_probe_passes() -> None:
+    async def test(machine: Machine) -> None:
+        lanes = Lanes(["a"], 1, judge=machine.judge)
+        for task in ("1", "2", "3"):
+            await fail(lanes, machine, "a", task)
+        with pytest.raises(InfrastructureError, match="Xid 79"):
+            await lanes.evaluate(request("x"), "")
+        assert machine.probes == {"a": 3}
+        await lanes.aclose()
+
+    run(test)
+
+
+def test_a_verdict_in_between_breaks_the_row() -> None:
+    async def test(machine: Machine) -> None:
+        lanes = Lanes(["a"], 1, judge=machine.judge)
+        for task in ("1", "2", "3", "4"):
+            await fail(lanes, machine, "a", task)
+            await lanes.evaluate(request("x"), "")
+
+    run(test)
+
+
+def test_one_task_that_is_too_much_for_a_gpu_does_not_put_it_in_quarantine() -> None:
+    async def test(machine: Machine) -> None:
+        lanes = Lanes(["a"], 1, judge=machine.judge)
+        for _ in range(9):
+            await fail(lanes, machine, "a", "too large")
+        await lanes.evaluate(request("x"), "")
+
+    run(test)
+
+
+def test_a_gpu_that_fails_again_after_its_quarantine_goes_back_for_longer(short_pauses: None) -> None:
+    async def test(machine: Machine) -> None:
+        lanes = Lanes(["a"], 1, judge=machine.judge)
+        for task in ("1", "2", "3"):
+            await fail(lanes, machine, "a", task)
+        await well(lanes)
+        await fail(lanes, machine, "a")
+        with pytest.raises(InfrastructureError, match="quarantine"):
+            await lanes.evaluate(request("x"), "")
+        await well(lanes)
+        await lanes.evaluate(request("x"), "")
+        assert lanes._devices[0].pause_s == module._FIRST_PAUSE_S
+
+    run(test)
+
+
+def test_with_every_gpu_in_quarantine_all_who_wait_are_told_which_and_why_and_what_to_do() -> None:
+    async def test(machine: Machine) -> None:
+        lanes = Lanes(["a", "b"], 1, judge=machine.judge)
+        machine.unwell = {"a": "no answer", "b": "wrong product"}
+        machine.work["fault"] = raising(DeviceFault("Xid 79"))
+        machine.may_answer.clear()
+        tasks = [asyncio.create_task(lanes.evaluate(request("fault"), "")) for _ in range(2)]
+        tasks.append(asyncio.create_task(lanes.evaluate(request("x"), "")))
+        tasks.append(asyncio.create_task(lanes.evaluate_alone(request("x"), "")))
+        await soon()
+        machine.may_answer.set()
+        errors = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(error, DeviceFault) for error in errors[:2])
+        for error in errors[2:]:
+            assert isinstance(error, InfrastructureError)
+            assert error.message == "every GPU is in quarantine (a: no answer; b: wrong product)"
+            assert "nvidia-smi" in error.fix
+            assert "CUDA_VISIBLE_DEVICES" in error.fix
+        await lanes.aclose()
+
+    run(test)
+
+
+def test_a_death_under_a_candidate_alone_is_the_fault_of_a_gpu_that_is_unwell() -> None:
+    async def test(machine: Machine) -> None:
+        lanes = Lanes(["a"], 1, judge=machine.judge)
+        machine.work["x"] = raising(JudgeDied("status -9"))
+        with pytest.raises(JudgeDied):
+            await lanes.evaluate_alone(request("x"), "")
+        machine.unwell["a"] = "no answer"
+        with pytest.raises(DeviceFault, match="no answer"):
+            await lanes.evaluate_alone(request("x"), "")
+        await lanes.aclose()
+
+    run(test)
+
+
+def test_a_gpu_that_is_gone_is_broken_and_one_that_never_was_is_missing() -> None:
+    async def test(machine: Machine) -> None:
+        lanes = Lanes(["a", "b"], 1, judge=machine.judge)
+        machine.work["gone"] = raising(MissingPrerequisite("torch finds no GPU", fix="look"), "a")
+        machine.unwell["a"] = "torch finds no GPU"
+        with pytest.raises(MissingPrerequisite):
+            await lanes.evaluate(request("gone"), "")
+        await lanes.evaluate(request("x"), "")
+        with pytest.raises(DeviceFault, match="finds no GPU"):
+            await lanes.evaluate(request("gone"), "")
+        await lanes.evaluate(request("gone"), "")
+        await lanes.aclose()
+
+    run(test)
+
+
+def test_what_is_missing_on_a_sound_gpu_stays_missing() -> None:
+    async def test(machine: Machine) -> None:
+        lanes = Lanes(["a"], 1, judge=machine.judge)
+        machine.work["cuda"] = raising(MissingPrerequisite("nvcc is missing", fix="install it"))
+        await lanes.evaluate(request("x"), "")
+        with pytest.raises(MissingPrerequisite, match="nvcc"):
+            await lanes.evaluate(request("cuda"), "")
+        await lanes.evaluate(request("x"), "")
+
+    run(test)
+
+
+def test_a_judge_without_a_gpu_is_never_examined() -> None:
+    async def test(machine: Machine) -> None:
+        lanes = Lanes([None], 2, judge=machine.judge)
+        machine.work["x"] = raising(JudgeDied("status -9"))
+        for judge in (lanes.evaluate, lanes.evaluate_alone):
+            with pytest.raises(JudgeDied):
+                await judge(request("x"), "")
+        await soon()
+        assert not machine.probes
+
+    run(test)
+
+
+def test_closing_ends_an_examination_under_way() -> None:
+    async def test(machine: Machine) -> None:
+        lanes = Lanes(["a"], 1, judge=machine.judge)
+        machine.may_answer.clear()
+        await fail(lanes, machine, "a")
+        await soon()
+        examination = lanes._devices[0].examination
+        assert examination is not None
+        await lanes.aclose()
+        assert examination.done()
+
+    run(test)
