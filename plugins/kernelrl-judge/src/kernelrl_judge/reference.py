@@ -16,6 +16,7 @@ from kernelrl_core.values import EvaluationSettings
 from kernelrl_judge.attributes import kept_numbers, kept_tensors, version_of, versions_of_kept
 from kernelrl_judge.comparing import compare_bytes
 from kernelrl_judge.overlays import overlaid
+from kernelrl_judge.seeds import seed
 from kernelrl_judge.sharing import overlaps_anywhere, shared_memory
 from kernelrl_judge.stress_ranges import declared
 from kernelrl_judge.task_code import TaskError, constructor_arguments, fitted_sizes, of_task, source_of
@@ -71,11 +72,11 @@ class Reference:
         self.device = device
         self.dtype = _DTYPES[settings.precision]
         self.init_seed = int(hashlib.sha256(f"kernelrl {init} {task_id}".encode()).hexdigest()[:8], 16)
-        _seed(self.init_seed, device)
+        seed(self.init_seed, device)
         with of_task(task_id, "get_init_inputs()"):
             given = module.get_init_inputs()
         self.arguments, self.keywords = constructor_arguments(given)
-        _seed(self.init_seed, device)
+        seed(self.init_seed, device)
         with of_task(task_id, "Model(...)"), torch.no_grad():
             model = module.Model(*copy.deepcopy(self.arguments), **copy.deepcopy(self.keywords))
             if not isinstance(model, torch.nn.Module):
@@ -151,7 +152,7 @@ class Reference:
 
     def seed(self, index: int) -> None:
         """Seed the generators as for the inputs of an index."""
-        _seed(self._number(index, 0), self.device)
+        seed(self._number(index, 0), self.device)
 
     def inputs(self, index: int) -> list[Any]:
         """Fresh inputs on the device. Equal for equal seed, index and device."""
@@ -159,7 +160,7 @@ class Reference:
 
     def declared_ranges(self) -> list[tuple[int, int] | None] | None:
         """The ranges of integers that inputs are drawn from (`kernelrl_judge.stress_ranges.declared`)."""
-        _seed(self._number(0, 0), self.device)
+        seed(self._number(0, 0), self.device)
         with of_task(self._task_id, "get_inputs()"), torch.device(self.device):
             return declared(self._module.get_inputs)
 
@@ -177,7 +178,7 @@ class Reference:
 
     def many_inputs(self, index: int, count: int) -> list[list[Any]]:
         """Fresh inputs of several calls, drawn one after the other. Equal for equal seed, index, count and device."""
-        _seed(self._number(index, 0), self.device)
+        seed(self._number(index, 0), self.device)
         # Drawing large inputs on the CPU would take longer than everything else. Those of trials are on the CPU where
         # others draw the same there.
         on_device = self._makes_on_device or index >= self.first_timed_input
@@ -236,7 +237,7 @@ class Reference:
         before = self._tensors() if first or effects else {}
         kept_before = versions_of_kept(self.model) if first else {}
         versions = [version_of(tensor) for tensor in (*tensors(given), *before.values())]
-        _seed(self._number(index, 8), self.device)
+        seed(self._number(index, 8), self.device)
         with of_task(self._task_id, "Model.forward(...)"), torch.no_grad():
             found = self.model(*given)
         self.facts["overlaps"] = overlaps_anywhere(found)
@@ -385,10 +386,3 @@ class Reference:
     def _number(self, index: int, place: int) -> int:
         digest = hashlib.sha256(f"{self._seed} {index}".encode()).digest()
         return int.from_bytes(digest[place : place + 8], "little")
-
-
-def _seed(number: int, device: str) -> None:
-    """What `torch.manual_seed` does to the generators in use; for kinds of devices that never start it keeps a note."""
-    torch.default_generator.manual_seed(number)
-    if device == "cuda":
-        torch.cuda.manual_seed(number)

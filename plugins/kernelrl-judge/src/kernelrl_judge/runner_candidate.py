@@ -95,6 +95,8 @@ class Candidate:
         """Construct its module and give it the state of the reference."""
         import torch
 
+        from kernelrl_judge.seeds import seed
+
         order = decode_tree(frame.body)
         self.inputs.refresh()
         dtype = getattr(torch, order["dtype"])
@@ -102,7 +104,7 @@ class Candidate:
         def make() -> tuple[Any, dict[str, Any]]:
             arguments = self.inputs.values(order["arguments"], "cpu")
             keywords = self.inputs.values(order["keywords"], "cpu")
-            torch.manual_seed(order["init_seed"])
+            seed(order["init_seed"], self.device)
             with torch.no_grad():
                 model = self._module_class(*arguments, **keywords)
                 if isinstance(model, torch.nn.Module):

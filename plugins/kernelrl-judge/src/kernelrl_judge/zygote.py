@@ -22,7 +22,9 @@ from kernelrl_judge import host_memory, privileges, runner, sandbox
 from kernelrl_judge.own_code import own_code
 
 _MAX_REQUEST_BYTES = 4096
-_OWN = tuple(f"kernelrl_judge.{name}" for name in ("layouts", "operators", "runner_builds", "sharing", "windows"))
+_OWN = tuple(
+    f"kernelrl_judge.{name}" for name in ("layouts", "operators", "runner_builds", "seeds", "sharing", "windows")
+)
 """What a runner imports when it is needed: each fork would do it anew, and prepare patterns of text for it."""
 
 
