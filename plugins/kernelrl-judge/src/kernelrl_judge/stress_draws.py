@@ -1,8 +1,8 @@
 """Draws that are hardly ever made, for the probe `stress`.
 
-A task may make its inputs of integers that it draws: offsets that it sorts, sums of lengths, a mask of what lies below a
-length. What it makes of another draw is an input of its own, whatever is done to the numbers. So `torch.randint` is made to
-give numbers that repeat, and the ends of its range, while the inputs are made.
+A task may make its inputs of integers that it draws: offsets that it sorts, sums of lengths, a mask of what lies below
+a length. What it makes of another draw is an input of its own, whatever is done to the numbers. So `torch.randint` is
+made to give numbers that repeat, and the ends of its range, while the inputs are made.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _MOST_DRAWS = 16
 
 
 class RareDraws(TorchFunctionMode):
-    """Has `torch.randint` give a third of its numbers, or of their rows, as the last of the range, a third as the first,
-    and of the others four. Other draws stay as they are."""
+    """Has `torch.randint` give the last number of its range for a third of its numbers, or of their rows, the first for
+    a third, and four for the others. Other draws stay as they are."""
 
     def __init__(self) -> None:
         super().__init__()
