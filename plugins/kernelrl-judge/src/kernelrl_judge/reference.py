@@ -19,7 +19,7 @@ from kernelrl_judge.attributes import kept_numbers, kept_tensors
 from kernelrl_judge.comparing import compare_bytes
 from kernelrl_judge.layouts import laid_out_as
 from kernelrl_judge.overlays import overlaid
-from kernelrl_judge.sharing import overlaps_itself, shared_memory
+from kernelrl_judge.sharing import held_bytes, overlaps_itself, shared_memory
 from kernelrl_judge.stress_ranges import declared
 from kernelrl_judge.task_sizes import fit, free_sizes
 from kernelrl_judge.trees import tensors
@@ -253,6 +253,7 @@ class Reference:
         self.facts["overlaps"] = _overlaps(found)
         if first:
             self.facts["shares"] = shared_memory(found, given, self._tensors().values())
+            self.facts["held_bytes"] = held_bytes(found, [given, self._tensors()])
             self.facts["mutates_inputs"], self.facts["mutates_state"] = False, frozenset()
             self.facts["keeps"] = _kept(self.model) != kept_before
         state = {}

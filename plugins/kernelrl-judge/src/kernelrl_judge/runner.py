@@ -365,6 +365,8 @@ class _Candidate:
         if state:
             self._state.impose(state)
         given = [*tensors(arguments)]
+        # On a GPU what is kept might take the memory that the call needs.
+        before = self._state.kept() if order["effects"] and self._mode != "gpu" else []
         if begin is not None:
             begin()
         with self._in_order(other=order["reordered"]):
@@ -374,8 +376,9 @@ class _Candidate:
             held = self._attempt(Stage.EXPORT, lambda: self._state.held(order["held"], self._device))
             shares = self._shares(values, given)
             kept = order["keep_outputs"]
-            overwrites = self._attempt(Stage.EXPORT, lambda: self._effects.overwrites(values, given, kept))
-            beside = [arguments if order["back"] else None, held, shares, overwrites]
+            overwrites = self._attempt(Stage.EXPORT, lambda: self._effects.overwrites(values, given, kept, before))
+            bytes_held = self._attempt(Stage.EXPORT, lambda: self._effects.held_bytes(values, given))
+            beside = [arguments if order["back"] else None, held, shares, overwrites, bytes_held]
         tree = self._attempt(Stage.EXPORT, lambda: self._exported(values, beside))
         # Kept until the next inputs are made, which then lie elsewhere.
         self._arguments = arguments if order["keep"] else None

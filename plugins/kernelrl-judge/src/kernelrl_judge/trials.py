@@ -31,6 +31,7 @@ from kernelrl_judge.effects import (
     other_kept,
     other_state,
     overwritten,
+    workspace_returned,
     wrong_inputs,
     wrong_memory,
     wrong_state,
@@ -87,6 +88,7 @@ class _Left:
     state: dict[str, Any]
     shares: Any
     overwrites: Any
+    held_bytes: Any
 
 
 def is_replay(earlier: Any, actual: Any, limit: Tolerance, wrong: Mismatch) -> bool:
@@ -260,7 +262,7 @@ class Trials:
             self._found, self._raced = computing(found, (trial.inputs, trial.expected)), raced(found)
         if not order["effects"]:
             return described, None
-        if not isinstance(described, list) or len(described) != 5 or not isinstance(described[2], dict):
+        if not isinstance(described, list) or len(described) != 6 or not isinstance(described[2], dict):
             raise protocol.ProtocolError("a result without what else the call did")
         return described[0], _Left(*described[1:])
 
@@ -330,6 +332,7 @@ class Trials:
         """
         self._tell(lacking_state(reference, trial.state_after, left.state))
         self._tell(overwritten(left.overwrites, reference))
+        self._tell(workspace_returned(left.held_bytes, trial.expected, reference))
         wrong = self._inputs_changed(reference, trial, left.inputs)
         if wrong is None:
             wrong = wrong_memory(left.shares, reference.facts["shares"])
