@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kernelrl_judge.effects import workspace_returned  # noqa: E402
+from kernelrl_judge.operators import called, computing  # noqa: E402
 from kernelrl_judge.sharing import held_bytes  # noqa: E402
 
 
@@ -33,3 +34,7 @@ def test_a_view_of_a_large_workspace_is_suspect(held: int, of_reference: int, ex
     reference: Any = SimpleNamespace(facts={"held_bytes": of_reference})
     found = workspace_returned(held, torch.empty(1024), reference)
     assert [finding.rule for finding in found] == expected
+
+
+def test_to_look_at_memory_is_no_operator() -> None:
+    assert computing(called(lambda: held_bytes(torch.empty(100), []))[1], ([], torch.empty(100))) == []

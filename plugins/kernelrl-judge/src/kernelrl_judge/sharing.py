@@ -74,13 +74,16 @@ def held_bytes(outputs: Any, others: Any) -> int:
     Args:
         others: tensors whose memory is there all the same.
     """
-    known, found = (
-        {storage.data_ptr(): storage.nbytes() for storage in map(torch.Tensor.untyped_storage, strided)}
-        for strided in (
-            [tensor for tensor in tensors(values) if tensor.layout is torch.strided] for values in (others, outputs)
-        )
-    )
+    # A list of functions by which elements leave torch would have this among them.
+    with torch._C.DisableTorchFunction():
+        known, found = _storages(others), _storages(outputs)
     return sum(size for begin, size in found.items() if begin not in known)
+
+
+def _storages(values: Any) -> dict[int, int]:
+    """Bytes by the place where they begin."""
+    storages = [tensor.untyped_storage() for tensor in tensors(values) if tensor.layout is torch.strided]
+    return {storage.data_ptr(): storage.nbytes() for storage in storages}
 
 
 def overlaps_itself(tensor: torch.Tensor) -> bool:
