@@ -50,6 +50,7 @@ from kernelrl_judge.runner_memory import (
     tensors,
 )
 from kernelrl_judge.runner_state import State
+from kernelrl_judge.samples import sampled
 from kernelrl_judge.speaking import speaking
 
 _SPIN_S = 0.2
@@ -563,7 +564,7 @@ class _Candidate:
             found = self._effects.kept(order["kept"])
         else:
             found = {
-                "inputs": [self._staged[index] for index in order["calls"]],
+                "inputs": sampled([self._staged[index] for index in order["calls"]], order.get("sampled", -1)),
                 "state": self._state.held(order.get("held", {}), self._device),
                 "shares": self._look_at_memory(on_host=self._device == "cpu"),
                 "overwrites": sorted(self._outputs.returned.overwrites),
