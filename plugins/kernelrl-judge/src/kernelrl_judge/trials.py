@@ -37,6 +37,7 @@ from kernelrl_judge.effects import (
     wrong_state,
 )
 from kernelrl_judge.exchange import Exchange
+from kernelrl_judge.gathering import as_read
 from kernelrl_judge.layouts import leaves_bytes
 from kernelrl_judge.operators import computing, raced
 from kernelrl_judge.protocol import FrameKind
@@ -190,7 +191,7 @@ class Trials:
         held = {**still, **kept}
         last = index == self._count - 1
         described, left = self._called(
-            trial, index, state=state, still=held, back=back, lists=lists, sums=sums, reordered=last
+            reference, trial, index, state=state, still=held, back=back, lists=lists, sums=sums, reordered=last
         )
         if counts:
             self._take_note()
@@ -212,6 +213,7 @@ class Trials:
 
     def _called(
         self,
+        reference: Reference,
         trial: Trial,
         index: int,
         *,
@@ -259,7 +261,8 @@ class Trials:
         described = protocol.decode_tree(self._expect(FrameKind.RESULT).body)
         if lists:
             found = protocol.decode_tree(self._expect(FrameKind.FACTS).body)
-            self._found, self._raced = computing(found, (trial.inputs, trial.expected)), raced(found)
+            values = as_read(reference, trial.inputs), trial.expected
+            self._found, self._raced = computing(found, values), raced(found)
         if not order["effects"]:
             return described, None
         if not isinstance(described, list) or len(described) != 6 or not isinstance(described[2], dict):
@@ -276,10 +279,11 @@ class Trials:
         first, sums = self._is_first(used), self._is_summed(used, call.trial)
         back = back and "inputs" in self._probes
         state = self._state(used)
-        described, left = self._called(call.trial, 0, state=state, back=back, lists=True, sums=sums, reordered=True)
+        how = {"state": state, "back": back, "lists": True, "sums": sums, "reordered": True}
+        described, left = self._called(used, call.trial, 0, **how)
         if first and self._found:
             # The call may have prepared something: what it was is not done again.
-            described, left = self._called(call.trial, 0, state=state, back=back, lists=True, sums=sums, reordered=True)
+            described, left = self._called(used, call.trial, 0, **how)
         if call.part != "sizes":
             # A kernel for some sizes may leave others to a library.
             self._take_note()

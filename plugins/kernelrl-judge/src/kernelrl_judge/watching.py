@@ -29,6 +29,7 @@ from kernelrl_judge import protocol, stress, wording
 from kernelrl_judge.comparing import compare_bytes, compare_described, tolerance
 from kernelrl_judge.effects import described_tensors, overwritten, wrong_inputs, wrong_memory, wrong_state
 from kernelrl_judge.exchange import Exchange
+from kernelrl_judge.gathering import as_read
 from kernelrl_judge.layouts import leaves_bytes
 from kernelrl_judge.operators import computing, listing_cost
 from kernelrl_judge.protocol import FrameKind
@@ -171,7 +172,8 @@ class Watch:
             if isinstance(entry, list) and entry and all(type(elements) is int for elements in entry[1:])
         ]
         self._cost_s = self._cost(said)
-        names = computing([entry for entry in each if entry[0] != _EXPORT], (inputs[0], self._reference.like))
+        values = as_read(self._reference, inputs[0]), self._reference.like
+        names = computing([entry for entry in each if entry[0] != _EXPORT], values)
         self.operators += [name for name in names if name not in self.operators]
         if not self._few or self._samples:
             return None
