@@ -37,7 +37,7 @@ from kernelrl_judge.protocol import (
 )
 from kernelrl_judge.runner_effects import Effects, watched
 from kernelrl_judge.runner_errors import described
-from kernelrl_judge.runner_later import later_call
+from kernelrl_judge.runner_later import at_once, later_call
 from kernelrl_judge.runner_memory import (
     Inputs,
     Originals,
@@ -397,8 +397,9 @@ class _Candidate:
         if order["training"] is not None:
             self._attempt(Stage.FORWARD, lambda: self._model.train(order["training"]))
         gradients = not any(tensor.requires_grad for tensor in self._state.given())
+        several = [functools.partial(self._model, *each) for each in arguments] if order["at_once"] else []
         found = later_call(
-            lambda: self._model(*arguments),
+            lambda: at_once(several, order["at_once"]) if several else self._model(*arguments),
             self._read_settings,
             self._settings,
             threads=order["threads"],

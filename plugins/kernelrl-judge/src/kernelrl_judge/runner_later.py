@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 
 from kernelrl_judge import process_settings
 
-__all__ = ["LaterCall", "later_call"]
+__all__ = ["LaterCall", "at_once", "later_call"]
 
 _SEEDS = 1 << 31
+_LONG_S = 0.1
+_LEAST_ROUNDS = 2
 
 
 @attrs.frozen
@@ -60,3 +64,38 @@ def later_call(
     if threads:
         torch.set_num_threads(numbers)
     return LaterCall(value, error, [*dict.fromkeys(changed)])
+
+
+def at_once(calls: Sequence[Callable[[], Any]], rounds: int) -> list[list[Any]]:
+    """Make calls at the same time, each in a thread of its own, again and again.
+
+    Args:
+        rounds: how often at most; fewer where they take long.
+
+    Returns:
+        For each round that all threads have made, what the calls gave.
+    """
+    import torch
+
+    begin = threading.Barrier(len(calls))
+    found: list[list[Any]] = [[] for _ in calls]
+    raised: list[BaseException] = []
+
+    def make(call: Callable[[], Any], into: list[Any]) -> None:
+        try:
+            begin.wait(_LONG_S * 10)
+            until = time.monotonic() + _LONG_S
+            with torch.no_grad():
+                while len(into) < rounds and (len(into) < _LEAST_ROUNDS or time.monotonic() < until):
+                    into.append(call())
+        except BaseException as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=make, args=pair) for pair in zip(calls, found, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if raised:
+        raise raised[0]
+    return [[*made] for made in zip(*found, strict=False)]
