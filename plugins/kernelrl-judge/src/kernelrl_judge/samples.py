@@ -27,6 +27,8 @@ def sampled(value: Any, begin: int) -> Any:
     import torch
 
     step = -(-value.numel() // MOST)
+    if value.is_contiguous():
+        return value.view(-1)[begin % step :: step]
     places = torch.arange(begin % step, value.numel(), step, device=value.device)
     # A tensor of other strides need not be copied.
     return value[torch.unravel_index(places, value.shape)]
