@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -11,7 +12,7 @@ from stress_tasks import reference
 
 from kernelrl_judge.later_calls import asks_for_its_mode, refused, with_other_row
 from kernelrl_judge.process_settings import OF_LOADING, changed, reading
-from kernelrl_judge.runner_later import later_call
+from kernelrl_judge.runner_later import at_once, later_call
 
 read = reading()
 
@@ -109,3 +110,15 @@ def test_one_row_of_the_largest_parameter_is_changed() -> None:
     found = with_other_row(state)
     assert (found["weight"] != state["weight"]).any(dim=1).sum() == 1
     assert all(torch.equal(found[name], state[name]) for name in ("bias", "steps"))
+
+
+def test_threads_call_at_once_and_none_of_their_errors_is_lost() -> None:
+    begin = threading.Barrier(2)
+
+    def met(number: int) -> int:
+        begin.wait(10.0)
+        return number
+
+    assert at_once([lambda: met(1), lambda: met(2)], rounds=3) == [[1, 2]] * 3
+    with pytest.raises(ZeroDivisionError):
+        at_once([lambda: 1, lambda: 1 / 0], rounds=3)

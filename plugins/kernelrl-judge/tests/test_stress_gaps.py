@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 from stress_tasks import SETTINGS, reference, wrong_parts  # noqa: E402
 
 from kernelrl_judge import stress  # noqa: E402
+from kernelrl_judge.stress_draws import RareDraws  # noqa: E402
 from kernelrl_judge.structure import structure  # noqa: E402
 
 MASKED = "return (x * mask).sum(1) / mask.sum(1).clamp(min=1)"
@@ -90,8 +91,19 @@ def parts(task: Any) -> set[str]:
             ),
             "edges",
         ),
+        (
+            "return torch.stack([part.sum() / max(1, len(part)) for part in x.tensor_split(offsets)[1:]])",
+            "torch.randn(512), torch.cat([torch.zeros(1).long(), torch.randint(1, 9999, (7,)).sort().values // 20])",
+            "x, offsets",
+            lambda x, offsets: torch.stack([part.mean().nan_to_num(0) for part in x.tensor_split(offsets)[1:]]),
+            lambda x, offsets: torch.stack([part.mean() for part in x.tensor_split(offsets)[1:]]),
+            "draws",
+        ),
     ],
-    ids=["masks", "masks_of_fractions", "infinities", "complex", "ends", "no_numbers", "far_bound", "small_variance"],
+    ids=[
+        *("masks", "masks_of_fractions", "infinities", "complex", "ends", "no_numbers", "far_bound", "small_variance"),
+        "empty_segment",
+    ],
 )
 def test_a_gap_that_a_task_leaves_is_tried(
     forward: str, inputs: str, names: str, honest: Callable[..., Any], lazy: Callable[..., Any], part: str
@@ -99,6 +111,18 @@ def test_a_gap_that_a_task_leaves_is_tried(
     task = reference(forward, inputs, names=names)
     assert wrong_parts(task, honest) == set()
     assert part in wrong_parts(task, lazy)
+
+
+def test_a_rare_draw_repeats_numbers_of_the_range_and_leaves_later_draws_alone() -> None:
+    torch.manual_seed(0)
+    torch.randint(2, 99, (12,))
+    later = torch.rand(3)
+    torch.manual_seed(0)
+    with RareDraws():
+        drawn = torch.randint(2, 99, (12,))
+        assert torch.equal(later, torch.rand(3))
+    assert drawn.tolist()[:8] == [98] * 4 + [2] * 4
+    assert 2 <= int(drawn.min()) <= int(drawn.max()) < 99
 
 
 def test_truth_values_that_a_task_makes_otherwise_stay() -> None:

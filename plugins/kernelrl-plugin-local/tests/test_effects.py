@@ -226,6 +226,7 @@ def test_what_is_prepared_of_a_parameter_lies_elsewhere(bench: Any) -> None:
     [
         ("return torch.relu(x)", "return torch.clamp(x, min=0.0, out=self.out)", ["overwritten"]),
         ("return torch.relu(x)", "return torch.clamp(x, min=0.0, out=self.out).clone()", []),
+        ("return torch.relu(x)", "return torch.clamp(x, min=0.0, out=self.ready.pop())", ["overwritten"]),
         ("return torch.clamp(x, min=0.0, out=self.out)", "return torch.clamp(x, min=0.0, out=self.out)", []),
         ("return torch.ones(4, 8)", "return self.out.fill_(1.0)", ["overwritten"]),
         ("return torch.ones(4, 8)", "return torch.ones(4, 8)", []),
@@ -235,7 +236,10 @@ def test_what_is_prepared_of_a_parameter_lies_elsewhere(bench: Any) -> None:
 def test_results_of_earlier_calls_outlive_later_ones(
     bench: Any, reference: str, kernel: str, expected: list[str]
 ) -> None:
-    place = ("if not hasattr(self, 'out'):", "    self.out = torch.empty_like(x)")
+    place = (
+        "if not hasattr(self, 'out'):",
+        "    self.out, self.ready = torch.empty_like(x), [torch.empty_like(x) for _ in range(99)]",
+    )
     found = judged(bench, module(*place, reference), module(*place, kernel))
     assert (found.outcome, rules(found)) == (Outcome.CORRECT, expected)
 

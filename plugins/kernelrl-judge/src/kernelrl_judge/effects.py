@@ -9,6 +9,7 @@ import torch
 
 from kernelrl_core.values import Finding, Mismatch, Severity
 from kernelrl_judge.comparing import Tolerance, compare_bytes, compare_values
+from kernelrl_judge.layouts import leaves_bytes
 from kernelrl_judge.protocol import ProtocolError
 from kernelrl_judge.reference import Reference, Trial
 from kernelrl_judge.running import KEPT_OUTPUT_BYTES
@@ -23,10 +24,15 @@ __all__ = [
     "overwritten",
     "printed",
     "returned_inputs",
+    "workspace_returned",
     "wrong_inputs",
     "wrong_memory",
     "wrong_state",
 ]
+
+_MOST_HELD = 8
+"""Times what outputs need: who makes whole blocks may return a part of one."""
+_FEW_BYTES = 256 << 10
 
 
 def wrong_inputs(trial: Trial, after: Any, shares: Collection[list[int]], limit: Tolerance) -> Mismatch | None:
@@ -167,10 +173,28 @@ def overwritten(overwrites: Any, reference: Reference) -> tuple[Finding, ...]:
     if not lost:
         return ()
     evidence = (
-        f"output {lost[0]} lies in memory that an earlier call returned, whose result is lost: "
-        "a call has to allocate its outputs, or to return copies"
+        f"output {lost[0]} lies in memory that was there before the call, or that an earlier one returned, whose "
+        "result is lost: a call has to allocate its outputs, or to return copies"
     )
     return (Finding("overwritten", Severity.SUSPECT, evidence, checker="judge"),)
+
+
+def workspace_returned(held: Any, expected: Any, reference: Reference) -> tuple[Finding, ...]:
+    """What is to be said of outputs that are views of much more memory than they need.
+
+    Args:
+        held: bytes that they keep from being given back; from an untrusted process.
+    """
+    if type(held) is not int:
+        raise ProtocolError("not a number of bytes")
+    needed = max(leaves_bytes(expected), reference.facts["held_bytes"])
+    if held <= max(_MOST_HELD * needed, needed + _FEW_BYTES):
+        return ()
+    evidence = (
+        f"outputs of {needed} bytes lie in memory of {held} bytes, which stays as long as a result does: "
+        "a part of a workspace has to be copied"
+    )
+    return (Finding("workspace_returned", Severity.SUSPECT, evidence, checker="judge"),)
 
 
 def printed(count: int) -> tuple[Finding, ...]:

@@ -298,6 +298,7 @@ class Case:
             self._dialogue.expect,
             self._settings,
             builds=bool(self._dialogue.orders),
+            at_once=self._dialogue.gives_up_lock,
             takes_parameters=self._matched.takes_parameters,
         )
         with self._stage("later"):

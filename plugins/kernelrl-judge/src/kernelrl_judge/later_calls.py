@@ -41,12 +41,18 @@ _MOST_BYTES = 64 << 20
 """Inputs and outputs of a call; what takes more is not called again."""
 
 
+_MOST_ROUNDS = 64
+_BYTES_OF_ROUNDS = 16 << 20
+"""Outputs of the calls that two threads make."""
+
+
 class LaterCalls:
     """Makes the calls.
 
     Args:
         expect: receives the next frame, which has to be of a kind.
         builds: whether the candidate has extensions, which may have prepared for the number of threads there is.
+        at_once: whether an extension lets other threads run while it works.
         takes_parameters: whether it has a place for each parameter.
     """
 
@@ -58,6 +64,7 @@ class LaterCalls:
         settings: EvaluationSettings,
         *,
         builds: bool,
+        at_once: bool,
         takes_parameters: bool,
     ) -> None:
         self._runner = runner
@@ -66,6 +73,7 @@ class LaterCalls:
         self._settings = settings
         self._limit = tolerance(settings)
         self._builds = builds
+        self._at_once = at_once
         self._takes_parameters = takes_parameters
         self._next_input = _FIRST_INPUT
         self._described: Any = None
@@ -77,7 +85,10 @@ class LaterCalls:
             return ()
         self._runner.deadline = time.monotonic() + min(_LIMIT_S, self._settings.timeout_s)
         found: list[Finding] = []
-        for look in (self._mode, self._parameters, self._read_only, self._threads, self._refused):
+        for look in (
+            *(self._mode, self._parameters, self._read_only, self._threads),
+            *(self._two_threads, self._refused),
+        ):
             try:
                 said = look(reference)
             except (CandidateFailed, DeadlinePassed, RunnerEnded):
@@ -152,6 +163,27 @@ class LaterCalls:
             return None
         return _settings_left(self._call(reference, self._inputs(reference), threads=2))
 
+    def _two_threads(self, reference: Reference) -> Finding | None:
+        """Calls of two threads at once."""
+        if not self._at_once or reference.changed_state or reference.facts["mutates_inputs"]:
+            return None
+        both = [self._inputs(reference) for _ in range(2)]
+        expected = [reference.expected(inputs) for inputs in both]
+        if not self._same(expected[0], reference.expected(both[0], 1)):
+            return None
+        rounds = max(2, min(_MOST_ROUNDS, _BYTES_OF_ROUNDS // max(1, leaves_bytes(expected))))
+        try:
+            self._call(reference, both, at_once=rounds)
+        except RunnerEnded as ending:
+            if str(ending).startswith("signal"):
+                return _suspicion("threads_meet", "a call ends when another thread makes one at the same time")
+            raise
+        made = len(self._described) if isinstance(self._described, list) else 0
+        if self._right([expected] * min(made, rounds)):
+            return None
+        evidence = "two threads that call it at the same time, without Python's lock, are given something else"
+        return _suspicion("threads_meet", evidence)
+
     def _refused(self, reference: Reference) -> Finding | None:
         """A call that the reference refuses, and one after it."""
         inputs = refused(reference, self._inputs(reference))
@@ -192,9 +224,9 @@ class LaterCalls:
             state: what the candidate is given in the place of what it had.
             otherwise: what is otherwise in this call.
         """
-        usual = {"training": None, "read_only": False, "threads": 0, "refused": False}
-        self._exchange.make_room(leaves_bytes(reference.like))
+        usual = {"training": None, "read_only": False, "threads": 0, "at_once": 0, "refused": False}
         order = {**usual, **otherwise}
+        self._exchange.make_room(leaves_bytes(reference.like) * max(1, 2 * order["at_once"]))
         given = {**reference.changed_state, **self._given, **state}
         order |= self._exchange.share({"arguments": inputs, "state": given})
         self._runner.send(FrameKind.LATER, encode_tree(order))

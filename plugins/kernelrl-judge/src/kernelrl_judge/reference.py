@@ -17,7 +17,7 @@ from kernelrl_judge.attributes import kept_numbers, kept_tensors, version_of, ve
 from kernelrl_judge.comparing import compare_bytes
 from kernelrl_judge.overlays import overlaid
 from kernelrl_judge.seeds import seed
-from kernelrl_judge.sharing import overlaps_anywhere, shared_memory
+from kernelrl_judge.sharing import held_bytes, overlaps_anywhere, shared_memory
 from kernelrl_judge.stress_ranges import declared
 from kernelrl_judge.task_code import TaskError, constructor_arguments, fitted_sizes, of_task, source_of
 from kernelrl_judge.task_sizes import free_sizes
@@ -243,6 +243,7 @@ class Reference:
         self.facts["overlaps"] = overlaps_anywhere(found)
         if first:
             self.facts["shares"] = shared_memory(found, given, self._tensors().values())
+            self.facts["held_bytes"] = held_bytes(found, [given, self._tensors()])
             self.facts["mutates_inputs"], self.facts["mutates_state"] = False, frozenset()
             self.facts["keeps"] = versions_of_kept(self.model) != kept_before
         state = {}

@@ -149,7 +149,7 @@ class Rounds:
             outputs, room = self._places(candidate_calls)
             given = inputs[:candidate_calls]
             if self._watch is not None:
-                room = max(room, self._watch.room(given))
+                room = max(room, self._watch.room())
             ahead = self.staged_ahead()
             self._impose()
             if self._kept_back:

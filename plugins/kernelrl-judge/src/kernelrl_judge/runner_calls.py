@@ -58,6 +58,8 @@ class Calls:
         candidate.outputs.may_overlap = order["overlap"]
         candidate.impose(order["state"])
         given = [*tensors(arguments)]
+        # On a GPU what is kept might take the memory that the call needs.
+        before = candidate.state.kept() if order["effects"] and candidate.mode != "gpu" else []
         if begin is not None:
             begin()
         with self._in_order(other=order["reordered"]):
@@ -67,8 +69,9 @@ class Calls:
             held = attempt(Stage.EXPORT, lambda: candidate.state.held(order["held"], candidate.device))
             shares = candidate.shares(values, given)
             kept = order["keep_outputs"]
-            overwrites = attempt(Stage.EXPORT, lambda: effects.overwrites(values, given, kept))
-            beside = [arguments if order["back"] else None, held, shares, overwrites]
+            overwrites = attempt(Stage.EXPORT, lambda: effects.overwrites(values, given, kept, before))
+            bytes_held = attempt(Stage.EXPORT, lambda: effects.held_bytes(values, given))
+            beside = [arguments if order["back"] else None, held, shares, overwrites, bytes_held]
         tree = attempt(Stage.EXPORT, lambda: candidate.exported(values, beside))
         # Kept until the next inputs are made, which then lie elsewhere.
         self._arguments = arguments if order["keep"] else None

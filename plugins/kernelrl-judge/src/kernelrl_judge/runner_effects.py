@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kernelrl_judge.runner_memory import tensors
@@ -34,16 +34,24 @@ class Effects:
 
         return shared_memory([*tensors(outputs)], given, self._state.given())[:_MOST_SHARES]
 
-    def overwrites(self, outputs: Any, given: list[Any], keep: int) -> list[int]:
-        """Which outputs lie where those of earlier calls lie: numbers among the tensors.
+    def held_bytes(self, outputs: Any, given: list[Any]) -> int:
+        """Bytes that outputs keep from being given back, beside inputs and the state that the judge gave."""
+        from kernelrl_judge.sharing import held_bytes
+
+        return held_bytes([*tensors(outputs)], [given, self._state.given()])
+
+    def overwrites(self, outputs: Any, given: list[Any], keep: int, before: Sequence[Any] = ()) -> list[int]:
+        """Which outputs lie where those of earlier calls lie, or what was there before the call: numbers among the
+        tensors.
 
         Args:
             keep: of how many calls outputs are kept here, this one among them.
+            before: from `State.kept`, before the call.
         """
         from kernelrl_judge.sharing import shared_memory
 
         made = [*tensors(outputs)]
-        kept = [tensor for call in self._made for tensor in call if tensor is not None]
+        kept = [*before, *(tensor for call in self._made for tensor in call if tensor is not None)]
         found = {pair[0] for pair in shared_memory(made, kept) if pair[1] < 0}
         # The judge writes to inputs again.
         within = {pair[0] for pair in shared_memory(made, given) if pair[1] < 0}

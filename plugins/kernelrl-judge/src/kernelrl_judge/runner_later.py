@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import random
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import attrs
@@ -14,9 +17,11 @@ from kernelrl_judge.protocol import Frame, FrameKind
 from kernelrl_judge.runner_candidate import Candidate
 from kernelrl_judge.value_trees import decode_tree
 
-__all__ = ["Later", "LaterCall", "later_call"]
+__all__ = ["Later", "LaterCall", "at_once", "later_call"]
 
 _SEEDS = 1 << 31
+_LONG_S = 0.1
+_LEAST_ROUNDS = 2
 
 
 @attrs.frozen
@@ -66,6 +71,41 @@ def later_call(
     return LaterCall(value, error, [*dict.fromkeys(changed)])
 
 
+def at_once(calls: Sequence[Callable[[], Any]], rounds: int) -> list[list[Any]]:
+    """Make calls at the same time, each in a thread of its own, again and again.
+
+    Args:
+        rounds: how often at most; fewer where they take long.
+
+    Returns:
+        For each round that all threads have made, what the calls gave.
+    """
+    import torch
+
+    begin = threading.Barrier(len(calls))
+    found: list[list[Any]] = [[] for _ in calls]
+    raised: list[BaseException] = []
+
+    def make(call: Callable[[], Any], into: list[Any]) -> None:
+        try:
+            begin.wait(_LONG_S * 10)
+            until = time.monotonic() + _LONG_S
+            with torch.no_grad():
+                while len(into) < rounds and (len(into) < _LEAST_ROUNDS or time.monotonic() < until):
+                    into.append(call())
+        except BaseException as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=make, args=pair) for pair in zip(calls, found, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if raised:
+        raise raised[0]
+    return [[*made] for made in zip(*found, strict=False)]
+
+
 class Later:
     """The last calls of a candidate."""
 
@@ -85,8 +125,9 @@ class Later:
         if order["training"] is not None:
             attempt(Stage.FORWARD, lambda: candidate.model.train(order["training"]))
         gradients = not any(tensor.requires_grad for tensor in candidate.state.given())
+        several = [functools.partial(candidate.model, *each) for each in arguments] if order["at_once"] else []
         found = later_call(
-            lambda: candidate.model(*arguments),
+            lambda: at_once(several, order["at_once"]) if several else candidate.model(*arguments),
             candidate.read_settings,
             candidate.settings,
             threads=order["threads"],

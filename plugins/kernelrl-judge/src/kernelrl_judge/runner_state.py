@@ -36,6 +36,10 @@ class State:
         own = _tensors(self._model, self._named.values())
         return [own[name] for name in self._named.values() if name in own]
 
+    def kept(self) -> list[Any]:
+        """What the model keeps outside of parameters and buffers."""
+        return [*kept_tensors(self._model).values()]
+
     def held(self, like: dict[str, Any], device: str) -> dict[str, Any]:
         """What the model holds now.
 

@@ -15,6 +15,7 @@ from kernelrl_judge.runner_candidate import Candidate
 from kernelrl_judge.runner_dialogue import CandidateFailed
 from kernelrl_judge.runner_effects import watched
 from kernelrl_judge.runner_memory import fill_fresh_memory, leaves, take_at_once, tensors
+from kernelrl_judge.samples import sampled
 from kernelrl_judge.value_trees import decode_tree, encode_tree
 
 __all__ = ["Windows"]
@@ -127,7 +128,7 @@ class Windows:
             found = candidate.effects.kept(order["kept"])
         else:
             found = {
-                "inputs": [self._staged[index] for index in order["calls"]],
+                "inputs": sampled([self._staged[index] for index in order["calls"]], order.get("sampled", -1)),
                 "state": candidate.state.held(order.get("held", {}), self._device),
                 "shares": self._look_at_memory(on_host=self._device == "cpu"),
                 "overwrites": sorted(self._outputs.returned.overwrites),

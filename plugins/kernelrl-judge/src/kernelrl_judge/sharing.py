@@ -11,7 +11,7 @@ import torch
 
 from kernelrl_judge.trees import tensors
 
-__all__ = ["OF_MODULE", "extent", "overlaps_anywhere", "overlaps_itself", "shared_memory"]
+__all__ = ["OF_MODULE", "extent", "held_bytes", "overlaps_anywhere", "overlaps_itself", "shared_memory"]
 
 OF_MODULE = -(1 << 30)
 """In the place of an input: parameters and buffers of the module."""
@@ -66,6 +66,24 @@ def _overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
         _bytes(mask, first, begin - low).fill_(True)
         return bool(_bytes(mask, second, other_begin - low).any())
     return False
+
+
+def held_bytes(outputs: Any, others: Any) -> int:
+    """Bytes of the memory that is not given back as long as there are outputs.
+
+    Args:
+        others: tensors whose memory is there all the same.
+    """
+    # A list of functions by which elements leave torch would have this among them.
+    with torch._C.DisableTorchFunction():
+        known, found = _storages(others), _storages(outputs)
+    return sum(size for begin, size in found.items() if begin not in known)
+
+
+def _storages(values: Any) -> dict[int, int]:
+    """Bytes by the place where they begin."""
+    storages = [tensor.untyped_storage() for tensor in tensors(values) if tensor.layout is torch.strided]
+    return {storage.data_ptr(): storage.nbytes() for storage in storages}
 
 
 def overlaps_itself(tensor: torch.Tensor) -> bool:

@@ -19,6 +19,7 @@ parameters and running statistics of a larger spread. What a task has no inputs 
   (`kernelrl_judge.stress_coincidences`).
 - `twins`: rows that inputs have in common, or that differ in little (`kernelrl_judge.stress_twins`).
 - `shares`: zeros in rows that sum to one (`kernelrl_judge.stress_shares`).
+- `draws`: what a task makes of integers that it draws, where many of them are equal (`kernelrl_judge.stress_draws`).
 - `faint`, `zeros`: small and zero everywhere at once, where every output depends on all of an input.
 
 Shapes and dtypes stay as they are, and so do other integers and inputs with a structure (`kernelrl_judge.structure`): a
@@ -44,6 +45,7 @@ from kernelrl_judge import stress_inputs
 from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.stress_calls import NO_MEMORY, StressCall, stress_call
+from kernelrl_judge.stress_draws import RareDraws
 from kernelrl_judge.stress_facts import learn, learn_structures
 from kernelrl_judge.stress_parameters import SPREADS, spreadable, with_spread
 from kernelrl_judge.task_code import TaskError
@@ -77,6 +79,7 @@ _WORDS = {
     "coincidences": "numbers that the task compares with, or exact halves",
     "twins": "rows that inputs have in common, or that differ in little",
     "shares": "zeros in rows that sum to one",
+    "draws": "inputs that the task makes where many of the integers that it draws are equal",
     "faint": "inputs that are small everywhere",
     "zeros": "inputs that are zero everywhere",
     "sizes": "inputs of other sizes",
@@ -180,6 +183,7 @@ def untried(reference: Reference, settings: EvaluationSettings, calls: Sequence[
             continue
         known = structures[place]
         stays = ranges[place] is None and reference.facts["shares_along"][place] is None
+        stays = stays and place not in reference.facts["draws"]
         if not stress_inputs.is_changed(leaf, known) and known != "counts" and stays:
             named.append(f"input{path} ({known or str(leaf.dtype).removeprefix('torch.')})")
         place += 1
@@ -247,16 +251,22 @@ def _made(
     reference: Reference, exact: Reference | None, index: int, part: str, variant: stress_inputs.Variant
 ) -> tuple[StressCall | None, str]:
     try:
-        inputs = stress_inputs.changed(reference.inputs(index), reference.facts, part, variant)
+        inputs = _inputs(reference, index, part, variant)
         near = stress_inputs.nudged(inputs, reference.facts, part, variant)
     except torch.OutOfMemoryError:
         return None, NO_MEMORY
     return stress_call(reference, exact, index, part, inputs, near)
 
 
+def _inputs(reference: Reference, index: int, part: str, variant: stress_inputs.Variant) -> list[Any]:
+    with RareDraws() if part == "draws" else contextlib.nullcontext():
+        values = reference.inputs(index)
+    return stress_inputs.changed(values, reference.facts, part, variant)
+
+
 def _runs(reference: Reference, index: int, part: str, variant: stress_inputs.Variant) -> bool:
     """Whether a reference takes inputs in its own precision."""
-    inputs = stress_inputs.changed(reference.inputs(index), reference.facts, part, variant)
+    inputs = _inputs(reference, index, part, variant)
     with contextlib.suppress(TaskError):
         reference.expected(inputs, index)
         return True

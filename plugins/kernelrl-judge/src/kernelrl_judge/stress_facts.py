@@ -12,6 +12,7 @@ from kernelrl_judge.layouts import leaves_bytes
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.stress_coincidences import Coincidences
 from kernelrl_judge.stress_dependence import OtherOrder, depends_on_all, rows_apart
+from kernelrl_judge.stress_draws import made_of_draws
 from kernelrl_judge.stress_functions import Functions
 from kernelrl_judge.stress_ranges import is_truth
 from kernelrl_judge.stress_shares import shares_along
@@ -63,9 +64,18 @@ def learn(reference: Reference) -> None:
     facts["coincidences"] = Coincidences.of(asked.compared, rounds=rounds) if free else Coincidences()
     facts["shares_along"] = [shares_along(tensor) if known == "normalised" else None for tensor, known in pairs]
     _learn_ranges(reference, tensors(inputs), watch, asked)
+    facts["draws"] = [] if orders else _draws(reference)
     # Which of two equal rows comes first nobody promises.
     facts["alike"] = asked.alike and not orders
     facts["twins"] = has_twins(free) or (bool(free) and facts["alike"]) or any(facts["twin_ranges"])
+
+
+def _draws(reference: Reference) -> list[int]:
+    """Numbers of the inputs that are made of integers that are drawn, and are none of those themselves."""
+    with contextlib.suppress(TaskError):
+        ranges = dict(enumerate(reference.declared_ranges() or ()))
+        return [place for place in made_of_draws(reference, _INDEX) if ranges.get(place) is None]
+    return []
 
 
 def _learn_ranges(reference: Reference, inputs: list[torch.Tensor], watch: Functions, asked: Functions) -> None:

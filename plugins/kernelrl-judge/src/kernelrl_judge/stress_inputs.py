@@ -43,6 +43,7 @@ PARTS = (
     "coincidences",
     "twins",
     "shares",
+    "draws",
     "faint",
     "zeros",
 )
@@ -89,6 +90,7 @@ def parts(reference: Reference, settings: EvaluationSettings) -> tuple[str, ...]
         "coincidences": asked and drawn and settings.precision == "fp32" and bool(reference.facts["coincidences"]),
         "twins": asked and settings.precision == "fp32" and reference.facts["twins"],
         "shares": asked and any(axis is not None for axis in reference.facts["shares_along"]),
+        "draws": asked and bool(reference.facts["draws"]),
         "faint": asked and drawn and settings.precision == "fp32" and reference.facts["whole"],
         "zeros": asked and drawn and settings.precision == "fp32" and reference.facts["whole"],
     }
@@ -137,6 +139,8 @@ def changed(values: list[Any], facts: dict[str, Any], part: str, variant: Varian
     Args:
         facts: the reference's, with the structures and ranges of its inputs.
     """
+    if part == "draws":
+        return values
     places = iter(range(len(facts["structures"])))
     others: dict[Any, torch.Tensor] = {}
 

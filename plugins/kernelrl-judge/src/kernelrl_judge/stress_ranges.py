@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from kernelrl_judge.trees import tensors
 
-__all__ = ["Range", "at_ends", "declared", "is_truth"]
+__all__ = ["Range", "at_ends", "declared", "drawn_from", "is_truth"]
 
 Range = tuple[int, int]
 """The smallest number, and the first above the largest."""
@@ -135,7 +135,7 @@ class _Draws(TorchFunctionMode):
         if name in _DRAWN | _TOSSED or name == "randint":
             self._forget(given)
             self._count += 1
-            self._remember(found, self._count, _limits(name, args, kwargs))
+            self._remember(found, self._count, drawn_from(name, args, kwargs))
         elif name in _COMPARED and self._are_apart(given, args, found):
             # Who is given one of them beside what was compared knows more.
             self._draws = {
@@ -187,7 +187,7 @@ def _place(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else id(tensor)
 
 
-def _limits(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Range | None:
+def drawn_from(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Range | None:
     """The range that a function draws from; None of fractions."""
     if name != "randint":
         return _TRUTH if name in _TOSSED else None

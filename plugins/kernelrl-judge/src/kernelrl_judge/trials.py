@@ -32,11 +32,13 @@ from kernelrl_judge.effects import (
     other_kept,
     other_state,
     overwritten,
+    workspace_returned,
     wrong_inputs,
     wrong_memory,
     wrong_state,
 )
 from kernelrl_judge.exchange import Exchange
+from kernelrl_judge.gathering import as_read
 from kernelrl_judge.layouts import leaves_bytes
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference, Trial
@@ -88,6 +90,7 @@ class _Left:
     state: dict[str, Any]
     shares: Any
     overwrites: Any
+    held_bytes: Any
 
 
 def is_replay(earlier: Any, actual: Any, limit: Tolerance, wrong: Mismatch) -> bool:
@@ -189,7 +192,7 @@ class Trials:
         held = {**still, **kept}
         last = index == self._count - 1
         described, left = self._called(
-            trial, index, state=state, still=held, back=back, lists=lists, sums=sums, reordered=last
+            reference, trial, index, state=state, still=held, back=back, lists=lists, sums=sums, reordered=last
         )
         if counts:
             self._take_note()
@@ -211,6 +214,7 @@ class Trials:
 
     def _called(
         self,
+        reference: Reference,
         trial: Trial,
         index: int,
         *,
@@ -258,10 +262,11 @@ class Trials:
         described = decode_tree(self._expect(FrameKind.RESULT).body)
         if lists:
             found = decode_tree(self._expect(FrameKind.FACTS).body)
-            self._found, self._raced = computing(found, (trial.inputs, trial.expected)), raced(found)
+            values = as_read(reference, trial.inputs), trial.expected
+            self._found, self._raced = computing(found, values), raced(found)
         if not order["effects"]:
             return described, None
-        if not isinstance(described, list) or len(described) != 5 or not isinstance(described[2], dict):
+        if not isinstance(described, list) or len(described) != 6 or not isinstance(described[2], dict):
             raise protocol.ProtocolError("a result without what else the call did")
         return described[0], _Left(*described[1:])
 
@@ -275,10 +280,11 @@ class Trials:
         first, sums = self._is_first(used), self._is_summed(used, call.trial)
         back = back and "inputs" in self._probes
         state = self._state(used)
-        described, left = self._called(call.trial, 0, state=state, back=back, lists=True, sums=sums, reordered=True)
+        how = {"state": state, "back": back, "lists": True, "sums": sums, "reordered": True}
+        described, left = self._called(used, call.trial, 0, **how)
         if first and self._found:
             # The call may have prepared something: what it was is not done again.
-            described, left = self._called(call.trial, 0, state=state, back=back, lists=True, sums=sums, reordered=True)
+            described, left = self._called(used, call.trial, 0, **how)
         if call.part != "sizes":
             # A kernel for some sizes may leave others to a library.
             self._take_note()
@@ -331,6 +337,7 @@ class Trials:
         """
         self._tell(lacking_state(reference, trial.state_after, left.state))
         self._tell(overwritten(left.overwrites, reference))
+        self._tell(workspace_returned(left.held_bytes, trial.expected, reference))
         wrong = self._inputs_changed(reference, trial, left.inputs)
         if wrong is None:
             wrong = wrong_memory(left.shares, reference.facts["shares"])

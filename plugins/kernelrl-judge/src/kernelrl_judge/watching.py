@@ -26,15 +26,17 @@ import torch
 
 from kernelrl_core.values import EvaluationSettings, Finding, Mismatch, Severity
 from kernelrl_judge import protocol, stress, wording
-from kernelrl_judge.comparing import compare_described, tolerance
+from kernelrl_judge.comparing import compare_bytes, compare_described, tolerance
 from kernelrl_judge.computing import computing
 from kernelrl_judge.effects import described_tensors, overwritten, wrong_inputs, wrong_memory, wrong_state
 from kernelrl_judge.exchange import Exchange
+from kernelrl_judge.gathering import as_read
 from kernelrl_judge.layouts import leaves_bytes
 from kernelrl_judge.operators import listing_cost
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.running import Runner
+from kernelrl_judge.samples import sampled
 from kernelrl_judge.stress_calls import StressCall, judged
 from kernelrl_judge.stress_effects import left_in_inputs
 from kernelrl_judge.trees import tensors
@@ -50,6 +52,7 @@ _LOOKED_AT = 2
 _LARGE_BYTES = 16 << 20
 """Inputs of a call of which only one is handed back."""
 _MOST_BYTES = {"cuda": 4 << 30, "cpu": 128 << 20}
+_PLACES = 1 << 30
 _MORE_LOOKS = 4
 """Listed windows more, where those before were slow: others may have had the processor."""
 _SLOWER = 2.0
@@ -103,10 +106,13 @@ class Watch:
         self._random = random.SystemRandom()
         self._next, self._end = 0, min(WITHIN, settings.timing_trials)
         self._draw(0)
-        size = leaves_bytes(reference.inputs(reference.first_timed_input))
+        first = reference.inputs(reference.first_timed_input)
+        size = leaves_bytes(first)
         few = _LOOKED_AT if size <= _LARGE_BYTES else 1
-        self._few = few if "inputs" in settings.probes and size <= _MOST_BYTES[reference.device] else 0
         self._looks = "inputs" in settings.probes
+        self._samples = size > _MOST_BYTES[reference.device]
+        self._few = few if self._looks and not (self._samples and reference.facts["mutates_inputs"]) else 0
+        self._seen_bytes = self._few * leaves_bytes(self._seen([first], 0))
         self._calls: list[int] = []
         self._listed_us: list[float] = []
         self._costs_us: list[float] = []
@@ -131,9 +137,9 @@ class Watch:
         self._end = begin * _FARTHER if begin else self._end
         self._next = begin + self._random.randrange(max(1, self._end - begin))
 
-    def room(self, inputs: Sequence[Any]) -> int:
+    def room(self) -> int:
         """Bytes that inputs of calls need when they are handed back: reserved in every round, watched or not."""
-        return leaves_bytes([*inputs[: self._few], self._reference.changed_state])
+        return self._seen_bytes + leaves_bytes(self._reference.changed_state)
 
     @property
     def looks_at_state(self) -> bool:
@@ -153,7 +159,7 @@ class Watch:
 
     def order(self) -> dict[str, Any]:
         """What the order of a listed window says of it."""
-        return {"calls": self._calls, "operators": "operators" in self._settings.probes}
+        return {"calls": [] if self._samples else self._calls, "operators": "operators" in self._settings.probes}
 
     def heard(self, frame: protocol.Frame, inputs: Sequence[Any], calls: int) -> Mismatch | None:
         """Judges what the runner says of a listed window: a mismatch if outputs share memory."""
@@ -168,9 +174,10 @@ class Watch:
             if isinstance(entry, list) and entry and all(type(elements) is int for elements in entry[1:])
         ]
         self._cost_s = self._cost(said)
-        names = computing([entry for entry in each if entry[0] != _EXPORT], (inputs[0], self._reference.like))
+        values = as_read(self._reference, inputs[0]), self._reference.like
+        names = computing([entry for entry in each if entry[0] != _EXPORT], values)
         self.operators += [name for name in names if name not in self.operators]
-        if not self._few:
+        if not self._few or self._samples:
             return None
         if said.get("overwrites") and calls > 1 and not self.overwritten:
             self.overwritten = overwritten(said["overwrites"], self._reference)
@@ -240,7 +247,8 @@ class Watch:
         if not self._looks:
             return None
         state = self._reference.changed_state if look is Look.STATE else {}
-        order = {"calls": self._calls, "held": described_tensors(state)}
+        begin = self._random.randrange(_PLACES) if self._samples else -1
+        order = {"calls": self._calls, "sampled": begin, "held": described_tensors(state)}
         self._runner.send(FrameKind.RETURN, encode_tree(order))
         said = decode_tree(self._expect(FrameKind.RESULT).body)
         if not isinstance(said, dict) or not isinstance(said.get("state"), dict):
@@ -249,16 +257,24 @@ class Watch:
             self.overwritten = overwritten(said["overwrites"], self._reference)
         return (
             wrong_memory(said.get("shares"), self._reference.facts["shares"])
-            or self._changed_inputs(inputs, said.get("inputs"))
+            or self._changed_inputs(inputs, said.get("inputs"), begin)
             or self._changed_state(inputs, state, said["state"])
         )
 
-    def _changed_inputs(self, inputs: list[Any], described: Any) -> Mismatch | None:
-        sent = [inputs[index] for index in self._calls]
+    def _seen(self, inputs: Sequence[Any], begin: int) -> list[Any]:
+        """What a runner hands back of the inputs of calls: all of them, or samples of what is large."""
+        return [sampled(values, begin) for values in inputs] if self._samples else [*inputs]
+
+    def _changed_inputs(self, inputs: list[Any], described: Any, begin: int) -> Mismatch | None:
+        sent = self._seen([inputs[index] for index in self._calls], begin)
         wrong = compare_described(sent, described, self._reference.device)
         if wrong is not None:
             return Mismatch("inputs", wrong.output.partition("]")[2])
-        left = dict(zip(self._calls, self._exchange.collect(sent, described), strict=True))
+        after = self._exchange.collect(sent, described)
+        if self._samples:
+            wrong = compare_bytes(sent, after)
+            return None if wrong is None else Mismatch("inputs", wrong.output.partition("]")[2])
+        left = dict(zip(self._calls, after, strict=True))
         for index in self.harsh.keys() & left.keys():
             self._bears_inputs(self.harsh[index], left[index])
         usual = left.keys() - self.harsh.keys()
