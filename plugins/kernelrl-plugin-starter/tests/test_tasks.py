@@ -168,7 +168,7 @@ class Judges:
 
 
 @pytest.fixture(scope="module")
-def judges() -> Iterator[Judges]:
+def judges(one_judge_at_once: None) -> Iterator[Judges]:
     judges = Judges()
     yield judges
     judges.close()
