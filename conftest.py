@@ -34,6 +34,7 @@ def one_judge_at_once() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with many slow tests come first, so that no process of pytest-xdist ends alone with one."""
-    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    items.sort(key=lambda item: -slow[item.path])
+    """Files with slow tests come first, of these the ones with most tests: no process of pytest-xdist ends with one."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    tests = Counter(item.path for item in items if item.path in slow)
+    items.sort(key=lambda item: -tests[item.path])
