@@ -227,7 +227,7 @@ class Commands:
 
     def _probe(self, text: str) -> str:
         """What the compiler says of a unit behind torch's whole header."""
-        # Each line may be an error. The last ones are, so that the compiler gives up there: it would take ten seconds to
+        # Each line may be an error. The last ones are, so that the compiler gives up there: it would take seconds to
         # instantiate what the header uses.
         most = 2 * text.count("\n") + 1
         ending = "".join(f"namespace kernelrl_end {{ using ::kernelrl_end_{index}; }}\n" for index in range(most))
