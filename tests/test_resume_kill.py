@@ -29,7 +29,7 @@ tasks:     {use: starter, names: [relu_double, abs_inc, square_dec, row_sum, abs
 backend:   {use: triton}
 policy:    {use: torch, width: 64, layers: 2, heads: 2, context_tokens: 2048, warm_start: {steps: 150}}
 evaluator: {use: local, workers: 1}
-evaluation: {trials: 1}
+evaluation: {trials: 1, probes: []}
 prompt:    {template: brief}
 sampling:  {max_tokens: 120}
 episode:   {turns: 2}

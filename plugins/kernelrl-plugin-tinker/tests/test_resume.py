@@ -35,7 +35,7 @@ policy:
   server: local
   local: {width: 64, layers: 2, heads: 2, context_tokens: 2048, warm_start_steps: 150}
 evaluator: {use: local, workers: 1}
-evaluation: {trials: 1}
+evaluation: {trials: 1, probes: []}
 prompt:    {template: brief}
 sampling:  {max_tokens: 100}
 episode:   {turns: 2}
@@ -47,7 +47,8 @@ rewards:
   format:  {use: format, weight: 0.1}
 checkers:  {source: {use: source_rules}}
 train:
-  {tasks_per_step: 2, group_size: 6, steps: 3, substeps: 2, loss: ppo, learning_rate: 2.0e-4, checkpoint_every: 2}
+  {tasks_per_step: 2, group_size: 6, steps: 3, substeps: 2, loss: ppo, learning_rate: 2.0e-4, checkpoint_every: 2,
+   quarantine: false}
 """
 
 
