@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from kernelrl_core.requirements import gpu_vendors
+
 
 @pytest.fixture(scope="session", autouse=True)
 def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
@@ -28,7 +30,8 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def one_judge_at_once() -> Iterator[None]:
     """Under pytest-xdist an evaluator has one judge: the other processors have tests of their own."""
     with pytest.MonkeyPatch.context() as patch:
-        if "PYTEST_XDIST_WORKER" in os.environ:
+        # Beside a GPU the processors are shared out by what is timed there.
+        if "PYTEST_XDIST_WORKER" in os.environ and not gpu_vendors():
             patch.setattr(os, "sched_getaffinity", lambda pid: {0})
         yield
 
