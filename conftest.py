@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from kernelrl_core.requirements import gpu_vendors
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -23,7 +26,18 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield directory
 
 
+@pytest.fixture(scope="module")
+def one_judge_at_once() -> Iterator[None]:
+    """Under pytest-xdist an evaluator has one judge: the other processors have tests of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        # Beside a GPU the processors are shared out by what is timed there.
+        if "PYTEST_XDIST_WORKER" in os.environ and not gpu_vendors():
+            patch.setattr(os, "sched_getaffinity", lambda pid: {0})
+        yield
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests come first, so that no process of pytest-xdist ends alone with one."""
+    """Files with slow tests come first, of these the ones with most tests: no process of pytest-xdist ends with one."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    tests = Counter(item.path for item in items if item.path in slow)
+    items.sort(key=lambda item: -tests[item.path])

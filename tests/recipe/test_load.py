@@ -264,7 +264,7 @@ recipes = st.fixed_dictionaries(
     },
 )
 hypothesis_settings = settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None
 )
 
 

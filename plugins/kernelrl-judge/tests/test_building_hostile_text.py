@@ -14,6 +14,7 @@ from kernelrl_judge.building.request import InlineRequest
 from kernelrl_judge.building.screening import Denied, screen, screen_assembly
 
 _SIZE = 150_000
+_DEPTH = 20_000
 
 
 def test_a_raw_string_or_comment_that_nobody_closes_is_refused() -> None:
@@ -44,12 +45,12 @@ def _request(**given: object) -> InlineRequest:
 @pytest.mark.parametrize(
     "text",
     [
-        f"{'(' * _SIZE}1{')' * _SIZE}",
-        "-" * _SIZE + "1",
-        "1" + "+1" * _SIZE,
-        "A<" * _SIZE,
-        "f(1, " * _SIZE,
-        "if (1) " * _SIZE,
+        f"{'(' * _DEPTH}1{')' * _DEPTH}",
+        "-" * _DEPTH + "1",
+        "1" + "+1" * _DEPTH,
+        "A<" * _DEPTH,
+        "f(1, " * _DEPTH,
+        "if (1) " * _DEPTH,
     ],
     ids=["brackets", "signs", "a sum", "templates", "calls", "conditions"],
 )

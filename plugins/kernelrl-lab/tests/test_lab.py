@@ -25,7 +25,7 @@ def _marked(fixture: Fixture) -> object:
 
 
 @pytest.fixture(scope="module")
-def report() -> Report:
+def report(one_judge_at_once: None) -> Report:
     """All fixtures for the processor, judged at once."""
     usable = [fixture for fixture in HERE if fixture.backend != "cpp" or shutil.which("g++")]
     return run(usable, registry=registry())

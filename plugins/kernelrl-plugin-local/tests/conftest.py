@@ -1,4 +1,4 @@
-"""A local evaluator that tests of one module share, and the kernel that every trick is built on.
+"""A local evaluator that the tests of this folder share, and the kernel that every trick is built on.
 
 Modules of this folder may be imported by its tests.
 """
@@ -96,7 +96,7 @@ class Bench:
         self.runner.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def bench() -> Iterator[Bench]:
     made = Bench()
     yield made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import itertools
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -168,7 +169,7 @@ class Judges:
 
 
 @pytest.fixture(scope="module")
-def judges() -> Iterator[Judges]:
+def judges(one_judge_at_once: None) -> Iterator[Judges]:
     judges = Judges()
     yield judges
     judges.close()
@@ -183,9 +184,19 @@ def answers_in(source: StarterTasks, backend: str) -> list[tuple[Task, Demonstra
     ]
 
 
+FRAMES = {entry.name: entry.frame for entry in ENTRIES}
+OF_A_FRAME = {"missing_import", "unknown_block", "missing_argument", "wrong_shape", "wrong_dtype"}
+"""Flaws that stand beside the steps and the sizes: what a frame computes does not change how they end."""
+
+
 @pytest.mark.slow
-def test_every_answer_ends_as_it_says(judges: Judges) -> None:
-    assert judges.misjudged(answers_in(SOURCE, "triton"), "triton") == []
+def test_answers_end_as_they_say(judges: Judges) -> None:
+    """Flaws of a frame in one of its tasks; `KERNELRL_TEST_ALL_ANSWERS=1` judges them in all of them."""
+    answers = answers_in(SOURCE, "triton")
+    once = {(FRAMES[task.name], answer.flaw): (task, answer) for task, answer in answers if answer.flaw in OF_A_FRAME}
+    others = [(task, answer) for task, answer in answers if answer.flaw not in OF_A_FRAME]
+    chosen = answers if "KERNELRL_TEST_ALL_ANSWERS" in os.environ else [*others, *once.values()]
+    assert judges.misjudged(chosen, "triton") == []
 
 
 @pytest.mark.slow

@@ -227,14 +227,18 @@ class Commands:
 
     def _probe(self, text: str) -> str:
         """What the compiler says of a unit behind torch's whole header."""
-        (self._directory / "probe.cpp").write_text(text)
+        # Each line may be an error. The last ones are, so that the compiler gives up there: it would take seconds to
+        # instantiate what the header uses.
+        most = 2 * text.count("\n") + 1
+        ending = "".join(f"namespace kernelrl_end {{ using ::kernelrl_end_{index}; }}\n" for index in range(most))
+        (self._directory / "probe.cpp").write_text(text + ending)
         precompiled = device_host_flags(self._request)[0]
         header = self._prepared.header("extension", precompiled)
         _, said, _ = self._execute(
             "probe",
             [
                 *self._prepared.host_command(precompiled),
-                *(f"-I{header.parent}", "-include", header.name, "-fsyntax-only", "probe.cpp"),
+                *(f"-I{header.parent}", "-include", header.name, "-fsyntax-only", f"-fmax-errors={most}", "probe.cpp"),
             ],
         )
         return said
