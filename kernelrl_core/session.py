@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import attrs
-import platformdirs
 
+from kernelrl_core.directories import cache_directory
 from kernelrl_core.environment import Environment
 from kernelrl_core.errors import UsageError
 from kernelrl_core.kinds import Policy, PolicyContext
@@ -22,7 +21,7 @@ from kernelrl_core.seeds import derived_seed
 from kernelrl_core.stages import stage
 from kernelrl_core.timeline import Timeline
 
-__all__ = ["Session", "cache_directory", "open_session", "require_learning"]
+__all__ = ["Session", "open_session", "require_learning"]
 
 _log = logging.getLogger(__name__)
 
@@ -120,9 +119,3 @@ def require_learning(recipe: Recipe, policy: Policy) -> None:
             f"train.group_size {recipe.train.group_size} is below train.min_group_size {recipe.train.min_group_size}, "
             "so nothing could ever be trained"
         )
-
-
-def cache_directory() -> Path:
-    """Where results are kept between runs: `KERNELRL_CACHE_DIR`, or the user's cache."""
-    given = os.environ.get("KERNELRL_CACHE_DIR")
-    return Path(given).absolute() if given else platformdirs.user_cache_path("kernelrl")

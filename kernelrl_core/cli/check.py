@@ -105,9 +105,9 @@ async def _judge(recipe: Recipe, registry: Registry, task: Task, text: str, seed
     import hashlib
     import secrets
 
+    from kernelrl_core.directories import cache_directory
     from kernelrl_core.environment import Environment
     from kernelrl_core.extraction import extract_file
-    from kernelrl_core.session import cache_directory
     from kernelrl_core.values import Prompt, Reply, SampleId
 
     secret = secrets.token_bytes(32) if seed is None else hashlib.sha256(f"check {seed}".encode()).digest()

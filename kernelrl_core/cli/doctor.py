@@ -83,10 +83,10 @@ def _recipe_checks(name: str) -> Iterator[dict[str, Any]]:
 
 
 def _machine_checks() -> Iterator[dict[str, Any]]:
+    from kernelrl_core.directories import cache_directory
     from kernelrl_core.hookspecs import KINDS
     from kernelrl_core.registry import registry
     from kernelrl_core.requirements import gpu_vendors
-    from kernelrl_core.session import cache_directory
 
     version = ".".join(map(str, sys.version_info[:3]))
     yield _row("python", sys.version_info >= (3, 11), version, "install Python 3.11 or newer")

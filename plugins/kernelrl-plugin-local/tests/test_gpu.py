@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from kernelrl_core.directories import cache_directory
 from kernelrl_core.errors import MissingPrerequisite
 from kernelrl_core.requirements import gpu_vendors
-from kernelrl_core.session import cache_directory
 from kernelrl_core.values import Evaluation, EvaluationRequest, EvaluationSettings, Outcome, sha256_text
 from kernelrl_core.version import API_VERSION
 from kernelrl_plugin_local.config import LocalConfig

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_core.session import cache_directory
+from kernelrl_core.directories import cache_directory
 from kernelrl_core.values import (
     Evaluation,
     EvaluationRequest,

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.session import cache_directory
+from kernelrl_core.directories import cache_directory
 from kernelrl_core.values import Evaluation, EvaluationRequest, Finding, Severity
 from kernelrl_judge import device_facts, host_memory, overheads, timing
 from kernelrl_judge.comparing import tolerance

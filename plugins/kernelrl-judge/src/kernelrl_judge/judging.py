@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import attrs
 import torch
 
-from kernelrl_core.session import cache_directory
+from kernelrl_core.directories import cache_directory
 from kernelrl_core.values import (
     BuildStatus,
     Evaluation,

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kernelrl_core import codec
+from kernelrl_core.directories import cache_directory
 from kernelrl_core.errors import InfrastructureError, MissingPrerequisite, UsageError
-from kernelrl_core.session import cache_directory
 from kernelrl_core.values import Evaluation, EvaluationRequest
 from kernelrl_judge import wire
 

@@ -22,13 +22,13 @@ from kernelrl_core.audits import (
     quarantine_reasons,
     read_audits,
 )
+from kernelrl_core.directories import cache_directory
 from kernelrl_core.environment import Environment
 from kernelrl_core.extraction import extract_file
 from kernelrl_core.recipe.load import recipe_from_mapping
 from kernelrl_core.recipe.merge import Merged, merge_layers, override_layer
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.registry import Registry
-from kernelrl_core.session import cache_directory
 from kernelrl_core.values import Outcome, Prompt, Reply, SampleId, Severity, Task, Turn, Verdict
 from kernelrl_lab.fixture import Fixture
 

@@ -9,9 +9,9 @@ import logging
 import os
 from typing import Any
 
+from kernelrl_core.directories import cache_directory
 from kernelrl_core.errors import InfrastructureError, MissingPrerequisite
 from kernelrl_core.registry import registry
-from kernelrl_core.session import cache_directory
 from kernelrl_core.values import (
     Evaluation,
     EvaluationRequest,

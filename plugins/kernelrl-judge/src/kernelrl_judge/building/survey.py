@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 from kernelrl_core.component import Requires
-from kernelrl_core.session import cache_directory
+from kernelrl_core.directories import cache_directory
 from kernelrl_judge.building.prepare import prepare
 from kernelrl_judge.building.toolchain import ToolchainMissing, known_toolchain, programs
 
