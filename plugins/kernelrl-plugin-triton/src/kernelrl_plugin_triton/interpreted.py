@@ -91,16 +91,15 @@ def _without_values(patch: Any) -> Any:
     return wrapper
 
 
-class _Inspect(types.ModuleType):
-    """`inspect` for the interpreter, which asks for all members of its language anew with each launch."""
+def _inspect() -> types.ModuleType:
+    """`inspect` for the interpreter, which asks for all members of its language anew with each launch.
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(inspect, name)
-
-    @staticmethod
-    def getmembers(owner: Any) -> list[tuple[str, Any]]:
-        """The members that the interpreter looks for: built-in functions of the language."""
-        return [(name, getattr(owner, name)) for name in _builtin_names(owner)]
+    Given are those that it looks for: built-in functions of the language.
+    """
+    found = types.ModuleType("inspect")
+    vars(found).update(vars(inspect))
+    vars(found)["getmembers"] = lambda owner: [(name, getattr(owner, name)) for name in _builtin_names(owner)]
+    return found
 
 
 @functools.cache
@@ -120,7 +119,7 @@ products.install(_KEPT.__get__)
 orders.install(_KEPT.__get__, races.begin_anew)
 races.install(_KEPT.__get__)
 provenance.launches_tell()
-interpreter.inspect = _Inspect("inspect")
+interpreter.inspect = _inspect()
 interpreter._patch_lang_tensor = _without_values(interpreter._patch_lang_tensor)
 bounds.install(_KEPT.__get__)
 # Around all of them: what it calls is no part of a launch.
