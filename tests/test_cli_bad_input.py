@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -195,15 +195,21 @@ def kernelrl(tmp_path: Path) -> Call:
     return run
 
 
+def seconds_of_children() -> float:
+    """Of the processor: others may have it for a while."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 @pytest.mark.parametrize("case", [pytest.param(case, id=name, marks=case.mark or ()) for name, case in CASES.items()])
 def test_bad_input_is_named_in_a_few_lines_and_no_file_is_touched(kernelrl: Call, tmp_path: Path, case: Case) -> None:
     for name, content in case.files.items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    before, began = tree(tmp_path), time.monotonic()
+    before, began_s = tree(tmp_path), seconds_of_children()
     done = kernelrl(*case.arguments)
-    assert time.monotonic() - began < 10
+    assert seconds_of_children() - began_s < 10
     told, silent = (done.stdout, done.stderr) if case.code == 1 else (done.stderr, done.stdout)
     assert done.returncode == case.code, done.stderr
     assert re.search(case.words, told), told
