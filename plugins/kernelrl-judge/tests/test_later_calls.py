@@ -105,6 +105,15 @@ def test_an_integer_out_of_its_range_that_the_task_refuses(forward: str, inputs:
         assert (found[1] != given[1]).sum() == 1
 
 
+@pytest.mark.parametrize(("dtype", "most"), [("uint8", 256), ("int8", 128)])
+def test_a_number_that_the_type_of_an_input_lacks_is_not_tried(dtype: str, most: int) -> None:
+    drawn = f"torch.randint(0, {most}, (30,), dtype=torch.{dtype})"
+    task = reference(f"return torch.zeros({most}).index_add(0, i.long(), x)", f"torch.rand(30), {drawn}", names="x, i")
+    found = refused(task, task.inputs(1))
+    # A byte has nothing below zero either.
+    assert found is None if dtype == "uint8" else found is not None and int(found[1][20]) == -1
+
+
 def test_one_row_of_the_largest_parameter_is_changed() -> None:
     state = {"bias": torch.zeros(4), "weight": torch.randn(4, 8), "steps": torch.zeros(64, dtype=torch.int64)}
     found = with_other_row(state)

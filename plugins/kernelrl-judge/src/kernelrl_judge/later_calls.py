@@ -282,8 +282,9 @@ def refused(reference: Reference, inputs: list[Any]) -> list[Any] | None:
     facts = reference.facts
     if "refused" not in facts:
         facts["refused"] = None
+        given = tensors(inputs)
         for place, number in _beyond(reference.declared_ranges() or ()):
-            if not _gives(reference, _with(inputs, place, number)):
+            if _holds(given[place], number) and not _gives(reference, _with(inputs, place, number)):
                 facts["refused"] = place, number
                 break
     return None if facts["refused"] is None else _with(inputs, *facts["refused"])
@@ -296,6 +297,14 @@ def _beyond(ranges: Any) -> Iterator[tuple[int, int]]:
         if limits is not None and not is_truth(limits):
             yield place, limits[1]
             yield place, limits[0] - 1
+
+
+def _holds(tensor: torch.Tensor, number: int) -> bool:
+    """Whether a tensor has an element, and its type the number."""
+    if tensor.is_floating_point() or not tensor.numel():
+        return tensor.numel() > 0
+    known = torch.iinfo(tensor.dtype)
+    return known.min <= number <= known.max
 
 
 def _with(inputs: list[Any], place: int, number: int) -> list[Any]:
