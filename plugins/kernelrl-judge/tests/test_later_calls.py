@@ -105,6 +105,18 @@ def test_an_integer_out_of_its_range_that_the_task_refuses(forward: str, inputs:
         assert (found[1] != given[1]).sum() == 1
 
 
+@pytest.mark.parametrize("arranged", ["torch.randint(0, 9, (5, 6)).t()", "torch.randint(0, 9, (5, 1)).expand(5, 6)"])
+def test_an_input_of_other_strides_holds_the_integer_and_keeps_them(arranged: str) -> None:
+    task = reference("return torch.zeros(9).index_add(0, i.flatten(), x)", f"torch.rand(30), {arranged}", names="x, i")
+    task.facts["refused"] = 1, 9
+    given = task.inputs(1)
+    found = refused(task, given)
+    assert found is not None
+    assert (found[1] == 9).any()
+    assert not (given[1] == 9).any()
+    assert found[1].stride() == given[1].stride()
+
+
 @pytest.mark.parametrize(("dtype", "most"), [("uint8", 256), ("int8", 128)])
 def test_a_number_that_the_type_of_an_input_lacks_is_not_tried(dtype: str, most: int) -> None:
     drawn = f"torch.randint(0, {most}, (30,), dtype=torch.{dtype})"

@@ -20,7 +20,7 @@ from kernelrl_judge import protocol
 from kernelrl_judge.comparing import compare_described, compare_values, tolerance
 from kernelrl_judge.dialogue import CandidateFailed
 from kernelrl_judge.exchange import Exchange
-from kernelrl_judge.layouts import leaves_bytes
+from kernelrl_judge.layouts import distinct, laid_out_as, leaves_bytes
 from kernelrl_judge.protocol import FrameKind, ProtocolError
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded
@@ -314,8 +314,10 @@ def _with(inputs: list[Any], place: int, number: int) -> list[Any]:
     def changed(tensor: torch.Tensor) -> torch.Tensor:
         if tensor is not chosen:
             return tensor
-        other = tensor.clone()
-        other.reshape(-1)[2 * other.numel() // 3] = number
+        other = laid_out_as(tensor.clone(memory_format=torch.contiguous_format), tensor)
+        elements = distinct(other)
+        at = torch.tensor(2 * elements.numel() // 3)
+        elements[torch.unravel_index(at, elements.shape)] = number
         return other
 
     return [mapped(value, changed) for value in inputs]
