@@ -224,3 +224,8 @@ def test_none_of_many_parameters_is_left_out(used: bool) -> None:
     task = reference(f"return x * {'self.zzz' if used else '2.0'} + 0.0 * self.gains[3]", init=init)
     found = stress.untested(task, SETTINGS, {"zzz"})
     assert [finding.severity.value for finding in found] == (["suspect"] if used else [])
+
+
+def test_one_number_that_is_drawn_is_changed_like_others() -> None:
+    task = reference("return x * scale", "torch.randn(8, 64), torch.randn(())", names="x, scale")
+    assert wrong_parts(task, lambda x, scale: x * scale) == set()

@@ -255,6 +255,8 @@ def _signed(tensor: torch.Tensor) -> torch.Tensor:
     """Random signs, but for the first quarter of the rows, which are negative, and the second, which are positive:
     what overflows for one sign does not hide there what happens to the other."""
     signed = torch.where(torch.rand_like(tensor, dtype=torch.float32).lt(0.5), -tensor, tensor)
+    if not tensor.dim():
+        return signed
     quarter = tensor.shape[0] // 4 if tensor.dim() > 1 else 0
     signed[:quarter] = -tensor[:quarter].abs()
     signed[quarter : 2 * quarter] = tensor[quarter : 2 * quarter].abs()
