@@ -13,6 +13,7 @@ from stress_tasks import SETTINGS, reference, wrong_parts  # noqa: E402
 
 from kernelrl_judge import stress  # noqa: E402
 from kernelrl_judge.stress_draws import RareDraws  # noqa: E402
+from kernelrl_judge.stress_inputs import changed, nudged  # noqa: E402
 from kernelrl_judge.structure import structure  # noqa: E402
 
 MASKED = "return (x * mask).sum(1) / mask.sum(1).clamp(min=1)"
@@ -229,3 +230,15 @@ def test_none_of_many_parameters_is_left_out(used: bool) -> None:
 def test_one_number_that_is_drawn_is_changed_like_others() -> None:
     task = reference("return x * scale", "torch.randn(8, 64), torch.randn(())", names="x, scale")
     assert wrong_parts(task, lambda x, scale: x * scale) == set()
+
+
+def test_an_input_without_elements_stays() -> None:
+    task = reference("return x + y.sum(1)", "torch.randn(64), torch.randn(64, 0)", names="x, y")
+    assert wrong_parts(task, lambda x, y: x + 0.0) == set()
+
+
+@pytest.mark.parametrize("part", ["spiked", "edges", "ends"])
+def test_harsh_inputs_without_elements_have_none(part: str) -> None:
+    empty = torch.randn(0, 5)
+    made = changed([empty], {"structures": [None]}, part, (True, 16.0))
+    assert nudged(made, {"structures": [None]}, part)[0].shape == empty.shape

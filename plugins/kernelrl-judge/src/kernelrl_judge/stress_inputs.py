@@ -147,6 +147,8 @@ def changed(values: list[Any], facts: dict[str, Any], part: str, variant: Varian
     def change(tensor: torch.Tensor) -> torch.Tensor:
         place = next(places)
         known = facts["structures"][place]
+        if not tensor.numel():
+            return tensor
         if part == "ranges":
             limits = facts["ranges"][place]
             stays = limits is None or known == "fixed" or (is_truth(limits) and not variant[0])
@@ -228,7 +230,8 @@ def nudged(values: list[Any], facts: dict[str, Any], part: str, variant: Variant
 
     def nudge(tensor: torch.Tensor) -> torch.Tensor:
         structure = next(known)
-        if not is_changed(tensor, structure) or tensor.dtype not in (torch.float32, torch.complex64):
+        single = tensor.dtype in (torch.float32, torch.complex64)
+        if not (single and tensor.numel() and is_changed(tensor, structure)):
             return tensor
         found = _of_parts(tensor, lambda values: _off(values, part))
         if part == "coincidences" and not tensor.is_complex():
@@ -298,7 +301,7 @@ def _edged(tensor: torch.Tensor, largest: float, *, quiet: bool) -> torch.Tensor
     factors = torch.ones((), dtype=torch.float32, device=tensor.device)
     for axis, size in enumerate(tensor.shape):
         along = torch.ones(size, device=tensor.device)
-        along[[0, -1]] = min(largest, max(_MILD, size / 4)) if size else 1.0
+        along[[0, -1]] = min(largest, max(_MILD, size / 4))
         factors = torch.maximum(factors, along.view([size if place == axis else 1 for place in range(tensor.dim())]))
     values = (tensor.float() * factors).to(tensor.dtype)
     if quiet and tensor.dim() > 1:
