@@ -14,6 +14,7 @@ from stress_tasks import SETTINGS, reference, wrong_parts  # noqa: E402
 from kernelrl_judge import stress  # noqa: E402
 from kernelrl_judge.stress_draws import RareDraws  # noqa: E402
 from kernelrl_judge.stress_inputs import changed, nudged  # noqa: E402
+from kernelrl_judge.stress_parameters import with_spread  # noqa: E402
 from kernelrl_judge.structure import structure  # noqa: E402
 
 MASKED = "return (x * mask).sum(1) / mask.sum(1).clamp(min=1)"
@@ -242,3 +243,11 @@ def test_harsh_inputs_without_elements_have_none(part: str) -> None:
     empty = torch.randn(0, 5)
     made = changed([empty], {"structures": [None]}, part, (True, 16.0))
     assert nudged(made, {"structures": [None]}, part)[0].shape == empty.shape
+
+
+def test_equal_parameters_of_any_strides_stay_equal() -> None:
+    made = "self.a, self.b = (torch.nn.Parameter(ones) for ones in (torch.ones(4, 16).t(), torch.ones(64)))"
+    task = reference("return x * self.b + self.a.sum(1).sum()", init=made)
+    state = with_spread(task, "any_sign", alike=True).state
+    assert torch.equal(state["a"].flatten(), state["b"])
+    assert state["b"].unique().numel() > 1

@@ -109,7 +109,7 @@ def with_spread(reference: Reference, kind: str, *, alike: bool = False) -> Refe
         before = reference.state[name]
         twin = next((other for other in done if alike and _equal(reference.state[other], before)), None)
         if twin is not None:
-            state[name] = state[twin].view(before.shape)
+            state[name] = state[twin].reshape(before.shape)
         elif name in counts:
             state[name] = reference.facts["counted"][name]
         elif before.dtype is torch.bool:
@@ -126,9 +126,8 @@ def with_spread(reference: Reference, kind: str, *, alike: bool = False) -> Refe
 
 
 def _equal(first: torch.Tensor, second: torch.Tensor) -> bool:
-    return (
-        first.dtype is second.dtype and first.numel() == second.numel() and torch.equal(first.view(-1), second.view(-1))
-    )
+    alike = first.dtype is second.dtype and first.numel() == second.numel()
+    return alike and torch.equal(first.reshape(-1), second.reshape(-1))
 
 
 def _spread_parts(before: torch.Tensor) -> torch.Tensor:
