@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from stress_tasks import SETTINGS, reference, wrong_parts  # noqa: E402
 
 from kernelrl_judge import stress  # noqa: E402
-from kernelrl_judge.stress_ranges import at_ends  # noqa: E402
+from kernelrl_judge.stress_ranges import at_ends, declared  # noqa: E402
 from kernelrl_judge.stress_twins import with_twins  # noqa: E402
 
 IGNORING = "return torch.nn.functional.cross_entropy(x, ids, ignore_index=-100, reduction='none')"
@@ -225,3 +225,19 @@ def test_twins_are_copies_or_differ_in_one_element_or_two() -> None:
     differ = (found != other).sum(1).tolist()
     assert (differ[::4], differ[1::4], differ[3::4]) == ([0] * 4, [1] * 4, [2] * 4)
     assert torch.equal(found[3::4].sort(1).values, other[3::4].sort(1).values)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: torch.randint(5, 9, (4, 8)),
+        lambda: torch.randint(5, high=9, size=(4, 8)),
+        lambda: torch.randint(low=5, high=9, size=(4, 8)),
+    ],
+)
+def test_a_range_is_read_however_its_ends_are_given(draw: Callable[[], Any]) -> None:
+    assert declared(lambda: [draw()]) == [(5, 9)]
+
+
+def test_a_range_of_one_number_begins_at_zero() -> None:
+    assert declared(lambda: [torch.randint(9, (4, 8)), torch.randint(high=9, size=(4, 8))]) == [(0, 9)] * 2

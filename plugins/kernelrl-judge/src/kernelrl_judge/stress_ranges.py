@@ -192,6 +192,7 @@ def drawn_from(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Rang
     if name != "randint":
         return _TRUTH if name in _TOSSED else None
     numbers = [value for value in args if isinstance(value, int)]
-    low = kwargs.get("low", numbers[0] if len(numbers) > 1 else 0)
-    high = kwargs.get("high", numbers[-1] if numbers else None)
+    if "high" not in kwargs and numbers:
+        numbers, kwargs = numbers[:-1], {**kwargs, "high": numbers[-1]}
+    low, high = kwargs.get("low", numbers[0] if numbers else 0), kwargs.get("high")
     return (low, high) if isinstance(low, int) and isinstance(high, int) else None
