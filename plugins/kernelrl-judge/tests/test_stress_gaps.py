@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from stress_tasks import SETTINGS, reference, wrong_parts  # noqa: E402
 
-from kernelrl_judge import stress  # noqa: E402
+from kernelrl_judge import stress, stress_calls  # noqa: E402
 from kernelrl_judge.stress_draws import RareDraws  # noqa: E402
 from kernelrl_judge.stress_inputs import changed, nudged  # noqa: E402
 from kernelrl_judge.stress_parameters import with_spread  # noqa: E402
@@ -203,7 +203,7 @@ def test_parameters_change_where_a_reference_needs_them_to_stay_positive() -> No
     assert wrong_parts(task, lambda x, gamma, beta: x / torch.sqrt(1 + 0.1 * x * x)) == parts(task)
 
 
-@pytest.mark.parametrize("place", ["changed", "nudged", "in_double"])
+@pytest.mark.parametrize("place", ["changed", "nudged", "in_double", "_left"])
 def test_memory_that_is_short_at_the_moment_says_nothing_of_the_task(
     monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
@@ -213,8 +213,9 @@ def test_memory_that_is_short_at_the_moment_says_nothing_of_the_task(
     def short(*_: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
+    owner = {"in_double": type(task), "_left": stress_calls}.get(place, stress.stress_inputs)
     with monkeypatch.context() as patch:
-        patch.setattr(type(task) if place == "in_double" else stress.stress_inputs, place, short)
+        patch.setattr(owner, place, short)
         fewer = parts(task)
     assert fewer < parts(task) == parts(reference(*given))
 
