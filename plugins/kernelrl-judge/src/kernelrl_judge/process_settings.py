@@ -13,14 +13,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["OF_LOADING", "changed", "reading"]
+__all__ = ["DRAWN", "OF_ORDERS", "changed", "reading"]
 
 Settings = dict[str, Any]
 
-OF_LOADING = frozenset(
-    {"numbers drawn by random", "numbers drawn by numpy", "the seed of torch", "the garbage collector"}
-)
-"""What only loading is compared by: calls may draw, and the runner itself changes the others between its orders."""
+DRAWN = frozenset({"numbers drawn by random", "numbers drawn by numpy"})
+"""What only loading is compared by: calls may draw."""
+OF_ORDERS = frozenset({"the seed of torch", "the garbage collector"})
+"""What the runner itself changes between its orders."""
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGALRM", "SIGSEGV", "SIGFPE", "SIGCHLD", "SIGUSR1")
 
 
