@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import signal
 import threading
 from collections.abc import Callable, Iterator
 
@@ -44,6 +45,23 @@ def test_a_setting_that_was_changed_is_named(setting: str, change: Callable[[], 
     assert changed(before, read()) == []
     change()
     assert changed(before, read()) == [setting]
+
+
+def test_a_handler_that_says_it_is_equal_to_any_other_is_named() -> None:
+    class Handler:
+        def __call__(self, *_: object) -> None: ...
+
+        def __eq__(self, _: object) -> bool:
+            return True
+
+        __hash__ = None  # type: ignore[assignment]
+
+    before = read()
+    usual = signal.signal(signal.SIGUSR1, Handler())
+    try:
+        assert changed(before, read()) == ["handlers of signals"]
+    finally:
+        signal.signal(signal.SIGUSR1, usual)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ The functions that read them are taken before any candidate is loaded.
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # that of signal compares a handler with numbers
 import gc
 import locale
 import random
@@ -38,7 +39,7 @@ def reading() -> Callable[[], Settings]:
         "the precision of products": torch.get_float32_matmul_precision,
         "denormal numbers or the rounding of the processor": lambda: _arithmetic(1.0, 2.0**-53, sys.float_info.min),
         "the locale": lambda: locale.setlocale(locale.LC_ALL),
-        "handlers of signals": lambda: [signal.getsignal(getattr(signal, name)) for name in _SIGNALS],
+        "handlers of signals": lambda: [_signal.getsignal(getattr(signal, name)) for name in _SIGNALS],
         "numbers drawn by random": random.getstate,
         "numbers drawn by numpy": lambda: _drawn(numpy.random.get_state(legacy=True)),
         "the seed of torch": torch.initial_seed,
@@ -50,7 +51,14 @@ def reading() -> Callable[[], Settings]:
 
 def changed(before: Settings, after: Settings, *, without: frozenset[str] = frozenset()) -> list[str]:
     """Names of the settings that differ."""
-    return [name for name, value in before.items() if name not in without and after[name] != value]
+    return [name for name, value in before.items() if name not in without and not _same(value, after[name])]
+
+
+def _same(before: Any, after: Any) -> bool:
+    # Whose `__eq__` a candidate may have written, those stand in lists.
+    if isinstance(before, list):
+        return [*map(id, before)] == [*map(id, after)]
+    return bool(before == after)
 
 
 def _arithmetic(one: float, half_a_bit: float, smallest: float) -> tuple[bool, ...]:
