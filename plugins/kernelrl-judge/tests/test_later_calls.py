@@ -47,6 +47,13 @@ def test_a_setting_that_was_changed_is_named(setting: str, change: Callable[[], 
     assert changed(before, read()) == [setting]
 
 
+def test_what_numpy_draws_is_named_where_its_state_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, state = read(), numpy.random.get_state()
+    monkeypatch.setattr(numpy.random, "get_state", lambda legacy=True: state)
+    numpy.random.rand()
+    assert changed(before, read()) == ["numbers drawn by numpy"]
+
+
 def test_a_handler_that_says_it_is_equal_to_any_other_is_named() -> None:
     class Handler:
         def __call__(self, *_: object) -> None: ...

@@ -1,6 +1,7 @@
 """Settings of a process that loading a candidate, or calling it, should leave as they are.
 
-The functions that read them are taken before any candidate is loaded.
+The functions that read them are taken before any candidate is loaded, but for those of the standard library that
+`kernelrl_judge.own_code` puts back.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ def reading() -> Callable[[], Settings]:
     import numpy
     import torch
 
+    categories, smallest, drawn_by_numpy = locale.LC_ALL, sys.float_info.min, numpy.random.get_state
+    handler, signals = _signal.getsignal, [getattr(signal, name) for name in _SIGNALS]
     readers: dict[str, Callable[[], Any]] = {
         "gradients": torch.is_grad_enabled,
         "inference mode": torch.is_inference_mode_enabled,
@@ -37,11 +40,11 @@ def reading() -> Callable[[], Settings]:
         "the default dtype": torch.get_default_dtype,
         "deterministic algorithms": torch.are_deterministic_algorithms_enabled,
         "the precision of products": torch.get_float32_matmul_precision,
-        "denormal numbers or the rounding of the processor": lambda: _arithmetic(1.0, 2.0**-53, sys.float_info.min),
-        "the locale": lambda: locale.setlocale(locale.LC_ALL),
-        "handlers of signals": lambda: [_signal.getsignal(getattr(signal, name)) for name in _SIGNALS],
+        "denormal numbers or the rounding of the processor": lambda: _arithmetic(1.0, 2.0**-53, smallest),
+        "the locale": lambda: locale.setlocale(categories),
+        "handlers of signals": lambda: [*map(handler, signals)],
         "numbers drawn by random": random.getstate,
-        "numbers drawn by numpy": lambda: _drawn(numpy.random.get_state(legacy=True)),
+        "numbers drawn by numpy": lambda: _drawn(drawn_by_numpy(legacy=True)),
         "the seed of torch": torch.initial_seed,
         "the garbage collector": lambda: (gc.isenabled(), gc.get_threshold()),
     }
