@@ -13,6 +13,7 @@ from stress_tasks import SETTINGS, reference, wrong_parts  # noqa: E402
 
 from kernelrl_judge import stress  # noqa: E402
 from kernelrl_judge.stress_ranges import at_ends, declared  # noqa: E402
+from kernelrl_judge.stress_shares import with_zeros  # noqa: E402
 from kernelrl_judge.stress_twins import with_twins  # noqa: E402
 
 IGNORING = "return torch.nn.functional.cross_entropy(x, ids, ignore_index=-100, reduction='none')"
@@ -191,6 +192,15 @@ def test_a_number_that_a_type_does_not_have_is_left_out() -> None:
 def test_honest_kernels_pass_where_a_task_names_a_case(forward: str, inputs: str, honest: Callable[..., Any]) -> None:
     for _ in range(3):
         assert wrong_parts(reference(forward, inputs, names="x, ids"), honest) == set()
+
+
+def test_which_shares_of_a_shape_are_zero_is_drawn_once() -> None:
+    masks: dict[Any, Any] = {}
+    shares = torch.rand(8, 16).softmax(1)
+    with_zeros(shares, 1, masks)
+    before = torch.get_rng_state()
+    with_zeros(shares, 1, masks)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_zeros_among_shares_are_left_out_where_the_reference_is_not_finite_with_them() -> None:
