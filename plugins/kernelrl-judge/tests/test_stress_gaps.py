@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 from stress_tasks import SETTINGS, reference, wrong_parts  # noqa: E402
 
 from kernelrl_judge import stress, stress_calls  # noqa: E402
+from kernelrl_judge.input_indices import FIRST_STRESSED  # noqa: E402
 from kernelrl_judge.stress_draws import RareDraws  # noqa: E402
 from kernelrl_judge.stress_inputs import changed, nudged  # noqa: E402
 from kernelrl_judge.stress_parameters import with_spread  # noqa: E402
@@ -148,7 +149,7 @@ def test_infinities_stay_in_their_places() -> None:
     _, calls, _ = stress.prepared(task, SETTINGS, spread=True)
     assert [call.part for call in calls] == ["mixed", "spiked", "aligned", "edges"]
     for number, call in enumerate(calls):
-        before, after = task.inputs(task.first_timed_input - 2 - number)[0], call.trial.inputs[0]
+        before, after = task.inputs(FIRST_STRESSED - number)[0], call.trial.inputs[0]
         assert torch.equal(before == -torch.inf, ~torch.isfinite(after))
         assert not torch.equal(before, after)
 

@@ -20,6 +20,7 @@ from kernelrl_judge import protocol
 from kernelrl_judge.comparing import compare_described, compare_values, tolerance
 from kernelrl_judge.dialogue import CandidateFailed
 from kernelrl_judge.exchange import Exchange
+from kernelrl_judge.input_indices import FIRST_LATER
 from kernelrl_judge.layouts import distinct, laid_out_as, leaves_bytes
 from kernelrl_judge.protocol import FrameKind, ProtocolError
 from kernelrl_judge.reference import Reference
@@ -32,7 +33,6 @@ from kernelrl_judge.value_trees import decode_tree, encode_tree
 __all__ = ["LaterCalls", "asks_for_its_mode", "refused", "with_other_row"]
 
 _LIMIT_S = 5.0
-_FIRST_INPUT = Reference.first_timed_input - 64
 _OWN_CODES = {"exit 70", "exit 71"}
 """How a runner itself ends when it cannot go on."""
 _ENDINGS = ("SystemExit", "KeyboardInterrupt")
@@ -75,13 +75,13 @@ class LaterCalls:
         self._builds = builds
         self._at_once = at_once
         self._takes_parameters = takes_parameters
-        self._next_input = _FIRST_INPUT
+        self._next_input = FIRST_LATER
         self._described: Any = None
         self._given: dict[str, torch.Tensor] = {}
 
     def run(self, reference: Reference) -> tuple[Finding, ...]:
         """What is to be said of the candidate, which has the reference's parameters."""
-        if leaves_bytes((reference.like, reference.inputs(_FIRST_INPUT))) > _MOST_BYTES:
+        if leaves_bytes((reference.like, reference.inputs(FIRST_LATER))) > _MOST_BYTES:
             return ()
         self._runner.deadline = time.monotonic() + min(_LIMIT_S, self._settings.timeout_s)
         found: list[Finding] = []
