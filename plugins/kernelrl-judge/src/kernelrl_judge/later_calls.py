@@ -22,6 +22,7 @@ from kernelrl_judge.dialogue import CandidateFailed
 from kernelrl_judge.exchange import Exchange
 from kernelrl_judge.input_indices import FIRST_LATER
 from kernelrl_judge.layouts import distinct, laid_out_as, leaves_bytes
+from kernelrl_judge.own_code import names_in
 from kernelrl_judge.protocol import FrameKind, ProtocolError
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded
@@ -253,14 +254,7 @@ def asks_for_its_mode(reference: Reference) -> bool:
     kinds = {type(module) for module in reference.model.modules()}
     own = [kind for kind in kinds if not kind.__module__.startswith("torch.")]
     functions = [value for kind in own for value in vars(kind).values() if isinstance(value, types.FunctionType)]
-    return any("training" in names for function in functions for names in _names(function.__code__))
-
-
-def _names(code: types.CodeType) -> Iterator[tuple[str, ...]]:
-    yield code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _names(constant)
+    return any("training" in names_in(function.__code__) for function in functions)
 
 
 def with_other_row(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -11,7 +11,7 @@ from kernelrl_judge import stress_inputs
 from kernelrl_judge.input_indices import LEARNED
 from kernelrl_judge.layouts import leaves_bytes
 from kernelrl_judge.reference import Reference
-from kernelrl_judge.stress_coincidences import Coincidences
+from kernelrl_judge.stress_coincidences import MOST_NUMBERS, Coincidences
 from kernelrl_judge.stress_dependence import OtherOrder, depends_on_all, rows_apart
 from kernelrl_judge.stress_draws import made_of_draws
 from kernelrl_judge.stress_functions import Functions
@@ -24,7 +24,6 @@ from kernelrl_judge.trees import reals, tensors
 
 __all__ = ["learn", "learn_structures"]
 
-_MOST_NUMBERS = 8
 _IGNORED = -100
 """What losses ignore that are told nothing."""
 
@@ -102,7 +101,7 @@ def _singled_out(reference: Reference, asked: Functions, sizes: Collection[int])
     found = compared | ignored
     # A GPU's context ends with a place that is out of range.
     safe = not asked.indexes_beside and (not asked.ignored or asked.ignored == found)
-    return sorted(found, key=abs)[:_MOST_NUMBERS], bool(found) and (safe or reference.device != "cuda")
+    return sorted(found, key=abs)[:MOST_NUMBERS], bool(found) and (safe or reference.device != "cuda")
 
 
 def _order_counts(reference: Reference) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["Functions", "is_whole"]
+__all__ = ["COMPARING", "Functions", "is_whole"]
 
 _CHECKED = {"binary_cross_entropy", "multinomial", "bernoulli", "bernoulli_"}
 _LEAVING_OUT = {"nll_loss", "cross_entropy", "embedding_bag"}
@@ -19,7 +19,8 @@ _INDEXING = {
     *("scatter_reduce", "scatter_reduce_", "take_along_dim", "multi_margin_loss", "ctc_loss"),
 }
 _BOUNDING = {"clamp", "clamp_", "clip", "clip_", "clamp_min", "clamp_max", "hardtanh", "hardtanh_"}
-_COMPARING = {f"{before}{name}{before}" for name in ("gt", "ge", "lt", "le") for before in ("", "__")}
+COMPARING = {f"{before}{name}{before}" for name in ("gt", "ge", "lt", "le") for before in ("", "__")}
+"""Functions that compare by size."""
 _EQUALLING = {f"{before}{name}{before}" for name in ("eq", "ne") for before in ("", "__")}
 _ALIKE = _EQUALLING | {"equal", "isclose", "isin", "unique", "unique_consecutive"}
 _IGNORING = ("ignore_index", "padding_idx")
@@ -104,14 +105,14 @@ class Functions(TorchFunctionMode):
         self.rounds |= name in _ROUNDING
         given = args[0] if args else None
         fractions = isinstance(given, torch.Tensor) and given.is_floating_point()
-        if name in _BOUNDING or (name in _COMPARING | _EQUALLING and fractions):
+        if name in _BOUNDING or (name in COMPARING | _EQUALLING and fractions):
             numbers = [value for value in (*args, *kwargs.values()) if isinstance(value, int | float)]
             limits = [float(abs(number)) for number in numbers if abs(number) <= _MOST_BOUND]
             if name not in _EQUALLING:
                 self.bound = max([self.bound, *limits])
             if name not in _BOUNDING:
                 self.compared |= {float(number) for number in numbers if abs(number) <= _MOST_BOUND}
-        if name in _COMPARING | _EQUALLING and isinstance(given, torch.Tensor) and is_whole(given):
+        if name in COMPARING | _EQUALLING and isinstance(given, torch.Tensor) and is_whole(given):
             numbers = [value for value in args[1:] if isinstance(value, int) and not isinstance(value, bool)]
             near = numbers if name in _EQUALLING else [number + off for number in numbers for off in (-1, 0, 1)]
             self.singled_out |= {(number, given.numel()) for number in near}

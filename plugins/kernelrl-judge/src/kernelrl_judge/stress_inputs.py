@@ -14,7 +14,7 @@ from kernelrl_judge.comparing import tolerance
 from kernelrl_judge.layouts import laid_out_as
 from kernelrl_judge.overlays import overlaid
 from kernelrl_judge.reference import Reference
-from kernelrl_judge.stress_coincidences import Coincidences
+from kernelrl_judge.stress_coincidences import Coincidences, sprinkled
 from kernelrl_judge.stress_parameters import spreadable
 from kernelrl_judge.stress_ranges import at_ends, is_truth
 from kernelrl_judge.stress_shares import with_zeros
@@ -56,7 +56,6 @@ _BEYOND = 4.0
 """How many times a bound that a task sets is the largest spike: a row's largest is at least a fourth of that."""
 _SMALL = 2.0**-9
 """Of ordinary numbers: their variance is about what usual norms add to it."""
-_RARE = 1 / 32
 _HALF_ROUNDING = 2.0**-11
 _LAST_BIT = 2.0**-23
 _LEAST_ALONG = 4
@@ -315,10 +314,8 @@ def _edged(tensor: torch.Tensor, largest: float, *, quiet: bool) -> torch.Tensor
 
 def _not_numbers(tensor: torch.Tensor, *, infinite: bool, undefined: bool) -> torch.Tensor:
     """A few infinities of both signs, and a few that are no number."""
-    kinds = torch.rand_like(tensor, dtype=torch.float32)
-    for kind, value in enumerate((*[math.inf, -math.inf] * infinite, *[math.nan] * undefined)):
-        tensor = torch.where((kinds >= kind * _RARE) & (kinds < (kind + 1) * _RARE), value, tensor)
-    return tensor
+    numbers = (*[math.inf, -math.inf] * infinite, *[math.nan] * undefined)
+    return sprinkled(tensor, numbers, torch.rand_like(tensor, dtype=torch.float32))
 
 
 def _ended(tensor: torch.Tensor, *, whole: bool) -> torch.Tensor:
