@@ -87,7 +87,7 @@ _WORDS = {
 }
 _UNDECIDED = "the reference decides nothing on such inputs"
 _REFUSED = "the reference fails"
-_Made = tuple[Reference, list[StressCall], list[str]]
+_Prepared = tuple[Reference, list[StressCall], list[str]]
 
 
 def wanted(settings: EvaluationSettings) -> bool:
@@ -115,7 +115,7 @@ def prepared(
     unfit = _unfit(reference)
     if unfit:
         return reference, [], unfit
-    made: list[_Made] = []
+    made: list[_Prepared] = []
     reasons: list[str] = []
     kinds = (*SPREADS, "") if spread and not facts["large"] and spreadable(reference) else ("",)
     for kind in kinds:
@@ -140,7 +140,7 @@ def prepared(
     return best[0], best[1], "; ".join(best[2])
 
 
-def _decided(made: _Made) -> float:
+def _decided(made: _Prepared) -> float:
     return sum(call.decided for call in made[1])
 
 
