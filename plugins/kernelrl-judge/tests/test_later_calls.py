@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import signal
 import threading
 from collections.abc import Callable, Iterator
 
+import numpy
 import pytest
 import torch
 from stress_tasks import reference
 
 from kernelrl_judge.later_calls import asks_for_its_mode, refused, with_other_row
-from kernelrl_judge.process_settings import OF_LOADING, changed, reading
+from kernelrl_judge.process_settings import changed, reading
 from kernelrl_judge.runner_later import at_once, later_call
 
 read = reading()
@@ -25,6 +28,7 @@ def settings_as_they_were() -> Iterator[None]:
     torch.set_num_threads(threads)
     torch.set_default_dtype(dtype)
     torch.set_flush_denormal(False)
+    gc.enable()
 
 
 @pytest.mark.parametrize(
@@ -43,6 +47,30 @@ def test_a_setting_that_was_changed_is_named(setting: str, change: Callable[[], 
     assert changed(before, read()) == [setting]
 
 
+def test_what_numpy_draws_is_named_where_its_state_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, state = read(), numpy.random.get_state()
+    monkeypatch.setattr(numpy.random, "get_state", lambda legacy=True: state)
+    numpy.random.rand()
+    assert changed(before, read()) == ["numbers drawn by numpy"]
+
+
+def test_a_handler_that_says_it_is_equal_to_any_other_is_named() -> None:
+    class Handler:
+        def __call__(self, *_: object) -> None: ...
+
+        def __eq__(self, _: object) -> bool:
+            return True
+
+        __hash__ = None  # type: ignore[assignment]
+
+    before = read()
+    usual = signal.signal(signal.SIGUSR1, Handler())
+    try:
+        assert changed(before, read()) == ["handlers of signals"]
+    finally:
+        signal.signal(signal.SIGUSR1, usual)
+
+
 @pytest.mark.parametrize(
     ("setting", "change"),
     [
@@ -50,6 +78,7 @@ def test_a_setting_that_was_changed_is_named(setting: str, change: Callable[[], 
         ("the number of threads", lambda: torch.set_num_threads(1)),
         ("gradients", lambda: torch.set_grad_enabled(False)),
         ("the seed of torch", lambda: torch.manual_seed(7)),
+        ("the garbage collector", gc.disable),
     ],
 )
 def test_a_call_that_makes_a_setting_what_it_usually_is_is_seen(setting: str, change: Callable[[], object]) -> None:
@@ -63,12 +92,13 @@ def test_a_call_that_makes_a_setting_what_it_usually_is_is_seen(setting: str, ch
 def test_a_call_may_draw_numbers_and_raise() -> None:
     def call() -> None:
         random.random()
+        numpy.random.rand()
         torch.rand(2)
         raise ValueError
 
     found = later_call(call, read, read(), threads=0, gradients=False)
     assert isinstance(found.error, ValueError)
-    assert OF_LOADING.issuperset(found.changed)
+    assert found.changed == []
 
 
 @pytest.mark.parametrize(
@@ -103,6 +133,27 @@ def test_an_integer_out_of_its_range_that_the_task_refuses(forward: str, inputs:
         assert found is not None
         assert found[1][20] == number
         assert (found[1] != given[1]).sum() == 1
+
+
+@pytest.mark.parametrize("arranged", ["torch.randint(0, 9, (5, 6)).t()", "torch.randint(0, 9, (5, 1)).expand(5, 6)"])
+def test_an_input_of_other_strides_holds_the_integer_and_keeps_them(arranged: str) -> None:
+    task = reference("return torch.zeros(9).index_add(0, i.flatten(), x)", f"torch.rand(30), {arranged}", names="x, i")
+    task.facts["refused"] = 1, 9
+    given = task.inputs(1)
+    found = refused(task, given)
+    assert found is not None
+    assert (found[1] == 9).any()
+    assert not (given[1] == 9).any()
+    assert found[1].stride() == given[1].stride()
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("uint8", 256), ("int8", 128)])
+def test_a_number_that_the_type_of_an_input_lacks_is_not_tried(dtype: str, most: int) -> None:
+    drawn = f"torch.randint(0, {most}, (30,), dtype=torch.{dtype})"
+    task = reference(f"return torch.zeros({most}).index_add(0, i.long(), x)", f"torch.rand(30), {drawn}", names="x, i")
+    found = refused(task, task.inputs(1))
+    # A byte has nothing below zero either.
+    assert found is None if dtype == "uint8" else found is not None and int(found[1][20]) == -1
 
 
 def test_one_row_of_the_largest_parameter_is_changed() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from kernelrl_judge import reordering  # noqa: E402
 from kernelrl_judge.reordering import is_reordered, reordered  # noqa: E402
 
 
@@ -13,4 +14,17 @@ def test_threads_are_more_than_one_while_a_call_is_reordered_and_as_many_as_befo
     before = torch.get_num_threads()
     with reordered(threads=True):
         assert (torch.get_num_threads() >= 4, is_reordered()) == (True, True)
+    assert (torch.get_num_threads(), is_reordered()) == (before, False)
+
+
+def test_threads_are_as_many_as_before_where_a_library_cannot_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Library:
+        def omp_set_num_threads(self, count: int) -> None:
+            if count > 1:
+                raise OSError("one thread is all there is")
+
+    before = torch.get_num_threads()
+    monkeypatch.setattr(reordering, "_counts", lambda: [(Library(), 1)])
+    with pytest.raises(OSError, match="one thread"), reordered(threads=True):
+        pass
     assert (torch.get_num_threads(), is_reordered()) == (before, False)

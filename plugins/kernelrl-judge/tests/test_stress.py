@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 from stress_tasks import SETTINGS, reference, wrong_parts  # noqa: E402
 
 from kernelrl_judge import stress  # noqa: E402
+from kernelrl_judge.input_indices import FIRST_STRESSED  # noqa: E402
 from kernelrl_judge.reference import Reference  # noqa: E402
 from kernelrl_judge.stress_calls import judged  # noqa: E402
 from kernelrl_judge.stress_functions import Functions  # noqa: E402
@@ -97,7 +98,7 @@ def test_parameters_stay_for_a_candidate_that_draws_its_own() -> None:
 def test_shapes_dtypes_integers_and_structure_stay() -> None:
     inputs = "torch.randn(16, 16), torch.randint(9, (16, 16)), torch.rand(16, 16).softmax(1), torch.ones(16, 16)"
     task = reference("return a + b + c + d", inputs, names="a, b, c, d")
-    ordinary = task.inputs(Reference.first_timed_input - 2)
+    ordinary = task.inputs(FIRST_STRESSED)
     _, calls, _ = stress.prepared(task, SETTINGS, spread=True)
     changed = calls[0].trial.inputs
     assert [(one.shape, one.dtype) for one in changed] == [(one.shape, one.dtype) for one in ordinary]

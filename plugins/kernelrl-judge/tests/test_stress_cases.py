@@ -12,7 +12,8 @@ torch = pytest.importorskip("torch")
 from stress_tasks import SETTINGS, reference, wrong_parts  # noqa: E402
 
 from kernelrl_judge import stress  # noqa: E402
-from kernelrl_judge.stress_ranges import at_ends  # noqa: E402
+from kernelrl_judge.stress_ranges import at_ends, declared  # noqa: E402
+from kernelrl_judge.stress_shares import with_zeros  # noqa: E402
 from kernelrl_judge.stress_twins import with_twins  # noqa: E402
 
 IGNORING = "return torch.nn.functional.cross_entropy(x, ids, ignore_index=-100, reduction='none')"
@@ -193,6 +194,15 @@ def test_honest_kernels_pass_where_a_task_names_a_case(forward: str, inputs: str
         assert wrong_parts(reference(forward, inputs, names="x, ids"), honest) == set()
 
 
+def test_which_shares_of_a_shape_are_zero_is_drawn_once() -> None:
+    masks: dict[Any, Any] = {}
+    shares = torch.rand(8, 16).softmax(1)
+    with_zeros(shares, 1, masks)
+    before = torch.get_rng_state()
+    with_zeros(shares, 1, masks)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_zeros_among_shares_are_left_out_where_the_reference_is_not_finite_with_them() -> None:
     inputs = "torch.randn(16, 64).softmax(1), torch.randn(16, 64).softmax(1)"
     task = reference("return torch.nn.functional.kl_div(x.log(), y, reduction='batchmean')", inputs, names="x, y")
@@ -225,3 +235,19 @@ def test_twins_are_copies_or_differ_in_one_element_or_two() -> None:
     differ = (found != other).sum(1).tolist()
     assert (differ[::4], differ[1::4], differ[3::4]) == ([0] * 4, [1] * 4, [2] * 4)
     assert torch.equal(found[3::4].sort(1).values, other[3::4].sort(1).values)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: torch.randint(5, 9, (4, 8)),
+        lambda: torch.randint(5, high=9, size=(4, 8)),
+        lambda: torch.randint(low=5, high=9, size=(4, 8)),
+    ],
+)
+def test_a_range_is_read_however_its_ends_are_given(draw: Callable[[], Any]) -> None:
+    assert declared(lambda: [draw()]) == [(5, 9)]
+
+
+def test_a_range_of_one_number_begins_at_zero() -> None:
+    assert declared(lambda: [torch.randint(9, (4, 8)), torch.randint(high=9, size=(4, 8))]) == [(0, 9)] * 2

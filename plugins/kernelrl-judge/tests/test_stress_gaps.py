@@ -11,8 +11,11 @@ torch = pytest.importorskip("torch")
 
 from stress_tasks import SETTINGS, reference, wrong_parts  # noqa: E402
 
-from kernelrl_judge import stress  # noqa: E402
+from kernelrl_judge import stress, stress_calls  # noqa: E402
+from kernelrl_judge.input_indices import FIRST_STRESSED  # noqa: E402
 from kernelrl_judge.stress_draws import RareDraws  # noqa: E402
+from kernelrl_judge.stress_inputs import changed, nudged  # noqa: E402
+from kernelrl_judge.stress_parameters import with_spread  # noqa: E402
 from kernelrl_judge.structure import structure  # noqa: E402
 
 MASKED = "return (x * mask).sum(1) / mask.sum(1).clamp(min=1)"
@@ -146,7 +149,7 @@ def test_infinities_stay_in_their_places() -> None:
     _, calls, _ = stress.prepared(task, SETTINGS, spread=True)
     assert [call.part for call in calls] == ["mixed", "spiked", "aligned", "edges"]
     for number, call in enumerate(calls):
-        before, after = task.inputs(task.first_timed_input - 2 - number)[0], call.trial.inputs[0]
+        before, after = task.inputs(FIRST_STRESSED - number)[0], call.trial.inputs[0]
         assert torch.equal(before == -torch.inf, ~torch.isfinite(after))
         assert not torch.equal(before, after)
 
@@ -201,7 +204,7 @@ def test_parameters_change_where_a_reference_needs_them_to_stay_positive() -> No
     assert wrong_parts(task, lambda x, gamma, beta: x / torch.sqrt(1 + 0.1 * x * x)) == parts(task)
 
 
-@pytest.mark.parametrize("place", ["changed", "nudged", "in_double"])
+@pytest.mark.parametrize("place", ["changed", "nudged", "in_double", "_left"])
 def test_memory_that_is_short_at_the_moment_says_nothing_of_the_task(
     monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
@@ -211,8 +214,9 @@ def test_memory_that_is_short_at_the_moment_says_nothing_of_the_task(
     def short(*_: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
+    owner = {"in_double": type(task), "_left": stress_calls}.get(place, stress.stress_inputs)
     with monkeypatch.context() as patch:
-        patch.setattr(type(task) if place == "in_double" else stress.stress_inputs, place, short)
+        patch.setattr(owner, place, short)
         fewer = parts(task)
     assert fewer < parts(task) == parts(reference(*given))
 
@@ -224,3 +228,28 @@ def test_none_of_many_parameters_is_left_out(used: bool) -> None:
     task = reference(f"return x * {'self.zzz' if used else '2.0'} + 0.0 * self.gains[3]", init=init)
     found = stress.untested(task, SETTINGS, {"zzz"})
     assert [finding.severity.value for finding in found] == (["suspect"] if used else [])
+
+
+def test_one_number_that_is_drawn_is_changed_like_others() -> None:
+    task = reference("return x * scale", "torch.randn(8, 64), torch.randn(())", names="x, scale")
+    assert wrong_parts(task, lambda x, scale: x * scale) == set()
+
+
+def test_an_input_without_elements_stays() -> None:
+    task = reference("return x + y.sum(1)", "torch.randn(64), torch.randn(64, 0)", names="x, y")
+    assert wrong_parts(task, lambda x, y: x + 0.0) == set()
+
+
+@pytest.mark.parametrize("part", ["spiked", "edges", "ends"])
+def test_harsh_inputs_without_elements_have_none(part: str) -> None:
+    empty = torch.randn(0, 5)
+    made = changed([empty], {"structures": [None]}, part, (True, 16.0))
+    assert nudged(made, {"structures": [None]}, part)[0].shape == empty.shape
+
+
+def test_equal_parameters_of_any_strides_stay_equal() -> None:
+    made = "self.a, self.b = (torch.nn.Parameter(ones) for ones in (torch.ones(4, 16).t(), torch.ones(64)))"
+    task = reference("return x * self.b + self.a.sum(1).sum()", init=made)
+    state = with_spread(task, "any_sign", alike=True).state
+    assert torch.equal(state["a"].flatten(), state["b"])
+    assert state["b"].unique().numel() > 1

@@ -249,7 +249,6 @@ def test_without_the_probes_no_window_is_watched(judge: Judge) -> None:
 
 class _Reference:
     device = "cpu"
-    first_timed_input = 1 << 20
     like = None
 
     def inputs(self, index: int) -> list[Any]:

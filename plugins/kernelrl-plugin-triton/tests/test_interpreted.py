@@ -156,6 +156,14 @@ ORDERED = {
         "while tl.atomic_add(done_ptr, 0) != p:;     pass; tl.store(y_ptr + p, 1.0 + p); tl.atomic_add(done_ptr, 1)",
         True,
     ),
+    "in the order of programs, who poll": (
+        "tl.atomic_poll(done_ptr, p); tl.store(y_ptr + tl.atomic_add(done_ptr, 1), 1.0 + p)",
+        True,
+    ),
+    "in the order of programs, who load": (
+        "while tl.atomic_load(done_ptr) != p:;     pass; tl.store(y_ptr + tl.atomic_add(done_ptr, 1), 1.0 + p)",
+        True,
+    ),
 }
 
 

@@ -20,6 +20,7 @@ import torch
 
 from kernelrl_core.values import EvaluationRequest
 from kernelrl_judge.device_facts import machine_facts
+from kernelrl_judge.input_indices import FIRST_TIMED
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.windows import window
 
@@ -65,7 +66,7 @@ def compiled_share(
 def _measured(reference: Reference, turn: Callable[..., contextlib.AbstractContextManager[None]]) -> float:
     with turn(alone=False):
         compiled = torch.compile(reference.model)
-        first = reference.first_timed_input
+        first = FIRST_TIMED
         staged = [reference.inputs(first + index) for index in range(_CALLS)]
         for _ in range(_WARM_UPS):
             window(compiled, staged, reference.device)

@@ -30,6 +30,7 @@ from kernelrl_judge.dialogue import CandidateFailed, Dialogue
 from kernelrl_judge.effects import printed
 from kernelrl_judge.endings import Endings
 from kernelrl_judge.exchange import Exchange
+from kernelrl_judge.input_indices import PROFILED
 from kernelrl_judge.later_calls import LaterCalls
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference
@@ -343,7 +344,7 @@ class Case:
             self._runner.send(FrameKind.PROFILE, encode_tree({"arguments": None}))
             self._dialogue.expect(FrameKind.FACTS)
             with self._dialogue.turn(alone=False):
-                order = {"arguments": exchange.share(reference.inputs(reference.first_timed_input - 1))}
+                order = {"arguments": exchange.share(reference.inputs(PROFILED))}
                 self._runner.send(FrameKind.PROFILE, encode_tree(order))
                 kernels = decode_tree(self._dialogue.expect(FrameKind.FACTS).body)
         except (CandidateFailed, DeadlinePassed, RunnerEnded):

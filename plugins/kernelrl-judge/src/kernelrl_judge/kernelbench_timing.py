@@ -21,6 +21,7 @@ import torch
 from kernelrl_core.values import EvaluationSettings, RuntimeStatistics
 from kernelrl_judge import protocol
 from kernelrl_judge.exchange import Exchange
+from kernelrl_judge.input_indices import FIRST_TIMED
 from kernelrl_judge.protocol import FrameKind, ProtocolError
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.running import Runner
@@ -68,7 +69,7 @@ def compare(
         ProtocolError: what the runner says cannot be, such as more time than passed.
         What `expect` raises.
     """
-    inputs = reference.inputs(reference.first_timed_input)
+    inputs = reference.inputs(FIRST_TIMED)
     order = {
         "arguments": exchange.share(inputs),
         "method": settings.timing_method,

@@ -20,7 +20,9 @@ from kernelrl_judge import protocol
 from kernelrl_judge.comparing import compare_described, compare_values, tolerance
 from kernelrl_judge.dialogue import CandidateFailed
 from kernelrl_judge.exchange import Exchange
-from kernelrl_judge.layouts import leaves_bytes
+from kernelrl_judge.input_indices import FIRST_LATER
+from kernelrl_judge.layouts import distinct, laid_out_as, leaves_bytes
+from kernelrl_judge.own_code import names_in
 from kernelrl_judge.protocol import FrameKind, ProtocolError
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded
@@ -32,7 +34,6 @@ from kernelrl_judge.value_trees import decode_tree, encode_tree
 __all__ = ["LaterCalls", "asks_for_its_mode", "refused", "with_other_row"]
 
 _LIMIT_S = 5.0
-_FIRST_INPUT = Reference.first_timed_input - 64
 _OWN_CODES = {"exit 70", "exit 71"}
 """How a runner itself ends when it cannot go on."""
 _ENDINGS = ("SystemExit", "KeyboardInterrupt")
@@ -75,13 +76,13 @@ class LaterCalls:
         self._builds = builds
         self._at_once = at_once
         self._takes_parameters = takes_parameters
-        self._next_input = _FIRST_INPUT
+        self._next_input = FIRST_LATER
         self._described: Any = None
         self._given: dict[str, torch.Tensor] = {}
 
     def run(self, reference: Reference) -> tuple[Finding, ...]:
         """What is to be said of the candidate, which has the reference's parameters."""
-        if leaves_bytes((reference.like, reference.inputs(_FIRST_INPUT))) > _MOST_BYTES:
+        if leaves_bytes((reference.like, reference.inputs(FIRST_LATER))) > _MOST_BYTES:
             return ()
         self._runner.deadline = time.monotonic() + min(_LIMIT_S, self._settings.timeout_s)
         found: list[Finding] = []
@@ -253,14 +254,7 @@ def asks_for_its_mode(reference: Reference) -> bool:
     kinds = {type(module) for module in reference.model.modules()}
     own = [kind for kind in kinds if not kind.__module__.startswith("torch.")]
     functions = [value for kind in own for value in vars(kind).values() if isinstance(value, types.FunctionType)]
-    return any("training" in names for function in functions for names in _names(function.__code__))
-
-
-def _names(code: types.CodeType) -> Iterator[tuple[str, ...]]:
-    yield code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _names(constant)
+    return any("training" in names_in(function.__code__) for function in functions)
 
 
 def with_other_row(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -282,8 +276,9 @@ def refused(reference: Reference, inputs: list[Any]) -> list[Any] | None:
     facts = reference.facts
     if "refused" not in facts:
         facts["refused"] = None
+        given = tensors(inputs)
         for place, number in _beyond(reference.declared_ranges() or ()):
-            if not _gives(reference, _with(inputs, place, number)):
+            if _holds(given[place], number) and not _gives(reference, _with(inputs, place, number)):
                 facts["refused"] = place, number
                 break
     return None if facts["refused"] is None else _with(inputs, *facts["refused"])
@@ -298,6 +293,14 @@ def _beyond(ranges: Any) -> Iterator[tuple[int, int]]:
             yield place, limits[0] - 1
 
 
+def _holds(tensor: torch.Tensor, number: int) -> bool:
+    """Whether a tensor has an element, and its type the number."""
+    if tensor.is_floating_point() or not tensor.numel():
+        return tensor.numel() > 0
+    known = torch.iinfo(tensor.dtype)
+    return known.min <= number <= known.max
+
+
 def _with(inputs: list[Any], place: int, number: int) -> list[Any]:
     """Inputs of which one element, at two thirds of a tensor, is another number."""
     chosen = tensors(inputs)[place]
@@ -305,8 +308,10 @@ def _with(inputs: list[Any], place: int, number: int) -> list[Any]:
     def changed(tensor: torch.Tensor) -> torch.Tensor:
         if tensor is not chosen:
             return tensor
-        other = tensor.clone()
-        other.reshape(-1)[2 * other.numel() // 3] = number
+        other = laid_out_as(tensor.clone(memory_format=torch.contiguous_format), tensor)
+        elements = distinct(other)
+        at = torch.tensor(2 * elements.numel() // 3)
+        elements[torch.unravel_index(at, elements.shape)] = number
         return other
 
     return [mapped(value, changed) for value in inputs]

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from kernelrl_judge.comparing import compare_bytes
+from kernelrl_judge.input_indices import WEIGHED
 from kernelrl_judge.reference import Reference
 
 __all__ = ["bytes_that_matter", "memory_floor_us"]
@@ -50,7 +51,7 @@ def bytes_that_matter(reference: Reference) -> tuple[int, int]:
 
 
 def _found(reference: Reference) -> tuple[int, int]:
-    inputs = reference.inputs(reference.first_timed_input - 3)
+    inputs = reference.inputs(WEIGHED)
     before = reference.expected(inputs)
     own = reference.model.state_dict()
     groups = [_tensors(inputs), list(own.values())]

@@ -15,7 +15,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["own_code"]
+__all__ = ["names_in", "own_code"]
 
 _PACKAGES = ("kernelrl_judge.", "kernelrl_plugin_")
 _FIXED = (types.FunctionType, types.BuiltinFunctionType, type, types.ModuleType, re.Pattern, frozenset)
@@ -146,7 +146,7 @@ def _functions(value: Any) -> Iterator[types.FunctionType]:
 
 def _named_of_others(modules: list[Any], own: list[Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """What functions name of modules of the standard library: namespaces, and functions and classes in each."""
-    names = {name for function in own for name in _names(function.__code__)}
+    names = {name for function in own for name in names_in(function.__code__)}
     libraries = {
         value.__name__: value
         for module in modules
@@ -159,8 +159,9 @@ def _named_of_others(modules: list[Any], own: list[Any]) -> list[tuple[dict[str,
     ]
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
+def names_in(code: types.CodeType) -> Iterator[str]:
+    """Names that code, and code within it, looks up in modules and objects."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _names(constant)
+            yield from names_in(constant)

@@ -15,6 +15,7 @@ import torch
 from kernelrl_core.values import EvaluationSettings
 from kernelrl_judge.attributes import kept_numbers, kept_tensors, version_of, versions_of_kept
 from kernelrl_judge.comparing import compare_bytes
+from kernelrl_judge.input_indices import FIRST_TIMED
 from kernelrl_judge.overlays import overlaid
 from kernelrl_judge.seeds import seed
 from kernelrl_judge.sharing import held_bytes, overlaps_anywhere, shared_memory
@@ -54,9 +55,6 @@ class Reference:
         device: `cpu` or `cuda`.
         init: part of the seed of the constructor.
     """
-
-    first_timed_input = 1 << 20
-    """Indices of inputs from here on belong to timing, those below to the trials."""
 
     def __init__(
         self, module: types.ModuleType, task_id: str, settings: EvaluationSettings, device: str, init: str = "init"
@@ -181,7 +179,7 @@ class Reference:
         seed(self._number(index, 0), self.device)
         # Drawing large inputs on the CPU would take longer than everything else. Those of trials are on the CPU where
         # others draw the same there.
-        on_device = self._makes_on_device or index >= self.first_timed_input
+        on_device = self._makes_on_device or index >= FIRST_TIMED
         place = torch.device(self.device) if on_device else contextlib.nullcontext()
         with of_task(self._task_id, "get_inputs()"), place:
             made = [self._module.get_inputs() for _ in range(count)]

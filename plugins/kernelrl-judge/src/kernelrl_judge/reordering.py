@@ -35,12 +35,12 @@ def reordered(*, threads: bool) -> Iterator[None]:
     """
     global _now
     before, counts = torch.get_num_threads(), _counts() if threads else []
-    _now = True
-    if threads:
-        torch.set_num_threads(max(_THREADS, before))
-    for library, count in counts:
-        library.omp_set_num_threads(max(_THREADS, count))
     try:
+        _now = True
+        if threads:
+            torch.set_num_threads(max(_THREADS, before))
+        for library, count in counts:
+            library.omp_set_num_threads(max(_THREADS, count))
         yield
     finally:
         _now = False

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from kernelrl_judge.device_facts import Ceilings
+from kernelrl_judge.input_indices import LEARNED
 from kernelrl_judge.reference import Reference
 
 __all__ = ["count_work", "roofline"]
@@ -49,7 +50,7 @@ def count_work(reference: Reference) -> None:
 def _work(reference: Reference) -> tuple[int, int]:
     from torch.utils.flop_counter import FlopCounterMode
 
-    inputs = reference.inputs(reference.first_timed_input - 2)
+    inputs = reference.inputs(LEARNED)
     moved = _bytes(inputs) + _bytes(reference.state) + _bytes(reference.like)
     with FlopCounterMode(display=False) as counter:
         reference.expected(inputs)

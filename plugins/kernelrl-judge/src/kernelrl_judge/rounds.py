@@ -15,6 +15,7 @@ from kernelrl_core.values import Finding, Mismatch, RuntimeStatistics, Severity
 from kernelrl_judge import host_memory, protocol
 from kernelrl_judge.comparing import Tolerance, compare_bytes, compare_values
 from kernelrl_judge.exchange import ArenaExchange, Exchange
+from kernelrl_judge.input_indices import FIRST_TIMED
 from kernelrl_judge.layouts import leaves_bytes, places
 from kernelrl_judge.overheads import Flush, Overheads, TurnCosts
 from kernelrl_judge.protocol import FrameKind
@@ -86,7 +87,7 @@ class Rounds:
         self._kept_back = self._device == "cpu" or isinstance(exchange, ArenaExchange)
         # Not the seeds of the inputs: order and choice must not be known before they are made.
         self._random = random.SystemRandom()
-        self._next_input = reference.first_timed_input
+        self._next_input = FIRST_TIMED
         self._overheads = Overheads(reference)
         self._flush = Flush(self._device)
         self._turning = Turning(runner, expect, self._flush, costs.wake_s) if self._device == "cuda" else None
@@ -96,7 +97,7 @@ class Rounds:
         self._places_of: dict[int, tuple[list[Any], int]] = {}
         self._ordered: tuple[Any, Any, bytes] | None = None
         self._ahead: bytes | None = None
-        first = reference.inputs(reference.first_timed_input)
+        first = reference.inputs(FIRST_TIMED)
         given, made = leaves_bytes(first), leaves_bytes(reference.like)
         self._allocated_bytes = _allocated_bytes(first, reference.like) if self._device == "cpu" else []
         # The copy reads what was just written; to write where results before lay takes half of its time at most.

@@ -53,7 +53,7 @@ def later_call(
     """
     import torch
 
-    changed = process_settings.changed(loaded, read(), without=process_settings.OF_LOADING)
+    changed = process_settings.changed(loaded, read(), without=process_settings.DRAWN | process_settings.OF_ORDERS)
     numbers = torch.get_num_threads()
     with torch.set_grad_enabled(gradients):
         if threads:
@@ -65,7 +65,7 @@ def later_call(
             value = call()
         except BaseException as raised:
             error = raised
-        changed += process_settings.changed(before, read())
+        changed += process_settings.changed(before, read(), without=process_settings.DRAWN)
     if threads:
         torch.set_num_threads(numbers)
     return LaterCall(value, error, [*dict.fromkeys(changed)])

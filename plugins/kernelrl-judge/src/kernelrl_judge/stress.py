@@ -43,6 +43,7 @@ import torch
 from kernelrl_core.values import EvaluationSettings, Finding, Severity
 from kernelrl_judge import stress_inputs
 from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
+from kernelrl_judge.input_indices import FIRST_STRESSED, LEARNED, RESIZED
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.stress_calls import NO_MEMORY, StressCall, stress_call
 from kernelrl_judge.stress_draws import RareDraws
@@ -86,7 +87,7 @@ _WORDS = {
 }
 _UNDECIDED = "the reference decides nothing on such inputs"
 _REFUSED = "the reference fails"
-_Made = tuple[Reference, list[StressCall], list[str]]
+_Prepared = tuple[Reference, list[StressCall], list[str]]
 
 
 def wanted(settings: EvaluationSettings) -> bool:
@@ -114,7 +115,7 @@ def prepared(
     unfit = _unfit(reference)
     if unfit:
         return reference, [], unfit
-    made: list[_Made] = []
+    made: list[_Prepared] = []
     reasons: list[str] = []
     kinds = (*SPREADS, "") if spread and not facts["large"] and spreadable(reference) else ("",)
     for kind in kinds:
@@ -139,7 +140,7 @@ def prepared(
     return best[0], best[1], "; ".join(best[2])
 
 
-def _decided(made: _Made) -> float:
+def _decided(made: _Prepared) -> float:
     return sum(call.decided for call in made[1])
 
 
@@ -156,7 +157,7 @@ def _calls(
             facts["refuses"] = True
         if part not in stress_inputs.parts(reference, settings) or (only is not None and part not in only):
             continue
-        index = Reference.first_timed_input - 2 - number
+        index = FIRST_STRESSED - number
         call, exact, reason = _call(reference, exact, settings, part, index, kind)
         calls += [call] if call is not None else []
         reasons += [f"{part}: {reason}"] if reason else []
@@ -298,9 +299,8 @@ def untested(reference: Reference, settings: EvaluationSettings, lacking: Collec
 
 
 def _without_effect(reference: Reference, limit: Tolerance) -> list[str]:
-    index = Reference.first_timed_input - 2
-    inputs = reference.inputs(index)
-    expected = reference.expected(inputs, index)
+    inputs = reference.inputs(LEARNED)
+    expected = reference.expected(inputs, LEARNED)
     twice = attrs.evolve(limit, atol=2 * limit.atol, rtol=2 * limit.rtol)
     other, spread = (
         reference.with_other_parameters().state,
@@ -308,7 +308,7 @@ def _without_effect(reference: Reference, limit: Tolerance) -> list[str]:
     )
 
     def counts(values: Mapping[str, torch.Tensor]) -> bool:
-        changed = reference.with_state({**reference.state, **values}).expected(inputs, index)
+        changed = reference.with_state({**reference.state, **values}).expected(inputs, LEARNED)
         return compare_values(expected, changed, twice) is not None
 
     same = {name for name, value in reference.state.items() if torch.equal(value, other[name])}
@@ -328,12 +328,11 @@ def _together(reference: Reference, limit: Tolerance, lacking: Collection[str]) 
     names = [name for name in reference.facts.get("untested_beyond", ()) if name in lacking]
     if not names:
         return []
-    index = Reference.first_timed_input - 2
-    inputs = reference.inputs(index)
+    inputs = reference.inputs(LEARNED)
     spread = with_spread(reference, SPREADS[0]).state
     with contextlib.suppress(TaskError, torch.OutOfMemoryError):
         changed = reference.with_state({**reference.state, **{name: spread[name] for name in names}})
-        wrong = compare_values(reference.expected(inputs, index), changed.expected(inputs, index), limit)
+        wrong = compare_values(reference.expected(inputs, LEARNED), changed.expected(inputs, LEARNED), limit)
         return names if wrong is not None else []
     return []
 
@@ -381,13 +380,12 @@ def _unfit(reference: Reference) -> str:
 
 def _resized(reference: Reference, exact: Reference | None) -> list[StressCall]:
     """A call on inputs of other sizes, where the task has sizes that may change and decides it."""
-    index = Reference.first_timed_input - 3 - len(stress_inputs.PARTS)
     try:
-        inputs = reference.resized_inputs(index)
+        inputs = reference.resized_inputs(RESIZED)
         if inputs is None:
             return []
         near = stress_inputs.nudged(inputs, reference.facts, "sizes")
-        call = stress_call(reference, exact, index, "sizes", inputs, near)[0]
+        call = stress_call(reference, exact, RESIZED, "sizes", inputs, near)[0]
     except TaskError:
         return []
     return [] if call is None or call.decided < _ENOUGH else [call]

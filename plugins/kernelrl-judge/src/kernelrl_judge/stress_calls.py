@@ -92,14 +92,14 @@ def stress_call(
     try:
         rows_apart = bool(reference.facts.get("rows_apart"))
         found, shares = _limits(inputs, expected, precise, part, rows_apart=rows_apart, same=same)
+        decided = sum(shares) / len(shares) if shares else 1.0
+        if not decided:
+            finite = all(bool(torch.isfinite(tensor).all()) for tensor in tensors(reals(precise)))
+            small = "the reference's own errors are too large on such inputs"
+            return None, small if finite else "the reference is not finite on such inputs"
+        left = _left(part, own, wide)
     except torch.OutOfMemoryError:
         return None, NO_MEMORY
-    decided = sum(shares) / len(shares) if shares else 1.0
-    if not decided:
-        finite = all(bool(torch.isfinite(tensor).all()) for tensor in tensors(reals(precise)))
-        small = "the reference's own errors are too large on such inputs"
-        return None, small if finite else "the reference is not finite on such inputs"
-    left = _left(part, own, wide)
     return StressCall(part, Trial(inputs, expected), precise, tuple(found), decided, left), ""
 
 

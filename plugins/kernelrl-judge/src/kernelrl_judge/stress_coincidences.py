@@ -15,14 +15,15 @@ import torch
 
 from kernelrl_judge.stress_bounds import Bounds
 
-__all__ = ["LOOSENED", "Coincidences", "loosened"]
+__all__ = ["LOOSENED", "MOST_NUMBERS", "Coincidences", "loosened", "sprinkled"]
 
 LOOSENED = ("coincidences", "twins", "zeros")
 """Parts whose errors say nothing about the precision of a kernel."""
 
 _RARE = 1 / 32
 """Share of the elements that a number takes the place of."""
-_MOST_NUMBERS = 8
+MOST_NUMBERS = 8
+"""Numbers that a reference names, of which inputs are given the smallest."""
 _PARTS_OF_ONE = 8.0
 """Multiples of an eighth are halves of whole numbers of quarters, too: a task may multiply before it rounds."""
 _CANCELLED = 1e-2
@@ -46,7 +47,7 @@ class Coincidences:
     def of(cls, compared: Iterable[float], *, rounds: bool) -> Coincidences:
         """Of all numbers that a reference compares with those that are not zero; zeros stand at the edges."""
         numbers = sorted({number for number in compared if number and math.isfinite(number)}, key=abs)
-        return cls(tuple(numbers[:_MOST_NUMBERS]), rounds)
+        return cls(tuple(numbers[:MOST_NUMBERS]), rounds)
 
     def placed(self, tensor: torch.Tensor) -> torch.Tensor:
         """An input with them."""
@@ -54,9 +55,7 @@ class Coincidences:
         if self.rounds:
             eighths = (tensor * _PARTS_OF_ONE).round() / _PARTS_OF_ONE
             tensor = torch.where(kinds >= 0.5, eighths, tensor)
-        for place, number in enumerate(_exact(self.numbers, tensor.dtype)):
-            tensor = torch.where((kinds >= place * _RARE) & (kinds < (place + 1) * _RARE), number, tensor)
-        return tensor
+        return sprinkled(tensor, _exact(self.numbers, tensor.dtype), kinds)
 
     def are_in(self, tensor: torch.Tensor) -> torch.Tensor:
         """Which elements are such numbers: what a last bit makes of them says nothing."""
@@ -66,6 +65,17 @@ class Coincidences:
         if self.rounds:
             found |= (tensor * _PARTS_OF_ONE).frac() == 0
         return found
+
+
+def sprinkled(tensor: torch.Tensor, numbers: Iterable[float], kinds: torch.Tensor) -> torch.Tensor:
+    """A tensor with each number in the place of a few of its elements.
+
+    Args:
+        kinds: uniform numbers below one, of its shape.
+    """
+    for place, number in enumerate(numbers):
+        tensor = torch.where((kinds >= place * _RARE) & (kinds < (place + 1) * _RARE), number, tensor)
+    return tensor
 
 
 def _exact(numbers: Sequence[float], dtype: torch.dtype) -> list[float]:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from kernelrl_judge.input_indices import LEARNED
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.trees import mapped, reals, tensors
 
@@ -29,7 +30,7 @@ def rows_apart(reference: Reference) -> bool:
     rows = min(counts, default=0)
     if len(counts) != 1 or rows < 2:
         return False
-    first, second = (reference.inputs(Reference.first_timed_input - 2 - number) for number in (0, 1))
+    first, second = (reference.inputs(LEARNED - number) for number in (0, 1))
     others = iter(tensors(second))
 
     def joined(tensor: torch.Tensor) -> torch.Tensor:
@@ -54,14 +55,13 @@ def depends_on_all(reference: Reference, changes: Sequence[bool]) -> bool:
     Args:
         changes: which of the input tensors may be changed.
     """
-    index = Reference.first_timed_input - 2
-    inputs = reference.inputs(index)
-    before = _floats(reference.expected(inputs, index))
+    inputs = reference.inputs(LEARNED)
+    before = _floats(reference.expected(inputs, LEARNED))
     for place, is_changed in enumerate(changes):
         if is_changed and before:
             places = iter(range(len(changes)))
             other = [mapped(value, lambda tensor: _doubled(tensor, next(places) == place)) for value in inputs]  # noqa: B023
-            shares = [_changed(*pair) for pair in zip(before, _floats(reference.expected(other, index)), strict=True)]
+            shares = [_changed(*pair) for pair in zip(before, _floats(reference.expected(other, LEARNED)), strict=True)]
             if min(shares) > _MOST_OUTPUTS:
                 return True
     return False

@@ -8,9 +8,10 @@ from collections.abc import Collection
 import torch
 
 from kernelrl_judge import stress_inputs
+from kernelrl_judge.input_indices import LEARNED
 from kernelrl_judge.layouts import leaves_bytes
 from kernelrl_judge.reference import Reference
-from kernelrl_judge.stress_coincidences import Coincidences
+from kernelrl_judge.stress_coincidences import MOST_NUMBERS, Coincidences
 from kernelrl_judge.stress_dependence import OtherOrder, depends_on_all, rows_apart
 from kernelrl_judge.stress_draws import made_of_draws
 from kernelrl_judge.stress_functions import Functions
@@ -23,8 +24,6 @@ from kernelrl_judge.trees import reals, tensors
 
 __all__ = ["learn", "learn_structures"]
 
-_INDEX = Reference.first_timed_input - 2
-_MOST_NUMBERS = 8
 _IGNORED = -100
 """What losses ignore that are told nothing."""
 
@@ -32,7 +31,7 @@ _IGNORED = -100
 def learn_structures(reference: Reference) -> None:
     """What inputs have in common from call to call, and the bytes of a call and of the state."""
     facts = reference.facts
-    first, second = (reference.inputs(_INDEX - number) for number in (0, 1))
+    first, second = (reference.inputs(LEARNED - number) for number in (0, 1))
     facts["structures"] = [structure(*pair) for pair in zip(tensors(first), tensors(second), strict=False)]
     facts["stress_bytes"] = leaves_bytes(first) + leaves_bytes(reference.like), leaves_bytes(reference.state)
 
@@ -43,7 +42,7 @@ def learn(reference: Reference) -> None:
     watch, asked = Functions(), Functions()
     inputs = []
     with contextlib.suppress(TaskError), watch:
-        inputs = reference.inputs(_INDEX)
+        inputs = reference.inputs(LEARNED)
         with asked:
             reference.expected(inputs)
     # On a processor an assertion is an exception like any other.
@@ -74,7 +73,7 @@ def _draws(reference: Reference) -> list[int]:
     """Numbers of the inputs that are made of integers that are drawn, and are none of those themselves."""
     with contextlib.suppress(TaskError):
         ranges = dict(enumerate(reference.declared_ranges() or ()))
-        return [place for place in made_of_draws(reference, _INDEX) if ranges.get(place) is None]
+        return [place for place in made_of_draws(reference, LEARNED) if ranges.get(place) is None]
     return []
 
 
@@ -102,12 +101,12 @@ def _singled_out(reference: Reference, asked: Functions, sizes: Collection[int])
     found = compared | ignored
     # A GPU's context ends with a place that is out of range.
     safe = not asked.indexes_beside and (not asked.ignored or asked.ignored == found)
-    return sorted(found, key=abs)[:_MOST_NUMBERS], bool(found) and (safe or reference.device != "cuda")
+    return sorted(found, key=abs)[:MOST_NUMBERS], bool(found) and (safe or reference.device != "cuda")
 
 
 def _order_counts(reference: Reference) -> bool:
     """Whether outputs depend on which of two equals comes first."""
-    index = _INDEX - 1
+    index = LEARNED - 1
     with contextlib.suppress(TaskError):
         inputs = stress_inputs.changed(reference.inputs(index), reference.facts, "ranges", (False, 0.0))
         first = reference.expected(inputs, index)

@@ -7,18 +7,20 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["Functions", "is_whole"]
+__all__ = ["COMPARING", "Functions", "is_whole"]
 
 _CHECKED = {"binary_cross_entropy", "multinomial", "bernoulli", "bernoulli_"}
-_LOSSES = {"nll_loss", "cross_entropy", "embedding_bag"}
+_LEAVING_OUT = {"nll_loss", "cross_entropy", "embedding_bag"}
+"""Functions of integers that can be told to ignore one of them."""
 _INDEXING = {
     *("__getitem__", "__setitem__", "index_select", "index_add", "index_add_", "index_put", "index_put_", "take"),
-    *("gather", "scatter", "scatter_", "scatter_add", "scatter_add_", "embedding", "one_hot", *_LOSSES),
+    *("gather", "scatter", "scatter_", "scatter_add", "scatter_add_", "embedding", "one_hot", *_LEAVING_OUT),
     *("index_copy", "index_copy_", "index_fill", "index_fill_", "index_reduce", "index_reduce_", "put_", "bincount"),
     *("scatter_reduce", "scatter_reduce_", "take_along_dim", "multi_margin_loss", "ctc_loss"),
 }
 _BOUNDING = {"clamp", "clamp_", "clip", "clip_", "clamp_min", "clamp_max", "hardtanh", "hardtanh_"}
-_COMPARING = {f"{before}{name}{before}" for name in ("gt", "ge", "lt", "le") for before in ("", "__")}
+COMPARING = {f"{before}{name}{before}" for name in ("gt", "ge", "lt", "le") for before in ("", "__")}
+"""Functions that compare by size."""
 _EQUALLING = {f"{before}{name}{before}" for name in ("eq", "ne") for before in ("", "__")}
 _ALIKE = _EQUALLING | {"equal", "isclose", "isin", "unique", "unique_consecutive"}
 _IGNORING = ("ignore_index", "padding_idx")
@@ -55,13 +57,17 @@ class Functions(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._checked = self._indexes = self._makes_integers = self.convolves = False
+        self._checked = self._indexes = self._makes_integers = False
+        self.convolves = False
+        """Whether something is convolved, which may be done by another algorithm than sums of products."""
         self.distinguishes = self.extremes = self.sorts = False
         """Whether results depend on places, and values may be equal: in general, of the first extreme, of an order."""
         self.alike = False
         """Whether tensors are compared with tensors for being equal."""
         self.asks_for_numbers = False
+        """Whether it is asked what is no number, or what is infinite."""
         self.rounds = False
+        """Whether fractions are rounded to whole numbers."""
         self.bound = 0.0
         """Largest number that something is bounded by, or compared with."""
         self.compared: set[float] = set()
@@ -69,26 +75,28 @@ class Functions(TorchFunctionMode):
         self.singled_out: set[tuple[int, int]] = set()
         """Whole numbers that integers are compared with, each with how many of them there are."""
         self.ignored: set[int] = set()
-        """Whole numbers that a loss is told to ignore."""
+        """Whole numbers that a function is told to ignore."""
         self.indexes_beside = False
-        """Whether something else than such a loss takes integers as places."""
+        """Whether a function that cannot be told so takes integers as places."""
 
     @property
     def hazard(self) -> bool:
+        """Whether other values of fractions may be refused, or be indices out of range, which ends a GPU's context."""
         return self._checked or (self._indexes and self._makes_integers)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = func(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        found = func(*args, **kwargs)
         name = getattr(func, "__name__", "")
         self._checked |= name in _CHECKED
         self._indexes |= name in _INDEXING
         self.convolves |= name.startswith("conv")
         self.extremes |= name in _EXTREMES
-        self.sorts |= name in _SORTING and not (kwargs or {}).get("stable")
+        self.sorts |= name in _SORTING and not kwargs.get("stable")
         self.alike |= name in _ALIKE and (len(_tensors(args)) > 1 or name.startswith("unique"))
-        self.indexes_beside |= name in _INDEXING - _LOSSES
-        if name in _LOSSES:
-            ignored = [(kwargs or {}).get(word) for word in _IGNORING]
+        self.indexes_beside |= name in _INDEXING - _LEAVING_OUT
+        if name in _LEAVING_OUT:
+            ignored = [kwargs.get(word) for word in _IGNORING]
             self.ignored |= {number for number in ignored if isinstance(number, int)}
         if name in _FAR:
             self.bound = max(self.bound, _FAR_BOUND)
@@ -97,14 +105,14 @@ class Functions(TorchFunctionMode):
         self.rounds |= name in _ROUNDING
         given = args[0] if args else None
         fractions = isinstance(given, torch.Tensor) and given.is_floating_point()
-        if name in _BOUNDING or (name in _COMPARING | _EQUALLING and fractions):
-            numbers = [value for value in (*args, *(kwargs or {}).values()) if isinstance(value, int | float)]
+        if name in _BOUNDING or (name in COMPARING | _EQUALLING and fractions):
+            numbers = [value for value in (*args, *kwargs.values()) if isinstance(value, int | float)]
             limits = [float(abs(number)) for number in numbers if abs(number) <= _MOST_BOUND]
             if name not in _EQUALLING:
                 self.bound = max([self.bound, *limits])
             if name not in _BOUNDING:
                 self.compared |= {float(number) for number in numbers if abs(number) <= _MOST_BOUND}
-        if name in _COMPARING | _EQUALLING and isinstance(given, torch.Tensor) and is_whole(given):
+        if name in COMPARING | _EQUALLING and isinstance(given, torch.Tensor) and is_whole(given):
             numbers = [value for value in args[1:] if isinstance(value, int) and not isinstance(value, bool)]
             near = numbers if name in _EQUALLING else [number + off for number in numbers for off in (-1, 0, 1)]
             self.singled_out |= {(number, given.numel()) for number in near}

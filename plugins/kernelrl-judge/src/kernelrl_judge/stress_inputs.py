@@ -14,7 +14,7 @@ from kernelrl_judge.comparing import tolerance
 from kernelrl_judge.layouts import laid_out_as
 from kernelrl_judge.overlays import overlaid
 from kernelrl_judge.reference import Reference
-from kernelrl_judge.stress_coincidences import Coincidences
+from kernelrl_judge.stress_coincidences import Coincidences, sprinkled
 from kernelrl_judge.stress_parameters import spreadable
 from kernelrl_judge.stress_ranges import at_ends, is_truth
 from kernelrl_judge.stress_shares import with_zeros
@@ -56,7 +56,6 @@ _BEYOND = 4.0
 """How many times a bound that a task sets is the largest spike: a row's largest is at least a fourth of that."""
 _SMALL = 2.0**-9
 """Of ordinary numbers: their variance is about what usual norms add to it."""
-_RARE = 1 / 32
 _HALF_ROUNDING = 2.0**-11
 _LAST_BIT = 2.0**-23
 _LEAST_ALONG = 4
@@ -147,6 +146,8 @@ def changed(values: list[Any], facts: dict[str, Any], part: str, variant: Varian
     def change(tensor: torch.Tensor) -> torch.Tensor:
         place = next(places)
         known = facts["structures"][place]
+        if not tensor.numel():
+            return tensor
         if part == "ranges":
             limits = facts["ranges"][place]
             stays = limits is None or known == "fixed" or (is_truth(limits) and not variant[0])
@@ -228,7 +229,8 @@ def nudged(values: list[Any], facts: dict[str, Any], part: str, variant: Variant
 
     def nudge(tensor: torch.Tensor) -> torch.Tensor:
         structure = next(known)
-        if not is_changed(tensor, structure) or tensor.dtype not in (torch.float32, torch.complex64):
+        single = tensor.dtype in (torch.float32, torch.complex64)
+        if not (single and tensor.numel() and is_changed(tensor, structure)):
             return tensor
         found = _of_parts(tensor, lambda values: _off(values, part))
         if part == "coincidences" and not tensor.is_complex():
@@ -255,6 +257,8 @@ def _signed(tensor: torch.Tensor) -> torch.Tensor:
     """Random signs, but for the first quarter of the rows, which are negative, and the second, which are positive:
     what overflows for one sign does not hide there what happens to the other."""
     signed = torch.where(torch.rand_like(tensor, dtype=torch.float32).lt(0.5), -tensor, tensor)
+    if not tensor.dim():
+        return signed
     quarter = tensor.shape[0] // 4 if tensor.dim() > 1 else 0
     signed[:quarter] = -tensor[:quarter].abs()
     signed[quarter : 2 * quarter] = tensor[quarter : 2 * quarter].abs()
@@ -296,7 +300,7 @@ def _edged(tensor: torch.Tensor, largest: float, *, quiet: bool) -> torch.Tensor
     factors = torch.ones((), dtype=torch.float32, device=tensor.device)
     for axis, size in enumerate(tensor.shape):
         along = torch.ones(size, device=tensor.device)
-        along[[0, -1]] = min(largest, max(_MILD, size / 4)) if size else 1.0
+        along[[0, -1]] = min(largest, max(_MILD, size / 4))
         factors = torch.maximum(factors, along.view([size if place == axis else 1 for place in range(tensor.dim())]))
     values = (tensor.float() * factors).to(tensor.dtype)
     if quiet and tensor.dim() > 1:
@@ -310,10 +314,8 @@ def _edged(tensor: torch.Tensor, largest: float, *, quiet: bool) -> torch.Tensor
 
 def _not_numbers(tensor: torch.Tensor, *, infinite: bool, undefined: bool) -> torch.Tensor:
     """A few infinities of both signs, and a few that are no number."""
-    kinds = torch.rand_like(tensor, dtype=torch.float32)
-    for kind, value in enumerate((*[math.inf, -math.inf] * infinite, *[math.nan] * undefined)):
-        tensor = torch.where((kinds >= kind * _RARE) & (kinds < (kind + 1) * _RARE), value, tensor)
-    return tensor
+    numbers = (*[math.inf, -math.inf] * infinite, *[math.nan] * undefined)
+    return sprinkled(tensor, numbers, torch.rand_like(tensor, dtype=torch.float32))
 
 
 def _ended(tensor: torch.Tensor, *, whole: bool) -> torch.Tensor:

@@ -6,6 +6,7 @@ import contextlib
 
 import torch
 
+from kernelrl_judge.input_indices import LEARNED, SPREAD
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.stress_functions import is_whole
 from kernelrl_judge.task_code import TaskError
@@ -60,11 +61,10 @@ def _masks(reference: Reference) -> set[str]:
     masks = [name for name in masks if state[name].numel() >= _LEAST_IN_ROW and _is_uniform(state[name])]
     if not masks:
         return set()
-    index = Reference.first_timed_input - 2
-    inputs = reference.inputs(index)
+    inputs = reference.inputs(LEARNED)
     with contextlib.suppress(TaskError, torch.OutOfMemoryError):
         used = reference.with_state({**state, **{name: _sprinkled(state[name]) for name in masks}})
-        before, after = (tensors(one.expected(inputs, index)) for one in (reference, used))
+        before, after = (tensors(one.expected(inputs, LEARNED)) for one in (reference, used))
         borne = zip(before, after, strict=True)
         if all(old.shape == new.shape and not bool((old.isfinite() & ~new.isfinite()).any()) for old, new in borne):
             return set(masks)
@@ -101,7 +101,7 @@ def with_spread(reference: Reference, kind: str, *, alike: bool = False) -> Refe
     if counts and "counted" not in reference.facts:
         after = reference.state_after(_CALLS)
         reference.facts["counted"] = {name: after[name] for name in counts}
-    reference.seed(Reference.first_timed_input - 6)
+    reference.seed(SPREAD)
     state = dict(reference.state)
     buffers = {name for name, _ in reference.model.named_buffers()}
     done: list[str] = []
@@ -109,7 +109,7 @@ def with_spread(reference: Reference, kind: str, *, alike: bool = False) -> Refe
         before = reference.state[name]
         twin = next((other for other in done if alike and _equal(reference.state[other], before)), None)
         if twin is not None:
-            state[name] = state[twin].view(before.shape)
+            state[name] = state[twin].reshape(before.shape)
         elif name in counts:
             state[name] = reference.facts["counted"][name]
         elif before.dtype is torch.bool:
@@ -126,9 +126,8 @@ def with_spread(reference: Reference, kind: str, *, alike: bool = False) -> Refe
 
 
 def _equal(first: torch.Tensor, second: torch.Tensor) -> bool:
-    return (
-        first.dtype is second.dtype and first.numel() == second.numel() and torch.equal(first.view(-1), second.view(-1))
-    )
+    alike = first.dtype is second.dtype and first.numel() == second.numel()
+    return alike and torch.equal(first.reshape(-1), second.reshape(-1))
 
 
 def _spread_parts(before: torch.Tensor) -> torch.Tensor:

@@ -17,6 +17,7 @@ import attrs
 import torch
 from torch.overrides import TorchFunctionMode
 
+from kernelrl_judge.stress_functions import COMPARING
 from kernelrl_judge.trees import tensors
 
 __all__ = ["Range", "at_ends", "declared", "drawn_from", "is_truth"]
@@ -30,7 +31,6 @@ _APART = 16
 _TRUTH: Range = (0, 2)
 _DRAWN = {"rand", "randn", "rand_like", "randn_like", "uniform_", "normal_"}
 _TOSSED = {"bernoulli", "bernoulli_"}
-_COMPARED = {f"{before}{name}{before}" for name in ("gt", "ge", "lt", "le") for before in ("", "__")}
 _CONVERTED = {"clone", "contiguous", "detach", "to", "type", "cpu", "cuda", "pin_memory"}
 _CONVERTED |= {"bool", "int", "long", "half", "bfloat16", "float", "double"}
 """Functions whose results have the same numbers."""
@@ -136,7 +136,7 @@ class _Draws(TorchFunctionMode):
             self._forget(given)
             self._count += 1
             self._remember(found, self._count, drawn_from(name, args, kwargs))
-        elif name in _COMPARED and self._are_apart(given, args, found):
+        elif name in COMPARING and self._are_apart(given, args, found):
             # Who is given one of them beside what was compared knows more.
             self._draws = {
                 place: attrs.evolve(draw, origin=given[0].origin) if draw.origin == given[1].origin else draw
@@ -147,7 +147,7 @@ class _Draws(TorchFunctionMode):
             self._forget(given)
         elif _is_kept(name, given[0].limits, found):
             self._remember(found, given[0].origin, given[0].limits)
-        elif name in _COMPARED and any(isinstance(value, int | float) for value in args):
+        elif name in COMPARING and any(isinstance(value, int | float) for value in args):
             self._remember(found, given[0].origin, _TRUTH)
         else:
             self._forget(given)
@@ -192,6 +192,7 @@ def drawn_from(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Rang
     if name != "randint":
         return _TRUTH if name in _TOSSED else None
     numbers = [value for value in args if isinstance(value, int)]
-    low = kwargs.get("low", numbers[0] if len(numbers) > 1 else 0)
-    high = kwargs.get("high", numbers[-1] if numbers else None)
+    if "high" not in kwargs and numbers:
+        numbers, kwargs = numbers[:-1], {**kwargs, "high": numbers[-1]}
+    low, high = kwargs.get("low", numbers[0] if numbers else 0), kwargs.get("high")
     return (low, high) if isinstance(low, int) and isinstance(high, int) else None

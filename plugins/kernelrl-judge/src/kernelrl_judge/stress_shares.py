@@ -26,6 +26,8 @@ def with_zeros(tensor: torch.Tensor, axis: int, masks: dict[torch.Size, torch.Te
     Args:
         masks: which are zero, by shape: where a share of one input is zero, that of another may have to be.
     """
-    zeros = masks.setdefault(tensor.shape, torch.rand_like(tensor, dtype=torch.float32) < _ZEROS)
+    if tensor.shape not in masks:
+        masks[tensor.shape] = torch.rand_like(tensor, dtype=torch.float32) < _ZEROS
+    zeros = masks[tensor.shape]
     kept = torch.where(zeros & (tensor < tensor.amax(axis, keepdim=True)), 0.0, tensor)
     return (kept / kept.sum(axis, keepdim=True)).to(tensor.dtype)

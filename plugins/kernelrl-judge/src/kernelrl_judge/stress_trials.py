@@ -45,6 +45,23 @@ def matched(note: Any, reference: Reference) -> Matched:
     return Matched(note.get("matched") == len(reference.state), note.get("renamed") != 0, lacking)
 
 
+@attrs.frozen
+class _Outcome:
+    """How a candidate's calls went."""
+
+    wrong: tuple[str, str] | None
+    """The part that failed, and how."""
+    ratios: list[float]
+    """Of errors, of the calls that were judged."""
+    ended: bool = False
+    """Whether the candidate ended in one."""
+
+    @property
+    def ratio(self) -> float | None:
+        """The largest."""
+        return max(self.ratios, default=None)
+
+
 class StressTrials:
     """Makes the calls.
 
@@ -93,17 +110,37 @@ class StressTrials:
             self._profile["stress"] = f"not tried: {reason}"
             return False
         self._runner.deadline = time.monotonic() + self._settings.timeout_s
-        wrong, ratios, ended = None, [], False
         left = stress.untried(reference, self._settings, made)
         parts = [call.part for call in made if call.part != "sizes"]
         few = sum(map(leaves_bytes, (made[0].trial.inputs, made[0].trial.expected))) <= _FEW_BYTES
-        part = made[0].part
+        outcome = self._tried(calls, made, used, reference)
+        if outcome is None:
+            return False
+        concluded, said = stress.concluded(self._settings, outcome.wrong, outcome.ratio)
+        self._profile["stress"] = f"{said}, but for {left}" if left and said == "passed" else said
+        told = [finding for finding in calls.findings if finding not in (*known, *self.findings)]
+        self.findings = (*self.findings, *told, *concluded)
+        if outcome.ratio is not None:
+            self._profile["error_ratio"] = round(outcome.ratio, 2)
+        if self._settings.timing and self._settings.timing_method == "window" and outcome.wrong is None:
+            parts = parts if few else parts and [secrets.choice(parts)]
+            # Like those that were passed, on other inputs and with the parameters that the candidate has.
+            self.harsh = stress.prepared(reference.under(seed), self._settings, spread=False, only=parts)[1]
+        return outcome.ended
+
+    def _tried(self, calls: Trials, made: list[StressCall], used: Reference, reference: Reference) -> _Outcome | None:
+        """Make calls until one fails; None where nothing is decided.
+
+        Args:
+            made: taken out one after the other: on a device the candidate needs the memory, too.
+            used: whose parameters the candidate is to have meanwhile.
+        """
+        part, wrong = made[0].part, None
+        ratios: list[float] = []
         try:
             if used is not reference:
-                self._construct(used)
-                self.used = used
-            while made:
-                # What was compared is not kept: on a device the candidate needs the memory, too.
+                self._construct_with(used)
+            while made and wrong is None:
                 call = made.pop(0)
                 part = call.part
                 judged = calls.stressed(call, used, self._settings)
@@ -111,34 +148,27 @@ class StressTrials:
                     ratios.append(judged.error_ratio)
                 if judged.wrong is not None:
                     wrong = part, wording.incorrect(judged.wrong)
-                    break
-            if used is not reference and self._settings.timing:
-                self._construct(reference)
-                self.used = reference
+            self._return_to(reference, used)
         except CandidateFailed as failed:
-            if failed.failure.kind == "memory":
-                # The judge holds much of it just then: the candidate may have the device to itself.
-                if not self._dialogue.alone:
-                    raise
-                self._profile["stress"] = f"not decided: {part} needs more memory than is left beside the reference"
-                if used is not reference and self._settings.timing:
-                    self._construct(reference)
-                    self.used = reference
-                return False
-            wrong, ended = (part, wording.failure(failed.failure)), True
+            if failed.failure.kind != "memory":
+                return _Outcome((part, wording.failure(failed.failure)), ratios, ended=True)
+            # The judge holds much of it just then: the candidate may have the device to itself.
+            if not self._dialogue.alone:
+                raise
+            self._profile["stress"] = f"not decided: {part} needs more memory than is left beside the reference"
+            self._return_to(reference, used)
+            return None
         except DeadlinePassed:
-            wrong, ended = (part, wording.timeout(self._settings.timeout_s)), True
+            return _Outcome((part, wording.timeout(self._settings.timeout_s)), ratios, ended=True)
         except RunnerEnded as ending:
-            wrong, ended = (part, wording.ended(str(ending))[1]), True
-        ratio = max(ratios, default=None)
-        concluded, said = stress.concluded(self._settings, wrong, ratio)
-        self._profile["stress"] = f"{said}, but for {left}" if left and said == "passed" else said
-        told = [finding for finding in calls.findings if finding not in (*known, *self.findings)]
-        self.findings = (*self.findings, *told, *concluded)
-        if ratio is not None:
-            self._profile["error_ratio"] = round(ratio, 2)
-        if self._settings.timing and self._settings.timing_method == "window" and wrong is None:
-            parts = parts if few else parts and [secrets.choice(parts)]
-            # Like those that were passed, on other inputs and with the parameters that the candidate has.
-            self.harsh = stress.prepared(reference.under(seed), self._settings, spread=False, only=parts)[1]
-        return ended
+            return _Outcome((part, wording.ended(str(ending))[1]), ratios, ended=True)
+        return _Outcome(wrong, ratios)
+
+    def _return_to(self, reference: Reference, used: Reference) -> None:
+        """Have timed calls made with the parameters of the task."""
+        if used is not reference and self._settings.timing:
+            self._construct_with(reference)
+
+    def _construct_with(self, used: Reference) -> None:
+        self._construct(used)
+        self.used = used

@@ -31,6 +31,7 @@ from kernelrl_judge.computing import computing
 from kernelrl_judge.effects import described_tensors, overwritten, wrong_inputs, wrong_memory, wrong_state
 from kernelrl_judge.exchange import Exchange
 from kernelrl_judge.gathering import as_read
+from kernelrl_judge.input_indices import FIRST_TIMED
 from kernelrl_judge.layouts import leaves_bytes
 from kernelrl_judge.operators import listing_cost
 from kernelrl_judge.protocol import FrameKind
@@ -106,7 +107,7 @@ class Watch:
         self._random = random.SystemRandom()
         self._next, self._end = 0, min(WITHIN, settings.timing_trials)
         self._draw(0)
-        first = reference.inputs(reference.first_timed_input)
+        first = reference.inputs(FIRST_TIMED)
         size = leaves_bytes(first)
         few = _LOOKED_AT if size <= _LARGE_BYTES else 1
         self._looks = "inputs" in settings.probes

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from kernelrl_judge.input_indices import FIRST_TIMED
 from kernelrl_judge.layouts import leaves_bytes
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.sharing import extent
@@ -89,7 +90,7 @@ def _wanted(each_s: float, device: str) -> int:
 def _take_at_once(reference: Reference, calls: int) -> None:
     """Have the device's memory for windows of so many calls in one piece: hundreds of pieces take their time."""
     if reference.device == "cuda":
-        inputs = leaves_bytes(reference.inputs(reference.first_timed_input))
+        inputs = leaves_bytes(reference.inputs(FIRST_TIMED))
         # Of outputs there are the reference's and a place for each; the rest is small.
         count = calls * (inputs + 2 * leaves_bytes(reference.like))
         with contextlib.suppress(torch.OutOfMemoryError):
@@ -103,7 +104,7 @@ def _little(reference: Reference) -> int:
 
 
 def _of_call(reference: Reference) -> list[torch.Tensor]:
-    return [*tensors(reference.inputs(reference.first_timed_input)), *tensors(reference.like)]
+    return [*tensors(reference.inputs(FIRST_TIMED)), *tensors(reference.like)]
 
 
 def _each_bytes(found: Sequence[torch.Tensor]) -> int:

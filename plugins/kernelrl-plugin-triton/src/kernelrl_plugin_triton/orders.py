@@ -28,7 +28,7 @@ _MOST_BYTES = 64 << 20
 _MOST_LOOKS = 1000
 """At one number by one program: who looks more often waits."""
 _SINGLE = {"create_masked_load": 0, "create_atomic_cas": 0, "create_atomic_rmw": 1}
-"""Operations that look at memory, and where their pointers stand."""
+"""Operations that look at memory, and where their pointers stand. Polls and other loads look through the first."""
 
 
 class _WaitsError(BaseException):
@@ -63,6 +63,8 @@ def install(values: Callable[[Any], Any], begin_anew: Callable[[], None]) -> Non
     builder.set_grid_idx = _placed(builder.set_grid_idx)
     for name, place in _SINGLE.items():
         setattr(builder, name, _looking(getattr(builder, name), values, place))
+    if hasattr(builder, "create_atomic_poll"):
+        builder.create_atomic_poll = _polling(builder.create_atomic_poll)
 
 
 def _launched(call: Any, begin_anew: Callable[[], None]) -> Any:
@@ -130,5 +132,15 @@ def _looking(operation: Any, values: Callable[[Any], Any], place: int) -> Any:
                 if _launch.looks[address] > _MOST_LOOKS:
                     raise _WaitsError
         return operation(self, *given, **named)
+
+    return wrapper
+
+
+def _polling(poll: Any) -> Any:
+    @functools.wraps(poll)
+    def wrapper(self: Any, ptr: Any, expected: Any, timeout_ns: Any, *more: Any) -> Any:
+        # Without a timeout, Triton 3.9 gives its interpreter something else than None, which fails at the second look.
+        waits = _launch is not None and not isinstance(timeout_ns, interpreter.TensorHandle)
+        return poll(self, ptr, expected, None if waits else timeout_ns, *more)
 
     return wrapper

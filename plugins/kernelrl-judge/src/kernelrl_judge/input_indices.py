@@ -1,0 +1,22 @@
+"""Indices of inputs, each of which gives inputs of its own for a seed. Those of the trials begin at 0."""
+
+from __future__ import annotations
+
+__all__ = ["FIRST_LATER", "FIRST_STRESSED", "FIRST_TIMED", "LEARNED", "PROFILED", "RESIZED", "SPREAD", "WEIGHED"]
+
+FIRST_TIMED = 1 << 20
+"""From here on they belong to timing, those below to the trials and the probes."""
+PROFILED = FIRST_TIMED - 1
+"""Of the call whose kernels are listed."""
+LEARNED = FIRST_TIMED - 2
+"""By which something is found out about a task once; where two are compared, the other is the one before."""
+FIRST_STRESSED = FIRST_TIMED - 2
+"""Of the first part of the probe `stress`; that of each other part is the one before."""
+WEIGHED = FIRST_TIMED - 3
+"""By which it is found out what decides an output."""
+SPREAD = FIRST_TIMED - 6
+"""Of the random numbers of parameters of a larger spread."""
+RESIZED = FIRST_TIMED - 32
+"""Of other sizes."""
+FIRST_LATER = FIRST_TIMED - 64
+"""From here up they belong to a candidate's last calls."""
