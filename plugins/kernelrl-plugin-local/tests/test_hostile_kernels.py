@@ -14,6 +14,8 @@ from kernelrl_core.errors import InfrastructureError, UsageError
 from kernelrl_core.values import Outcome
 
 LIMIT_S = 4.0
+SOON_S = 30.0
+"""What a busy machine may take for a moment's work."""
 
 TRICKS: dict[str, tuple[str, set[Outcome]]] = {
     "hangs": ("while True: pass", {Outcome.TIMEOUT}),
@@ -64,9 +66,10 @@ HARMLESS = {
 def test_a_trick_ends_as_its_outcome_and_harms_nobody(bench: Any, doing: Any, good: str, name: str) -> None:
     code, allowed = TRICKS[name]
     begin = time.monotonic()
-    evaluation = bench.judge(doing(code), timeout_s=LIMIT_S, memory_mib=1024)
+    # Who does not wait for the limit has the time that a busy machine takes.
+    evaluation = bench.judge(doing(code), timeout_s=LIMIT_S if Outcome.TIMEOUT in allowed else SOON_S, memory_mib=1024)
     assert evaluation.outcome in allowed, evaluation
-    assert time.monotonic() - begin < LIMIT_S + 15
+    assert time.monotonic() - begin < LIMIT_S + SOON_S
     assert len(evaluation.message) < 5000
     assert bench.judge(good).outcome is Outcome.CORRECT
 
@@ -121,7 +124,7 @@ def test_cancelling_a_waiter_leaves_the_evaluator_whole(bench: Any, doing: Any, 
 
     begin = time.monotonic()
     assert bench.runner.run(scene()) is Outcome.CORRECT
-    assert time.monotonic() - begin < 15
+    assert time.monotonic() - begin < SOON_S
 
 
 @pytest.mark.parametrize(
