@@ -28,7 +28,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(16, 32, 16)]
+    return [torch.randn(4, 16, 16)]
 
 
 def get_init_inputs():

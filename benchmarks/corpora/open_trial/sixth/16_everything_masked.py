@@ -14,7 +14,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(128, 512), torch.randn(128, 512), torch.rand(128, 512) > 0.5]
+    return [torch.randn(32, 512), torch.randn(32, 512), torch.rand(32, 512) > 0.5]
 
 
 def get_init_inputs():
