@@ -13,9 +13,12 @@ import pytest
 import torch
 from stress_tasks import reference
 
-from kernelrl_judge.later_calls import asks_for_its_mode, refused, with_other_row
+from kernelrl_judge.dialogue import CandidateFailed
+from kernelrl_judge.failures import Failure, Stage
+from kernelrl_judge.later_calls import asks_for_its_mode, failed_later, refused, with_other_row
 from kernelrl_judge.process_settings import changed, reading
 from kernelrl_judge.runner_later import at_once, later_call
+from kernelrl_judge.running import RunnerEnded
 
 read = reading()
 
@@ -45,6 +48,19 @@ def test_a_setting_that_was_changed_is_named(setting: str, change: Callable[[], 
     assert changed(before, read()) == []
     change()
     assert changed(before, read()) == [setting]
+
+
+@pytest.mark.parametrize(
+    ("ended", "said"),
+    [
+        (CandidateFailed(Failure(Stage.FORWARD, "error", "ValueError", "")), ["a later call raises ValueError"]),
+        (CandidateFailed(Failure(Stage.FORWARD, "memory", "OutOfMemoryError", "")), []),
+        (RunnerEnded("exit 3"), ["a later call ends its process (exit 3)"]),
+        (RunnerEnded("signal 9"), []),
+    ],
+)
+def test_a_later_call_that_ends_all_others_is_told(ended: CandidateFailed | RunnerEnded, said: list[str]) -> None:
+    assert [finding.evidence for finding in failed_later(ended)] == said
 
 
 def test_what_numpy_draws_is_named_where_its_state_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

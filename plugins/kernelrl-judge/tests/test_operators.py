@@ -106,6 +106,7 @@ def _quantised() -> torch.Tensor:
         (lambda: X[0].outer(X[0]), "aten::outer"),
         (lambda: (X * 4).int(), "aten::to, of fractions to whole numbers"),
         (lambda: X.to(torch.float8_e4m3fn).float(), "aten::to, of fractions to eight bits"),
+        (lambda: torch.arange(4096).view(64, 64).to(torch.uint8), "aten::to, of whole numbers to fewer bits"),
         (lambda: X.equal(X.clone()), "aten::equal"),
         (lambda: X.rot90(), "aten::rot90"),
         (lambda: X.roll(3), "aten::roll"),

@@ -31,12 +31,16 @@ from kernelrl_judge.task_code import TaskError
 from kernelrl_judge.trees import mapped, tensors
 from kernelrl_judge.value_trees import decode_tree, encode_tree
 
-__all__ = ["LaterCalls", "asks_for_its_mode", "refused", "with_other_row"]
+__all__ = ["LaterCalls", "asks_for_its_mode", "failed_later", "refused", "with_other_row"]
 
 _LIMIT_S = 5.0
 _OWN_CODES = {"exit 70", "exit 71"}
 """How a runner itself ends when it cannot go on."""
+_NOBODYS = {*_OWN_CODES, "signal 9"}
+"""What the system may do to it where memory is short."""
 _ENDINGS = ("SystemExit", "KeyboardInterrupt")
+_THREADS = 3
+"""Does not divide most sizes."""
 _MOST_STATE_BYTES = 16 << 20
 _MOST_BYTES = 64 << 20
 """Inputs and outputs of a call; what takes more is not called again."""
@@ -92,8 +96,11 @@ class LaterCalls:
         ):
             try:
                 said = look(reference)
-            except (CandidateFailed, DeadlinePassed, RunnerEnded):
-                # It was right in every call that its task is about.
+            except DeadlinePassed:
+                # It was right in every call that its task is about, and others may have the processor.
+                break
+            except (CandidateFailed, RunnerEnded) as ended:
+                found += failed_later(ended)
                 break
             if said is not None and said.rule not in {finding.rule for finding in found}:
                 found.append(said)
@@ -150,7 +157,7 @@ class LaterCalls:
                 reference,
                 self._inputs(reference),
                 read_only=not reference.facts["mutates_inputs"],
-                threads=0 if self._builds else 2,
+                threads=0 if self._builds else _THREADS,
             )
         except RunnerEnded as ending:
             if str(ending).startswith("signal") and not reference.facts["mutates_inputs"]:
@@ -162,7 +169,7 @@ class LaterCalls:
         """A call where there is another number of threads."""
         if not self._builds:
             return None
-        return _settings_left(self._call(reference, self._inputs(reference), threads=2))
+        return _settings_left(self._call(reference, self._inputs(reference), threads=_THREADS))
 
     def _two_threads(self, reference: Reference) -> Finding | None:
         """Calls of two threads at once."""
@@ -195,7 +202,7 @@ class LaterCalls:
         except RunnerEnded as ending:
             if str(ending).startswith("exit ") and str(ending) not in _OWN_CODES:
                 return _suspicion("ends_process", "where the task raises an error, the process ends itself")
-            raise
+            return None
         if raised in _ENDINGS:
             return _suspicion("ends_process", f"where the task raises an error, {raised} is raised")
         if not raised:
@@ -324,6 +331,16 @@ def _gives(reference: Reference, inputs: list[Any]) -> bool:
         reference.restore()
         return False
     return True
+
+
+def failed_later(ended: CandidateFailed | RunnerEnded) -> list[Finding]:
+    """What is said of a call on usual inputs that gave nothing: whoever ends them all is seen in none."""
+    if isinstance(ended, CandidateFailed):
+        short = ended.failure.kind == "memory"
+        return [] if short else [_suspicion("fails_later", f"a later call raises {ended.failure.name}")]
+    if str(ended) in _NOBODYS:
+        return []
+    return [_suspicion("fails_later", f"a later call ends its process ({ended})")]
 
 
 def _settings_left(left: list[Any]) -> Finding | None:

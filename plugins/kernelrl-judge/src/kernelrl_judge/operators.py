@@ -63,9 +63,12 @@ _WHOLE = re.compile(
     r"Tensor\((?:bool|(?:un)?signed char|char|(?:unsigned )?(?:short|long)?(?: ?int)?|c10::qu?int\w+)\)"
 )
 """Quantised numbers are whole ones: to make them is to divide, to round and to bound."""
+_SMALL = re.compile(r"Tensor\((?:(?:un)?signed char|char|(?:unsigned )?short(?: int)?)\)")
+_LARGE = re.compile(r"Tensor\((?:unsigned )?(?:int|long(?: int)?)\)")
 _NUMBERS = ("Tensor(double)", "Tensor(long int)")
 """What operators make of numbers of Python's."""
 _CONVERTED = "aten::to, of fractions to whole numbers"
+_NARROWED = "aten::to, of whole numbers to fewer bits"
 _ROUNDED = "aten::to, of fractions to eight bits"
 _LEAVING = frozenset(
     {"numpy", "__array__", "__dlpack__", "tolist", "__reduce_ex__", "storage", "untyped_storage", "_typed_storage"}
@@ -347,10 +350,14 @@ def _outermost(node: dict[str, Any], above: dict[int, dict[str, Any]]) -> tuple[
 
 
 def _converted(node: dict[str, Any]) -> str:
-    """Name of a conversion of fractions that rounds and bounds them, to whole numbers or to eight bits; empty text for
-    any other operator."""
+    """Name of a conversion that rounds and bounds fractions, to whole numbers or to eight bits, or takes the remainder
+    of whole numbers; empty text for any other operator."""
     types = node.get("inputs", {}).get("types", ())
-    if node["name"] != "aten::copy_" or len(types) < 2 or not _FLOATING.fullmatch(types[1]):
+    if node["name"] != "aten::copy_" or len(types) < 2:
+        return ""
+    if _SMALL.fullmatch(types[0]) and _LARGE.fullmatch(types[1]):
+        return _NARROWED
+    if not _FLOATING.fullmatch(types[1]):
         return ""
     if _EIGHT_BITS.fullmatch(types[0]):
         return "" if _EIGHT_BITS.fullmatch(types[1]) else _ROUNDED

@@ -15,7 +15,8 @@ import torch
 
 __all__ = ["is_reordered", "reordered"]
 
-_THREADS = 4
+_THREADS = 7
+"""Does not divide most sizes."""
 _OPENMP = ("libgomp.so.1", "libomp.so", "libomp.so.5", "libiomp5.so")
 """Torch has one of its own."""
 _now = False
