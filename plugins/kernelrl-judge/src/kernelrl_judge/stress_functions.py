@@ -30,7 +30,7 @@ _FAR_BOUND = 2.0**80
 _ROUNDING = {"round", "round_"}
 _MOST_BOUND = 1e30
 _OF_NUMBERS = {"nan_to_num", "nan_to_num_", "isnan", "isfinite", "isinf", "isposinf", "isneginf"}
-_OF_NUMBERS |= {"nansum", "nanmean", "nanmedian", "nanquantile"}
+_OF_NUMBERS |= {"nansum", "nanmean", "nanmedian", "nanquantile", "fmax", "fmin"}
 _CONVERTING = {"to", "type", "long", "int", "short", "type_as"}
 _DISTINGUISHING = {
     *("__setitem__", "index_put", "index_put_", "index_copy", "index_copy_", "scatter", "scatter_", "put_"),
@@ -112,6 +112,9 @@ class Functions(TorchFunctionMode):
                 self.bound = max([self.bound, *limits])
             if name not in _BOUNDING:
                 self.compared |= {float(number) for number in numbers if abs(number) <= _MOST_BOUND}
+        if name == "histc":
+            ends = (*args[2:4], kwargs.get("min"), kwargs.get("max"))
+            self.compared |= {float(number) for number in ends if isinstance(number, int | float)}
         if name in COMPARING | _EQUALLING and isinstance(given, torch.Tensor) and is_whole(given):
             numbers = [value for value in args[1:] if isinstance(value, int) and not isinstance(value, bool)]
             near = numbers if name in _EQUALLING else [number + off for number in numbers for off in (-1, 0, 1)]
