@@ -40,7 +40,8 @@ class Calls:
             # What computes before the call or after it counts as well.
             tree, facts = called(lambda: self._called(order, begin), watch)
             answer(FrameKind.RESULT, tree)
-            answer(FrameKind.FACTS, facts)
+            # No call was made since it was looked for before the result.
+            answer(FrameKind.FACTS, facts, looks=False)
         else:
             answer(FrameKind.RESULT, self._called(order))
 
