@@ -53,7 +53,9 @@ def raced(body, programs=4):
     kernel = made(body)
     watch = provenance.Watch()
     watch.begin()
-    kernel[(programs,)](torch.arange(32.0), torch.zeros(32), torch.zeros(1, dtype=torch.int32), B=8)
+    y = torch.zeros(32)
+    given = y.data_ptr() if "pointer_type" in body else y
+    kernel[(programs,)](torch.arange(32.0), given, torch.zeros(1, dtype=torch.int32), B=8)
     watch.end()
     return watch.raced
 
@@ -84,6 +86,14 @@ BODIES = {
     # elements are read after another wrote them, as many are written once more, and the first three read 8 each before
     # the fourth writes them.
     "adding in the same place": ("tl.store(y_ptr + at, tl.load(y_ptr + at) + tl.load(x_ptr + p * B + at))", 70),
+    "adding in the same place by its address": (
+        "y = y_ptr.to(tl.pointer_type(tl.float32)) + at; tl.store(y, tl.load(y) + tl.load(x_ptr + p * B + at))",
+        70,
+    ),
+    "every program its own by its address": (
+        "y = y_ptr.to(tl.pointer_type(tl.float32)) + p * B + at; tl.store(y, 1.0 + at); tl.store(y, 2.0 * tl.load(y))",
+        0,
+    ),
     "adding with atomics": ("tl.atomic_add(y_ptr + at, tl.load(x_ptr + p * B + at))", 0),
     "after the one before": ("tl.store(y_ptr + p + 1, tl.load(y_ptr + p) + 1.0)", 3),
     # Each but the last reads what the next one changes.
