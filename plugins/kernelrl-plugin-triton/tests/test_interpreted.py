@@ -42,11 +42,26 @@ def k(x_ptr, y_ptr, n, B: tl.constexpr):
 found[NAME] = told(k)
 """
 RACES = """
+FUNCTIONS = '''
+@triton.jit
+def add(a, b):
+    return a + b
+
+@triton.jit
+def step(a, b):
+    return 2.0 * a + b
+
+@triton.jit
+def later(a, n, b, m):
+    return tl.where(m > n, b, a), tl.maximum(n, m)
+
+'''
+
 def made(body):
     name = f"r{len(found)}"
     source = f"@triton.jit\\ndef {name}(x_ptr, y_ptr, done_ptr, B: tl.constexpr):\\n    p = tl.program_id(0)\\n"
     source += "    at = tl.arange(0, B)\\n" + "".join(f"    {line}\\n" for line in body.split("; "))
-    open(f"{name}.py", "w").write("import triton, triton.language as tl\\n" + source)
+    open(f"{name}.py", "w").write("import triton, triton.language as tl\\n" + FUNCTIONS + source)
     return getattr(importlib.import_module(name), name)
 
 def raced(body, programs=4):
@@ -165,6 +180,33 @@ ORDERED = {
     "in the order of programs, who wait": (
         "while tl.atomic_add(done_ptr, 0) != p:;     pass; tl.store(y_ptr + p, 1.0 + p); tl.atomic_add(done_ptr, 1)",
         True,
+    ),
+    "by an associative scan": ("tl.store(y_ptr + at, tl.associative_scan(1.0 + 0.0 * at, 0, add))", True),
+    "by a scan of columns": (
+        "x = 1.0 + 0.0 * (at[:, None] + at[None, :]); x = tl.associative_scan(x, 0, add); "
+        "tl.store(y_ptr + at, tl.sum(x, 1) / B)",
+        True,
+    ),
+    "by a scan from the end": (
+        "x = tl.associative_scan(1.0 + 0.0 * at, 0, add, reverse=True); tl.store(y_ptr + 7 - at, x)",
+        True,
+    ),
+    "by sums": (
+        "x = tl.where(at[None, :] <= at[:, None], 1.0, 0.0); tl.store(y_ptr + at, tl.reduce(x, 1, add))",
+        True,
+    ),
+    "by a sum of everything": ("tl.store(y_ptr + p, (p + 1.0) * tl.reduce(1.0 + 0.0 * at, None, add) / B)", True),
+    "by pairs": (
+        "x, n = tl.reduce((1.0 + at, at), 0, later); tl.store(y_ptr + p, x + p - 7.0)",
+        True,
+    ),
+    "by a scan of steps": (
+        "x = tl.associative_scan(tl.where(at == 0, 1.0, 1.0 - at), 0, step); tl.store(y_ptr + at, x)",
+        False,
+    ),
+    "by reductions of steps": (
+        "x = tl.reduce(tl.where(at == 0, 1.0, 1.0 - at), 0, step); tl.store(y_ptr + p, x - 7.0 + p)",
+        False,
     ),
     "in the order of programs, who poll": (
         "tl.atomic_poll(done_ptr, p); tl.store(y_ptr + tl.atomic_add(done_ptr, 1), 1.0 + p)",
