@@ -53,8 +53,9 @@ LOADS = {
     "left_out_numbers": (
         f"v = tl.load(x_ptr + at, mask=at < 6); {STORE}",
         "int16",
-        [*["1.0"] * 6, "23130.0", "23130.0"],
+        [*["1.0"] * 6, "20560.0", "20560.0"],
     ),
+    "left_out_truths": (f"v = tl.load(x_ptr + at, mask=at < 6); {STORE}", "bool", ["1.0"] * 8),
     "left_out_twice": (
         "v = tl.load(x_ptr + at, mask=at < 6); tl.store(y_ptr + at, v * v, mask=at < 6)",
         "float32",

@@ -33,8 +33,8 @@ _MOST_BYTES = 8 << 20
 """Of whole numbers that are looked at; among more there may be addresses."""
 _ONES = 0xFF
 """Of which no number is made in any type of fractions."""
-_LARGE = 0x5A
-"""Of which large whole numbers are made."""
+_LARGE = 0x50
+"""Of which large whole numbers are made, which keep promises of multiples."""
 _WIDE = (torch.int64, torch.uint64)
 
 
