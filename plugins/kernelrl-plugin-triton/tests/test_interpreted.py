@@ -42,18 +42,35 @@ def k(x_ptr, y_ptr, n, B: tl.constexpr):
 found[NAME] = told(k)
 """
 RACES = """
+FUNCTIONS = '''
+@triton.jit
+def add(a, b):
+    return a + b
+
+@triton.jit
+def step(a, b):
+    return 2.0 * a + b
+
+@triton.jit
+def later(a, n, b, m):
+    return tl.where(m > n, b, a), tl.maximum(n, m)
+
+'''
+
 def made(body):
     name = f"r{len(found)}"
     source = f"@triton.jit\\ndef {name}(x_ptr, y_ptr, done_ptr, B: tl.constexpr):\\n    p = tl.program_id(0)\\n"
     source += "    at = tl.arange(0, B)\\n" + "".join(f"    {line}\\n" for line in body.split("; "))
-    open(f"{name}.py", "w").write("import triton, triton.language as tl\\n" + source)
+    open(f"{name}.py", "w").write("import triton, triton.language as tl\\n" + FUNCTIONS + source)
     return getattr(importlib.import_module(name), name)
 
 def raced(body, programs=4):
     kernel = made(body)
     watch = provenance.Watch()
     watch.begin()
-    kernel[(programs,)](torch.arange(32.0), torch.zeros(32), torch.zeros(1, dtype=torch.int32), B=8)
+    y = torch.zeros(32)
+    given = y.data_ptr() if "pointer_type" in body else y
+    kernel[(programs,)](torch.arange(32.0), given, torch.zeros(1, dtype=torch.int32), B=8)
     watch.end()
     return watch.raced
 
@@ -84,6 +101,14 @@ BODIES = {
     # elements are read after another wrote them, as many are written once more, and the first three read 8 each before
     # the fourth writes them.
     "adding in the same place": ("tl.store(y_ptr + at, tl.load(y_ptr + at) + tl.load(x_ptr + p * B + at))", 70),
+    "adding in the same place by its address": (
+        "y = y_ptr.to(tl.pointer_type(tl.float32)) + at; tl.store(y, tl.load(y) + tl.load(x_ptr + p * B + at))",
+        70,
+    ),
+    "every program its own by its address": (
+        "y = y_ptr.to(tl.pointer_type(tl.float32)) + p * B + at; tl.store(y, 1.0 + at); tl.store(y, 2.0 * tl.load(y))",
+        0,
+    ),
     "adding with atomics": ("tl.atomic_add(y_ptr + at, tl.load(x_ptr + p * B + at))", 0),
     "after the one before": ("tl.store(y_ptr + p + 1, tl.load(y_ptr + p) + 1.0)", 3),
     # Each but the last reads what the next one changes.
@@ -155,6 +180,33 @@ ORDERED = {
     "in the order of programs, who wait": (
         "while tl.atomic_add(done_ptr, 0) != p:;     pass; tl.store(y_ptr + p, 1.0 + p); tl.atomic_add(done_ptr, 1)",
         True,
+    ),
+    "by an associative scan": ("tl.store(y_ptr + at, tl.associative_scan(1.0 + 0.0 * at, 0, add))", True),
+    "by a scan of columns": (
+        "x = 1.0 + 0.0 * (at[:, None] + at[None, :]); x = tl.associative_scan(x, 0, add); "
+        "tl.store(y_ptr + at, tl.sum(x, 1) / B)",
+        True,
+    ),
+    "by a scan from the end": (
+        "x = tl.associative_scan(1.0 + 0.0 * at, 0, add, reverse=True); tl.store(y_ptr + 7 - at, x)",
+        True,
+    ),
+    "by sums": (
+        "x = tl.where(at[None, :] <= at[:, None], 1.0, 0.0); tl.store(y_ptr + at, tl.reduce(x, 1, add))",
+        True,
+    ),
+    "by a sum of everything": ("tl.store(y_ptr + p, (p + 1.0) * tl.reduce(1.0 + 0.0 * at, None, add) / B)", True),
+    "by pairs": (
+        "x, n = tl.reduce((1.0 + at, at), 0, later); tl.store(y_ptr + p, x + p - 7.0)",
+        True,
+    ),
+    "by a scan of steps": (
+        "x = tl.associative_scan(tl.where(at == 0, 1.0, 1.0 - at), 0, step); tl.store(y_ptr + at, x)",
+        False,
+    ),
+    "by reductions of steps": (
+        "x = tl.reduce(tl.where(at == 0, 1.0, 1.0 - at), 0, step); tl.store(y_ptr + p, x - 7.0 + p)",
+        False,
     ),
     "in the order of programs, who poll": (
         "tl.atomic_poll(done_ptr, p); tl.store(y_ptr + tl.atomic_add(done_ptr, 1), 1.0 + p)",

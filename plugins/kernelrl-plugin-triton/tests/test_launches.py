@@ -23,7 +23,10 @@ def kernel(name, body):
 
 def loaded(name, body, dtype):
     x, y = torch.ones(6, dtype=getattr(torch, dtype)), torch.zeros(8)
-    kernel(name, body)[(1,)](x, y, torch.zeros(1, dtype=torch.int32), B=8)
+    try:
+        kernel(name, body)[(1,)](x, y, torch.zeros(1, dtype=torch.int32), B=8)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
     return [str(number) for number in y.tolist()]
 
 found = {}
@@ -41,7 +44,32 @@ LOADS = {
         "float32",
         [*["1.0"] * 6, "3.0", "3.0"],
     ),
+    "left_out": (f"v = tl.load(x_ptr + at, mask=at < 5); {STORE}", "float32", [*["1.0"] * 5, "-inf", "nan", "inf"]),
+    "left_out_of_bfloat16": (
+        f"v = tl.load(x_ptr + at, mask=at < 5); {STORE}",
+        "bfloat16",
+        [*["1.0"] * 5, "-inf", "nan", "inf"],
+    ),
+    "left_out_numbers": (
+        f"v = tl.load(x_ptr + at, mask=at < 6); {STORE}",
+        "int16",
+        [*["1.0"] * 6, "20560.0", "20560.0"],
+    ),
+    "left_out_truths": (f"v = tl.load(x_ptr + at, mask=at < 6); {STORE}", "bool", ["1.0"] * 8),
+    "left_out_twice": (
+        "v = tl.load(x_ptr + at, mask=at < 6); tl.store(y_ptr + at, v * v, mask=at < 6)",
+        "float32",
+        [*["1.0"] * 6, "0.0", "0.0"],
+    ),
     "times_zero": (f"v = tl.load(x_ptr + at) * (at < 6); {STORE}", "float32", [*["1.0"] * 6, "nan", "nan"]),
+}
+
+GATHERS = {
+    "neighbours": (f"v = tl.gather(at, (at + 7) % 8, 0); {STORE}", ["7.0", *(f"{n}.0" for n in range(7))]),
+    "before_the_first": (
+        f"v = tl.gather(at, at - 1, 0); {STORE}",
+        "IndexError: 1 of 8 indices of tl.gather lie outside of its axis of 8 elements",
+    ),
 }
 
 
@@ -51,6 +79,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     loads = "".join(
         f"found[{name!r}] = loaded({name!r}, {body!r}, {dtype!r})\n" for name, (body, dtype, _) in LOADS.items()
     )
+    loads += "".join(f"found[{name!r}] = loaded({name!r}, {body!r}, 'int32')\n" for name, (body, _) in GATHERS.items())
     script.write_text(f"{HEAD}{loads}\nprint(json.dumps(found))\n")
     done = subprocess.run(
         [sys.executable, script],
@@ -66,5 +95,12 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("name", LOADS)
-def test_what_is_loaded_from_outside_of_a_launchs_tensors_is_no_number(found: dict[str, object], name: str) -> None:
+def test_what_lies_outside_of_a_launchs_tensors_or_of_a_mask_is_no_number_that_could_be_meant(
+    found: dict[str, object], name: str
+) -> None:
     assert found[name] == LOADS[name][2]
+
+
+@pytest.mark.parametrize("name", GATHERS)
+def test_indices_of_gather_are_those_of_the_axis(found: dict[str, object], name: str) -> None:
+    assert found[name] == GATHERS[name][1]

@@ -31,6 +31,7 @@ from triton.runtime.jit import ConstexprFunction, JITFunction, TensorWrapper, ma
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernelrl_core.reachability import free_names
+from kernelrl_plugin_triton.compiled import not_compiled
 
 __all__ = ["install"]
 
@@ -98,7 +99,9 @@ def _rewriting(rewrite: Any) -> Any:
 def _transforming(transform: Any) -> Any:
     def wrapper(self: Any, source: str) -> Any:
         if not _is_tritons(self.fn):
-            _bodies[self.fn] = _Body(self.fn, source)
+            _bodies[self.fn] = body = _Body(self.fn, source)
+            for node, why in not_compiled(_function(ast.parse(source))):
+                body.refuse(node, why)
         return transform(self, source)
 
     return wrapper
@@ -264,10 +267,15 @@ def _is_tritons(function: Any) -> bool:
     return isinstance(code, types.CodeType) and code.co_filename.startswith(_TRITON)
 
 
-def _globals_in(tree: ast.Module) -> Iterator[tuple[tuple[str, ...], ast.AST]]:
-    """The names in a function that are none of its own, each with the attributes of it that are named, and where."""
+def _function(tree: ast.Module) -> ast.FunctionDef:
     function = tree.body[0]
     assert isinstance(function, ast.FunctionDef)
+    return function
+
+
+def _globals_in(tree: ast.Module) -> Iterator[tuple[tuple[str, ...], ast.AST]]:
+    """The names in a function that are none of its own, each with the attributes of it that are named, and where."""
+    function = _function(tree)
     # Of what stands in the place of an argument the value is looked at.
     defaults = [*function.args.defaults, *(item for item in function.args.kw_defaults if item is not None)]
     free = free_names(function) - {id(node) for item in defaults for node in ast.walk(item)}

@@ -1,4 +1,4 @@
-"""Stores and loads of interpreted kernels that lie outside of the tensors of their launch.
+"""Stores and loads of interpreted kernels that lie outside of the tensors of their launch, and what nobody loaded.
 
 On a GPU such a store goes unnoticed where the allocator has rounded up, and elsewhere changes what belongs to somebody
 else. Here it would change the memory of the process. It raises `IndexError` instead, in the kernel's line. What is
@@ -6,6 +6,10 @@ loaded from there is anything, and must not count: it is no number, or a whole n
 
 A pointer of a kernel comes from a tensor that its launch was given, or from a number. Where one of the numbers could be
 an address, among the arguments or in a tensor of theirs, nothing is said.
+
+A lane that the mask of a load leaves out, without `other`, holds on a device what its register held. Here it is no
+number, an infinite one, or a large whole number. An index of `tl.gather` is one of the axis; NumPy counts negative ones
+from the end.
 """
 
 from __future__ import annotations
@@ -29,6 +33,8 @@ _MOST_BYTES = 8 << 20
 """Of whole numbers that are looked at; among more there may be addresses."""
 _ONES = 0xFF
 """Of which no number is made in any type of fractions."""
+_LARGE = 0x50
+"""Of which large whole numbers are made, which keep promises of multiples."""
 _WIDE = (torch.int64, torch.uint64)
 
 
@@ -59,6 +65,7 @@ def install(values: Callable[[Any], Any]) -> None:
     ):
         setattr(builder, name, _looked_at(getattr(builder, name), values, places))
     builder.create_masked_load = _load(builder.create_masked_load, values)
+    builder.create_gather = _gather(builder.create_gather, values)
 
 
 def _launched(call: Any) -> Any:
@@ -134,7 +141,10 @@ def _looked_at(store: Any, values: Callable[[Any], Any], places: tuple[int, int,
 
 def _load(load: Any, values: Callable[[Any], Any]) -> Any:
     @functools.wraps(load)
-    def wrapper(self: Any, pointers: Any, mask: Any, *more: Any, **named: Any) -> Any:
+    def wrapper(self: Any, pointers: Any, mask: Any, other: Any, *more: Any, **named: Any) -> Any:
+        if other is None:
+            kind = pointers.get_element_ty()
+            other = interpreter.TensorHandle(_undefined(kind, values(pointers).shape), kind)
         if _launches and _launches[-1].is_known:
             addresses, bits = values(pointers), pointers.get_element_ty().primitive_bitwidth
             width = max(1, bits // 8)
@@ -144,11 +154,41 @@ def _load(load: Any, values: Callable[[Any], Any]) -> Any:
                 outside = np.broadcast_to(values(mask), addresses.shape) & _outside(memory, addresses, width)
                 if outside.any():
                     inside = interpreter.TensorHandle(values(mask) & ~outside, mask.dtype)
-                    found = load(self, pointers, inside, *more, **named)
+                    found = load(self, pointers, inside, other, *more, **named)
                     read = np.array(values(found))
                     read.reshape(-1).view(np.uint8).reshape(*outside.shape, -1)[outside] = 1 if bits == 1 else _ONES
                     return interpreter.TensorHandle(read, found.dtype)
-        return load(self, pointers, mask, *more, **named)
+        return load(self, pointers, mask, other, *more, **named)
+
+    return wrapper
+
+
+@functools.lru_cache(maxsize=32)
+def _undefined(kind: Any, shape: tuple[int, ...]) -> Any:
+    """What lanes hold that nobody gave a value: in turn what shows in a sum, in a maximum and in a minimum."""
+    dtype = interpreter._get_np_dtype(kind)
+    if dtype.kind == "f":
+        return np.resize(np.array([np.nan, np.inf, -np.inf], dtype=dtype), shape)
+    if kind.is_bf16():
+        return np.resize(np.array([0x7FC0, 0x7F80, 0xFF80], dtype=dtype), shape)
+    if dtype.kind == "b":
+        return np.zeros(shape, dtype=dtype)
+    filled = np.empty(shape, dtype=dtype)
+    filled.reshape(-1).view(np.uint8)[:] = _ONES if kind.is_floating() else _LARGE
+    return filled
+
+
+def _gather(gather: Any, values: Callable[[Any], Any]) -> Any:
+    @functools.wraps(gather)
+    def wrapper(self: Any, source: Any, indices: Any, axis: int) -> Any:
+        places, count = values(indices), values(source).shape[axis]
+        outside = (places < 0) | (places >= count)
+        if outside.any():
+            raise IndexError(
+                f"{int(outside.sum())} of {outside.size} indices of tl.gather lie outside of its axis of {count} "
+                "elements"
+            )
+        return gather(self, source, indices, axis)
 
     return wrapper
 

@@ -2,6 +2,9 @@
 
 A device starts them in no order that a kernel may rely on. A program that waits for one that has not run yet would wait
 for ever here: its launch begins anew, in the interpreter's order.
+
+In the same calls a reduction or a scan with a function of the kernel's own combines two parts of the axis, each by
+itself, as a device combines what its threads have: a function that is not associative gives something else.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ _MOST_BYTES = 64 << 20
 """Of the memory of a launch, of which a copy is kept."""
 _MOST_LOOKS = 1000
 """At one number by one program: who looks more often waits."""
+_LEAST_GROUPED = 4
+"""Elements of an axis that can be combined in more than one way."""
 _SINGLE = {"create_masked_load": 0, "create_atomic_cas": 0, "create_atomic_rmw": 1}
 """Operations that look at memory, and where their pointers stand. Polls and other loads look through the first."""
 
@@ -58,6 +63,8 @@ def install(values: Callable[[Any], Any], begin_anew: Callable[[], None]) -> Non
         values: what lies behind a handle of the interpreter.
         begin_anew: called when a launch begins once more.
     """
+    interpreter.ReduceOps.generic_reduce = _reducing(interpreter.ReduceOps.generic_reduce, values)
+    interpreter.ScanOps.generic_scan = _scanning(interpreter.ScanOps.generic_scan, values)
     interpreter.GridExecutor.__call__ = _launched(interpreter.GridExecutor.__call__, begin_anew)
     builder = interpreter.InterpreterBuilder
     builder.set_grid_idx = _placed(builder.set_grid_idx)
@@ -144,3 +151,53 @@ def _polling(poll: Any) -> Any:
         return poll(self, ptr, expected, None if waits else timeout_ns, *more)
 
     return wrapper
+
+
+def _reducing(reduce: Any, values: Callable[[Any], Any]) -> Any:
+    @functools.wraps(reduce)
+    def wrapper(self: Any, given: Any) -> Any:
+        data = [values(each.handle) for each in given]
+        flat = self.axis is None
+        axis = 0 if flat else self.axis
+        if not is_reordered() or (data[0].size if flat else data[0].shape[axis]) < _LEAST_GROUPED:
+            return reduce(self, given)
+        data = [each.reshape(-1) for each in data] if flat else data
+        both = [
+            reduce(interpreter.ReduceOps(axis, self.combine_fn, True), _like(self, part, given))
+            for part in _two_parts(data, axis)
+        ]
+        joined = [np.concatenate([values(part.handle) for part in parts], axis) for parts in zip(*both, strict=True)]
+        return reduce(self, _like(self, joined, given))
+
+    return wrapper
+
+
+def _scanning(scan: Any, values: Callable[[Any], Any]) -> Any:
+    @functools.wraps(scan)
+    def wrapper(self: Any, given: Any) -> Any:
+        data = [values(each.handle) for each in given]
+        if not is_reordered() or data[0].shape[self.axis] < _LEAST_GROUPED:
+            return scan(self, given)
+        first, second = (
+            [values(each.handle) for each in scan(self, _like(self, part, given))]
+            for part in _two_parts(data, self.axis)
+        )
+        # What the first part has come to stands before each element of the second.
+        pairs = [
+            np.stack([np.broadcast_to(np.take(before, [-1], self.axis), after.shape), after], -1)
+            for before, after in zip(first, second, strict=True)
+        ]
+        combine = interpreter.ReduceOps(data[0].ndim, self.combine_fn, False)
+        second = [values(each.handle) for each in combine.generic_reduce(_like(self, pairs, given))]
+        return list(_like(self, [np.concatenate(both, self.axis) for both in zip(first, second, strict=True)], given))
+
+    return wrapper
+
+
+def _two_parts(data: list[Any], axis: int) -> list[list[Any]]:
+    """The halves of arrays: the interpreter knows no blocks but of powers of two."""
+    return [list(part) for part in zip(*(np.split(each, 2, axis) for each in data), strict=True)]
+
+
+def _like(operation: Any, data: list[Any], given: Any) -> tuple[Any, ...]:
+    return tuple(operation.to_tensor(each, tensor.dtype) for each, tensor in zip(data, given, strict=True))

@@ -6,7 +6,8 @@ not, whichever of them comes first here, unless the first has made an atomic ope
 other one that acquires before, on the same memory (a lock, or a counter of those that are done). Of what two programs
 store in one place, or two elements of one store, either may stay. So do threads of one program race: what one has
 stored, another may not find before they have met at a barrier, or in a sum, a scan or a product. Which program stored
-an element last, and when, is written down at each plain store that changes it, and each load until the launch ends.
+an element last, and when, is written down at each plain store that changes it, and each load until the launch ends,
+also in memory that a launch reaches by an address alone.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _MOST_ELEMENTS = 1 << 24
 """Of memory that is looked at."""
 _MOST_LOADED = 1 << 22
 """Elements of the loads that are remembered."""
+_PART_BITS = 22
+"""Two to the power of this are the bytes of a part of the memory that belongs to no tensor of the launch."""
 _LANE_BITS = 5
 _NEVER = 1 << 62
 _ATOMIC = {"create_atomic_cas": None, "create_atomic_rmw": 3, "create_atomic_load": 1, "create_atomic_store": 2}
@@ -87,7 +90,7 @@ class Launch:
     """What the programs of one launch did so far.
 
     Args:
-        tensors: that it was given. What lies elsewhere is not looked at.
+        tensors: that it was given.
     """
 
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
@@ -98,7 +101,7 @@ class Launch:
         with torch._C.DisableTorchFunction():
             for storage in (tensor.untyped_storage() for tensor in tensors):
                 self._memory[storage.data_ptr()] = storage.nbytes()
-        self._written: dict[int, _Written] = {}
+        self._written: dict[tuple[int, int, bool], _Written] = {}
         self._met: dict[int, _Met] = {}
         self._time = 0
         self._together = 0
@@ -131,12 +134,14 @@ class Launch:
 
     def stored(self, program: int, places: Any, before: Any, values: Any, lanes: Any) -> None:
         """A program stores values where others were before, all of one dimension, from where `_lanes` says."""
-        if not places.size:
-            return
+        self._time += 1
+        for part in self._parts(places):
+            self._stored(program, *(each if part is None else each[part] for each in (places, before, values, lanes)))
+
+    def _stored(self, program: int, places: Any, before: Any, values: Any, lanes: Any) -> None:
         written = self._at(places, values.itemsize)
         if written is None:
             return
-        self._time += 1
         at = written.at(places)
         bits = np.dtype(f"u{values.itemsize}")
         changed = before.view(bits) != values.view(bits)
@@ -160,17 +165,22 @@ class Launch:
         if not self._written:
             return
         chosen = _chosen(places, mask)
-        written = self._holding(chosen)
+        for part in self._parts(chosen):
+            self._loaded_after(program, chosen if part is None else chosen[part], mask, part)
+
+    def _loaded_after(self, program: int, places: Any, mask: Any, part: Any) -> None:
+        written = self._holding(places)
         if written is None:
             return
-        at = written.at(chosen)
+        at = written.at(places)
         writers = written.writers[at]
         for other in np.unique(writers):
             theirs = writers == other
             if other == program:
                 mine = theirs & (written.changers[at] == program) & (written.times[at] > self._together)
                 if mine.any():
-                    self.raced += int((mine & (written.lanes[at] != _lanes(mask))).sum())
+                    lanes = _lanes(mask) if part is None else _lanes(mask)[part]
+                    self.raced += int((mine & (written.lanes[at] != lanes)).sum())
             elif other:
                 self.raced += int((theirs & (written.times[at] >= self._met_last(other, program))).sum())
 
@@ -188,37 +198,56 @@ class Launch:
             if not any(written.begin <= end < written.end for written in self._written.values() for end in ends):
                 continue
             chosen = _chosen(places, mask)
-            written = self._holding(chosen)
-            if written is None:
-                continue
-            at = written.at(chosen)
-            changers = written.changers[at]
-            for other in np.unique(changers[changers > program]):
-                theirs = changers == other
-                if {other, program} <= self._met.keys():
-                    meetings = self._met[program].common(self._met[other])
-                    first = min((first for first, last in meetings if last > time), default=self._time + 1)
-                    theirs &= written.times[at] < first
-                self.raced += int(theirs.sum())
+            for part in self._parts(chosen):
+                self._loaded_before(program, time, chosen if part is None else chosen[part])
         self._loads.clear()
 
-    def _holding(self, places: Any) -> _Written | None:
-        """What is known of the memory that places lie in, if something was stored there."""
+    def _loaded_before(self, program: int, time: int, places: Any) -> None:
+        written = self._holding(places)
+        if written is None:
+            return
+        at = written.at(places)
+        changers = written.changers[at]
+        for other in np.unique(changers[changers > program]):
+            theirs = changers == other
+            if {other, program} <= self._met.keys():
+                meetings = self._met[program].common(self._met[other])
+                first = min((first for first, last in meetings if last > time), default=self._time + 1)
+                theirs &= written.times[at] < first
+            self.raced += int(theirs.sum())
+
+    def _parts(self, places: Any) -> Iterable[Any]:
+        """Which of the places lie in the same tensor, or part of other memory, of each; None: all of them do."""
         if not places.size:
-            return None
+            return ()
         least, most = int(places.min()), int(places.max())
-        return next((found for found in self._written.values() if found.begin <= least and most < found.end), None)
+        if any(begin <= least and most < begin + size for begin, size in self._memory.items()):
+            return (None,)
+        numbers = places >> np.uint64(_PART_BITS)
+        for begin, size in self._memory.items():
+            numbers[(places >= np.uint64(begin)) & (places < np.uint64(begin + size))] = begin
+        return [numbers == number for number in np.unique(numbers)]
+
+    def _memory_of(self, place: int) -> tuple[int, int, bool]:
+        """Where the tensor, or the part of other memory, begins in which a place lies, its bytes, and which it is."""
+        for begin, size in self._memory.items():
+            if begin <= place < begin + size:
+                return begin, size, True
+        return place >> _PART_BITS << _PART_BITS, 1 << _PART_BITS, False
+
+    def _holding(self, places: Any) -> _Written | None:
+        """What is known of the one memory that places lie in, if something was stored there."""
+        return self._written.get(self._memory_of(int(places[0])))
 
     def _at(self, places: Any, itemsize: int) -> _Written | None:
-        least, most = int(places.min()), int(places.max())
-        begin = next((begin for begin, size in self._memory.items() if begin <= least and most < begin + size), None)
-        if begin is None or self._memory[begin] // itemsize > _MOST_ELEMENTS:
+        found = begin, size, _ = self._memory_of(int(places[0]))
+        if size // itemsize > _MOST_ELEMENTS:
             return None
-        if begin not in self._written:
-            size, shift = self._memory[begin], itemsize.bit_length() - 1
+        if found not in self._written:
+            shift = itemsize.bit_length() - 1
             numbers = [np.zeros((size >> shift) + 1, dtype=np.int32) for _ in range(4)]
-            self._written[begin] = _Written(begin, begin + size, shift, *numbers)
-        return self._written[begin]
+            self._written[found] = _Written(begin, begin + size, shift, *numbers)
+        return self._written[found]
 
 
 def _chosen(places: Any, mask: Any) -> Any:
