@@ -102,10 +102,26 @@ def parts(task: Any) -> set[str]:
             lambda x, offsets: torch.stack([part.mean() for part in x.tensor_split(offsets)[1:]]),
             "draws",
         ),
+        (
+            "return (x * mask[:, None]).sum(0) / mask.sum().clamp(min=1)",
+            "torch.randn(16, 32), torch.rand(16) > 0.5",
+            "x, mask",
+            lambda x, mask: torch.where(mask[:, None], x, 0.0).sum(0) / max(1, int(mask.sum())),
+            lambda x, mask: torch.where(mask[:, None], x, 0.0).sum(0) / mask.sum(),
+            "firsts",
+        ),
+        (
+            "return (x * (torch.arange(16) < n)[:, None]).sum(0) / n.clamp(min=1)",
+            "torch.randn(16, 32), torch.randint(0, 17, (1,))",
+            "x, n",
+            lambda x, n: x[: int(n)].sum(0) / max(1, int(n)),
+            lambda x, n: x[: int(n)].sum(0) / n,
+            "firsts",
+        ),
     ],
     ids=[
         *("masks", "masks_of_fractions", "infinities", "complex", "ends", "no_numbers", "far_bound", "small_variance"),
-        "empty_segment",
+        *("empty_segment", "nothing_left", "no_length"),
     ],
 )
 def test_a_gap_that_a_task_leaves_is_tried(
@@ -253,3 +269,9 @@ def test_equal_parameters_of_any_strides_stay_equal() -> None:
     state = with_spread(task, "any_sign", alike=True).state
     assert torch.equal(state["a"].flatten(), state["b"])
     assert state["b"].unique().numel() > 1
+
+
+def test_memory_that_the_reference_shares_on_the_same_inputs_is_known() -> None:
+    task = reference("return x if mask.all() else x * mask", "torch.randn(16, 32), torch.rand(16, 32) > 0.5", names="x, mask")
+    shares = {call.part: call.trial.shares for call in stress.prepared(task, SETTINGS, spread=True)[1]}
+    assert shares["lasts"] == [[0, -1]] and not shares["firsts"]

@@ -21,6 +21,8 @@ parameters and running statistics of a larger spread. What a task has no inputs 
 - `shares`: zeros in rows that sum to one (`kernelrl_judge.stress_shares`).
 - `draws`: what a task makes of integers that it draws, where many of them are equal (`kernelrl_judge.stress_draws`).
 - `faint`, `zeros`: small and zero everywhere at once, where every output depends on all of an input.
+- `firsts`, `lasts`: truth values that the task draws all false and all true, and single integers at the ends of their
+  range.
 
 Shapes and dtypes stay as they are, and so do other integers and inputs with a structure (`kernelrl_judge.structure`): a
 kernel may rely on them. Infinities stay in their places. What decides is the reference in double precision
@@ -83,6 +85,8 @@ _WORDS = {
     "draws": "inputs that the task makes where many of the integers that it draws are equal",
     "faint": "inputs that are small everywhere",
     "zeros": "inputs that are zero everywhere",
+    "firsts": "truth values that are all false, or single numbers that are the first of their range",
+    "lasts": "truth values that are all true, or single numbers that are the last of their range",
     "sizes": "inputs of other sizes",
 }
 _UNDECIDED = "the reference decides nothing on such inputs"
@@ -184,7 +188,7 @@ def untried(reference: Reference, settings: EvaluationSettings, calls: Sequence[
             continue
         known = structures[place]
         stays = ranges[place] is None and reference.facts["shares_along"][place] is None
-        stays = stays and place not in reference.facts["draws"]
+        stays = stays and reference.facts["at_one_end"][place] is None and place not in reference.facts["draws"]
         if not stress_inputs.is_changed(leaf, known) and known != "counts" and stays:
             named.append(f"input{path} ({known or str(leaf.dtype).removeprefix('torch.')})")
         place += 1

@@ -100,7 +100,8 @@ def stress_call(
         left = _left(part, own, wide)
     except torch.OutOfMemoryError:
         return None, NO_MEMORY
-    return StressCall(part, Trial(inputs, expected), precise, tuple(found), decided, left), ""
+    trial = Trial(inputs, expected, shares=own.shares)
+    return StressCall(part, trial, precise, tuple(found), decided, left), ""
 
 
 def _left(part: str, own: Trial, wide: Trial) -> StressCall | None:

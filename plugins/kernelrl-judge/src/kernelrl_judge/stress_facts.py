@@ -81,6 +81,10 @@ def _learn_ranges(reference: Reference, inputs: list[torch.Tensor], watch: Funct
     """The ranges of integers, and what the reference singles out among them."""
     facts = reference.facts
     ranges = reference.declared_ranges() or [None] * len(inputs)
+    pairs = [*zip(inputs, ranges, strict=False)]
+    facts["at_one_end"] = [limits if is_truth(limits) or tensor.numel() == 1 else None for tensor, limits in pairs]
+    # Of truth values that are no rows there is each in any draw.
+    ranges = [None if is_truth(limits) and tensor.dim() < 2 else limits for tensor, limits in pairs]
     # Where tensors are asked whether they are equal, whole rows are.
     known = asked.alike and not (watch.distinguishes or watch.sorts)
     facts["twin_ranges"] = [limits if known and not is_truth(limits) else None for limits in ranges]

@@ -46,6 +46,8 @@ PARTS = (
     "draws",
     "faint",
     "zeros",
+    "firsts",
+    "lasts",
 )
 """Parts in the order of their calls. Which are made depends on what the task's inputs are."""
 _LOW_BITS, _ROUNDED_DOWN = 0xFFFF, 0x0FFF
@@ -92,6 +94,8 @@ def parts(reference: Reference, settings: EvaluationSettings) -> tuple[str, ...]
         "draws": asked and bool(reference.facts["draws"]),
         "faint": asked and drawn and settings.precision == "fp32" and reference.facts["whole"],
         "zeros": asked and drawn and settings.precision == "fp32" and reference.facts["whole"],
+        "firsts": asked and any(reference.facts["at_one_end"]),
+        "lasts": asked and any(reference.facts["at_one_end"]),
     }
     return tuple(part for part in PARTS if made[part])
 
@@ -153,6 +157,10 @@ def changed(values: list[Any], facts: dict[str, Any], part: str, variant: Varian
             stays = limits is None or known == "fixed" or (is_truth(limits) and not variant[0])
             leaves = variant[1] > 0
             return tensor if stays else at_ends(tensor, limits, facts["singled_out"], leaves=leaves)
+        if part in ("firsts", "lasts"):
+            limits = facts["at_one_end"][place]
+            stays = limits is None or known == "fixed"
+            return tensor if stays else torch.full_like(tensor, limits[1] - 1 if part == "lasts" else limits[0])
         if part == "twins":
             drawn = facts["twin_ranges"][place] is not None and known != "fixed"
             meets = drawn or (is_changed(tensor, known) and known is None and not tensor.is_complex())
