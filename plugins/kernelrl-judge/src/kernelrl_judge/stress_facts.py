@@ -39,7 +39,7 @@ def learn_structures(reference: Reference) -> None:
 def learn(reference: Reference) -> None:
     """Which functions the reference calls, on what its outputs depend, and what its inputs may hold."""
     facts = reference.facts
-    watch, asked = Functions(), Functions()
+    watch, asked = Functions(), Functions(reference.model.buffers())
     inputs = []
     with contextlib.suppress(TaskError), watch:
         inputs = reference.inputs(LEARNED)
@@ -58,7 +58,7 @@ def learn(reference: Reference) -> None:
     with contextlib.suppress(TaskError, torch.OutOfMemoryError):
         facts["whole"] = not facts.get("rows_apart") and depends_on_all(reference, changes)
     free = [tensor for tensor, known in pairs if known is None and tensor.is_floating_point()]
-    orders = asked.distinguishes or asked.extremes or asked.sorts
+    orders = asked.distinguishes or asked.extremes or asked.sorts or asked.places
     rounds = asked.rounds and not orders
     facts["coincidences"] = Coincidences.of(asked.compared, rounds=rounds) if free else Coincidences()
     facts["shares_along"] = [shares_along(tensor) if known == "normalised" else None for tensor, known in pairs]
@@ -86,12 +86,13 @@ def _learn_ranges(reference: Reference, inputs: list[torch.Tensor], watch: Funct
     # Of truth values that are no rows there is each in any draw.
     ranges = [None if is_truth(limits) and tensor.dim() < 2 else limits for tensor, limits in pairs]
     # Where tensors are asked whether they are equal, whole rows are.
-    known = asked.alike and not (watch.distinguishes or watch.sorts)
+    known = asked.alike and not (watch.distinguishes or watch.sorts or watch.places)
     facts["twin_ranges"] = [limits if known and not is_truth(limits) else None for limits in ranges]
     sizes = {tensor.numel() for tensor, limits in zip(inputs, ranges, strict=False) if limits is not None}
     facts["singled_out"], facts["leaves_range"] = _singled_out(reference, asked, sizes)
     facts["ranges"] = ranges if any(ranges) else None
-    if watch.distinguishes or watch.extremes or (watch.sorts and any(ranges) and _order_counts(reference)):
+    ordered = (watch.sorts or watch.places) and any(ranges)
+    if watch.distinguishes or watch.extremes or (ordered and _order_counts(reference)):
         # Of truth values there are equals in any draw.
         ranges = [limits if is_truth(limits) else None for limits in ranges]
         facts["ranges"] = ranges if any(ranges) else None
