@@ -100,6 +100,30 @@ def squares(a: Any, b: Any) -> Any:
             lambda x, ids: x.amax(1),
             "ranges",
         ),
+        (
+            "return torch.xlogy(t, p) + torch.xlogy(1 - t, 1 - p)",
+            "torch.rand(64, 32), torch.rand(64, 32)",
+            "p, t",
+            lambda p, t: t * p.clamp_min(1e-37).log() + (1 - t) * (1 - p).clamp_min(1e-37).log(),
+            lambda p, t: t * p.clamp_min(1e-37).log() + (1 - t) * (1 - p).log(),
+            "ends",
+        ),
+        (
+            "return (1 - (a @ b.T).square()).clamp(min=0).sqrt()",
+            "*torch.nn.functional.normalize(torch.randn(2, 64, 32), dim=2)",
+            "a, b",
+            lambda a, b: (1 - (a @ b.T).square()).relu().sqrt(),
+            lambda a, b: (1 - (a @ b.T).square()).sqrt(),
+            "twins",
+        ),
+        (
+            "return x[:, 1:] / torch.where(t.diff() > 0, t.diff(), torch.ones_like(t.diff()))",
+            "torch.randn(32, 64), torch.rand(32, 64).sort().values",
+            "x, t",
+            lambda x, t: torch.where(t.diff() > 0, x[:, 1:] / t.diff(), x[:, 1:]),
+            lambda x, t: x[:, 1:] / t.diff(),
+            "twins",
+        ),
     ],
     ids=[
         "zeros",
@@ -112,6 +136,9 @@ def squares(a: Any, b: Any) -> Any:
         "ninth",
         "of_a_tensor",
         "maximum",
+        "certain",
+        "centres",
+        "ties",
     ],
 )
 def test_what_no_draw_holds_is_tried(

@@ -14,10 +14,12 @@ parameters and running statistics of a larger spread. What a task has no inputs 
 - `ranges`: integers that the task draws with `torch.randint`, the ends of their range and duplicates among them, and
   rows of truth values that are all false or all true, where the task draws them one by one.
 - `no_numbers`: a few infinities, and a few that are no number, where the reference calls a function that is about them.
-- `ends`: the smallest and the largest number that the task draws, where the reference refuses larger ones.
+- `ends`: the smallest and the largest number that the task draws, where the reference refuses larger ones,
+  or is not finite there.
 - `coincidences`: numbers that the reference compares others with, halves where it rounds, where a task has any
   (`kernelrl_judge.stress_coincidences`).
-- `twins`: rows that inputs have in common, or that differ in little (`kernelrl_judge.stress_twins`).
+- `twins`: rows that inputs have in common, or that differ in little, and equal neighbours in order
+  (`kernelrl_judge.stress_twins`).
 - `shares`: zeros in rows that sum to one (`kernelrl_judge.stress_shares`).
 - `draws`: what a task makes of integers that it draws, where many of them are equal (`kernelrl_judge.stress_draws`).
 - `faint`, `zeros`: small and zero everywhere at once, where every output depends on all of an input.
@@ -47,7 +49,7 @@ from kernelrl_judge import stress_inputs
 from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
 from kernelrl_judge.input_indices import FIRST_STRESSED, LEARNED, RESIZED
 from kernelrl_judge.reference import Reference
-from kernelrl_judge.stress_calls import NO_MEMORY, StressCall, stress_call
+from kernelrl_judge.stress_calls import NO_MEMORY, NOT_FINITE, StressCall, stress_call
 from kernelrl_judge.stress_draws import RareDraws
 from kernelrl_judge.stress_facts import learn, learn_structures
 from kernelrl_judge.stress_parameters import SPREADS, spreadable, with_spread
@@ -80,7 +82,7 @@ _WORDS = {
     "no_numbers": "inputs that are infinite or no number",
     "ends": "the smallest and the largest inputs",
     "coincidences": "numbers that the task compares with, or exact halves",
-    "twins": "rows that inputs have in common, or that differ in little",
+    "twins": "rows that inputs have in common, or that differ in little, or equal neighbours in order",
     "shares": "zeros in rows that sum to one",
     "draws": "inputs that the task makes where many of the integers that it draws are equal",
     "faint": "inputs that are small everywhere",
@@ -157,7 +159,7 @@ def _calls(
     calls: list[StressCall] = []
     reasons: list[str] = []
     for number, part in enumerate(stress_inputs.PARTS):
-        if part == "ends" and only is None and any(_REFUSED in reason for reason in reasons):
+        if part == "ends" and only is None and any(_REFUSED in reason or NOT_FINITE in reason for reason in reasons):
             facts["refuses"] = True
         if part not in stress_inputs.parts(reference, settings) or (only is not None and part not in only):
             continue

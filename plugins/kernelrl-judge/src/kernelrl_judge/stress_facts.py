@@ -66,7 +66,13 @@ def learn(reference: Reference) -> None:
     facts["draws"] = [] if orders else _draws(reference)
     # Which of two equal rows comes first nobody promises.
     facts["alike"] = asked.alike and not orders
+    facts["of_norm_one"] = [
+        known == "normalised" and along is None and tensor.dim() > 1 and not tensor.is_complex()
+        for (tensor, known), along in zip(pairs, facts["shares_along"], strict=True)
+    ]
+    of_norm_one = [tensor for (tensor, _), is_one in zip(pairs, facts["of_norm_one"], strict=True) if is_one]
     facts["twins"] = has_twins(free) or (bool(free) and facts["alike"]) or any(facts["twin_ranges"])
+    facts["twins"] |= has_twins(of_norm_one) or "sorted" in facts["structures"]
 
 
 def _draws(reference: Reference) -> list[int]:
