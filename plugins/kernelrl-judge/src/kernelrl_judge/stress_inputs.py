@@ -68,9 +68,9 @@ _CHANGED = (None, "zeros", "non_finite")
 Variant = tuple[bool, float]
 """A choice and the largest value, 0 where none is set. The choice is whether signs are drawn; at the edges whether
 slices are quiet; of ranges whether truth values change, too, and the value whether integers leave their range; of what
-is no number whether some are undefined; at the ends whether these are whole numbers, and the value whether they stand in
-the same places of each input; of twins whether neighbours in order are equal; of coincidences whether halves are made.
-"""
+is no number whether some are undefined; at the ends whether these are whole numbers, and the value whether they stand
+in the same places of each input; of twins whether neighbours in order are equal; of coincidences whether halves are
+made."""
 
 
 def parts(reference: Reference, settings: EvaluationSettings) -> tuple[str, ...]:

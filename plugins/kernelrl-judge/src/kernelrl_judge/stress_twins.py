@@ -2,8 +2,8 @@
 
 Half of the rows of a later input are those of an earlier one of the same kind, every second of these but for its last
 bits; of rows of norm one some are opposite. Of sorted rows some neighbours are equal. Where the reference asks whether
-tensors are equal, other rows differ in one element, or have two elements exchanged, and an input has such rows among its
-own as well.
+tensors are equal, other rows differ in one element, or have two elements exchanged, and an input has such rows among
+its own as well.
 """
 
 from __future__ import annotations
