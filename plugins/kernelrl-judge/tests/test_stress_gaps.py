@@ -286,3 +286,19 @@ def test_what_calls_change_begins_as_calls_leave_it() -> None:
     state = with_spread(reference(forward, init=init), "any_sign").state
     assert state["begun"]
     assert torch.isfinite(state["most"])
+
+
+@pytest.mark.parametrize(("scale", "bound"), [(2.6, "max=4.6"), (2.6, "min=-3.0")])
+def test_a_bound_of_a_parameter_is_passed(scale: float, bound: str) -> None:
+    init = f"self.scale = torch.nn.Parameter(torch.tensor({scale}))"
+    task = reference(f"return x * self.scale.clamp({bound})", init=init)
+    limits = {name: float(value) for name, value in [bound.split("=")]}
+    assert wrong_parts(task, lambda x, scale: scale.clamp(**limits) * x) == set()
+    assert "mixed" in wrong_parts(task, lambda x, scale: x * scale)
+
+
+def test_what_is_bounded_of_inputs_says_nothing_of_parameters() -> None:
+    init = "self.scale = torch.nn.Parameter(torch.ones(64))"
+    task = reference("return (x * self.scale).sum(0).clamp(max=8.0)", init=init)
+    with_spread(task, "any_sign")
+    assert task.facts.get("beyond", {}) == {}

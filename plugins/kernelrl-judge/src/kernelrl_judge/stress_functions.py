@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["COMPARING", "Functions", "is_whole"]
+__all__ = ["BOUNDING", "COMPARING", "Functions", "is_whole"]
 
 _CHECKED = {"binary_cross_entropy", "multinomial", "bernoulli", "bernoulli_"}
 _LEAVING_OUT = {"nll_loss", "cross_entropy", "embedding_bag"}
@@ -19,7 +19,7 @@ _INDEXING = {
     *("index_copy", "index_copy_", "index_fill", "index_fill_", "index_reduce", "index_reduce_", "put_", "bincount"),
     *("scatter_reduce", "scatter_reduce_", "take_along_dim", "multi_margin_loss", "ctc_loss"),
 }
-_BOUNDING = {"clamp", "clamp_", "clip", "clip_", "clamp_min", "clamp_max", "hardtanh", "hardtanh_"}
+BOUNDING = {"clamp", "clamp_", "clip", "clip_", "clamp_min", "clamp_max", "hardtanh", "hardtanh_"}
 COMPARING = {f"{before}{name}{before}" for name in ("gt", "ge", "lt", "le") for before in ("", "__")}
 """Functions that compare by size."""
 _EQUALLING = {f"{before}{name}{before}" for name in ("eq", "ne") for before in ("", "__")}
@@ -125,11 +125,11 @@ class Functions(TorchFunctionMode):
         if name in _FINDING and (named := self._named(name, _tensors(args))):
             given, numbers = named
         fractions = isinstance(given, torch.Tensor) and given.is_floating_point()
-        if name in _BOUNDING or (name in _FINDING and fractions):
+        if name in BOUNDING or (name in _FINDING and fractions):
             limits = [float(abs(number)) for number in numbers if abs(number) <= _MOST_BOUND]
-            if name in _BOUNDING | COMPARING:
+            if name in BOUNDING | COMPARING:
                 self.bound = max([self.bound, *limits])
-            if name not in _BOUNDING:
+            if name not in BOUNDING:
                 self.compared |= {float(number) for number in numbers if abs(number) <= _MOST_BOUND}
         if name in _FINDING and isinstance(given, torch.Tensor) and is_whole(given):
             offs = (0,) if name in _SAYING_SAME else (-1, 0, 1)

@@ -8,13 +8,15 @@ import torch
 
 from kernelrl_judge.input_indices import LEARNED, SPREAD
 from kernelrl_judge.reference import Reference
+from kernelrl_judge.stress_beyond import beyond, distances_beyond
 from kernelrl_judge.task_code import TaskError
 from kernelrl_judge.trees import real, tensors
 
 __all__ = ["SPREADS", "spreadable", "with_spread"]
 
 SPREADS = ("any_sign", "sign_kept")
-"""How parameters are changed: as it comes, or so that those stay positive that were, for references that need that."""
+"""How parameters are changed: as it comes, and beyond bounds that the reference sets them, or so that those stay positive
+that were, for references that need that."""
 _LEAST_IN_ROW = 4
 _OTHERS = 1 / 4
 """Share of the truth values of a mask that are changed."""
@@ -101,6 +103,9 @@ def with_spread(reference: Reference, kind: str, *, alike: bool = False) -> Refe
     """
     buffers = {name for name, _ in reference.model.named_buffers()}
     left = _left_by_calls(reference)
+    if "beyond" not in reference.facts:
+        reference.facts["beyond"] = _beyond(reference)
+    further: dict[str, list[float]] = reference.facts["beyond"]
     reference.seed(SPREAD)
     state = dict(reference.state)
     done: list[str] = []
@@ -118,10 +123,19 @@ def with_spread(reference: Reference, kind: str, *, alike: bool = False) -> Refe
             state[name] = torch.stack(rows).view(before.shape)
         else:
             state[name] = _spread_parts(before)
+            if kind == SPREADS[0] and name in further:
+                state[name] = beyond(before, further[name])
             if kind == "sign_kept" and not before.is_complex() and bool((before >= 0).all()):
                 state[name].abs_()
         done.append(name)
     return reference.with_state(state)
+
+
+def _beyond(reference: Reference) -> dict[str, list[float]]:
+    if not reference.facts.get("bound"):
+        return {}
+    names = {name for name, tensor in reference.model.named_parameters() if tensor.is_floating_point()}
+    return distances_beyond(reference, names & spreadable(reference))
 
 
 def _left_by_calls(reference: Reference) -> dict[str, torch.Tensor]:
