@@ -15,8 +15,8 @@ from kernelrl_judge.trees import real, tensors
 __all__ = ["SPREADS", "spreadable", "with_spread"]
 
 SPREADS = ("any_sign", "sign_kept")
-"""How parameters are changed: as it comes, and beyond bounds that the reference sets them, or so that those stay positive
-that were, for references that need that."""
+"""How parameters are changed: as it comes, and beyond bounds that the reference sets them, or so that those stay
+positive that were, for references that need that."""
 _LEAST_IN_ROW = 4
 _OTHERS = 1 / 4
 """Share of the truth values of a mask that are changed."""
