@@ -1,6 +1,6 @@
 """The probe `stress`: calls on inputs that nobody promised to be small, of one sign, or alike.
 
-A kernel that passed every trial is called again on up to five sets of inputs, and on one or two more where the
+A kernel that passed every trial is called again on up to five sets of inputs, and on up to four more where the
 reference asks for what is no number, refuses harsh inputs, compares, or makes each output of all of an input, with
 parameters and running statistics of a larger spread. What a task has no inputs for is left out.
 
