@@ -15,6 +15,7 @@ from kernelrl_judge.effects import other_kept
     [
         ("self.likeness = x @ x.t(); return x", "pass", {"likeness"}),
         ("self.seen['last'].copy_(x); return x", "self.seen = {'last': torch.zeros(8, 64)}", {"seen['last']"}),
+        ("self.cache.keys = x * 2; return x", "self.cache = type('Cache', (), {})()", {"cache.keys"}),
         # A table that is made once, and what is only there.
         ("self.table = torch.arange(64.0); return x + self.table", "pass", set()),
         ("return x * self.scale", "self.scale = torch.ones(64)", set()),

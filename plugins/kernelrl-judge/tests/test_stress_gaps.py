@@ -102,10 +102,26 @@ def parts(task: Any) -> set[str]:
             lambda x, offsets: torch.stack([part.mean() for part in x.tensor_split(offsets)[1:]]),
             "draws",
         ),
+        (
+            "return (x * mask[:, None]).sum(0) / mask.sum().clamp(min=1)",
+            "torch.randn(16, 32), torch.rand(16) > 0.5",
+            "x, mask",
+            lambda x, mask: torch.where(mask[:, None], x, 0.0).sum(0) / max(1, int(mask.sum())),
+            lambda x, mask: torch.where(mask[:, None], x, 0.0).sum(0) / mask.sum(),
+            "firsts",
+        ),
+        (
+            "return (x * (torch.arange(16) < n)[:, None]).sum(0) / n.clamp(min=1)",
+            "torch.randn(16, 32), torch.randint(0, 17, (1,))",
+            "x, n",
+            lambda x, n: x[: int(n)].sum(0) / max(1, int(n)),
+            lambda x, n: x[: int(n)].sum(0) / n,
+            "firsts",
+        ),
     ],
     ids=[
         *("masks", "masks_of_fractions", "infinities", "complex", "ends", "no_numbers", "far_bound", "small_variance"),
-        "empty_segment",
+        *("empty_segment", "nothing_left", "no_length"),
     ],
 )
 def test_a_gap_that_a_task_leaves_is_tried(
@@ -253,3 +269,36 @@ def test_equal_parameters_of_any_strides_stay_equal() -> None:
     state = with_spread(task, "any_sign", alike=True).state
     assert torch.equal(state["a"].flatten(), state["b"])
     assert state["b"].unique().numel() > 1
+
+
+def test_memory_that_the_reference_shares_on_the_same_inputs_is_known() -> None:
+    task = reference(
+        "return x if mask.all() else x * mask", "torch.randn(16, 32), torch.rand(16, 32) > 0.5", names="x, mask"
+    )
+    shares = {call.part: call.trial.shares for call in stress.prepared(task, SETTINGS, spread=True)[1]}
+    assert shares["lasts"] == [[0, -1]]
+    assert shares["firsts"] == []
+
+
+def test_what_calls_change_begins_as_calls_leave_it() -> None:
+    forward = "self.most.copy_(torch.maximum(self.most, x.max())); self.begun.fill_(True); return x / self.most"
+    init = "self.register_buffer('most', torch.tensor(-torch.inf)); self.register_buffer('begun', torch.tensor(False))"
+    state = with_spread(reference(forward, init=init), "any_sign").state
+    assert state["begun"]
+    assert torch.isfinite(state["most"])
+
+
+@pytest.mark.parametrize(("scale", "bound"), [(2.6, "max=4.6"), (2.6, "min=-3.0")])
+def test_a_bound_of_a_parameter_is_passed(scale: float, bound: str) -> None:
+    init = f"self.scale = torch.nn.Parameter(torch.tensor({scale}))"
+    task = reference(f"return x * self.scale.clamp({bound})", init=init)
+    limits = {name: float(value) for name, value in [bound.split("=")]}
+    assert wrong_parts(task, lambda x, scale: scale.clamp(**limits) * x) == set()
+    assert "mixed" in wrong_parts(task, lambda x, scale: x * scale)
+
+
+def test_what_is_bounded_of_inputs_says_nothing_of_parameters() -> None:
+    init = "self.scale = torch.nn.Parameter(torch.ones(64))"
+    task = reference("return (x * self.scale).sum(0).clamp(max=8.0)", init=init)
+    with_spread(task, "any_sign")
+    assert task.facts.get("beyond", {}) == {}

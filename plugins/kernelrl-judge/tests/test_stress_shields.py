@@ -162,7 +162,7 @@ def test_the_ends_of_a_range_and_duplicates_may_be_drawn(
         (lambda: (lambda ids: [ids, ids.unsqueeze(-1)])(torch.randint(9, (8,))), None),
         (lambda: (lambda x: [x, x > 0.5])(torch.rand(8, 4)), None),
         (lambda: [torch.rand(8, 4) > 0.5, torch.arange(4)], [(0, 2), None]),
-        (lambda: [torch.randint(2, (8,))], None),
+        (lambda: [torch.randint(2, (8,))], [(0, 2)]),
         (lambda: [torch.randperm(8)], None),
         (lambda: [torch.randint(9, (8,)).sort()[0]], None),
         (lambda: (lambda start: [start, start + torch.randint(5, (8,))])(torch.randint(9, (8,))), None),

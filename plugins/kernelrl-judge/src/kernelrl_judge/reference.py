@@ -43,6 +43,8 @@ class Trial:
     """What the call leaves in those parameters and buffers that calls of the reference have changed until then."""
     kept: Mapping[str, torch.Tensor] = attrs.field(factory=dict)
     """What the call leaves outside of parameters and buffers and makes of its inputs, by name."""
+    shares: list[list[int]] = attrs.field(factory=list)
+    """Tensors of the call that have memory in common, from `sharing.shared_memory`, where effects are looked at."""
 
 
 class Reference:
@@ -239,8 +241,9 @@ class Reference:
         with of_task(self._task_id, "Model.forward(...)"), torch.no_grad():
             found = self.model(*given)
         self.facts["overlaps"] = overlaps_anywhere(found)
+        shares = shared_memory(found, given, self._tensors().values()) if first or effects else []
         if first:
-            self.facts["shares"] = shared_memory(found, given, self._tensors().values())
+            self.facts["shares"] = shares
             self.facts["held_bytes"] = held_bytes(found, [given, self._tensors()])
             self.facts["mutates_inputs"], self.facts["mutates_state"] = False, frozenset()
             self.facts["keeps"] = versions_of_kept(self.model) != kept_before
@@ -269,7 +272,7 @@ class Reference:
         if kept:
             names = self.kept_of_inputs()
             kept = {name: tensor for name, tensor in kept.items() if name in names}
-        return Trial(inputs, expected, left, state, kept)
+        return Trial(inputs, expected, left, state, kept, shares)
 
     def state_after(self, calls: int) -> dict[str, torch.Tensor]:
         """What so many calls in a row leave in parameters and buffers. Ends with what was constructed."""

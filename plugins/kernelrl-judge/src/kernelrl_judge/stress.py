@@ -1,6 +1,6 @@
 """The probe `stress`: calls on inputs that nobody promised to be small, of one sign, or alike.
 
-A kernel that passed every trial is called again on up to five sets of inputs, and on one or two more where the
+A kernel that passed every trial is called again on up to five sets of inputs, and on up to four more where the
 reference asks for what is no number, refuses harsh inputs, compares, or makes each output of all of an input, with
 parameters and running statistics of a larger spread. What a task has no inputs for is left out.
 
@@ -14,13 +14,17 @@ parameters and running statistics of a larger spread. What a task has no inputs 
 - `ranges`: integers that the task draws with `torch.randint`, the ends of their range and duplicates among them, and
   rows of truth values that are all false or all true, where the task draws them one by one.
 - `no_numbers`: a few infinities, and a few that are no number, where the reference calls a function that is about them.
-- `ends`: the smallest and the largest number that the task draws, where the reference refuses larger ones.
+- `ends`: the smallest and the largest number that the task draws, where the reference refuses larger ones,
+  or is not finite there.
 - `coincidences`: numbers that the reference compares others with, halves where it rounds, where a task has any
   (`kernelrl_judge.stress_coincidences`).
-- `twins`: rows that inputs have in common, or that differ in little (`kernelrl_judge.stress_twins`).
+- `twins`: rows that inputs have in common, or that differ in little, and equal neighbours in order
+  (`kernelrl_judge.stress_twins`).
 - `shares`: zeros in rows that sum to one (`kernelrl_judge.stress_shares`).
 - `draws`: what a task makes of integers that it draws, where many of them are equal (`kernelrl_judge.stress_draws`).
 - `faint`, `zeros`: small and zero everywhere at once, where every output depends on all of an input.
+- `firsts`, `lasts`: truth values that the task draws all false and all true, and single integers at the ends of their
+  range.
 
 Shapes and dtypes stay as they are, and so do other integers and inputs with a structure (`kernelrl_judge.structure`): a
 kernel may rely on them. Infinities stay in their places. What decides is the reference in double precision
@@ -45,7 +49,7 @@ from kernelrl_judge import stress_inputs
 from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
 from kernelrl_judge.input_indices import FIRST_STRESSED, LEARNED, RESIZED
 from kernelrl_judge.reference import Reference
-from kernelrl_judge.stress_calls import NO_MEMORY, StressCall, stress_call
+from kernelrl_judge.stress_calls import NO_MEMORY, NOT_FINITE, StressCall, stress_call
 from kernelrl_judge.stress_draws import RareDraws
 from kernelrl_judge.stress_facts import learn, learn_structures
 from kernelrl_judge.stress_parameters import SPREADS, spreadable, with_spread
@@ -78,11 +82,13 @@ _WORDS = {
     "no_numbers": "inputs that are infinite or no number",
     "ends": "the smallest and the largest inputs",
     "coincidences": "numbers that the task compares with, or exact halves",
-    "twins": "rows that inputs have in common, or that differ in little",
+    "twins": "rows that inputs have in common, or that differ in little, or equal neighbours in order",
     "shares": "zeros in rows that sum to one",
     "draws": "inputs that the task makes where many of the integers that it draws are equal",
     "faint": "inputs that are small everywhere",
     "zeros": "inputs that are zero everywhere",
+    "firsts": "truth values that are all false, or single numbers that are the first of their range",
+    "lasts": "truth values that are all true, or single numbers that are the last of their range",
     "sizes": "inputs of other sizes",
 }
 _UNDECIDED = "the reference decides nothing on such inputs"
@@ -153,7 +159,7 @@ def _calls(
     calls: list[StressCall] = []
     reasons: list[str] = []
     for number, part in enumerate(stress_inputs.PARTS):
-        if part == "ends" and only is None and any(_REFUSED in reason for reason in reasons):
+        if part == "ends" and only is None and any(_REFUSED in reason or NOT_FINITE in reason for reason in reasons):
             facts["refuses"] = True
         if part not in stress_inputs.parts(reference, settings) or (only is not None and part not in only):
             continue
@@ -184,7 +190,7 @@ def untried(reference: Reference, settings: EvaluationSettings, calls: Sequence[
             continue
         known = structures[place]
         stays = ranges[place] is None and reference.facts["shares_along"][place] is None
-        stays = stays and place not in reference.facts["draws"]
+        stays = stays and reference.facts["at_one_end"][place] is None and place not in reference.facts["draws"]
         if not stress_inputs.is_changed(leaf, known) and known != "counts" and stays:
             named.append(f"input{path} ({known or str(leaf.dtype).removeprefix('torch.')})")
         place += 1

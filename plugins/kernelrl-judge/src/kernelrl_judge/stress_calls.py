@@ -22,10 +22,11 @@ from kernelrl_judge.stress_coincidences import LOOSENED, loosened
 from kernelrl_judge.task_code import TaskError
 from kernelrl_judge.trees import leaves, mapped, reals, tensors
 
-__all__ = ["NO_MEMORY", "Judged", "StressCall", "judged", "stress_call"]
+__all__ = ["NOT_FINITE", "NO_MEMORY", "Judged", "StressCall", "judged", "stress_call"]
 
 NO_MEMORY = "not enough memory for double precision"
 """Why there is no call just now, though there may be one another time."""
+NOT_FINITE = "the reference is not finite on such inputs"
 _OWN_DECISIONS = 64
 """How many times as many whole numbers as the reference an honest kernel may round to the other side."""
 _FEW_DECISIONS = 4096
@@ -96,11 +97,12 @@ def stress_call(
         if not decided:
             finite = all(bool(torch.isfinite(tensor).all()) for tensor in tensors(reals(precise)))
             small = "the reference's own errors are too large on such inputs"
-            return None, small if finite else "the reference is not finite on such inputs"
+            return None, small if finite else NOT_FINITE
         left = _left(part, own, wide)
     except torch.OutOfMemoryError:
         return None, NO_MEMORY
-    return StressCall(part, Trial(inputs, expected), precise, tuple(found), decided, left), ""
+    trial = Trial(inputs, expected, shares=own.shares)
+    return StressCall(part, trial, precise, tuple(found), decided, left), ""
 
 
 def _left(part: str, own: Trial, wide: Trial) -> StressCall | None:

@@ -21,8 +21,10 @@ LOOSENED = ("coincidences", "twins", "zeros")
 """Parts whose errors say nothing about the precision of a kernel."""
 
 _RARE = 1 / 32
-"""Share of the elements that a number takes the place of."""
-MOST_NUMBERS = 8
+"""Share of the elements that a number takes the place of, at most."""
+_MOST_PLACES = 1 / 2
+"""Share of those that all numbers take the place of."""
+MOST_NUMBERS = 64
 """Numbers that a reference names, of which inputs are given the smallest."""
 _PARTS_OF_ONE = 8.0
 """Multiples of an eighth are halves of whole numbers of quarters, too: a task may multiply before it rounds."""
@@ -73,8 +75,10 @@ def sprinkled(tensor: torch.Tensor, numbers: Iterable[float], kinds: torch.Tenso
     Args:
         kinds: uniform numbers below one, of its shape.
     """
-    for place, number in enumerate(numbers):
-        tensor = torch.where((kinds >= place * _RARE) & (kinds < (place + 1) * _RARE), number, tensor)
+    named = [*numbers]
+    share = min(_RARE, _MOST_PLACES / max(1, len(named)))
+    for place, number in enumerate(named):
+        tensor = torch.where((kinds >= place * share) & (kinds < (place + 1) * share), number, tensor)
     return tensor
 
 

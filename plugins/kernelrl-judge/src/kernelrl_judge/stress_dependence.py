@@ -88,14 +88,18 @@ def _changed(before: torch.Tensor, after: torch.Tensor) -> float:
 
 
 class OtherOrder(TorchFunctionMode):
-    """Of equals, the last comes first where a function sorts in no order that is promised."""
+    """Of equals, the last comes first where a function sorts in no order that is promised, or tells an extreme and its
+    place."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        before = {"sort": 1, "argsort": 1, "topk": 2}.get(getattr(func, "__name__", ""))
+        name = getattr(func, "__name__", "")
+        before = {"sort": 1, "argsort": 1, "topk": 2, "max": 1, "min": 1}.get(name)
         if before is None or kwargs.get("stable") or kwargs.get("out") is not None or not args or not args[0].dim():
             return func(*args, **kwargs)
-        axis = args[before] if len(args) > before else kwargs.get("dim", -1)
+        axis = args[before] if len(args) > before else kwargs.get("dim", None if name in ("max", "min") else -1)
+        if not isinstance(axis, int):
+            return func(*args, **kwargs)
         found = func(args[0].flip(axis), *args[1:], **kwargs)
         last = args[0].shape[axis] - 1
         return last - found if isinstance(found, torch.Tensor) else type(found)((found[0], last - found[1]))

@@ -39,7 +39,7 @@ def learn_structures(reference: Reference) -> None:
 def learn(reference: Reference) -> None:
     """Which functions the reference calls, on what its outputs depend, and what its inputs may hold."""
     facts = reference.facts
-    watch, asked = Functions(), Functions()
+    watch, asked = Functions(), Functions(reference.model.buffers())
     inputs = []
     with contextlib.suppress(TaskError), watch:
         inputs = reference.inputs(LEARNED)
@@ -58,7 +58,7 @@ def learn(reference: Reference) -> None:
     with contextlib.suppress(TaskError, torch.OutOfMemoryError):
         facts["whole"] = not facts.get("rows_apart") and depends_on_all(reference, changes)
     free = [tensor for tensor, known in pairs if known is None and tensor.is_floating_point()]
-    orders = asked.distinguishes or asked.extremes or asked.sorts
+    orders = asked.distinguishes or asked.extremes or asked.sorts or asked.places
     rounds = asked.rounds and not orders
     facts["coincidences"] = Coincidences.of(asked.compared, rounds=rounds) if free else Coincidences()
     facts["shares_along"] = [shares_along(tensor) if known == "normalised" else None for tensor, known in pairs]
@@ -66,7 +66,13 @@ def learn(reference: Reference) -> None:
     facts["draws"] = [] if orders else _draws(reference)
     # Which of two equal rows comes first nobody promises.
     facts["alike"] = asked.alike and not orders
+    facts["of_norm_one"] = [
+        known == "normalised" and along is None and tensor.dim() > 1 and not tensor.is_complex()
+        for (tensor, known), along in zip(pairs, facts["shares_along"], strict=True)
+    ]
+    of_norm_one = [tensor for (tensor, _), is_one in zip(pairs, facts["of_norm_one"], strict=True) if is_one]
     facts["twins"] = has_twins(free) or (bool(free) and facts["alike"]) or any(facts["twin_ranges"])
+    facts["twins"] |= has_twins(of_norm_one) or "sorted" in facts["structures"]
 
 
 def _draws(reference: Reference) -> list[int]:
@@ -81,13 +87,18 @@ def _learn_ranges(reference: Reference, inputs: list[torch.Tensor], watch: Funct
     """The ranges of integers, and what the reference singles out among them."""
     facts = reference.facts
     ranges = reference.declared_ranges() or [None] * len(inputs)
+    pairs = [*zip(inputs, ranges, strict=False)]
+    facts["at_one_end"] = [limits if is_truth(limits) or tensor.numel() == 1 else None for tensor, limits in pairs]
+    # Of truth values that are no rows there is each in any draw.
+    ranges = [None if is_truth(limits) and tensor.dim() < 2 else limits for tensor, limits in pairs]
     # Where tensors are asked whether they are equal, whole rows are.
-    known = asked.alike and not (watch.distinguishes or watch.sorts)
+    known = asked.alike and not (watch.distinguishes or watch.sorts or watch.places)
     facts["twin_ranges"] = [limits if known and not is_truth(limits) else None for limits in ranges]
     sizes = {tensor.numel() for tensor, limits in zip(inputs, ranges, strict=False) if limits is not None}
     facts["singled_out"], facts["leaves_range"] = _singled_out(reference, asked, sizes)
     facts["ranges"] = ranges if any(ranges) else None
-    if watch.distinguishes or watch.extremes or (watch.sorts and any(ranges) and _order_counts(reference)):
+    ordered = (watch.sorts or watch.places) and any(ranges)
+    if watch.distinguishes or watch.extremes or (ordered and _order_counts(reference)):
         # Of truth values there are equals in any draw.
         ranges = [limits if is_truth(limits) else None for limits in ranges]
         facts["ranges"] = ranges if any(ranges) else None

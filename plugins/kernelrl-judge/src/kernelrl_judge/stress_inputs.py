@@ -18,7 +18,7 @@ from kernelrl_judge.stress_coincidences import Coincidences, sprinkled
 from kernelrl_judge.stress_parameters import spreadable
 from kernelrl_judge.stress_ranges import at_ends, is_truth
 from kernelrl_judge.stress_shares import with_zeros
-from kernelrl_judge.stress_twins import off_alike, with_twins
+from kernelrl_judge.stress_twins import off_alike, with_ties, with_twins
 from kernelrl_judge.trees import mapped, real
 
 __all__ = [
@@ -46,6 +46,8 @@ PARTS = (
     "draws",
     "faint",
     "zeros",
+    "firsts",
+    "lasts",
 )
 """Parts in the order of their calls. Which are made depends on what the task's inputs are."""
 _LOW_BITS, _ROUNDED_DOWN = 0xFFFF, 0x0FFF
@@ -66,8 +68,9 @@ _CHANGED = (None, "zeros", "non_finite")
 Variant = tuple[bool, float]
 """A choice and the largest value, 0 where none is set. The choice is whether signs are drawn; at the edges whether
 slices are quiet; of ranges whether truth values change, too, and the value whether integers leave their range; of what
-is no number whether some are undefined; at the ends whether these are whole numbers; of coincidences whether halves
-are made."""
+is no number whether some are undefined; at the ends whether these are whole numbers, and the value whether they stand
+in the same places of each input; of twins whether neighbours in order are equal; of coincidences whether halves are
+made."""
 
 
 def parts(reference: Reference, settings: EvaluationSettings) -> tuple[str, ...]:
@@ -92,6 +95,8 @@ def parts(reference: Reference, settings: EvaluationSettings) -> tuple[str, ...]
         "draws": asked and bool(reference.facts["draws"]),
         "faint": asked and drawn and settings.precision == "fp32" and reference.facts["whole"],
         "zeros": asked and drawn and settings.precision == "fp32" and reference.facts["whole"],
+        "firsts": asked and any(reference.facts["at_one_end"]),
+        "lasts": asked and any(reference.facts["at_one_end"]),
     }
     return tuple(part for part in PARTS if made[part])
 
@@ -120,7 +125,9 @@ def variants(reference: Reference, settings: EvaluationSettings, part: str) -> l
     if part == "no_numbers":
         return [(True, math.inf), (True, 0.0), (False, math.inf)]
     if part == "ends":
-        return [(True, 0.0), (False, 0.0)]
+        return [(True, 0.0), (True, 1.0), (False, 0.0)]
+    if part == "twins":
+        return [(True, 0.0)] * ("sorted" in reference.facts["structures"]) + [(False, 0.0)]
     if part == "coincidences":
         known: Coincidences = reference.facts["coincidences"]
         return [(known.rounds, 0.0)] + [(False, 0.0)] * bool(known.rounds and known.numbers)
@@ -142,6 +149,7 @@ def changed(values: list[Any], facts: dict[str, Any], part: str, variant: Varian
         return values
     places = iter(range(len(facts["structures"])))
     others: dict[Any, torch.Tensor] = {}
+    of_norm_one: dict[Any, torch.Tensor] = {}
 
     def change(tensor: torch.Tensor) -> torch.Tensor:
         place = next(places)
@@ -153,8 +161,16 @@ def changed(values: list[Any], facts: dict[str, Any], part: str, variant: Varian
             stays = limits is None or known == "fixed" or (is_truth(limits) and not variant[0])
             leaves = variant[1] > 0
             return tensor if stays else at_ends(tensor, limits, facts["singled_out"], leaves=leaves)
+        if part in ("firsts", "lasts"):
+            limits = facts["at_one_end"][place]
+            stays = limits is None or known == "fixed"
+            return tensor if stays else torch.full_like(tensor, limits[1] - 1 if part == "lasts" else limits[0])
         if part == "twins":
             drawn = facts["twin_ranges"][place] is not None and known != "fixed"
+            if known == "sorted" and variant[0]:
+                return with_ties(tensor)
+            if facts["of_norm_one"][place]:
+                return with_twins(tensor, of_norm_one, alike=False, opposite=bool((tensor < 0).any()))
             meets = drawn or (is_changed(tensor, known) and known is None and not tensor.is_complex())
             return with_twins(tensor, others, alike=drawn or facts["alike"]) if meets else tensor
         if part == "shares":
@@ -166,10 +182,14 @@ def changed(values: list[Any], facts: dict[str, Any], part: str, variant: Varian
             return tensor
         if part == "coincidences":
             return tensor if tensor.is_complex() or known is not None else _met(facts, variant).placed(tensor)
+        kinds = None
+        if part == "ends" and variant[1]:
+            # Where one is at an end, another may have to be.
+            kinds = others.setdefault((tensor.shape, tensor.is_complex()), _kinds(tensor))
         if known != "non_finite":
-            return _of_parts(tensor, lambda values: _harsh(values, part, variant))
+            return _of_parts(tensor, lambda values: _harsh(values, part, variant, kinds))
         finite = torch.isfinite(tensor)
-        found = _of_parts(torch.where(finite, tensor, 0.0), lambda values: _harsh(values, part, variant))
+        found = _of_parts(torch.where(finite, tensor, 0.0), lambda values: _harsh(values, part, variant, kinds))
         return torch.where(finite, found, tensor)
 
     # A kernel may rely on the strides of its inputs.
@@ -194,7 +214,7 @@ def _of_parts(tensor: torch.Tensor, function: Callable[[torch.Tensor], torch.Ten
     return found
 
 
-def _harsh(tensor: torch.Tensor, part: str, variant: Variant) -> torch.Tensor:
+def _harsh(tensor: torch.Tensor, part: str, variant: Variant, kinds: torch.Tensor | None = None) -> torch.Tensor:
     signs, largest = variant
     match part:
         case "aligned":
@@ -206,7 +226,7 @@ def _harsh(tensor: torch.Tensor, part: str, variant: Variant) -> torch.Tensor:
         case "no_numbers":
             return _not_numbers(tensor, infinite=largest > 0, undefined=signs)
         case "ends":
-            return _ended(tensor, whole=signs)
+            return _ended(tensor, kinds if kinds is not None else _kinds(tensor), whole=signs)
         case "faint":
             return tensor * _SMALL
         case "zeros":
@@ -318,10 +338,13 @@ def _not_numbers(tensor: torch.Tensor, *, infinite: bool, undefined: bool) -> to
     return sprinkled(tensor, numbers, torch.rand_like(tensor, dtype=torch.float32))
 
 
-def _ended(tensor: torch.Tensor, *, whole: bool) -> torch.Tensor:
+def _kinds(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.rand_like(real(tensor), dtype=torch.float32)
+
+
+def _ended(tensor: torch.Tensor, kinds: torch.Tensor, *, whole: bool) -> torch.Tensor:
     """A quarter of the numbers each is the smallest and the largest of all, or the whole number next to it."""
     low, high = tensor.aminmax()
     if whole:
         low, high = low.floor(), high.ceil()
-    kinds = torch.rand_like(tensor, dtype=torch.float32)
     return torch.where(kinds < 0.25, low, torch.where(kinds < 0.5, high, tensor))

@@ -8,19 +8,20 @@ import torch
 
 from kernelrl_judge.input_indices import LEARNED, SPREAD
 from kernelrl_judge.reference import Reference
-from kernelrl_judge.stress_functions import is_whole
+from kernelrl_judge.stress_beyond import beyond, distances_beyond
 from kernelrl_judge.task_code import TaskError
 from kernelrl_judge.trees import real, tensors
 
 __all__ = ["SPREADS", "spreadable", "with_spread"]
 
 SPREADS = ("any_sign", "sign_kept")
-"""How parameters are changed: as it comes, or so that those stay positive that were, for references that need that."""
+"""How parameters are changed: as it comes, and beyond bounds that the reference sets them, or so that those stay
+positive that were, for references that need that."""
 _LEAST_IN_ROW = 4
 _OTHERS = 1 / 4
 """Share of the truth values of a mask that are changed."""
 _CALLS = 3
-"""After which whole numbers are as they are given."""
+"""After which buffers that calls change are as they are given."""
 _MOST_STACKED = 8
 """Rows of a buffer that may be statistics of several kinds."""
 
@@ -28,8 +29,8 @@ _MOST_STACKED = 8
 def spreadable(reference: Reference) -> set[str]:
     """Names in the state of what may be changed: parameters; buffers that hold nothing but ones or zeros, as running
     statistics do until somebody trains, or a few rows of either; masks in which all are true or none is, where the
-    reference bears others; and whole numbers that calls change, as counts of steps. Other buffers may be tables, on
-    which a kernel may rely."""
+    reference bears others; and those that calls change, as counts of steps, extremes or flags. Other buffers may be
+    tables, on which a kernel may rely."""
     if "spreadable" not in reference.facts:
         found = _spreadable(reference)
         reference.facts["spreadable"] = found | _masks(reference)
@@ -42,8 +43,7 @@ def _spreadable(reference: Reference) -> set[str]:
     names = {name for name, tensor in named if tensor.is_floating_point() or tensor.is_complex()}
     for name in _buffers(reference):
         buffer = reference.state[name]
-        statistic = buffer.is_floating_point() and all(map(_is_statistic, _stacked(buffer)))
-        if statistic or (name in reference.facts.get("mutates_state", ()) and is_whole(buffer)):
+        if _are_statistics(buffer) or name in reference.facts.get("mutates_state", ()):
             names.add(name)
     return names & reference.state.keys()
 
@@ -76,6 +76,10 @@ def _sprinkled(mask: torch.Tensor) -> torch.Tensor:
     return mask ^ (torch.rand(mask.shape, device=mask.device) < _OTHERS)
 
 
+def _are_statistics(buffer: torch.Tensor) -> bool:
+    return buffer.is_floating_point() and all(map(_is_statistic, _stacked(buffer)))
+
+
 def _is_statistic(tensor: torch.Tensor) -> bool:
     return float(tensor.reshape(-1)[0]) in (0.0, 1.0) and _is_uniform(tensor)
 
@@ -97,21 +101,21 @@ def with_spread(reference: Reference, kind: str, *, alike: bool = False) -> Refe
         kind: one of `SPREADS`.
         alike: what was equal stays equal, since nobody knows which is which.
     """
-    counts = [name for name in spreadable(reference) if is_whole(reference.state[name])]
-    if counts and "counted" not in reference.facts:
-        after = reference.state_after(_CALLS)
-        reference.facts["counted"] = {name: after[name] for name in counts}
+    buffers = {name for name, _ in reference.model.named_buffers()}
+    left = _left_by_calls(reference)
+    if "beyond" not in reference.facts:
+        reference.facts["beyond"] = _beyond(reference)
+    further: dict[str, list[float]] = reference.facts["beyond"]
     reference.seed(SPREAD)
     state = dict(reference.state)
-    buffers = {name for name, _ in reference.model.named_buffers()}
     done: list[str] = []
     for name in sorted(spreadable(reference)):
         before = reference.state[name]
         twin = next((other for other in done if alike and _equal(reference.state[other], before)), None)
         if twin is not None:
             state[name] = state[twin].reshape(before.shape)
-        elif name in counts:
-            state[name] = reference.facts["counted"][name]
+        elif name in left:
+            state[name] = left[name]
         elif before.dtype is torch.bool:
             state[name] = _sprinkled(before)
         elif name in buffers:
@@ -119,10 +123,31 @@ def with_spread(reference: Reference, kind: str, *, alike: bool = False) -> Refe
             state[name] = torch.stack(rows).view(before.shape)
         else:
             state[name] = _spread_parts(before)
+            if kind == SPREADS[0] and name in further:
+                state[name] = beyond(before, further[name])
             if kind == "sign_kept" and not before.is_complex() and bool((before >= 0).all()):
                 state[name].abs_()
         done.append(name)
     return reference.with_state(state)
+
+
+def _beyond(reference: Reference) -> dict[str, list[float]]:
+    if not reference.facts.get("bound"):
+        return {}
+    names = {name for name, tensor in reference.model.named_parameters() if tensor.is_floating_point()}
+    return distances_beyond(reference, names & spreadable(reference))
+
+
+def _left_by_calls(reference: Reference) -> dict[str, torch.Tensor]:
+    """What calls leave in those buffers that they change and that are no statistics."""
+    changed = reference.facts.get("mutates_state", ())
+    names = [name for name in _buffers(reference) if name in changed and not _are_statistics(reference.state[name])]
+    if names and "left_by_calls" not in reference.facts:
+        after = reference.state_after(_CALLS)
+        kept = [name for name in names if name in after and after[name].shape == reference.state[name].shape]
+        reference.facts["left_by_calls"] = {name: after[name] for name in kept}
+    found: dict[str, torch.Tensor] = reference.facts.get("left_by_calls", {})
+    return found
 
 
 def _equal(first: torch.Tensor, second: torch.Tensor) -> bool:

@@ -50,16 +50,15 @@ def declared(draw: Callable[[], list[Any]]) -> list[Range | None] | None:
     origins = [found.origin for found in known if found is not None]
     limits = [found.limits if found is not None and origins.count(found.origin) == 1 else None for found in known]
     found = [
-        limit if limit is not None and _is_wide(tensor, limit) else None
+        limit if limit is not None and _is_exact(tensor, limit) else None
         for tensor, limit in zip(made, limits, strict=True)
     ]
     return found if any(found) else None
 
 
-def _is_wide(tensor: torch.Tensor, limits: Range) -> bool:
-    """Whether a draw may lack the ends of a range, or rows of them, and the tensor's type has all of its numbers."""
-    exact = not tensor.is_floating_point() or max(map(abs, limits)) <= _MOST_EXACT
-    return exact and (tensor.dim() > 1 or not is_truth(limits))
+def _is_exact(tensor: torch.Tensor, limits: Range) -> bool:
+    """Whether the tensor's type has all numbers of a range."""
+    return not tensor.is_floating_point() or max(map(abs, limits)) <= _MOST_EXACT
 
 
 def is_truth(limits: Range | None) -> bool:

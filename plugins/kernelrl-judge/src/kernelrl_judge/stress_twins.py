@@ -1,8 +1,9 @@
 """Rows that inputs have in common, for the probe `stress`.
 
 Half of the rows of a later input are those of an earlier one of the same kind, every second of these but for its last
-bits. Where the reference asks whether tensors are equal, other rows differ in one element, or have two elements
-exchanged, and an input has such rows among its own as well.
+bits; of rows of norm one some are opposite. Of sorted rows some neighbours are equal. Where the reference asks whether
+tensors are equal, other rows differ in one element, or have two elements exchanged, and an input has such rows among
+its own as well.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["has_twins", "off_alike", "with_twins"]
+__all__ = ["has_twins", "off_alike", "with_ties", "with_twins"]
 
 _NEARLY = 2.0**-21
 """Share of a number by which it is off where rows are equal but for their last bits."""
@@ -26,18 +27,32 @@ def has_twins(inputs: Iterable[torch.Tensor]) -> bool:
     return len(set(kinds)) < len(kinds)
 
 
-def with_twins(tensor: torch.Tensor, others: dict[Any, torch.Tensor], *, alike: bool) -> torch.Tensor:
+def with_ties(tensor: torch.Tensor) -> torch.Tensor:
+    """Sorted rows, of which every fourth element is equal to the one before it."""
+    found = tensor.clone()
+    found[..., 1::4] = tensor[..., : tensor.shape[-1] - 1 : 4]
+    return found
+
+
+def with_twins(
+    tensor: torch.Tensor, others: dict[Any, torch.Tensor], *, alike: bool, opposite: bool = False
+) -> torch.Tensor:
     """An input with rows of another, or of its own.
 
     Args:
         others: inputs that came before, by what two need to have rows in common; this one is added.
         alike: whether the reference asks what is equal.
+        opposite: whether some rows are minus those of another.
     """
     if not tensor.dim():
         return tensor
     other = others.get(_kind(tensor))
     if other is not None:
-        return _with_rows(tensor, other, alike)
+        tensor = _with_rows(tensor, other, alike)
+        if opposite:
+            rows = min(len(other), len(tensor))
+            tensor[1:rows:8] = -other[1:rows:8]
+        return tensor
     half = len(tensor) // 2
     if alike and len(tensor) >= _LEAST_ROWS:
         tensor = torch.cat([tensor[:half], _with_rows(tensor[half:], tensor[:half], alike)])

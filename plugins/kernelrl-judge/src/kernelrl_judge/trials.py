@@ -313,6 +313,8 @@ class Trials:
             self._tell(lacking_state(used, after, left.state))
         wanted = {name: tensor for name, tensor in state.items() if name in left.state}
         wrong = wrong or compare_described(wanted, {name: left.state[name] for name in wanted}, self._device)
+        # What of equal or hidden values is no copy, ordinary inputs do not show.
+        wrong = wrong or wrong_memory(left.shares, [*used.facts["shares"], *call.trial.shares])
         return wrong or left_in_state(call, self._exchange.collect(wanted, left.state), settings, used.dtype)
 
     def _is_first(self, reference: Reference) -> bool:
