@@ -102,11 +102,13 @@ BODIES = {
     # the fourth writes them.
     "adding in the same place": ("tl.store(y_ptr + at, tl.load(y_ptr + at) + tl.load(x_ptr + p * B + at))", 70),
     "adding in the same place by its address": (
-        "y = y_ptr.to(tl.pointer_type(tl.float32)) + at; tl.store(y, tl.load(y) + tl.load(x_ptr + p * B + at))",
+        "y = y_ptr.to(tl.int64).to(tl.pointer_type(tl.float32)) + at; "
+        "tl.store(y, tl.load(y) + tl.load(x_ptr + p * B + at))",
         70,
     ),
     "every program its own by its address": (
-        "y = y_ptr.to(tl.pointer_type(tl.float32)) + p * B + at; tl.store(y, 1.0 + at); tl.store(y, 2.0 * tl.load(y))",
+        "y = y_ptr.to(tl.int64).to(tl.pointer_type(tl.float32)) + p * B + at; "
+        "tl.store(y, 1.0 + at); tl.store(y, 2.0 * tl.load(y))",
         0,
     ),
     "adding with atomics": ("tl.atomic_add(y_ptr + at, tl.load(x_ptr + p * B + at))", 0),
