@@ -130,9 +130,12 @@ def test_starting_imports_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_a_reader_that_goes_away_is_no_failure() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_goes_away_is_no_failure(unbuffered: str) -> None:
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     command = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()", "schema"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes, bufsize=0, env=environment) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.read(1) == b"{"

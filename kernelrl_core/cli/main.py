@@ -32,8 +32,19 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """Command -> module holding it as `command`, and its line in the overview. Modules are imported on use."""
 
 
+class _ReaderGone(Exception):
+    """Whoever read standard output went away."""
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are used, and which suggests the nearest name."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            # click would end with 1.
+            raise _ReaderGone from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*COMMANDS, *_plugin_commands()]
@@ -112,7 +123,7 @@ def main(argv: list[str] | None = None) -> None:
     except (KeyboardInterrupt, click.Abort):
         _say("interrupted")
         code = ExitCode.INTERRUPTED
-    except BrokenPipeError:
+    except _ReaderGone:
         # The reader went away (`kernelrl logs | head`); leave without Python's complaint at shutdown.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = ExitCode.OK
