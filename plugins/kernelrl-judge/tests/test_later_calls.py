@@ -57,6 +57,7 @@ def test_a_setting_that_was_changed_is_named(setting: str, change: Callable[[], 
         (CandidateFailed(Failure(Stage.FORWARD, "memory", "OutOfMemoryError", "")), []),
         (RunnerEnded("exit 3"), ["a later call ends its process (exit 3)"]),
         (RunnerEnded("signal 9"), []),
+        (RunnerEnded(f"signal {signal.SIGXCPU}"), []),
     ],
 )
 def test_a_later_call_that_ends_all_others_is_told(ended: CandidateFailed | RunnerEnded, said: list[str]) -> None:

@@ -34,4 +34,4 @@ def test_paths_are_cut_as_by_the_pattern_that_is_too_slow(pieces: list[str]) -> 
 def test_reading_a_failure_takes_time_in_proportion_to_its_text(piece: str) -> None:
     started = time.process_time()
     said(piece * (4_000_000 // len(piece)))
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 0.5

@@ -7,6 +7,7 @@ come after everything else.
 from __future__ import annotations
 
 import secrets
+import signal
 import time
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -36,16 +37,14 @@ __all__ = ["LaterCalls", "asks_for_its_mode", "failed_later", "refused", "with_o
 _LIMIT_S = 5.0
 _OWN_CODES = {"exit 70", "exit 71"}
 """How a runner itself ends when it cannot go on."""
-_NOBODYS = {*_OWN_CODES, "signal 9"}
-"""What the system may do to it where memory is short."""
+_NOBODYS = {*_OWN_CODES, f"signal {signal.SIGKILL}", f"signal {signal.SIGXCPU}"}
+"""What the system may do to it where memory or the processor's time is short."""
 _ENDINGS = ("SystemExit", "KeyboardInterrupt")
 _THREADS = 3
 """Does not divide most sizes."""
 _MOST_STATE_BYTES = 16 << 20
 _MOST_BYTES = 64 << 20
 """Inputs and outputs of a call; what takes more is not called again."""
-
-
 _MOST_ROUNDS = 64
 _BYTES_OF_ROUNDS = 16 << 20
 """Outputs of the calls that two threads make."""
@@ -160,7 +159,7 @@ class LaterCalls:
                 threads=0 if self._builds else _THREADS,
             )
         except RunnerEnded as ending:
-            if str(ending).startswith("signal") and not reference.facts["mutates_inputs"]:
+            if _crashed(ending) and not reference.facts["mutates_inputs"]:
                 return _suspicion("input_borrowed", "a call ends where its inputs cannot be written to")
             raise
         return _settings_left(left)
@@ -183,7 +182,7 @@ class LaterCalls:
         try:
             self._call(reference, both, at_once=rounds)
         except RunnerEnded as ending:
-            if str(ending).startswith("signal"):
+            if _crashed(ending):
                 return _suspicion("threads_meet", "a call ends when another thread makes one at the same time")
             raise
         made = len(self._described) if isinstance(self._described, list) else 0
@@ -331,6 +330,10 @@ def _gives(reference: Reference, inputs: list[Any]) -> bool:
         reference.restore()
         return False
     return True
+
+
+def _crashed(ending: RunnerEnded) -> bool:
+    return str(ending).startswith("signal") and str(ending) not in _NOBODYS
 
 
 def failed_later(ended: CandidateFailed | RunnerEnded) -> list[Finding]:
