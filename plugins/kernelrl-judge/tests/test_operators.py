@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from torch._C import _profiler
 from torch.autograd import _enable_record_function
 from torch.utils._python_dispatch import _disable_current_modes
 
+from kernelrl_judge import operators
 from kernelrl_judge.computing import computing
 from kernelrl_judge.listing import TORCHS, Listing
 from kernelrl_judge.operators import called
@@ -292,3 +294,8 @@ def test_listing_and_watching_do_not_import_the_compiler_of_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_trace_with_a_number_that_is_none_is_read_all_the_same() -> None:
+    (value,) = operators._parsed('{"nodes": [NaN]}')["nodes"]
+    assert math.isnan(value)
