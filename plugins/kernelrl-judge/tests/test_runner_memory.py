@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -14,8 +15,9 @@ from kernelrl_judge import protocol, runner_windows, windows  # noqa: E402
 from kernelrl_judge.mappings import also_elsewhere  # noqa: E402
 from kernelrl_judge.own_code import own_code  # noqa: E402
 from kernelrl_judge.returned_memory import ReturnedMemory  # noqa: E402
-from kernelrl_judge.runner_memory import Originals  # noqa: E402
+from kernelrl_judge.runner_memory import Originals, Outputs  # noqa: E402
 from kernelrl_judge.sharing import overlaps_itself  # noqa: E402
+from kernelrl_judge.value_trees import TensorLeaf  # noqa: E402
 
 
 def test_methods_that_a_candidate_replaced_are_put_back_and_what_it_added_stays(
@@ -164,3 +166,36 @@ def test_a_tensor_whose_elements_share_memory_is_told_from_one_whose_elements_do
     tensor: torch.Tensor, expected: bool
 ) -> None:
     assert overlaps_itself(tensor) is expected
+
+
+def outputs_with_places(count: int) -> tuple[Outputs, list[torch.Tensor]]:
+    descriptor = os.memfd_create("outputs")
+    os.ftruncate(descriptor, 4096)
+    outputs = Outputs(descriptor)
+    trees = [TensorLeaf("float32", (2, 3), "cpu", 256 * index) for index in range(count)]
+    return outputs, [place for places in outputs.places(trees) for place in places]
+
+
+def test_outputs_that_could_be_stretched_to_the_expected_shape_are_refused() -> None:
+    outputs, places = outputs_with_places(2)
+    with pytest.raises(TypeError, match="another shape or dtype"):
+        outputs.fill(places, [torch.ones(2, 3), torch.ones(1, 3)])
+
+
+def test_outputs_that_cannot_be_copied_are_refused_for_their_shape() -> None:
+    outputs, places = outputs_with_places(2)
+    with pytest.raises(TypeError, match="another shape or dtype"):
+        outputs.fill(places, [torch.ones(2, 3), torch.ones(5)])
+
+
+def test_outputs_of_another_dtype_are_refused() -> None:
+    outputs, places = outputs_with_places(1)
+    with pytest.raises(TypeError, match="another shape or dtype"):
+        outputs.fill(places, [torch.ones(2, 3, dtype=torch.float64)])
+
+
+def test_outputs_that_require_gradients_fill_places_that_require_none() -> None:
+    outputs, places = outputs_with_places(2)
+    outputs.fill(places, [torch.full((2, 3), 7.0, requires_grad=True), torch.full((2, 3), 8.0)])
+    assert [place.unique().tolist() for place in places] == [[7.0], [8.0]]
+    assert not any(place.requires_grad for place in places)

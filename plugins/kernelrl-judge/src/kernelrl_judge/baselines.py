@@ -75,7 +75,9 @@ def _measured(reference: Reference, turn: Callable[..., contextlib.AbstractConte
     with turn(alone=True):
         for index in range(_ROUNDS):
             models = (compiled, reference.model) if index % 2 else (reference.model, compiled)
-            times = {id(model): window(model, staged, reference.device).calls_s for model in models}
-            shares.append(times[id(compiled)] / times[id(reference.model)])
+            # A window takes its time without calls, too.
+            empty_s = window(reference.model, [], reference.device).calls_s
+            times = {id(model): window(model, staged, reference.device).calls_s - empty_s for model in models}
+            shares.append(max(times[id(compiled)], 0.0) / max(times[id(reference.model)], 1e-7))
             reference.restore()
     return statistics.median(shares)

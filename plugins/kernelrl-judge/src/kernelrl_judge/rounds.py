@@ -277,7 +277,8 @@ class Rounds:
 
     def _around_s(self) -> float:
         """What a window takes without calls."""
-        return self._order_s if self._device == "cuda" else self._message_s + self._overheads.empty_window()[0]
+        ordered_s = self._order_s if self._device == "cuda" else self._message_s
+        return ordered_s + self._overheads.empty_window()[0]
 
     def _begin_look(self, calls: int, look: Look) -> None:
         """Have a runner begin to list, before it is given its inputs and its order."""

@@ -269,13 +269,19 @@ class Outputs:
         found = [tensor for value in values for tensor in tensors(value)]
         if len(found) != len(places):
             raise TypeError("forward returned a different number of tensors than before")
+        try:
+            if found:
+                # A device copies while these are looked at.
+                torch._foreach_copy_(places, [held.detach() if held.requires_grad else held for held in found])
+        finally:
+            self._check(found, places)
+
+    def _check(self, found: Sequence[Any], places: Sequence[Any]) -> None:
         for tensor, place in zip(found, places, strict=True):
             if tensor.shape != place.shape or tensor.dtype is not place.dtype:
-                raise TypeError("forward returned a tensor of another shape or dtype than before")
+                raise TypeError("forward returned a tensor of another shape or dtype than before") from None
             if not self.may_overlap and not tensor.is_contiguous():
                 _refuse_overlap(tensor)
-        if found:
-            torch._foreach_copy_(places, [tensor.detach() for tensor in found])
 
     def note(self, values: list[Any]) -> None:
         """Take note of the memory of results that are still there."""

@@ -103,7 +103,11 @@ class Windows:
         """Have the device turn to this process."""
         import torch
 
+        from kernelrl_judge.windows import made_events
+
         if self._candidate.mode == "gpu":
+            # Without anything staged a window has none yet.
+            self._events = self._events or made_events(self._device)
             torch.zeros(1, device="cuda")
             torch.cuda.synchronize()
         self._dialogue.tell(FrameKind.DONE, looks=False)

@@ -20,12 +20,14 @@ _WINDOW_S = 6e-3
 """Aimed at: waking a process costs tens of microseconds more or less, and on the processor its caches with it."""
 _SHORTEST_S = 1.2e-3
 """A window is not shorter if the most calls allow."""
-_ENOUGH_CALLS = {"cuda": 96, "cpu": 160}
+_ENOUGH_CALLS = {"cuda": 128, "cpu": 160}
 """On a GPU hundreds of tensors take longer to stage than to compute."""
 _MAX_CALLS = 160
 _MOST_TRIES = 6
 _LENGTH_SLACK = 0.2
-_MAX_SHARED_BYTES = 16 << 30
+_MAX_SHARED_BYTES = 24 << 30
+_FREE_SHARE = 5
+"""One part in so many of a GPU's free memory is for inputs and outputs: judge and runner each have copies."""
 _LITTLE_SHARE = 200
 """One part in so many of the memory is for the inputs and outputs of a guess: judge and runner each have copies."""
 _FEW_CALLS = 16
@@ -117,5 +119,5 @@ def _room(reference: Reference) -> int:
     each = _each_bytes(found)
     budget = _MAX_SHARED_BYTES
     if reference.device == "cuda":
-        budget = min(budget, torch.cuda.mem_get_info()[0] // 8)
+        budget = min(budget, torch.cuda.mem_get_info()[0] // _FREE_SHARE)
     return max(1, min(_MAX_CALLS, budget // max(1, each), 3000 // (len(found) + 2)))

@@ -13,6 +13,11 @@ __all__ = ["Events", "Window", "made_events", "window"]
 
 Events = tuple[torch.cuda.Event, torch.cuda.Event]
 
+_occupy = getattr(torch._C, "_cuda_sleep", None)
+"""Of this module, so that it is looked at as own code; `torch.cuda._sleep` looks it up at each call."""
+_OCCUPIED_CYCLES = 250_000
+"""Of the GPU, an eighth of a millisecond: what the first of many launches takes longer than those after it."""
+
 
 @attrs.frozen
 class Window:
@@ -20,7 +25,8 @@ class Window:
 
     outputs: list[Any]
     calls_s: float
-    """Host clock from before the first call until the device was idle, in seconds."""
+    """Host clock from before the first call until the device was idle, in seconds; on a GPU with the time that it was
+    kept busy before. A window without calls tells that."""
     _events: Events | None
 
     def events_s(self) -> float | None:
@@ -32,7 +38,11 @@ def made_events(device: str) -> Events | None:
     """Two events for a window: to make them takes a while."""
     if device != "cuda":
         return None
-    return torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    events = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    for event in events:
+        # The driver makes one when it is first recorded.
+        event.record()
+    return events
 
 
 def window(
@@ -44,6 +54,9 @@ def window(
 ) -> Window:
     """Call `model` once on each of the staged arguments and wait for the device.
 
+    A GPU is kept busy while the first call is on its way: on one that waits, that way, which the processor makes longer
+    or shorter from one window to the next, would count as much as some calls.
+
     Args:
         device: `cpu` or `cuda`; work on other streams than the current one is waited for, too.
         keep: takes the output of each call at once, in the place of the list of outputs. On the processor memory that
@@ -54,6 +67,8 @@ def window(
     events = events or made_events(device)
     with torch.no_grad():
         if events is not None:
+            if _occupy is not None:
+                _occupy(_OCCUPIED_CYCLES)
             events[0].record()
         started = time.perf_counter()
         for index, arguments in enumerate(staged):
