@@ -1,4 +1,4 @@
-"""Device memory that judge and runner share, each in a context of its own.
+"""Device memory that judge and runner share, each in a context of its own, and what each gives back of its own.
 
 The judge creates an arena with CUDA's virtual memory management and passes its file descriptor; the runner maps the
 same memory. Contents never go through the host. Unlike CUDA's IPC handles, a descriptor crosses user, process and
@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Arena", "DeviceMemoryError", "supported"]
+__all__ = ["Arena", "DeviceMemoryError", "give_back_spare", "supported"]
 
 _PINNED = 1
 _LOCATION_DEVICE = 1
@@ -24,6 +24,7 @@ _POSIX_DESCRIPTOR = 1
 _READ_WRITE = 3
 _SUPPORTS_VMM, _SUPPORTS_DESCRIPTORS = 102, 103
 _OUT_OF_MEMORY = 2
+_MOST_SPARE_BYTES = 1 << 30
 
 
 class DeviceMemoryError(Exception):
@@ -79,6 +80,12 @@ def supported(device: int = 0) -> bool:
     except (DeviceMemoryError, OSError, AttributeError, RuntimeError):
         return False
     return True
+
+
+def give_back_spare() -> None:
+    """Let other processes have what torch keeps for later tensors of this one, if that is more than a little."""
+    if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > _MOST_SPARE_BYTES:
+        torch.cuda.empty_cache()
 
 
 class Arena:

@@ -82,6 +82,10 @@ class Windows:
             self._past = self._staged if order["announced"] else []
             self._staged = []
             if self._device == "cuda":
+                from kernelrl_judge.device_memory import give_back_spare
+
+                # Of trials; the judge's windows are as long as the memory that is free allows.
+                give_back_spare()
                 take_at_once([*leaves(order["outputs"])])
             if order["announced"]:
                 self._staged = self._inputs.announced(order["inputs"])

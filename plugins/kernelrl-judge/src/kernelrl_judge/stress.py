@@ -47,6 +47,7 @@ import torch
 from kernelrl_core.values import EvaluationSettings, Finding, Severity
 from kernelrl_judge import stress_inputs
 from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
+from kernelrl_judge.device_memory import give_back_spare
 from kernelrl_judge.input_indices import FIRST_STRESSED, LEARNED, RESIZED
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.stress_calls import NO_MEMORY, NOT_FINITE, StressCall, stress_call
@@ -71,8 +72,6 @@ _MOST_RATIO = {"fp32": 2.0**7, "tf32": 2.0**13, "bf16": 2.0**17}
 """Above what products, sums and pointwise functions in these types showed: up to 2^1 for fp32 (2^5 for convolutions by
 Winograd's method), 2^10 to 2^13 for tf32, 2^13 to 2^16 for bf16."""
 _MOST_PARAMETERS = 64
-_MOST_SPARE = 1 << 30
-"""Bytes of a device that stay with the judge while the candidate is called."""
 _WORDS = {
     "mixed": "inputs of both signs and of many sizes",
     "aligned": "inputs that narrow types round the same way",
@@ -141,8 +140,8 @@ def prepared(
     best = made[-1] if len(made) > 1 and _decided(made[-1]) > _decided(made[0]) + _MUCH_MORE else made[0]
     if len(made) > 1:
         facts["spread"] = SPREADS[made.index(best)]
-    if reference.device == "cuda" and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > _MOST_SPARE:
-        torch.cuda.empty_cache()
+    if reference.device == "cuda":
+        give_back_spare()
     return best[0], best[1], "; ".join(best[2])
 
 

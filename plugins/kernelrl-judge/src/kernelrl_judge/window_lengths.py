@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from kernelrl_judge.device_memory import give_back_spare
 from kernelrl_judge.input_indices import FIRST_TIMED
 from kernelrl_judge.layouts import leaves_bytes
 from kernelrl_judge.reference import Reference
@@ -119,5 +120,6 @@ def _room(reference: Reference) -> int:
     each = _each_bytes(found)
     budget = _MAX_SHARED_BYTES
     if reference.device == "cuda":
+        give_back_spare()
         budget = min(budget, torch.cuda.mem_get_info()[0] // _FREE_SHARE)
     return max(1, min(_MAX_CALLS, budget // max(1, each), 3000 // (len(found) + 2)))
