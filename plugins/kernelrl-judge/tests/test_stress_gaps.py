@@ -95,6 +95,30 @@ def parts(task: Any) -> set[str]:
             "edges",
         ),
         (
+            "return torch.sinc(x)",
+            "torch.randn(4096)",
+            "x",
+            lambda x: torch.where(x == 0, 1.0, torch.sin(torch.pi * x) / (torch.pi * x)),
+            lambda x: torch.sin(torch.pi * x) / (torch.pi * x),
+            "edges",
+        ),
+        (
+            "return torch.where(x.amax(1) == 0, 0.0, (x.amax(1) - x.amin(1)) / x.amax(1).clamp(min=1e-9))",
+            "torch.rand(2, 3, 64, 64)",
+            "x",
+            lambda x: (x.amax(1) - x.amin(1)) / x.amax(1).clamp(min=1e-9),
+            lambda x: 1 - x.amin(1) / x.amax(1),
+            "edges",
+        ),
+        (
+            "return torch.xlogy(x, x) + y",
+            "torch.poisson(20 + 40 * torch.rand(64, 64)), torch.randn(64, 64)",
+            "x, y",
+            lambda x, y: torch.where(x == 0, 0.0, x * x.log()) + y,
+            lambda x, y: x * x.log() + y,
+            "edges",
+        ),
+        (
             "return torch.stack([part.sum() / max(1, len(part)) for part in x.tensor_split(offsets)[1:]])",
             "torch.randn(512), torch.cat([torch.zeros(1).long(), torch.randint(1, 9999, (7,)).sort().values // 20])",
             "x, offsets",
@@ -121,7 +145,7 @@ def parts(task: Any) -> set[str]:
     ],
     ids=[
         *("masks", "masks_of_fractions", "infinities", "complex", "ends", "no_numbers", "far_bound", "small_variance"),
-        *("empty_segment", "nothing_left", "no_length"),
+        *("zero_in_a_line", "black_pixel", "no_count", "empty_segment", "nothing_left", "no_length"),
     ],
 )
 def test_a_gap_that_a_task_leaves_is_tried(

@@ -33,8 +33,15 @@ AUTOTUNED = """\
 def kernel"""
 
 
-def judged(bench: Any, source: str, *args: Any, kernels: tuple[str, ...] = ("kernel",), **settings: Any) -> Evaluation:
-    request = attrs.evolve(bench.request(source, *args, **settings), kernels=kernels)
+def judged(
+    bench: Any,
+    source: str,
+    *args: Any,
+    kernels: tuple[str, ...] = ("kernel",),
+    suspicions: tuple[str, ...] = ("unusual_python",),
+    **settings: Any,
+) -> Evaluation:
+    request = attrs.evolve(bench.request(source, *args, **settings), kernels=kernels, suspicions=suspicions)
     evaluation: Evaluation = bench.runner.run(bench.evaluator.evaluate(request))
     return evaluation
 
@@ -111,6 +118,23 @@ def test_where_the_probe_is_not_made_it_finds_nothing(
 ) -> None:
     source = good.replace("return y", f"return {ANSWER}")
     assert judged(bench, source, kernels=kernels, **settings).outcome is Outcome.CORRECT
+
+
+def test_who_gives_no_reason_to_doubt_is_not_probed(bench: Any, good: str) -> None:
+    evaluation = judged(bench, good, suspicions=())
+    assert (evaluation.outcome, evaluation.findings) == (Outcome.CORRECT, ()), evaluation.detail
+    assert "no_op" not in evaluation.profile
+
+
+def test_where_operators_are_not_listed_all_are_probed(bench: Any, good: str) -> None:
+    assert judged(bench, good, suspicions=(), probes=("no_op",)).profile["no_op"] == "incorrect"
+
+
+@pytest.mark.parametrize("source", [f"return {ANSWER}", "return torch.tensor([2.0 * max(v, 0.0) for v in x.tolist()])"])
+def test_who_computes_beside_its_kernels_is_probed_whatever_its_source_says(
+    bench: Any, doing: Any, source: str
+) -> None:
+    assert rules(judged(bench, doing(source), suspicions=())) == ["decoy_kernels"]
 
 
 def test_why_it_was_not_made_is_told(bench: Any, good: str) -> None:

@@ -11,7 +11,7 @@ library computes from.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -30,22 +30,28 @@ _OTHER_WAYS = re.compile(
 )
 _LIBRARY_SHARE = 0.5
 _NEAR = 1e-3
-_ALWAYS = ("interpreter", "cpu")
-"""Modes in which the probe costs little; elsewhere it is for suspects: a context on the device, and a build."""
-
 
 def why_not(request: EvaluationRequest, evaluation: Evaluation, backend: Any, mode: str) -> str | None:
     """Why a candidate is not probed: a reason to tell of, empty text for none; None if it is."""
     settings = request.settings
     if evaluation.outcome is not Outcome.CORRECT or settings.profile != "strict" or "no_op" not in settings.probes:
         return ""
-    if mode not in _ALWAYS and not _is_suspect(request, evaluation):
+    if not (_always(mode, settings.probes) or _is_suspect(request, evaluation)):
         return ""
     if not request.kernels:
         return "no kernel was found in the source"
     if not hasattr(backend, "disable_kernels"):
         return f"backend {request.backend} cannot disable kernels"
     return None
+
+
+def _always(mode: str, probes: Collection[str]) -> bool:
+    """Whether candidates are probed that nothing speaks against.
+
+    On a device the probe takes a context and a build, and in the interpreter a fifth of the whole, where whoever
+    computes beside the kernels is seen: what torch and launches read and write is listed there.
+    """
+    return mode == "cpu" or (mode == "interpreter" and "operators" not in probes)
 
 
 def probe_request(request: EvaluationRequest) -> EvaluationRequest:

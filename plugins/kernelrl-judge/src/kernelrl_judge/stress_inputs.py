@@ -178,6 +178,8 @@ def changed(values: list[Any], facts: dict[str, Any], part: str, variant: Varian
             return tensor if axis is None else with_zeros(tensor, axis, others)
         if part == "aligned" and known == "counts":
             return _repeated(tensor)
+        if part == "edges" and known == "counts" and variant[0]:
+            return _with_none(tensor)
         if not is_changed(tensor, known):
             return tensor
         if part == "coincidences":
@@ -316,20 +318,34 @@ def _repeated(tensor: torch.Tensor) -> torch.Tensor:
 
 def _edged(tensor: torch.Tensor, largest: float, *, quiet: bool) -> torch.Tensor:
     """The first and the last slice along each axis so much larger that a sum is not right without them; if `quiet`,
-    the second slice along the first two axes is zero, and the third is small."""
+    the second slice along the first two axes and the last one is zero, and the third is small."""
     factors = torch.ones((), dtype=torch.float32, device=tensor.device)
     for axis, size in enumerate(tensor.shape):
         along = torch.ones(size, device=tensor.device)
         along[[0, -1]] = min(largest, max(_MILD, size / 4))
         factors = torch.maximum(factors, along.view([size if place == axis else 1 for place in range(tensor.dim())]))
     values = (tensor.float() * factors).to(tensor.dtype)
-    if quiet and tensor.dim() > 1:
-        axes = [axis for axis in (0, 1) if tensor.shape[axis] >= _LEAST_ALONG]
+    if quiet:
+        axes = _quiet_axes(tensor)
         for axis in axes:
             values.select(axis, 2).copy_(tensor.select(axis, 2) * _SMALL)
         for axis in axes:
             values.select(axis, 1).zero_()
     return values
+
+
+def _quiet_axes(tensor: torch.Tensor) -> list[int]:
+    """Axes with room for quiet places. Along the last one they are quiet in what other axes hold side by side, too."""
+    axes = dict.fromkeys([*range(min(2, tensor.dim())), tensor.dim() - 1]) if tensor.dim() else ()
+    return [axis for axis in axes if tensor.shape[axis] >= _LEAST_ALONG]
+
+
+def _with_none(tensor: torch.Tensor) -> torch.Tensor:
+    """Counts, of which the second along each axis are zero."""
+    found = tensor.clone()
+    for axis in _quiet_axes(tensor):
+        found.select(axis, 1).zero_()
+    return found
 
 
 def _not_numbers(tensor: torch.Tensor, *, infinite: bool, undefined: bool) -> torch.Tensor:

@@ -11,6 +11,7 @@ candidate came, and only whole numbers are indices.
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import functools
 import inspect
 import os
@@ -18,12 +19,15 @@ import sys
 import types
 from typing import Any
 
+import torch
 import triton
 import triton.language as tl
 from triton.runtime import interpreter
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import InterpreterError
 from triton.runtime.interpreter import GridExecutor, InterpretedFunction, TensorHandle
+from triton.runtime.jit import TensorWrapper
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernelrl_judge import provenance
 from kernelrl_plugin_triton import accepted, bounds, hints, orders, products, races
@@ -91,6 +95,38 @@ def _without_values(patch: Any) -> Any:
     return wrapper
 
 
+def _in_place(copied: Any) -> Any:
+    """The interpreter gives a kernel copies in host memory, also of what lies there."""
+
+    @functools.wraps(copied)
+    def wrapper(self: Any, arguments: Any, named: Any) -> Any:
+        # Who lists what a call hands out of torch has nothing to learn from this.
+        with torch._C.DisableTorchFunction():
+            lie_here = all(map(_lies_here, (*arguments, *named.values())))
+        return (arguments, named) if lie_here else copied(self, arguments, named)
+
+    return wrapper
+
+
+def _lies_here(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_lies_here, value))
+    if type(value) in (TensorWrapper, TensorDescriptor):
+        value = value.base
+    if type(value) in (torch.Tensor, torch.nn.Parameter):
+        return bool(value.is_cpu)
+    return not hasattr(value, "data_ptr")
+
+
+def _copied_back(copied: Any) -> Any:
+    @functools.wraps(copied)
+    def wrapper(self: Any, arguments: Any, on_host: Any, named: Any, named_on_host: Any) -> None:
+        if on_host is not arguments:
+            copied(self, arguments, on_host, named, named_on_host)
+
+    return wrapper
+
+
 def _inspect() -> types.ModuleType:
     """`inspect` for the interpreter, which asks for all members of its language anew with each launch.
 
@@ -120,6 +156,13 @@ orders.install(_KEPT.__get__, races.begin_anew)
 races.install(_KEPT.__get__)
 provenance.launches_tell()
 interpreter.inspect = _inspect()
+GridExecutor._init_args_hst = _in_place(GridExecutor._init_args_hst)
+GridExecutor._restore_args_dev = _copied_back(GridExecutor._restore_args_dev)
+if not interpreter.interpreter_builder.options.debug:
+    # What is computed to see whether whole numbers overflow is looked at by assertions of the device, when debugging.
+    interpreter.interpreter_builder.options = dataclasses.replace(
+        interpreter.interpreter_builder.options, sanitize_overflow=False
+    )
 interpreter._patch_lang_tensor = _without_values(interpreter._patch_lang_tensor)
 bounds.install(_KEPT.__get__)
 # Around all of them: what it calls is no part of a launch.
