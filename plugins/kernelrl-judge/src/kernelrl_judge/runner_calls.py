@@ -46,7 +46,26 @@ class Calls:
             answer(FrameKind.RESULT, self._called(order))
 
     def _called(self, order: Any, begin: Callable[[], None] | None = None) -> Any:
+        import torch
+
         candidate, attempt = self._candidate, self._dialogue.attempt
+        # Nothing leaves torch here, and each question about a tensor would be asked through who looks for that.
+        with torch._C.DisableTorchFunction():
+            arguments, given, before = self._given(order)
+        if begin is not None:
+            begin()
+        with self._in_order(other=order["reordered"]):
+            values = attempt(Stage.FORWARD, lambda: candidate.forward(arguments))
+        # To go through something of a class of the candidate's may be to run its code.
+        with torch._C.DisableTorchFunction() if _is_plain(values) else contextlib.nullcontext():
+            tree = self._exported(order, values, arguments, given, before)
+        # Kept until the next inputs are made, which then lie elsewhere.
+        self._arguments = arguments if order["keep"] else None
+        return tree
+
+    def _given(self, order: Any) -> tuple[Any, list[Any], list[Any]]:
+        """The arguments of a call, their tensors, and what the model keeps before it."""
+        candidate = self._candidate
         candidate.inputs.refresh()
         arguments = candidate.inputs.values(order["arguments"], candidate.device)
         if order["again"]:
@@ -61,22 +80,20 @@ class Calls:
         given = [*tensors(arguments)]
         # On a GPU what is kept might take the memory that the call needs.
         before = candidate.state.kept() if order["effects"] and candidate.mode != "gpu" else []
-        if begin is not None:
-            begin()
-        with self._in_order(other=order["reordered"]):
-            values = attempt(Stage.FORWARD, lambda: candidate.forward(arguments))
+        return arguments, given, before
+
+    def _exported(self, order: Any, values: Any, arguments: Any, given: list[Any], before: list[Any]) -> Any:
+        """What a call gave, and what it did beside that, if that is asked for."""
+        candidate, attempt = self._candidate, self._dialogue.attempt
         beside = None
         if order["effects"]:
             held = attempt(Stage.EXPORT, lambda: candidate.state.held(order["held"], candidate.device))
             shares = candidate.shares(values, given)
             kept = order["keep_outputs"]
-            overwrites = attempt(Stage.EXPORT, lambda: effects.overwrites(values, given, kept, before))
-            bytes_held = attempt(Stage.EXPORT, lambda: effects.held_bytes(values, given))
+            overwrites = attempt(Stage.EXPORT, lambda: candidate.effects.overwrites(values, given, kept, before))
+            bytes_held = attempt(Stage.EXPORT, lambda: candidate.effects.held_bytes(values, given))
             beside = [arguments if order["back"] else None, held, shares, overwrites, bytes_held]
-        tree = attempt(Stage.EXPORT, lambda: candidate.exported(values, beside))
-        # Kept until the next inputs are made, which then lie elsewhere.
-        self._arguments = arguments if order["keep"] else None
-        return tree
+        return attempt(Stage.EXPORT, lambda: candidate.exported(values, beside))
 
     def _in_order(self, *, other: bool) -> contextlib.AbstractContextManager[None]:
         """In what order threads and programs do the work of a call."""
@@ -107,3 +124,11 @@ class Calls:
         arguments = candidate.inputs.values(order["arguments"], candidate.device)
         facts = self._dialogue.attempt(Stage.FORWARD, lambda: device_kernels(lambda: candidate.forward(arguments)))
         self._dialogue.answer(FrameKind.FACTS, facts)
+
+
+def _is_plain(values: Any) -> bool:
+    import torch
+
+    if type(values) in (list, tuple):
+        return all(map(_is_plain, values))
+    return type(values) in (torch.Tensor, torch.nn.Parameter)
