@@ -188,6 +188,13 @@ def test_inputs_are_aligned_in_single_precision_alone() -> None:
     assert "aligned" not in {call.part for call in stress.prepared(task, half, spread=True)[1]}
 
 
+def test_what_overflows_behind_a_convolution_is_tried() -> None:
+    init = "self.w = torch.nn.Parameter(torch.randn(16, 4, 3) / 4)"
+    task = reference("return torch.logsumexp(torch.conv1d(x, self.w), 1)", "torch.randn(8, 4, 48)", init)
+    assert wrong_parts(task, lambda x, w: torch.conv1d(x.double(), w.double()).logsumexp(1).float()) == set()
+    assert "loud" in wrong_parts(task, lambda x, w: torch.conv1d(x, w).exp().sum(1).log())
+
+
 def test_spikes_are_moderate_where_the_reference_convolves() -> None:
     task = reference("return self.layer(x)", "torch.randn(2, 3, 8, 8)", "self.layer = torch.nn.Conv2d(3, 4, 3)")
     _, calls, _ = stress.prepared(task, SETTINGS, spread=True)

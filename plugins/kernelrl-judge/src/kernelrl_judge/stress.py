@@ -23,6 +23,7 @@ parameters and running statistics of a larger spread. What a task has no inputs 
 - `shares`: zeros in rows that sum to one (`kernelrl_judge.stress_shares`).
 - `draws`: what a task makes of integers that it draws, where many of them are equal (`kernelrl_judge.stress_draws`).
 - `faint`, `zeros`: small and zero everywhere at once, where every output depends on all of an input.
+- `loud`: large everywhere at once, where spikes are moderate because the reference convolves.
 - `firsts`, `lasts`: truth values that the task draws all false and all true, and single integers at the ends of their
   range.
 
@@ -85,6 +86,7 @@ _WORDS = {
     "shares": "zeros in rows that sum to one",
     "draws": "inputs that the task makes where many of the integers that it draws are equal",
     "faint": "inputs that are small everywhere",
+    "loud": "inputs that are large everywhere",
     "zeros": "inputs that are zero everywhere",
     "firsts": "truth values that are all false, or single numbers that are the first of their range",
     "lasts": "truth values that are all true, or single numbers that are the last of their range",

@@ -48,6 +48,7 @@ PARTS = (
     "zeros",
     "firsts",
     "lasts",
+    "loud",
 )
 """Parts in the order of their calls. Which are made depends on what the task's inputs are."""
 _LOW_BITS, _ROUNDED_DOWN = 0xFFFF, 0x0FFF
@@ -97,6 +98,8 @@ def parts(reference: Reference, settings: EvaluationSettings) -> tuple[str, ...]
         "zeros": asked and drawn and settings.precision == "fp32" and reference.facts["whole"],
         "firsts": asked and any(reference.facts["at_one_end"]),
         "lasts": asked and any(reference.facts["at_one_end"]),
+        # What rounds in proportion to the largest value rounds alike here.
+        "loud": asked and drawn and settings.precision == "fp32" and reference.facts["convolves"],
     }
     return tuple(part for part in PARTS if made[part])
 
@@ -231,6 +234,8 @@ def _harsh(tensor: torch.Tensor, part: str, variant: Variant, kinds: torch.Tenso
             return _ended(tensor, kinds if kinds is not None else _kinds(tensor), whole=signs)
         case "faint":
             return tensor * _SMALL
+        case "loud":
+            return tensor / _SMALL
         case "zeros":
             return torch.zeros_like(tensor)
     if largest:
