@@ -31,6 +31,7 @@ _OTHER_WAYS = re.compile(
 _LIBRARY_SHARE = 0.5
 _NEAR = 1e-3
 
+
 def why_not(request: EvaluationRequest, evaluation: Evaluation, backend: Any, mode: str) -> str | None:
     """Why a candidate is not probed: a reason to tell of, empty text for none; None if it is."""
     settings = request.settings

@@ -85,6 +85,9 @@ def turn_costs(runner: Runner, expect: Callable[..., Any]) -> TurnCosts:
 def _empty_window(device: str) -> tuple[float, float]:
     """What a window without calls takes here, in seconds: as a whole, and between its own clock's readings."""
     events = made_events(device)
+    if events is not None:
+        # A device that a runner has used turns to this process first, which takes longer than all else.
+        torch.cuda.synchronize()
     started = time.perf_counter()
     result = window(_nothing, [], device, events=events)
     return time.perf_counter() - started, result.calls_s

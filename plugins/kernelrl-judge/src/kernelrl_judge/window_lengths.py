@@ -27,7 +27,7 @@ _MAX_CALLS = 160
 _MOST_TRIES = 6
 _LENGTH_SLACK = 0.2
 _MAX_SHARED_BYTES = 24 << 30
-_FREE_SHARE = 5
+_FREE_SHARE = 6
 """One part in so many of a GPU's free memory is for inputs and outputs: judge and runner each have copies."""
 _LITTLE_SHARE = 200
 """One part in so many of the memory is for the inputs and outputs of a guess: judge and runner each have copies."""
