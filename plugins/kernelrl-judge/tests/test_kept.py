@@ -16,6 +16,13 @@ from kernelrl_judge.effects import other_kept
         ("self.likeness = x @ x.t(); return x", "pass", {"likeness"}),
         ("self.seen['last'].copy_(x); return x", "self.seen = {'last': torch.zeros(8, 64)}", {"seen['last']"}),
         ("self.cache.keys = x * 2; return x", "self.cache = type('Cache', (), {})()", {"cache.keys"}),
+        (
+            "self.w.grad = x.t() @ x; return x @ self.w",
+            "self.w = torch.nn.Parameter(torch.randn(64, 64))",
+            {"w.grad"},
+        ),
+        # What all calls before have added to.
+        ("self.total = self.total + x; return x", "self.total = torch.zeros(8, 64)", set()),
         # A table that is made once, and what is only there.
         ("self.table = torch.arange(64.0); return x + self.table", "pass", set()),
         ("return x * self.scale", "self.scale = torch.ones(64)", set()),

@@ -1,5 +1,5 @@
-"""What a module keeps outside of parameters and buffers: numbers in attributes, and tensors there, in lists and
-dictionaries, and in objects of plain classes of the module's own source."""
+"""What a module keeps outside of parameters and buffers: numbers in attributes, tensors there, in lists and
+dictionaries, and in objects of plain classes of the module's own source, and gradients of its parameters."""
 
 from __future__ import annotations
 
@@ -38,7 +38,21 @@ def kept_tensors(module: Any) -> dict[str, Any]:
                     found[path] = tensor
                     if len(found) == _MOST:
                         return found
+        found |= _gradients(held, prefix)
     return found
+
+
+def _gradients(module: Any, prefix: str) -> dict[str, Any]:
+    import torch
+
+    parameters = variables(module).get("_parameters")
+    held = dict.items(parameters) if isinstance(parameters, dict) else ()
+    gradients = {name: value.grad for name, value in [*held] if type(value) is torch.nn.Parameter}
+    return {
+        f"{prefix}{name}.grad": gradient.detach()
+        for name, gradient in gradients.items()
+        if type(gradient) is torch.Tensor
+    }
 
 
 def kept_numbers(module: Any) -> dict[str, Any]:

@@ -303,8 +303,9 @@ class Reference:
         return known[name]
 
     def kept_of_inputs(self) -> frozenset[str]:
-        """Names of tensors outside of parameters and buffers in which calls on other inputs leave something else. What
-        stays the same is a table, say, that is made when it is first needed."""
+        """Names of what is outside of parameters and buffers in which calls on other inputs leave something else, and
+        the same call the same again: a candidate has had other calls before. What stays the same is a table, say, that
+        is made when it is first needed."""
         if "kept" not in self.facts:
             left = []
             for index in (0, 1):
@@ -313,11 +314,11 @@ class Reference:
             names = left[0].keys() & left[1].keys()
             # Bit by bit: in memory that nobody has written to there may be no numbers.
             found = {name for name in names if compare_bytes(left[0][name], left[1][name]) is not None}
-            numbers = kept_numbers(self.model).keys()
-            if found & numbers:
-                # A number that counts calls is something else after the same call.
+            if found:
+                # What counts calls, or adds them up, is something else after the same call.
                 self.expected(self.inputs(1), 1)
-                found = {name for name in found if name not in numbers or same(left[1][name], self._kept_now()[name])}
+                again = self._kept_now()
+                found = {name for name in found if name in again and compare_bytes(left[1][name], again[name]) is None}
             self.facts["kept"] = frozenset(found)
         names_of_kept: frozenset[str] = self.facts["kept"]
         return names_of_kept
