@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -68,3 +70,30 @@ def test_what_cannot_be_ready_is_left() -> None:
     from kernelrl_judge import host_memory
 
     host_memory.ready([1 << 62, 0, 1])
+
+
+_COLLAPSED = """
+import os, re
+from kernelrl_judge import host_memory
+
+def large_kb():
+    return int(re.search(r"AnonHugePages:\\s+(\\d+)", open("/proc/self/smaps_rollup").read())[1])
+
+held = [bytes([number % 251]) * 1000 for number in range(64_000)]
+before = large_kb()
+host_memory.in_large_pages()
+child = os.fork()
+if not child:
+    held[7] = b""
+    os._exit(0)
+os.waitpid(child, 0)
+assert all(item == bytes([number % 251]) * 1000 for number, item in enumerate(held))
+print(large_kb() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="the system has no large pages")
+def test_memory_in_large_pages_holds_what_it_held() -> None:
+    done = subprocess.run([sys.executable, "-c", _COLLAPSED], capture_output=True, text=True, check=True)
+    version = tuple(map(int, platform.release().split(".")[:2]))
+    assert int(done.stdout) > 32_000 or version < (6, 1)

@@ -254,6 +254,7 @@ def _driver_version() -> str:
         return "unknown"
 
 
+@functools.cache
 def _processor() -> str:
     try:
         with open("/proc/cpuinfo") as file:

@@ -127,6 +127,30 @@ def _copied_back(copied: Any) -> Any:
     return wrapper
 
 
+def _patched_again(patch: Any) -> Any:
+    """The interpreter looks through its language for what to replace anew with each launch."""
+    known: dict[tuple[int, ...], tuple[tuple[Any, str, Any, Any], ...]] = {}
+
+    @functools.wraps(patch)
+    def wrapper(function: Any) -> Any:
+        languages = tuple(id(value) for value in function.__globals__.values() if value is tl or value is tl.core)
+        changes = known.get(languages)
+        if changes and all(getattr(owner, name, _MISSING) is before for owner, name, before, _ in changes):
+            scope = interpreter._LangPatchScope()
+            for owner, name, before, after in changes:
+                setattr(owner, name, after)
+                scope._changes.append((owner, name, before))
+            return scope
+        scope = patch(function)
+        first: dict[tuple[int, str], Any] = {}
+        for owner, name, before in scope._changes:
+            first.setdefault((id(owner), name), (owner, name, before, vars(owner)[name]))
+        known[languages] = tuple(first.values())
+        return scope
+
+    return wrapper
+
+
 def _inspect() -> types.ModuleType:
     """`inspect` for the interpreter, which asks for all members of its language anew with each launch.
 
@@ -144,6 +168,7 @@ def _builtin_names(owner: Any) -> tuple[str, ...]:
 
 
 _TRITON = os.path.dirname(triton.__file__) + os.sep
+_MISSING = interpreter._MISSING
 _KEPT: Any = vars(_Handle)["_kept"]
 del _Handle._kept
 _Handle.data = property(_values, _set_values)  # type: ignore[assignment]
@@ -164,6 +189,7 @@ if not interpreter.interpreter_builder.options.debug:
         interpreter.interpreter_builder.options, sanitize_overflow=False
     )
 interpreter._patch_lang_tensor = _without_values(interpreter._patch_lang_tensor)
+interpreter._patch_lang = _patched_again(interpreter._patch_lang)
 bounds.install(_KEPT.__get__)
 # Around all of them: what it calls is no part of a launch.
 accepted.install()
