@@ -129,12 +129,14 @@ def _copied_back(copied: Any) -> Any:
 
 def _patched_again(patch: Any) -> Any:
     """The interpreter looks through its language for what to replace anew with each launch."""
-    known: dict[tuple[int, ...], tuple[tuple[Any, str, Any, Any], ...]] = {}
+    known: dict[tuple[Any, ...], tuple[tuple[Any, str, Any, Any], ...]] = {}
 
     @functools.wraps(patch)
     def wrapper(function: Any) -> Any:
-        languages = tuple(id(value) for value in function.__globals__.values() if value is tl or value is tl.core)
-        changes = known.get(languages)
+        languages = [id(value) for value in function.__globals__.values() if value is tl or value is tl.core]
+        # A function that a kernel calls finds the language as it was replaced for the kernel.
+        key = tl.core.is_builtin(tl.load), *languages
+        changes = known.get(key)
         if changes and all(getattr(owner, name, _MISSING) is before for owner, name, before, _ in changes):
             scope = interpreter._LangPatchScope()
             for owner, name, before, after in changes:
@@ -145,7 +147,7 @@ def _patched_again(patch: Any) -> Any:
         first: dict[tuple[int, str], Any] = {}
         for owner, name, before in scope._changes:
             first.setdefault((id(owner), name), (owner, name, before, vars(owner)[name]))
-        known[languages] = tuple(first.values())
+        known[key] = tuple(first.values())
         return scope
 
     return wrapper
