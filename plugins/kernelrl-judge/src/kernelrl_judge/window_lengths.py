@@ -28,7 +28,7 @@ _MOST_TRIES = 6
 _LENGTH_SLACK = 0.2
 _MAX_SHARED_BYTES = 24 << 30
 _FREE_SHARE = 6
-"""One part in so many of a GPU's free memory is for inputs and outputs: judge and runner each have copies."""
+"""One part in so many of a GPU's free memory is for inputs and outputs, of each of which there are up to four."""
 _LITTLE_SHARE = 200
 """One part in so many of the memory is for the inputs and outputs of a guess: judge and runner each have copies."""
 _FEW_CALLS = 16
