@@ -136,6 +136,7 @@ async def run(times: int) -> list[dict[str, Any]]:
                 "speedup_by_events": round(statistics.median(one.speedup for one in by_events), 3),
                 "runtimes_us": [round(one.runtime.median_us, 2) for one in found if one.runtime],
                 "speedups": [round(one.speedup, 3) for one in found if one.speedup],
+                "calls_per_window": [one.profile["timing"]["calls_per_window"] for one in found if one.runtime],
                 "speedups_by_events": [round(one.speedup, 3) for one in by_events],
                 "bandwidth_share": round(found[-1].profile["roofline"]["bandwidth_share"], 3),
                 "findings": sorted({finding.rule for one in found for finding in one.findings}),

@@ -209,7 +209,7 @@ class Bench:
                     return attrs.asdict(overheads.turn_costs(runner, lambda kind, *, spin: runner.receive(spin=spin)))
 
         try:
-            return overheads.TurnCosts(**device_facts.kept_costs(cache_directory(), "orders", measure))
+            return overheads.TurnCosts(**device_facts.kept_costs(cache_directory(), "rehearsed-orders", measure))
         except (RunnerEnded, DeadlinePassed) as error:
             raise DeviceFault(f"a runner without a candidate does not answer: {error}") from error
 

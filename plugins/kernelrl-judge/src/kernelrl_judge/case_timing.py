@@ -106,7 +106,10 @@ class CaseTiming:
                 compared = compare(runner, self._reference, self._exchange, expect, self._settings)
                 self._result = lambda: compared
                 return
-            measurement.run(self._settings.timing_trials)
+            try:
+                measurement.run(self._settings.timing_trials)
+            finally:
+                measurement.release()
             # What the last windows have left of the runner's code is told of with an answer that nobody times.
             self._runner.send(FrameKind.RETURN, encode_tree({"calls": [], "held": {}}))
             self._dialogue.expect(FrameKind.RESULT)

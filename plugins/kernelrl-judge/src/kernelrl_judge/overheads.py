@@ -18,9 +18,12 @@ from kernelrl_judge.reference import Reference
 from kernelrl_judge.runner_memory import Outputs
 from kernelrl_judge.running import Runner
 from kernelrl_judge.value_trees import encode_tree
-from kernelrl_judge.windows import made_events, window
+from kernelrl_judge.windows import made_events, rehearse, window
 
-__all__ = ["Flush", "Overheads", "TurnCosts", "message_cost", "turn_costs"]
+__all__ = ["REHEARSED", "Flush", "Overheads", "TurnCosts", "message_cost", "turn_costs"]
+
+REHEARSED = b"rehearsed"
+"""Body of an order to turn to a runner, long before a window."""
 
 _FEWEST_CALIBRATIONS = 3
 _BEYOND_CACHES_BYTES = 512 << 20
@@ -56,7 +59,7 @@ class TurnCosts:
     wake_s: float
     """Until the GPU has turned from the judge to a runner; most times it takes less."""
     order_s: float
-    """A window without calls, from its order to its answer, beyond what one takes here; most times it takes more."""
+    """A window without calls, from its order until its calls are made, beyond what one takes here."""
 
 
 def turn_costs(runner: Runner, expect: Callable[..., Any]) -> TurnCosts:
@@ -68,26 +71,28 @@ def turn_costs(runner: Runner, expect: Callable[..., Any]) -> TurnCosts:
     while time.perf_counter() < warm_at:
         flush()
     for _ in range(_WAKES):
+        runner.send(FrameKind.WAKE, REHEARSED)
+        expect(FrameKind.DONE, spin=True)
         flush()
         started = time.perf_counter()
         runner.send(FrameKind.WAKE)
         expect(FrameKind.DONE, spin=True)
         woken = time.perf_counter()
         runner.send(FrameKind.WINDOW, order)
-        expect(FrameKind.DONE, spin=True)
+        expect(FrameKind.CALLED, spin=True)
         wakes.append(woken - started)
         ordered_s = runner.heard_at - woken
+        expect(FrameKind.DONE, spin=True)
         expect(FrameKind.FACTS, spin=True)
         beyond.append(ordered_s - _empty_window("cuda")[0])
-    return TurnCosts(sorted(wakes)[int(0.9 * _WAKES)], sorted(beyond)[int(0.25 * _WAKES)])
+    return TurnCosts(sorted(wakes)[int(0.9 * _WAKES)], statistics.median(beyond))
 
 
 def _empty_window(device: str) -> tuple[float, float]:
     """What a window without calls takes here, in seconds: as a whole, and between its own clock's readings."""
     events = made_events(device)
-    if events is not None:
-        # A device that a runner has used turns to this process first, which takes longer than all else.
-        torch.cuda.synchronize()
+    # A device that a runner has used turns to this process first, which takes longer than all else.
+    rehearse(device)
     started = time.perf_counter()
     result = window(_nothing, [], device, events=events)
     return time.perf_counter() - started, result.calls_s
@@ -111,6 +116,10 @@ class Overheads:
         """Begin anew."""
         self._export_s.clear()
         self._empty_s.clear()
+
+    def release(self) -> None:
+        """Let go of memory; what was measured stays."""
+        self._scratches.clear()
 
     def calibrate(self, calls: int) -> None:
         """Once per round and not many times in a row, which would make it faster than it is in a runner."""

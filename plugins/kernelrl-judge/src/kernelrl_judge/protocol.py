@@ -68,8 +68,8 @@ class FrameKind(IntEnum):
     inputs; answer `STAGED`."""
     WINDOW = 7
     """Body: tree with the number of calls, and what to look at, if anything; make them one after the other, wait for
-    the device, export every output and answer `DONE`, then `FACTS`: a tree of what the runner's own clocks say,
-    telemetry, not believed. Where there is something to look at, answer `STAGED` first and wait for a second `WINDOW`;
+    the device, which on a GPU is told with `CALLED`, export every output and answer `DONE`, then `FACTS`: a tree of
+    what the runner's own clocks say, telemetry, not believed. Where there is something to look at, answer `STAGED` first and wait for a second `WINDOW`;
     other `FACTS` follow."""
     BUILT = 8
     """Answer to `BUILD`. Body: JSON; descriptors of the shared object and of its binder come along, if any."""
@@ -80,7 +80,8 @@ class FrameKind(IntEnum):
     TIME = 11
     """Body: tree with one set of inputs, a timing method of KernelBench and the number of trials; answer `FACTS`."""
     WAKE = 12
-    """Bring this process to the front of the device and answer `DONE`: changing the process costs the device time."""
+    """Bring this process to the front of the device and answer `DONE`: changing the process costs the device time. Any
+    body: go through a window without calls as well, for the sake of the processor's caches."""
     RESUME = 13
     """Answer to `COMPILED`: the device is the judge's again."""
     RETURN = 14
@@ -109,6 +110,8 @@ class FrameKind(IntEnum):
     """Kernels are being compiled within a call, and the device is not needed."""
     COMPILED = 26
     """Compiling is over; go on at `RESUME`."""
+    CALLED = 27
+    """The calls of a window are made and the device is idle; what is left is to export their outputs."""
 
 
 @attrs.frozen

@@ -27,7 +27,7 @@ from kernelrl_judge.trials import is_replay, replay
 from kernelrl_judge.turning import Turning
 from kernelrl_judge.value_trees import TensorLeaf, encode_tree
 from kernelrl_judge.watching import Look, Watch
-from kernelrl_judge.windows import window
+from kernelrl_judge.windows import rehearse, window
 
 __all__ = ["Rounds", "WrongWindow"]
 
@@ -35,6 +35,8 @@ _VERIFIED_CALLS = 2
 _LARGE_BYTES = 8 << 20
 _COPY_SHARE = 0.8
 """Of a copy's time: the best kernel may move its bytes a little faster."""
+_EXPORT_SLACK_S = 3e-4
+"""What a runner on a GPU may take longer to copy outputs than the judge: it depends on where they lie."""
 
 
 class WrongWindow(Exception):
@@ -117,6 +119,14 @@ class Rounds:
         self.record.forget()
         if self._turning is not None:
             self._turning.forget()
+
+    def release(self) -> None:
+        """Let go of values, after the last round: what else refers to this object may live until garbage is collected,
+        and the device's memory is wanted by the next judge."""
+        self._earlier = None
+        self._overheads.release()
+        if self._watch is not None:
+            self._watch.release()
 
     def findings(self, runtime: RuntimeStatistics, baseline: RuntimeStatistics) -> tuple[Finding, ...]:
         """What is to be said of the windows."""
@@ -238,12 +248,15 @@ class Rounds:
                 ran_s = self._runner.ran_s()
                 started = time.perf_counter()
                 self._runner.send(FrameKind.WINDOW, body)
-        self._expect(FrameKind.DONE, spin=self._device == "cuda")
+        self._expect(FrameKind.DONE if self._turning is None else FrameKind.CALLED, spin=self._turning is not None)
         window_s = self._runner.heard_at - started
-        if self._turning is None:
+        exported_s = 0.0
+        if self._turning is not None:
+            self._expect(FrameKind.DONE, spin=True)
+            exported_s = self._runner.heard_at - started - window_s
+        else:
             late_s = self.record.beyond_s(ran_s, self._runner.ran_s(), window_s)
-        total_s = window_s + late_s
-        self.record.spent("candidate", total_s)
+        self.record.spent("candidate", window_s + late_s + exported_s)
         # Now, before anything that was left undone could still be done.
         with self.record.stage("verification"):
             copies = [self._exchange.collect(self._reference.like, outputs[index]) for index in (*chosen, *harsh)]
@@ -267,9 +280,16 @@ class Rounds:
                     wrong = watch.changed(inputs[:calls], look)
                 if wrong is not None:
                     raise WrongWindow(wrong)
+        if look is Look.NONE and self._turning is not None:
+            self.record.exported(exported_s)
         self._earlier = inputs[calls - 1]
         export_s = self._overheads.export_cost(len(inputs)) * calls / len(inputs)
-        spent_s = total_s - self._around_s() - export_s
+        total_s = window_s + late_s
+        if self._turning is not None:
+            total_s += max(0.0, exported_s - export_s - _EXPORT_SLACK_S)
+            spent_s = total_s - self._around_s()
+        else:
+            spent_s = total_s - self._around_s() - export_s
         least_s = self._least_s(export_s)
         if look is Look.NONE:
             self.record.moved(spent_s, least_s)
@@ -322,6 +342,7 @@ class Rounds:
             # Harsher ones are used again, and the reference may change these alone.
             inputs = [copy.deepcopy(given) if index in watch.harsh else given for index, given in enumerate(inputs)]
         calls = len(inputs)
+        rehearse(self._device)
         self._flush()
         if self._device == "cpu":
             host_memory.ready(self._allocated_bytes * calls)

@@ -117,6 +117,10 @@ class Measurement:
                 self._listed_round(staged, calls)
         self._rounds.staged_ahead()
 
+    def release(self) -> None:
+        """Let go of values, whether or not `run` came to its end."""
+        self._rounds.release()
+
     def result(self) -> Timing:
         """What the windows gave. Takes a while, and nothing of the device."""
         runtime, baseline = summarise(self._candidate_us), summarise(self._baseline_us)

@@ -42,6 +42,7 @@ class Record:
         self._device = device
         self._claims: list[tuple[float, float]] = []
         self._moving: list[tuple[float, float]] = []
+        self._exports_s: list[float] = []
         self._held: list[tuple[int, int]] = []
         self._events: list[float] = []
         self._movements: list[bool] = []
@@ -54,6 +55,7 @@ class Record:
         self._claims.clear()
         self._held.clear()
         self._moving.clear()
+        self._exports_s.clear()
         self._events.clear()
         self._processors.clear()
 
@@ -97,6 +99,10 @@ class Record:
         """A window took so long, and to move its bytes takes so long at least."""
         self._moving.append((spent_s, least_s))
 
+    def exported(self, spent_s: float) -> None:
+        """To copy the outputs of a window took a runner so long, which is no part of the window."""
+        self._exports_s.append(spent_s)
+
     def beyond_s(self, before_s: Mapping[int, float], after_s: Mapping[int, float], window_s: float) -> float:
         """What a window would have taken longer with the threads that candidate and reference were promised.
 
@@ -136,6 +142,8 @@ class Record:
         }
         if self._processors:
             found["processors"] = statistics.median(self._processors)
+        if self._exports_s:
+            found["runner_export_us"] = statistics.median(self._exports_s) * 1e6
         if self._events:
             found["events_us"] = statistics.median(self._events) / calls * 1e6
         return found

@@ -12,7 +12,7 @@ import torch
 
 from kernelrl_core.values import Finding, Severity
 from kernelrl_judge import device_facts
-from kernelrl_judge.overheads import Flush
+from kernelrl_judge.overheads import REHEARSED, Flush
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.running import Runner
 
@@ -72,7 +72,7 @@ class Turning:
             first: whether the window is the first of its round.
         """
         # It has just been stopped for the baseline, and waits busily again after an answer.
-        self._wake()
+        self._wake(REHEARSED)
         self.look(candidate=True, first=first)
         share()
         self._flush()
@@ -104,6 +104,6 @@ class Turning:
             "busy_share": statistics.mean(looks),
         }
 
-    def _wake(self) -> None:
-        self._runner.send(FrameKind.WAKE)
+    def _wake(self, body: bytes = b"") -> None:
+        self._runner.send(FrameKind.WAKE, body)
         self._expect(FrameKind.DONE, spin=True)

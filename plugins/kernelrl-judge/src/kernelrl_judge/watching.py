@@ -127,6 +127,11 @@ class Watch:
         self.operators: list[str] = []
         """Operators of torch that computed in the windows."""
 
+    def release(self) -> None:
+        """Let go of values, after the last window."""
+        self._harsh.clear()
+        self.harsh.clear()
+
     def due(self, counted: int) -> bool:
         """Whether the window comes now, after so many that count."""
         if counted != self._next:
