@@ -69,8 +69,8 @@ class FrameKind(IntEnum):
     WINDOW = 7
     """Body: tree with the number of calls, and what to look at, if anything; make them one after the other, wait for
     the device, which on a GPU is told with `CALLED`, export every output and answer `DONE`, then `FACTS`: a tree of
-    what the runner's own clocks say, telemetry, not believed. Where there is something to look at, answer `STAGED` first and wait for a second `WINDOW`;
-    other `FACTS` follow."""
+    what the runner's own clocks say, telemetry, not believed. Where there is something to look at, answer `STAGED`
+    first and wait for a second `WINDOW`; other `FACTS` follow."""
     BUILT = 8
     """Answer to `BUILD`. Body: JSON; descriptors of the shared object and of its binder come along, if any."""
     PING = 9
