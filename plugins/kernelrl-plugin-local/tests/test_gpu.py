@@ -36,6 +36,8 @@ needs_two_gpus = pytest.mark.skipif(
 SOON_S = 15.0
 """For a candidate after one that did harm: a context, Triton's compiler and five trials take a tenth of it."""
 MEMORY_LEFT_MIB = 256
+LARGE_LEFT_MIB = 12 << 10
+"""What one judge may keep for itself and for its next runner: three times a 48th part of an H200's memory."""
 LANES_PER_GPU = 2
 
 _SOURCE = '''\
@@ -294,6 +296,17 @@ def test_memory_that_a_candidate_takes_without_end_is_free_for_the_next(gpu: Gpu
     while (left_mib := _used_mib() - before_mib) > MEMORY_LEFT_MIB and time.monotonic() < until:
         time.sleep(0.5)
     assert left_mib <= MEMORY_LEFT_MIB
+
+
+def test_windows_of_large_tensors_leave_the_gpu_to_the_next_candidate(gpu: GpuBench, good: str, reference: str) -> None:
+    # A window holds ten gigabytes and more of these.
+    task = reference.replace("torch.randn(300)", "torch.randn(1 << 25)")
+    for evaluation in gpu.judge_all([good] * gpu.lanes):
+        _assert_correct(evaluation)
+    before_mib = _used_mib()
+    for number in range(3):
+        _assert_correct(gpu.judge(f"{good}\n# {number}\n", reference=task, timing=True))
+    assert _used_mib() - before_mib < LARGE_LEFT_MIB
 
 
 # --- several at once ------------------------------------------------------------------------------------------------
