@@ -2,13 +2,14 @@
 
 A window is k calls on k distinct inputs, long against the message that starts it (at least 1 ms). The judge's clock
 runs from the order until the runner says that the calls are made, and on the processor, where each output is exported
-before the next call, until that is done; what the message and such an export cost is measured apart and taken off. On
-a GPU outputs are exported after that, and only what takes longer than it may counts. A GPU is kept busy while the first
+before the next call, until that is done; what the message and such an export cost is measured apart and taken off. On a
+GPU outputs are exported after that, and only what takes longer than it may counts. A GPU is kept busy while the first
 call is on its way, on either side, and that is taken off as well. The inputs come with the order, and the runner stands
 still while the judge times the reference or measures costs, and on the processor while it writes the inputs: nothing
-can be done before the clock runs, nor against the reference. A GPU has to turn to the runner before the order, when the inputs are there: that may take what it took
-without a candidate, and the rest counts. What a runner left to the GPU is seen when the judge's own work there does not
-start at once. On the processor a window takes at least its processor time by the threads that both sides were promised.
+can be done before the clock runs, nor against the reference. A GPU has to turn to the runner before the order, when the
+inputs are there: that may take what it took without a candidate, and the rest counts. What a runner left to the GPU is
+seen when the judge's own work there does not start at once. On the processor a window takes at least its processor time
+by the threads that both sides were promised.
 
 At the end of each window the judge copies the outputs as they are and compares those of calls chosen only then with
 what the reference makes of the same inputs: a call that did not do its work in time is wrong. The reference's windows
