@@ -103,11 +103,16 @@ def _nothing() -> None:
 
 
 class Overheads:
-    """What is taken off the windows of a measurement."""
+    """What is taken off the windows of a measurement.
 
-    def __init__(self, reference: Reference) -> None:
+    Args:
+        outputs_on: the device in whose memory a runner puts outputs.
+    """
+
+    def __init__(self, reference: Reference, outputs_on: str) -> None:
         self._reference = reference
         self._device = reference.device
+        self._outputs_on = outputs_on
         self._export_s: dict[int, list[float]] = {}
         self._empty_s: list[tuple[float, float]] = []
         self._scratches: dict[int, _Scratch] = {}
@@ -147,7 +152,7 @@ class Overheads:
         if calls not in self._scratches:
             if self._device == "cuda":
                 self._scratches.clear()
-            self._scratches[calls] = _Scratch(self._reference.like, calls, self._device)
+            self._scratches[calls] = _Scratch(self._reference.like, calls, self._device, self._outputs_on)
         return self._scratches[calls]
 
     def export_cost(self, calls: int) -> float:
@@ -188,12 +193,12 @@ class _Room:
 class _Scratch:
     """Outputs of some calls and a place for each, in the judge's own memory."""
 
-    def __init__(self, like: Any, calls: int, device: str) -> None:
-        trees, room = places(like, calls, device)
+    def __init__(self, like: Any, calls: int, device: str, outputs_on: str) -> None:
+        trees, room = places(like, calls, outputs_on)
         self._device = device
         self._outputs = Outputs(-1)
         # An object of its own: in a cycle of references the memory would outlive the measurement.
-        self._outputs.arena = _Room(torch.zeros(max(room, 1), dtype=torch.uint8, device=device))
+        self._outputs.arena = _Room(torch.zeros(max(room, 1), dtype=torch.uint8, device=outputs_on))
         self._targets = self._outputs.places(trees)
         # As many different ones as the caches of a device cannot hold; on the processor each is copied when it is made.
         different = min(calls, 1 + _BEYOND_CACHES_BYTES // max(room // calls, 1)) if device == "cuda" else 1

@@ -37,6 +37,8 @@ _COPY_SHARE = 0.8
 """Of a copy's time: the best kernel may move its bytes a little faster."""
 _EXPORT_SLACK_S = 3e-4
 """What a runner on a GPU may take longer to copy outputs than the judge: it depends on where they lie."""
+_EXPORT_SLACK = 0.1
+"""The same as a share, where they are copied to the host."""
 
 
 class WrongWindow(Exception):
@@ -90,7 +92,9 @@ class Rounds:
         # Not the seeds of the inputs: order and choice must not be known before they are made.
         self._random = random.SystemRandom()
         self._next_input = FIRST_TIMED
-        self._overheads = Overheads(reference)
+        outputs_on = self._device if isinstance(exchange, ArenaExchange) else "cpu"
+        self._export_slack = _EXPORT_SLACK if outputs_on == "cpu" else 0.0
+        self._overheads = Overheads(reference, outputs_on)
         self._flush = Flush(self._device)
         self._turning = Turning(runner, expect, self._flush, costs.wake_s) if self._device == "cuda" else None
         self._reads_again = reads_again
@@ -286,7 +290,7 @@ class Rounds:
         export_s = self._overheads.export_cost(len(inputs)) * calls / len(inputs)
         total_s = window_s + late_s
         if self._turning is not None:
-            total_s += max(0.0, exported_s - export_s - _EXPORT_SLACK_S)
+            total_s += max(0.0, exported_s - export_s - max(_EXPORT_SLACK_S, self._export_slack * export_s))
             spent_s = total_s - self._around_s()
         else:
             spent_s = total_s - self._around_s() - export_s
