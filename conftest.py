@@ -36,6 +36,12 @@ def one_judge_at_once() -> Iterator[None]:
         yield
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are processors: many tests wait for processes, and some for a clock."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests come first, of these the ones with most tests: no process of pytest-xdist ends with one."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}

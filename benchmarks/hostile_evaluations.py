@@ -349,6 +349,7 @@ def summary(slices: list[dict[str, Any]]) -> dict[str, Any]:
     new_files = sum(len(set(state["files"]) - set(one["idle"][0]["files"])) for one in slices for state in one["idle"])
     # The first block loads what every judge needs once.
     longest = max(slices, key=lambda one: len(one["blocks"]))["idle"][1:]
+    # Of each process: beside a candidate that lasts another judge is started, which stays.
     groups = ("main", "judges", "zygotes")
     return {
         "evaluations": sum(block["evaluations"] for block in blocks),
@@ -371,12 +372,14 @@ def summary(slices: list[dict[str, Any]]) -> dict[str, Any]:
                 if one["before"]["gpu_used_mib"] is not None
             ],
         },
-        "growth_per_100": {
+        "growth_per_100_and_process": {
             **{
-                f"{group}_mib": growth_per_100(longest, lambda row, group=group: row["resident_mib"][group])
+                f"{group}_mib": growth_per_100(
+                    longest, lambda row, group=group: row["resident_mib"][group] / max(1, row["processes"][group])
+                )
                 for group in groups
             },
-            "descriptors": growth_per_100(longest, lambda row: row["descriptors"]),
+            "descriptors": growth_per_100(longest, lambda row: row["descriptors"] / sum(row["processes"].values())),
             "gpu_mib": growth_per_100(longest, lambda row: row["gpu_used_mib"]),
         },
         "outcomes": {name: dict(found) for name, found in sorted(outcomes.items())},
