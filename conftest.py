@@ -39,7 +39,8 @@ def one_judge_at_once() -> Iterator[None]:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are processors: many tests wait for processes, and some for a clock."""
-    return len(os.sched_getaffinity(0)) + 1
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return processors + 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

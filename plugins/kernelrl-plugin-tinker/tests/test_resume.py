@@ -76,7 +76,9 @@ class Place:
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         path = self.path / "runs/small" / f"{name}.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        # The last line of a run that goes on may be half written.
+        lines = path.read_text().split("\n")[:-1] if path.exists() else []
+        return [json.loads(line) for line in lines]
 
     def metrics(self) -> list[dict[str, Any]]:
         return [{k: v for k, v in row.items() if not k.startswith(("time/", "cost/"))} for row in self.rows("metrics")]

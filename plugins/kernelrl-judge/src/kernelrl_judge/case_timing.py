@@ -91,7 +91,11 @@ class CaseTiming:
     def prepare(self) -> None:
         """What can be done of a measurement while others use the device."""
         assert self._measurement is not None
-        self._measurement.prepare()
+        try:
+            self._measurement.prepare()
+        except BaseException:
+            self._measurement.release()
+            raise
 
     def run(self) -> None:
         """Time the candidate, on a device that is this judge's alone."""

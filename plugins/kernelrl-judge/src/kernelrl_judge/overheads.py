@@ -18,7 +18,7 @@ from kernelrl_judge.reference import Reference
 from kernelrl_judge.runner_memory import Outputs
 from kernelrl_judge.running import Runner
 from kernelrl_judge.value_trees import encode_tree
-from kernelrl_judge.windows import made_events, rehearse, window
+from kernelrl_judge.windows import empty_window, made_events, rehearse
 
 __all__ = ["REHEARSED", "Flush", "Overheads", "TurnCosts", "message_cost", "turn_costs"]
 
@@ -94,12 +94,8 @@ def _empty_window(device: str) -> tuple[float, float]:
     # A device that a runner has used turns to this process first, which takes longer than all else.
     rehearse(device)
     started = time.perf_counter()
-    result = window(_nothing, [], device, events=events)
+    result = empty_window(device, events)
     return time.perf_counter() - started, result.calls_s
-
-
-def _nothing() -> None:
-    pass
 
 
 class Overheads:

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import torch
 
-__all__ = ["Events", "Window", "made_events", "rehearse", "window"]
+__all__ = ["Events", "Window", "empty_window", "made_events", "rehearse", "window"]
 
 Events = tuple[torch.cuda.Event, torch.cuda.Event]
 
@@ -83,6 +83,15 @@ def window(
     return Window(outputs, calls_s, events)
 
 
+def empty_window(device: str, events: Events | None = None) -> Window:
+    """A window without calls."""
+    return window(_nothing, [], device, events=events)
+
+
+def _nothing() -> None:
+    pass
+
+
 def rehearse(device: str) -> None:
     """Go through a window without calls on a GPU.
 
@@ -90,8 +99,4 @@ def rehearse(device: str) -> None:
     now less.
     """
     if device == "cuda":
-        window(_nothing, [], device)
-
-
-def _nothing() -> None:
-    pass
+        empty_window(device)
