@@ -226,19 +226,11 @@ def theirs(path: Path, backend: str, count: int, clone: Path, budget_s: float) -
         rows = []
         for index in range(count):
             left_s = budget_s - (time.perf_counter() - begun)
+            arguments = [str(source), str(path), str(index), f"{scratch}/{index}", backend]
             started = time.perf_counter()
             try:
                 done = subprocess.run(
-                    [
-                        sys.executable,
-                        "-c",
-                        _EVALUATE,
-                        str(source),
-                        str(path),
-                        str(index),
-                        f"{scratch}/{index}",
-                        backend,
-                    ],
+                    [sys.executable, "-c", _EVALUATE, *arguments],
                     env=environment,
                     capture_output=True,
                     text=True,
