@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_core.requirements import gpu_vendors
+from kernelrl_core.interfaces.requirements import gpu_vendors
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -26,9 +26,9 @@ from tinker_cookbook.rl import train
 
 from kernelrl_adapters.cookbook import KernelDatasetBuilder
 from kernelrl_adapters.shared import make_environment, read_recipe, recipe_of
-from kernelrl_core.directories import cache_directory
-from kernelrl_core.kinds import PolicyContext
-from kernelrl_core.seeds import derived_seed
+from kernelrl_core.interfaces.kinds import PolicyContext
+from kernelrl_core.storage import cache_directory
+from kernelrl_core.types.seeds import derived_seed
 from kernelrl_tinker_server.local import LocalServer
 from kernelrl_tinker_server.models import warm_started_model
 

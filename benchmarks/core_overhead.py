@@ -33,19 +33,19 @@ import attrs
 import psutil
 from provenance import provenance
 
-from kernelrl_core.advantages import grpo
-from kernelrl_core.environment import Environment
-from kernelrl_core.evaluating import EvaluationService
-from kernelrl_core.judging import WeightedReward
-from kernelrl_core.kinds import PolicyCapabilities, SamplingSettings, TrainingStep
-from kernelrl_core.ledger import Ledger
-from kernelrl_core.observers import Observers
-from kernelrl_core.recipe.load import load_recipe
-from kernelrl_core.registry import registry
-from kernelrl_core.rundir import RunDir
-from kernelrl_core.session import Session
-from kernelrl_core.training import Training
-from kernelrl_core.values import (
+from kernelrl_core.algorithms.advantages import grpo
+from kernelrl_core.environment.environment import Environment
+from kernelrl_core.environment.evaluation_service import EvaluationService
+from kernelrl_core.environment.scoring import WeightedReward
+from kernelrl_core.interfaces.kinds import PolicyCapabilities, SamplingSettings, TrainingStep
+from kernelrl_core.monitoring.loggers import Observers
+from kernelrl_core.planning.load import load_recipe
+from kernelrl_core.plugins.registry import registry
+from kernelrl_core.rollout.session import Session
+from kernelrl_core.runs.directory import RunDir
+from kernelrl_core.runs.run_journal import Ledger
+from kernelrl_core.training.loop import Training
+from kernelrl_core.types import (
     BuildStatus,
     Evaluation,
     EvaluationRequest,

@@ -14,8 +14,8 @@ from typing import Any
 
 from provenance import provenance
 
-from kernelrl_core.evaluating import EvaluationService
-from kernelrl_core.values import Evaluation, EvaluationRequest, EvaluationSettings, Outcome
+from kernelrl_core.environment.evaluation_service import EvaluationService
+from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Outcome
 
 
 class Sleeper:

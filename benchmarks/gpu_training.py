@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelrl_core.recipe.yaml import dump, parse_value
-from kernelrl_core.rundir import RunDir
+from kernelrl_core.runs.directory import RunDir
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "quickstart_gpu.yaml"
 MARGIN_S = 12.0
@@ -260,8 +260,8 @@ def styles_table(samples: Sequence[Row], window: int, rows: Sequence[Row]) -> li
 
 def bundled() -> dict[tuple[str, str], str]:
     """Style of each bundled right answer, by task and hash of its source."""
-    from kernelrl_core.extraction import extract_file
-    from kernelrl_core.values import Outcome
+    from kernelrl_core.prompts.extraction import extract_file
+    from kernelrl_core.types import Outcome
     from kernelrl_plugin_starter.config import StarterOptions
     from kernelrl_plugin_starter.source import StarterTasks
 

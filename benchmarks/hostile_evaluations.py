@@ -33,7 +33,7 @@ import psutil
 from corpora.hostile_kernels import MARK, Kernel, honest, hostile
 from provenance import machine
 
-from kernelrl_core.values import EvaluationRequest, EvaluationSettings, sha256_text
+from kernelrl_core.types import EvaluationRequest, EvaluationSettings, sha256_text
 from kernelrl_core.version import API_VERSION
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 from provenance import provenance
 
-from kernelrl_core.values import EvaluationRequest, EvaluationSettings, Outcome, sha256_text
+from kernelrl_core.types import EvaluationRequest, EvaluationSettings, Outcome, sha256_text
 from kernelrl_core.version import API_VERSION
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator

@@ -95,7 +95,7 @@ async def theirs(task: ParityTask, clone: Path, trials: int, limit_s: float) -> 
 async def ours(task: ParityTask, service: Any, trials: int) -> dict[str, dict[str, Any]]:
     """Outcome and message by kind."""
     from kernelrl_core.errors import KernelRLError
-    from kernelrl_core.values import EvaluationRequest, EvaluationSettings, sha256_text
+    from kernelrl_core.types import EvaluationRequest, EvaluationSettings, sha256_text
     from kernelrl_core.version import API_VERSION
 
     settings = EvaluationSettings(
@@ -129,7 +129,7 @@ async def ours(task: ParityTask, service: Any, trials: int) -> dict[str, dict[st
 async def run_slice(given: argparse.Namespace) -> None:
     import torch
 
-    from kernelrl_core.evaluating import EvaluationService
+    from kernelrl_core.environment.evaluation_service import EvaluationService
     from kernelrl_core.recipe.schema import PositiveInt
     from kernelrl_plugin_local.config import LocalConfig
     from kernelrl_plugin_local.evaluator import LocalEvaluator

@@ -21,7 +21,7 @@ from typing import Any
 
 from provenance import provenance
 
-from kernelrl_core.registry import registry
+from kernelrl_core.plugins.registry import registry
 from kernelrl_lab.fixture import Fixture
 from kernelrl_lab.running import Result, run
 

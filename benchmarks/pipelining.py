@@ -38,17 +38,16 @@ from typing import Any
 import attrs
 from provenance import provenance
 
-from kernelrl_core.advantages import dr_grpo
-from kernelrl_core.evaluating import EvaluationService
-from kernelrl_core.kinds import PolicyCapabilities, SamplingSettings, TrainingStep
-from kernelrl_core.ledger import Ledger
-from kernelrl_core.observers import Observers
+from kernelrl_core.algorithms.advantages import dr_grpo
+from kernelrl_core.environment.evaluation_service import EvaluationService
+from kernelrl_core.interfaces.kinds import PolicyCapabilities, SamplingSettings, TrainingStep
+from kernelrl_core.monitoring.loggers import Observers
 from kernelrl_core.recipe.schema import EpisodeSettings, Recipe, RewardUse, SamplingOptions, TrainSettings, Use
-from kernelrl_core.rundir import RunDir
-from kernelrl_core.seeds import sample_seed
-from kernelrl_core.session import Session
-from kernelrl_core.training import Training
-from kernelrl_core.values import (
+from kernelrl_core.rollout.session import Session
+from kernelrl_core.runs.directory import RunDir
+from kernelrl_core.runs.run_journal import Ledger
+from kernelrl_core.training.loop import Training
+from kernelrl_core.types import (
     Candidate,
     Evaluation,
     EvaluationRequest,
@@ -64,6 +63,7 @@ from kernelrl_core.values import (
     Turn,
     Verdict,
 )
+from kernelrl_core.types.seeds import sample_seed
 
 TASKS, ATTEMPTS, TURNS, PLACES = 8, 16, 4, 64
 SEEDS = 20

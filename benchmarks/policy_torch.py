@@ -21,8 +21,8 @@ from typing import Any
 
 from provenance import provenance
 
-from kernelrl_core.environment import Environment
-from kernelrl_core.kinds import (
+from kernelrl_core.environment.environment import Environment
+from kernelrl_core.interfaces.kinds import (
     LossSettings,
     OptimizerSettings,
     PolicyContext,
@@ -30,8 +30,8 @@ from kernelrl_core.kinds import (
     TrainingSample,
     TrainingStep,
 )
-from kernelrl_core.recipe.load import load_recipe
-from kernelrl_core.registry import registry
+from kernelrl_core.planning.load import load_recipe
+from kernelrl_core.plugins.registry import registry
 
 TASKS, ATTEMPTS, ROUNDS = 8, 8, 7
 

@@ -25,9 +25,9 @@ from typing import Any
 
 from provenance import provenance
 
+from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.schema import Use
-from kernelrl_core.registry import registry
-from kernelrl_core.values import EvaluationRequest, EvaluationSettings, Outcome, Severity, sha256_text
+from kernelrl_core.types import EvaluationRequest, EvaluationSettings, Outcome, Severity, sha256_text
 from kernelrl_core.version import API_VERSION
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator

@@ -111,7 +111,7 @@ def medians(rows: list[dict[str, float]]) -> dict[str, float]:
 
 async def ours(rows: list[dict[str, Any]], backend: str, cache: Path) -> dict[str, Any]:
     os.environ["KERNELRL_CACHE_DIR"] = str(cache)
-    from kernelrl_core.values import EvaluationRequest, EvaluationSettings, sha256_text
+    from kernelrl_core.types import EvaluationRequest, EvaluationSettings, sha256_text
     from kernelrl_core.version import API_VERSION
     from kernelrl_plugin_local.config import LocalConfig
     from kernelrl_plugin_local.evaluator import LocalEvaluator

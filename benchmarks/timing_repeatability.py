@@ -19,7 +19,7 @@ from typing import Any
 import attrs
 from provenance import provenance
 
-from kernelrl_core.values import EvaluationRequest, EvaluationSettings, sha256_text
+from kernelrl_core.types import EvaluationRequest, EvaluationSettings, sha256_text
 from kernelrl_core.version import API_VERSION
 
 RESULT = Path(__file__).parent / "results" / "timing_repeatability.json"

@@ -5,7 +5,6 @@ Everything a plugin needs is importable from here; the modules behind it may mov
 
 from __future__ import annotations
 
-from kernelrl_core.component import Component, Requires
 from kernelrl_core.errors import (
     InfrastructureError,
     KernelRLError,
@@ -13,7 +12,8 @@ from kernelrl_core.errors import (
     MissingPrerequisite,
     UsageError,
 )
-from kernelrl_core.hookspecs import hookimpl
+from kernelrl_core.interfaces.component import Component, Requires
+from kernelrl_core.interfaces.hookspecs import hookimpl
 from kernelrl_core.version import API_VERSION, __version__
 
 __all__ = [

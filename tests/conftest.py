@@ -1,6 +1,149 @@
-"""Lets tests share modules of this folder."""
+"""A registry of small components, so that these tests depend on no plugin; modules of this folder can be imported."""
+
+from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
+from typing import Literal
+
+import attrs
+import pytest
+
+from kernelrl_core.errors import MissingPrerequisite
+from kernelrl_core.interfaces.component import Component
+from kernelrl_core.interfaces.kinds import RewardBounds
+from kernelrl_core.plugins.loading import PluginInfo
+from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.recipe.schema import Fraction, NonNegativeFloat, PositiveInt
+from kernelrl_core.types import Rule, Severity, Task
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@attrs.frozen
+class Nested:
+    """A mapping within options."""
+
+    size: PositiveInt
+    """A required size."""
+    share: Fraction = Fraction(0.5)
+    """A share."""
+
+
+@attrs.frozen
+class PolicyOptions:
+    """Options of every type that recipes know."""
+
+    model: str | None = None
+    """Text or nothing."""
+    width: PositiveInt = PositiveInt(8)
+    """A range."""
+    rate: float = 0.5
+    """Any number."""
+    fast: bool = False
+    """A switch."""
+    path: Path | None = None
+    """A path."""
+    mode: Literal["a", "b", 3] = "a"
+    """A choice."""
+    nested: Literal["auto"] | Nested | None = "auto"
+    """A word, a mapping or nothing."""
+    names: tuple[str, ...] = ()
+    """A list."""
+    pair: tuple[int, float] = (1, 2.0)
+    """Two numbers."""
+    table: dict[str, NonNegativeFloat] = attrs.field(factory=dict)
+    """Numbers by name."""
+    checked: int = attrs.field(default=5, validator=attrs.validators.ge(2))
+    """At least 2, by a validator."""
+
+    def losses(self) -> Iterable[str]:
+        return ("importance_sampling", "ppo")
+
+    def ratios(self) -> Iterable[str]:
+        return ("token",)
+
+    def problems(self) -> Iterable[str]:
+        if self.width > 1000:
+            yield "a width above 1000 does not fit"
+
+
+@attrs.frozen
+class Bounded:
+    """A reward with any bounds."""
+
+    gap: float = 1.0
+    """Least rise to a correct kernel."""
+    timing: bool = False
+    """Whether it needs run times."""
+    low: float = 0.0
+    """What a failure earns."""
+    profiled: bool = False
+    """Whether it needs a profile."""
+
+    def bounds(self) -> RewardBounds:
+        return RewardBounds(low=self.low, high=2.0, gap=self.gap)
+
+    def needs_settings(self) -> dict[str, bool]:
+        return {"profile_kernels": True} if self.profiled else {}
+
+    def needs_timing(self) -> bool:
+        return self.timing
+
+
+class Files:
+    def __init__(self, options: PolicyOptions) -> None:
+        pass
+
+    def tasks(self, split: str) -> tuple[Task, ...]:
+        return (Task("t", "", level=1),)
+
+
+class Elsewhere(Files):
+    def tasks(self, split: str) -> tuple[Task, ...]:
+        raise MissingPrerequisite("no clone on this machine")
+
+
+class Failing(Files):
+    def tasks(self, split: str) -> tuple[Task, ...]:
+        raise ValueError("planted")
+
+
+class RulesChecker:
+    rules = (Rule("no_kernel", Severity.HACK, "Launch a kernel."), Rule("library_compute", Severity.HACK, "Compute."))
+
+
+@pytest.fixture(scope="session")
+def plugins() -> Registry:
+    """A plugin `demo` with a component of each kind, and two plugins that offer `twice`."""
+    module = ModuleType("kernelrl_recipe_test_components")
+    vars(module).update(globals())
+    sys.modules[module.__name__] = module
+
+    def component(name: str, config: str = "", target: str = "Bounded") -> Component:
+        place = module.__name__
+        return Component(name, f"{place}:{target}", config=f"{place}:{config}" if config else "")
+
+    demo = {
+        "tasks": tuple(component(name.lower(), "PolicyOptions", name) for name in ("Files", "Elsewhere", "Failing")),
+        "backends": (component("triton"),),
+        "policies": (component("tiny", "PolicyOptions"),),
+        "rewards": (component("bounded", "Bounded"), component("boundless", "PolicyOptions"), component("twice")),
+        "evaluators": (component("local"),),
+        "feedback": (component("structured"),),
+        "checkers": (component("rules", target="RulesChecker"),),
+        "retrievers": (component("bm25", "PolicyOptions"),),
+        "advantages": (component("raw"),),
+        "loggers": (component("unreadable", "Missing"),),
+    }
+    estimators = {"advantages": (component("grpo"),)}
+    return Registry(
+        (
+            PluginInfo("broken", "dist-broken", "1", "broken", error="ImportError: no libfoo"),
+            PluginInfo("core", "kernelrl", "1", "ok", components=estimators),
+            PluginInfo("demo", "dist-demo", "1", "ok", components=demo),
+            PluginInfo("other", "dist-other", "1", "ok", components={"rewards": (component("twice"),)}),
+        )
+    )

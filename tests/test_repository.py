@@ -94,7 +94,7 @@ def test_bundled_plugins_depend_on_each_other_only_through_the_judge() -> None:
 def test_listing_plugins_imports_nothing_heavy() -> None:
     code = (
         "import sys\n"
-        "from kernelrl_core.registry import registry\n"
+        "from kernelrl_core.plugins.registry import registry\n"
         "assert registry().components('policies')\n"
         f"print(sorted(set(sys.modules) & {HEAVY!r}))\n"
     )
@@ -103,7 +103,7 @@ def test_listing_plugins_imports_nothing_heavy() -> None:
 
 
 def test_every_hook_is_documented() -> None:
-    from kernelrl_core.hookspecs import KINDS
+    from kernelrl_core.interfaces.hookspecs import KINDS
 
     page = (ROOT / "docs/plugins.md").read_text()
     assert [kind for kind in KINDS if f"`kernelrl_{kind}`" not in page] == []

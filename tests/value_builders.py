@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.values import Extraction, Outcome, Prompt, Reply, SampleId, Task, Turn, Verdict
+from kernelrl_core.types import Extraction, Outcome, Prompt, Reply, SampleId, Task, Turn, Verdict
 
 __all__ = ["make_turn"]
 

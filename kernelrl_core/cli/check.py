@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from kernelrl_core.plugins.registry import Registry
     from kernelrl_core.recipe.schema import Recipe
-    from kernelrl_core.registry import Registry
-    from kernelrl_core.values import Evaluation, Task, Turn
+    from kernelrl_core.types import Evaluation, Task, Turn
 
 _MAX_BYTES = 4 << 20
 
@@ -56,8 +56,8 @@ def command(
     """
     import asyncio
 
-    from kernelrl_core.registry import registry
-    from kernelrl_core.task_lookup import find_task
+    from kernelrl_core.plugins.registry import registry
+    from kernelrl_core.tasks.lookup import find_task
 
     known = registry()
     loaded = _recipe(recipe, backend, evaluator, overrides, known)
@@ -82,7 +82,7 @@ def _was_only_built(turn: Turn) -> bool:
 def _recipe(
     name: str | None, backend: str | None, evaluator: str | None, overrides: tuple[str, ...], registry: Registry
 ) -> Recipe:
-    from kernelrl_core.recipe.load import load_recipe, recipe_from_mapping
+    from kernelrl_core.planning.load import load_recipe, recipe_from_mapping
     from kernelrl_core.recipe.merge import Merged, merge_layers, override_layer
 
     chosen = [f"backend.use={backend}"] if backend else []
@@ -105,10 +105,10 @@ async def _judge(recipe: Recipe, registry: Registry, task: Task, text: str, seed
     import hashlib
     import secrets
 
-    from kernelrl_core.directories import cache_directory
-    from kernelrl_core.environment import Environment
-    from kernelrl_core.extraction import extract_file
-    from kernelrl_core.values import Prompt, Reply, SampleId
+    from kernelrl_core.environment.environment import Environment
+    from kernelrl_core.prompts.extraction import extract_file
+    from kernelrl_core.storage import cache_directory
+    from kernelrl_core.types import Prompt, Reply, SampleId
 
     secret = secrets.token_bytes(32) if seed is None else hashlib.sha256(f"check {seed}".encode()).digest()
     environment = Environment.from_recipe(
@@ -139,7 +139,7 @@ def _head(path: Path) -> bytes:
 
 
 def _described(turn: Turn, recipe: Recipe) -> dict[str, Any]:
-    from kernelrl_core import codec
+    from kernelrl_core.types import serialization as codec
 
     evaluation = turn.evaluation
     described = codec.to_json(evaluation) if evaluation is not None else {}

@@ -38,9 +38,9 @@ def command(
       kernelrl distill runs/fast -o fast.jsonl --per-task 1 --min-speedup 1.2
       kernelrl run quickstart demonstrations.file=best.jsonl
     """
-    from kernelrl_core.distillation import Choice, distill, write_conversations
     from kernelrl_core.errors import UsageError
-    from kernelrl_core.rundir import find_run
+    from kernelrl_core.runs.directory import find_run
+    from kernelrl_core.runs.distill import Choice, distill, write_conversations
 
     if not output.absolute().parent.is_dir():
         raise UsageError(f"--output {output}: there is no directory {output.absolute().parent}")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from kernelrl_core.component import Component
+    from kernelrl_core.interfaces.component import Component
 
 
 @click.command("doctor")
@@ -69,9 +69,9 @@ def _row(check: str, good: bool, detail: str, fix: str = "", *, lacking: str = "
 
 
 def _recipe_checks(name: str) -> Iterator[dict[str, Any]]:
-    from kernelrl_core.environment import missing_prerequisites
-    from kernelrl_core.recipe.load import load_recipe
-    from kernelrl_core.registry import registry
+    from kernelrl_core.environment.environment import missing_prerequisites
+    from kernelrl_core.planning.load import load_recipe
+    from kernelrl_core.plugins.registry import registry
 
     loaded = load_recipe(name, registry=registry())
     missing = missing_prerequisites(loaded.recipe, registry())
@@ -83,10 +83,10 @@ def _recipe_checks(name: str) -> Iterator[dict[str, Any]]:
 
 
 def _machine_checks() -> Iterator[dict[str, Any]]:
-    from kernelrl_core.directories import cache_directory
-    from kernelrl_core.hookspecs import KINDS
-    from kernelrl_core.registry import registry
-    from kernelrl_core.requirements import gpu_vendors
+    from kernelrl_core.interfaces.hookspecs import KINDS
+    from kernelrl_core.interfaces.requirements import gpu_vendors
+    from kernelrl_core.plugins.registry import registry
+    from kernelrl_core.storage import cache_directory
 
     version = ".".join(map(str, sys.version_info[:3]))
     yield _row("python", sys.version_info >= (3, 11), version, "install Python 3.11 or newer")

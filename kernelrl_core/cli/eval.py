@@ -44,9 +44,9 @@ def command(
       kernelrl eval runs/quickstart --samples 4
       kernelrl eval quickstart --split held_out --output base.json
     """
-    from kernelrl_core.evalrun import choose_job, evaluate_job
-    from kernelrl_core.journal import write_atomically
-    from kernelrl_core.registry import registry
+    from kernelrl_core.heldout.evaluate import choose_job, evaluate_job
+    from kernelrl_core.plugins.registry import registry
+    from kernelrl_core.runs.journal import write_atomically
 
     job = choose_job(recipe_or_run, overrides, checkpoint, registry=registry())
     job = job.with_settings(split=split, samples=samples, temperature=temperature)
@@ -66,7 +66,7 @@ def command(
 
 
 def _run(evaluation: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
-    from kernelrl_core.stages import first_error
+    from kernelrl_core.plugins.boundary import first_error
 
     try:
         return asyncio.run(evaluation)

@@ -20,7 +20,7 @@ def command(run: str, follow: bool, lines: int | None) -> None:
       kernelrl logs quickstart -f
     """
     from kernelrl_core.errors import KernelRLError
-    from kernelrl_core.rundir import find_run
+    from kernelrl_core.runs.directory import find_run
 
     found = find_run(run)
     path = found.path / "logs.log"

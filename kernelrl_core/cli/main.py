@@ -56,7 +56,7 @@ class LazyGroup(click.Group):
             return found
         if cmd_name not in _plugin_commands():
             return None
-        from kernelrl_core.registry import PluginFailed, registry
+        from kernelrl_core.plugins.registry import PluginFailed, registry
 
         loaded = registry().load("commands", cmd_name)
         if not isinstance(loaded, click.Command):
@@ -82,7 +82,7 @@ class LazyGroup(click.Group):
 
 
 def _plugin_commands() -> dict[str, Any]:
-    from kernelrl_core.registry import registry
+    from kernelrl_core.plugins.registry import registry
 
     # Under the label, so that of two plugins with one command neither hides the other.
     return {registry().label("commands", component): component for component in registry().components("commands")}

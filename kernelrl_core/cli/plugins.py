@@ -10,8 +10,8 @@ import click
 from kernelrl_core.cli import plugins_check
 
 if TYPE_CHECKING:
-    from kernelrl_core.component import Component
-    from kernelrl_core.registry import PluginInfo, Registry
+    from kernelrl_core.interfaces.component import Component
+    from kernelrl_core.plugins.registry import PluginInfo, Registry
 
 
 @click.group("plugins")
@@ -26,7 +26,7 @@ command.add_command(plugins_check.command)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def list_command(as_json: bool) -> None:
     """List every plugin, broken and disabled ones included, with its components."""
-    from kernelrl_core.registry import registry
+    from kernelrl_core.plugins.registry import registry
 
     plugins = registry().plugins
     if as_json:
@@ -48,7 +48,7 @@ def list_command(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def show_command(name: str, as_json: bool) -> None:
     """Show plugin NAME: its components, their options and needs; the traceback of a broken one."""
-    from kernelrl_core.registry import registry
+    from kernelrl_core.plugins.registry import registry
 
     found = registry().plugin(name)
     described = [

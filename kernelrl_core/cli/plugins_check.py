@@ -9,7 +9,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kernelrl_core.registry import PluginInfo, Registry
+    from kernelrl_core.plugins.registry import PluginInfo, Registry
 
 _LAB = "lab"
 """Command that measures an evaluator, of the distribution `kernelrl-lab`."""
@@ -31,7 +31,7 @@ def command(context: click.Context, name: str, only: tuple[str, ...], gpu: bool)
       kernelrl plugins check rewards
       kernelrl plugins check local --only C2
     """
-    from kernelrl_core.registry import registry
+    from kernelrl_core.plugins.registry import registry
 
     plugin = registry().plugin(name)
     failed = False

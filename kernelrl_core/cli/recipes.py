@@ -17,7 +17,7 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def list_command(as_json: bool) -> None:
     """List the recipes that a bare name can mean: those of ./recipes, then the bundled ones."""
-    from kernelrl_core.recipe.load import recipes
+    from kernelrl_core.planning.load import recipes
 
     rows = [{"name": name, "summary": _summary(path), "path": str(path)} for name, path in sorted(recipes().items())]
     if as_json:
@@ -42,9 +42,9 @@ def show_command(recipe: str, overrides: tuple[str, ...], resolved: bool, as_jso
       kernelrl recipes show stage1 --resolved train.steps=5
     """
     from kernelrl_core.errors import UsageError
-    from kernelrl_core.recipe.load import find_recipe, load_recipe
-    from kernelrl_core.registry import registry
-    from kernelrl_core.rundir import recipe_text
+    from kernelrl_core.planning.load import find_recipe, load_recipe
+    from kernelrl_core.plugins.registry import registry
+    from kernelrl_core.runs.directory import recipe_text
 
     if not (resolved or as_json):
         if overrides:
@@ -67,7 +67,7 @@ def copy_command(recipe: str, destination: str | None) -> None:
       kernelrl recipes copy quickstart my_recipe.yaml
     """
     from kernelrl_core.errors import UsageError
-    from kernelrl_core.recipe.load import find_recipe
+    from kernelrl_core.planning.load import find_recipe
 
     source = find_recipe(recipe)
     target = Path(destination) if destination else Path("recipes")

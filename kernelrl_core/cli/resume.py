@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from kernelrl_core.rundir import RunDir
+    from kernelrl_core.runs.directory import RunDir
 
 
 @click.command("resume")
@@ -26,7 +26,7 @@ def command(context: click.Context, run: str, accept_changes: bool, as_json: boo
       kernelrl resume quickstart
       kernelrl resume runs/quickstart
     """
-    from kernelrl_core.rundir import find_run
+    from kernelrl_core.runs.directory import find_run
 
     continue_run(context, find_run(run), accept_changes=accept_changes, as_json=as_json)
 
@@ -41,9 +41,9 @@ def continue_run(context: click.Context, run: RunDir, *, accept_changes: bool = 
         print_result(run, as_json=as_json)
         return
     from kernelrl_core.errors import UsageError
-    from kernelrl_core.recipe.load import load_recipe
-    from kernelrl_core.registry import registry
-    from kernelrl_core.running import carry_out
+    from kernelrl_core.planning.load import load_recipe
+    from kernelrl_core.plugins.registry import registry
+    from kernelrl_core.training.execution import carry_out
 
     run.lock()
     if run.recipe_changed():
@@ -61,7 +61,7 @@ def continue_run(context: click.Context, run: RunDir, *, accept_changes: bool = 
 
 def print_result(run: RunDir, *, as_json: bool) -> None:
     """What came of a run, on stdout."""
-    from kernelrl_core.results import result_lines, summary
+    from kernelrl_core.runs.summary import result_lines, summary
 
     facts = summary(run)
     click.echo(json.dumps(facts) if as_json else "\n".join(result_lines(facts)))

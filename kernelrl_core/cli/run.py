@@ -34,25 +34,25 @@ def command(
       kernelrl run quickstart --dry-run
     """
     from kernelrl_core.errors import UsageError
-    from kernelrl_core.recipe.load import load_recipe
-    from kernelrl_core.registry import registry
+    from kernelrl_core.planning.load import load_recipe
+    from kernelrl_core.plugins.registry import registry
 
     loaded = load_recipe(recipe, overrides, registry=registry())
     if name is not None and (Path(name).name != name or name.startswith(".")):
         raise UsageError(f"--name {name!r} must be a plain name, without folders")
     if dry_run:
-        from kernelrl_core.plan import plan, plan_lines
+        from kernelrl_core.planning.plan import plan, plan_lines
 
         facts = plan(loaded.name, loaded.recipe, registry())
         click.echo(json.dumps(facts) if as_json else "\n".join(plan_lines(facts)))
         return
 
     from kernelrl_core.cli.resume import continue_run, print_result
-    from kernelrl_core.plan import preflight
-    from kernelrl_core.provenance import provenance
-    from kernelrl_core.rundir import RunDir, default_name, recipe_text
-    from kernelrl_core.running import carry_out
-    from kernelrl_core.values import sha256_text
+    from kernelrl_core.planning.plan import preflight
+    from kernelrl_core.runs.directory import RunDir, default_name, recipe_text
+    from kernelrl_core.runs.provenance import provenance
+    from kernelrl_core.training.execution import carry_out
+    from kernelrl_core.types import sha256_text
 
     run = RunDir(Path("runs") / (name or default_name(loaded.name)))
     if exist_ok and (run.path / "provenance.json").exists() and not run.blank():

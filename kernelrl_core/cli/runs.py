@@ -17,8 +17,8 @@ def command() -> None:
 def list_command(as_json: bool) -> None:
     """List the runs, oldest first."""
     from kernelrl_core.errors import KernelRLError
-    from kernelrl_core.results import summary
-    from kernelrl_core.rundir import list_runs
+    from kernelrl_core.runs.directory import list_runs
+    from kernelrl_core.runs.summary import summary
 
     found = []
     for run in list_runs():
@@ -43,8 +43,8 @@ def list_command(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def show_command(run: str, as_json: bool) -> None:
     """Show a run: its state, its result and where it came from."""
-    from kernelrl_core.results import result_lines, summary
-    from kernelrl_core.rundir import find_run
+    from kernelrl_core.runs.directory import find_run
+    from kernelrl_core.runs.summary import result_lines, summary
 
     found = find_run(run)
     facts, origin = summary(found), found.provenance()
@@ -72,8 +72,8 @@ def suspects_command(run: str, hacked: bool, kernels: str | None, as_json: bool)
     from pathlib import Path
 
     from kernelrl_core.errors import UsageError
-    from kernelrl_core.rundir import find_run
-    from kernelrl_core.suspects import suspect_samples, write_kernels
+    from kernelrl_core.runs.directory import find_run
+    from kernelrl_core.runs.review import suspect_samples, write_kernels
 
     found = find_run(run)
     samples = suspect_samples(found, hacked=hacked)

@@ -15,7 +15,7 @@ def command() -> None:
     Examples:
       kernelrl schema > recipe.schema.json
     """
+    from kernelrl_core.plugins.registry import registry
     from kernelrl_core.recipe.json_schema import recipe_schema
-    from kernelrl_core.registry import registry
 
     click.echo(json.dumps(recipe_schema(registry()), indent=2))

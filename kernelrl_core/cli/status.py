@@ -17,8 +17,8 @@ def command(run: str, as_json: bool) -> None:
     Example:
       kernelrl status quickstart
     """
-    from kernelrl_core.results import result_lines, summary
-    from kernelrl_core.rundir import find_run
+    from kernelrl_core.runs.directory import find_run
+    from kernelrl_core.runs.summary import result_lines, summary
 
     facts = summary(find_run(run))
     if as_json:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kernelrl_core.kinds import TaskSource
+    from kernelrl_core.interfaces.kinds import TaskSource
 
 __all__ = ["source_of"]
 
@@ -18,11 +18,11 @@ def source_of(recipe: str | None, use: str | None, settings: Sequence[str]) -> T
         UsageError: both are given, or an option is wrong.
     """
     from kernelrl_core.errors import UsageError
-    from kernelrl_core.recipe.load import load_recipe
+    from kernelrl_core.planning.load import load_recipe
+    from kernelrl_core.plugins.registry import registry
     from kernelrl_core.recipe.merge import merge_layers, override_layer
     from kernelrl_core.recipe.problems import RecipeError
     from kernelrl_core.recipe.structure import structure_recipe
-    from kernelrl_core.registry import registry
 
     if recipe and use:
         raise UsageError("--recipe and --use exclude each other: a recipe has its own task source")

@@ -12,7 +12,7 @@ from kernelrl_core.cli import tasks_audit
 from kernelrl_core.cli.task_source import source_of
 
 if TYPE_CHECKING:
-    from kernelrl_core.values import Task
+    from kernelrl_core.types import Task
 
 _recipe = click.option("--recipe", "-r", help="Take the task source of this recipe.")
 _use = click.option("--use", help="Task source by name, such as starter (the default) or kernelbench.")
@@ -83,8 +83,8 @@ def show_command(task: str, settings: Sequence[str], recipe: str | None, use: st
       kernelrl tasks show my_task.py
       kernelrl tasks show kernelbench/1/19 --json
     """
-    from kernelrl_core.registry import registry
-    from kernelrl_core.task_lookup import find_task
+    from kernelrl_core.plugins.registry import registry
+    from kernelrl_core.tasks.lookup import find_task
 
     source = source_of(recipe, use, settings) if recipe or use or settings else None
     found = find_task(task, registry=registry(), source=source)

@@ -13,8 +13,8 @@ import click
 from kernelrl_core.cli.task_source import source_of
 
 if TYPE_CHECKING:
-    from kernelrl_core.registry import Registry
-    from kernelrl_core.values import EvaluationSettings, Task, TaskAudit
+    from kernelrl_core.plugins.registry import Registry
+    from kernelrl_core.types import EvaluationSettings, Task, TaskAudit
 
 
 @click.command("audit", short_help="Find tasks that a shortcut would pass.")
@@ -56,11 +56,11 @@ def command(
     """
     import asyncio
 
-    from kernelrl_core.recipe.load import load_recipe
+    from kernelrl_core.planning.load import load_recipe
+    from kernelrl_core.plugins.registry import registry
     from kernelrl_core.recipe.schema import Use
-    from kernelrl_core.registry import registry
-    from kernelrl_core.task_lookup import find_task
-    from kernelrl_core.values import EvaluationSettings
+    from kernelrl_core.tasks.lookup import find_task
+    from kernelrl_core.types import EvaluationSettings
 
     known = registry()
     named = [text for text in tasks if "=" not in text or Path(text).is_file()]
@@ -99,8 +99,8 @@ async def _audited(
     """Audits of the tasks, in their order; those that the file holds are taken from there."""
     import asyncio
 
-    from kernelrl_core.audits import append_audit, audit_conditions, audit_key, read_audits
     from kernelrl_core.errors import KernelRLError, UsageError
+    from kernelrl_core.tasks.audits import append_audit, audit_conditions, audit_key, read_audits
 
     done: dict[str, TaskAudit] = {}
     if output is not None and output.exists():
@@ -139,7 +139,7 @@ async def _audited(
 
 
 def _with_precision(settings: EvaluationSettings, precision: str) -> EvaluationSettings:
-    from kernelrl_core import codec
+    from kernelrl_core.types import serialization as codec
 
     return codec.from_json(type(settings), {**codec.to_json(settings), "precision": precision})
 
@@ -153,7 +153,7 @@ def _line(audit: TaskAudit) -> str:
 
 def _lines(audits: Sequence[TaskAudit]) -> list[str]:
     """The tasks that are not clean, with what was measured, and counts per flag."""
-    from kernelrl_core.audits import FLAGS
+    from kernelrl_core.tasks.audits import FLAGS
 
     lines = []
     for audit in audits:
@@ -175,7 +175,7 @@ def _summary(audits: Sequence[TaskAudit]) -> str:
 
 
 def _document(audits: Sequence[TaskAudit]) -> dict[str, Any]:
-    from kernelrl_core import codec
+    from kernelrl_core.types import serialization as codec
 
     counts = Counter(flag for audit in audits for flag in audit.flags)
     return {

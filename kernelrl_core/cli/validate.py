@@ -20,9 +20,9 @@ def command(context: click.Context, recipe: str, overrides: tuple[str, ...], as_
       kernelrl validate quickstart
       kernelrl validate my_recipe.yaml train.steps=10
     """
-    from kernelrl_core.recipe.load import load_recipe
+    from kernelrl_core.planning.load import load_recipe
+    from kernelrl_core.plugins.registry import registry
     from kernelrl_core.recipe.problems import RecipeError
-    from kernelrl_core.registry import registry
 
     try:
         loaded = load_recipe(recipe, overrides, registry=registry())
@@ -42,7 +42,7 @@ def command(context: click.Context, recipe: str, overrides: tuple[str, ...], as_
         click.echo(json.dumps({"recipe": recipe, "valid": False, "problems": problems}))
         context.exit(int(error.exit_code))
     if loaded.recipe.cost.budget_usd is not None:
-        from kernelrl_core.plan import budget_lines, plan
+        from kernelrl_core.planning.plan import budget_lines, plan
 
         for line in budget_lines(plan(loaded.name, loaded.recipe, registry())):
             click.echo(line, err=True)

@@ -1,0 +1,1 @@
+"""Recipes: schema, YAML, merging, structure."""

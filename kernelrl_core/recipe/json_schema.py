@@ -16,12 +16,12 @@ from typing import Any, Literal
 import attrs
 
 from kernelrl_core.errors import KernelRLError
+from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe import schema
 from kernelrl_core.recipe.blocks import Block, blocks, core_keys
 from kernelrl_core.recipe.field_docs import field_docs
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.recipe.structure import allows_none
-from kernelrl_core.registry import Registry
 
 __all__ = ["recipe_schema"]
 

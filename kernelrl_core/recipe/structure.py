@@ -20,13 +20,13 @@ import attrs
 
 from kernelrl_core.errors import KernelRLError, MissingPrerequisite
 from kernelrl_core.naming import nearest, suggestion
+from kernelrl_core.planning.checks import own_problems
+from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe import schema
 from kernelrl_core.recipe.blocks import Block, blocks, core_keys
 from kernelrl_core.recipe.merge import Merged
 from kernelrl_core.recipe.problems import Problem, RecipeError
-from kernelrl_core.recipe.rules import own_problems
 from kernelrl_core.recipe.schema import Recipe, Use
-from kernelrl_core.registry import Registry
 
 __all__ = ["Structured", "allows_none", "field_types", "plain", "structure_block", "structure_recipe"]
 

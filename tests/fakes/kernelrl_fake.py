@@ -18,8 +18,14 @@ import attrs
 
 from kernelrl_core import Component, hookimpl
 from kernelrl_core.errors import InfrastructureError, KernelRLError
-from kernelrl_core.kinds import BackendFacts, PolicyCapabilities, RewardBounds, SamplingSettings, TrainingStep
-from kernelrl_core.values import (
+from kernelrl_core.interfaces.kinds import (
+    BackendFacts,
+    PolicyCapabilities,
+    RewardBounds,
+    SamplingSettings,
+    TrainingStep,
+)
+from kernelrl_core.types import (
     BuildStatus,
     Evaluation,
     EvaluationRequest,

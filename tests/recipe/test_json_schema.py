@@ -7,10 +7,10 @@ from typing import Any
 import jsonschema
 import pytest
 
+from kernelrl_core.planning.load import bundled_recipes, load_recipe
+from kernelrl_core.plugins.registry import Registry, registry
 from kernelrl_core.recipe.json_schema import recipe_schema
-from kernelrl_core.recipe.load import bundled_recipes, load_recipe
 from kernelrl_core.recipe.yaml import parse
-from kernelrl_core.registry import Registry, registry
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_core.recipe.load import _find_base
+from kernelrl_core.planning.load import _find_base
 from kernelrl_core.recipe.merge import Merged, merge_files, merge_layers, override_layer
 from kernelrl_core.recipe.problems import RecipeError
 

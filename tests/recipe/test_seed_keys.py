@@ -11,9 +11,9 @@ from typing import Any
 import attrs
 import pytest
 
+from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.blocks import blocks, core_keys
 from kernelrl_core.recipe.schema import Recipe
-from kernelrl_core.registry import registry
 
 TRAINING = {
     "model_name": "policy:torch.model",

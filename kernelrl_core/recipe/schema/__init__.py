@@ -27,9 +27,9 @@ from kernelrl_core.recipe.schema.learning import (
     ReturnSettings,
     TrainSettings,
 )
-from kernelrl_core.recipe.schema.numbers import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from kernelrl_core.recipe.schema.recipe import Recipe
 from kernelrl_core.recipe.schema.uses import RetrieverUse, RewardUse, Use
+from kernelrl_core.types.numbers import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 __all__ = [
     "Advance",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import attrs
 
-from kernelrl_core.recipe.schema.numbers import NonNegativeFloat, PositiveFloat
+from kernelrl_core.types.numbers import NonNegativeFloat, PositiveFloat
 
 __all__ = ["CostSettings", "PriceSettings"]
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import attrs
 
-from kernelrl_core.recipe.schema.numbers import PositiveFloat, PositiveInt
+from kernelrl_core.types.numbers import PositiveFloat, PositiveInt
 
 __all__ = ["Advance", "CurriculumSettings", "Difficulty", "Stage"]
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import attrs
 
-from kernelrl_core.recipe.schema.numbers import NonNegativeFloat, NonNegativeInt, PositiveInt
+from kernelrl_core.types.numbers import NonNegativeFloat, NonNegativeInt, PositiveInt
 
 __all__ = ["EvalSettings", "VerdictSettings", "VerifySettings"]
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 import attrs
 
-from kernelrl_core.recipe.schema.numbers import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from kernelrl_core.types.numbers import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 __all__ = ["CoverageRejection", "DemonstrationSettings", "MismatchSettings", "ReturnSettings", "TrainSettings"]
 

@@ -9,9 +9,9 @@ from kernelrl_core.recipe.schema.costs import CostSettings
 from kernelrl_core.recipe.schema.curricula import CurriculumSettings
 from kernelrl_core.recipe.schema.judgements import EvalSettings, VerdictSettings, VerifySettings
 from kernelrl_core.recipe.schema.learning import DemonstrationSettings, ReturnSettings, TrainSettings
-from kernelrl_core.recipe.schema.numbers import NonNegativeInt
 from kernelrl_core.recipe.schema.uses import RetrieverUse, RewardUse, Use
-from kernelrl_core.values import EvaluationSettings
+from kernelrl_core.types import EvaluationSettings
+from kernelrl_core.types.numbers import NonNegativeInt
 
 __all__ = ["Recipe"]
 

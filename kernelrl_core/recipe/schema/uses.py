@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import attrs
 
-from kernelrl_core.recipe.schema.numbers import PositiveInt
+from kernelrl_core.types.numbers import PositiveInt
 
 __all__ = ["RetrieverUse", "RewardUse", "Use"]
 

@@ -23,8 +23,8 @@ from transformers import PreTrainedTokenizerFast
 from kernelrl_adapters.cookbook import KernelDatasetBuilder
 from kernelrl_adapters.speech import CHAT_TEMPLATE, Speech
 from kernelrl_core.errors import UsageError
-from kernelrl_core.extraction import extract
-from kernelrl_core.values import Message, Prompt
+from kernelrl_core.prompts.extraction import extract
+from kernelrl_core.types import Message, Prompt
 
 RECIPE = """
 tasks:     {use: fake}

@@ -19,10 +19,10 @@ from verifiers.v1.configs.cli.eval import EvalConfig
 
 from kernelrl_adapters import load_environment
 from kernelrl_core.errors import UsageError
-from kernelrl_core.evalrun import choose_job, evaluate_job
+from kernelrl_core.heldout.evaluate import choose_job, evaluate_job
+from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.schema import Use
-from kernelrl_core.registry import registry
-from kernelrl_core.values import Outcome
+from kernelrl_core.types import Outcome
 
 FAKE = """
 tasks:     {use: fake}

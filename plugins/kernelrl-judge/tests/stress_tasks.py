@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from kernelrl_core.values import EvaluationSettings
+from kernelrl_core.types import EvaluationSettings
 from kernelrl_judge import stress
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.stress_calls import judged

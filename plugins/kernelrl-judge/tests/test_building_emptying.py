@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_core.values import EvaluationSettings
+from kernelrl_core.types import EvaluationSettings
 from kernelrl_judge.building.emptying import without_kernel_bodies
 from kernelrl_judge.building.lexing import Unreadable
 from kernelrl_judge.building.service import BuildService

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.values import Severity, SourceFacts
+from kernelrl_core.types import Severity, SourceFacts
 from kernelrl_judge.building.hidden import MAX_CHARACTERS, hidden_facts
 
 KERNEL = "__global__ void twice(const float* a, float* out) { out[threadIdx.x] = 2 * a[threadIdx.x]; }\n"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.values import EvaluationSettings
+from kernelrl_core.types import EvaluationSettings
 from kernelrl_judge.building.confined import Compilers, MachineBusy, OutOfTime, reached_limit
 from kernelrl_judge.building.kept import store_of
 from kernelrl_judge.building.request import InlineRequest

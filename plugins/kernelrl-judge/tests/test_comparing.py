@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_core.values import EvaluationSettings
+from kernelrl_core.types import EvaluationSettings
 from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
 
 STRICT = Tolerance(1e-4, 1e-4, strict=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernelrl_core.values import Evaluation, EvaluationRequest, EvaluationSettings, Outcome
+from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Outcome
 from kernelrl_judge.bench import Bench, DeviceFault
 from kernelrl_judge.device_memory import DeviceMemoryError
 from kernelrl_judge.shortage import lacks_device_memory

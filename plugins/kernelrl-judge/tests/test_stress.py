@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.values import EvaluationSettings, Severity
+from kernelrl_core.types import EvaluationSettings, Severity
 
 torch = pytest.importorskip("torch")
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernelrl_core.values import EvaluationSettings
+from kernelrl_core.types import EvaluationSettings
 from kernelrl_judge import comparing
 from kernelrl_judge.building.store import BuildStore
 from kernelrl_judge.protocol import Frame, FrameKind

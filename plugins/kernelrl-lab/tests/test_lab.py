@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from kernelrl_core.registry import registry
+from kernelrl_core.plugins.registry import registry
 from kernelrl_lab.catalogue import FIXTURES
 from kernelrl_lab.fixture import Fixture
 from kernelrl_lab.running import Report, Result, run
@@ -95,12 +95,12 @@ def test_a_task_in_quarantine_pays_no_hack_and_excuses_no_alarm() -> None:
 
 
 def _outcome(value: str) -> object:
-    from kernelrl_core.values import Outcome
+    from kernelrl_core.types import Outcome
 
     return Outcome(value)
 
 
 def _verdict(value: str) -> object:
-    from kernelrl_core.values import Verdict
+    from kernelrl_core.types import Verdict
 
     return Verdict(value)

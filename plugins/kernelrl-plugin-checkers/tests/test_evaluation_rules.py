@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.values import Candidate, Evaluation, Finding, Outcome, RuntimeStatistics, Severity, Task
+from kernelrl_core.types import Candidate, Evaluation, Finding, Outcome, RuntimeStatistics, Severity, Task
 from kernelrl_plugin_checkers.config import EvaluationRulesConfig
 from kernelrl_plugin_checkers.evaluation_rules import EvaluationRules
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from kernelrl_core import codec
-from kernelrl_core.values import Candidate, Evaluation, Finding, Outcome, Severity, Task
+from kernelrl_core.types import Candidate, Evaluation, Finding, Outcome, Severity, Task
+from kernelrl_core.types import serialization as codec
 from kernelrl_judge.building.hidden import hidden_facts
 from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.source_rules import SourceRules

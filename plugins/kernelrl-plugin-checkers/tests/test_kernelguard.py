@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernelrl_core.errors import UsageError
-from kernelrl_core.values import Candidate, Evaluation, Finding, Outcome, Severity, Task
+from kernelrl_core.types import Candidate, Evaluation, Finding, Outcome, Severity, Task
 from kernelrl_plugin_checkers.config import KernelguardConfig
 
 pytest.importorskip("kernelguard", reason="the package kernelguard is not installed")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernelrl_core.values import Candidate, Finding, KernelFact, Severity, SourceFacts, Task
+from kernelrl_core.types import Candidate, Finding, KernelFact, Severity, SourceFacts, Task
 from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.rules import RULES
 from kernelrl_plugin_checkers.source_rules import SourceRules

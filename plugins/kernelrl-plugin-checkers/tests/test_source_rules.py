@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_core.values import Candidate, Severity, SourceFacts, Task
+from kernelrl_core.types import Candidate, Severity, SourceFacts, Task
 from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.rules import RULES
 from kernelrl_plugin_checkers.source_rules import SourceRules

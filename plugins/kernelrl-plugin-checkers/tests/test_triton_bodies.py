@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from kernelrl_core.reachability import parse_source
+from kernelrl_core.sources.reachability import parse_source
 from kernelrl_plugin_checkers import triton_names
 from kernelrl_plugin_checkers.reading import Reading
 from kernelrl_plugin_checkers.triton_bodies import unfit_bodies

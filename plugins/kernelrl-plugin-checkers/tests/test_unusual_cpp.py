@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_core.values import Candidate, Finding, SourceFacts, Task
+from kernelrl_core.types import Candidate, Finding, SourceFacts, Task
 from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.cpp_vocabulary import MEMBERS, is_known
 from kernelrl_plugin_checkers.source_rules import SourceRules

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kernelrl_core.reachability import parse_source
-from kernelrl_core.values import Candidate, Task
+from kernelrl_core.sources.reachability import parse_source
+from kernelrl_core.types import Candidate, Task
 from kernelrl_plugin_checkers import plain_names, torch_public
 from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.plain_python import unusual_python

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.values import (
+from kernelrl_core.types import (
     Evaluation,
     EvaluationRequest,
     EvaluationSettings,

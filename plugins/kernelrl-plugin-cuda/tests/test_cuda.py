@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_core.requirements import gpu_vendors
-from kernelrl_core.values import Example
+from kernelrl_core.interfaces.requirements import gpu_vendors
+from kernelrl_core.types import Example
 from kernelrl_plugin_cuda.backend import CudaBackend
 from kernelrl_plugin_cuda.config import CudaConfig
 from kernelrl_plugin_cuda.examples import FEW_SHOT, ONE_SHOT
@@ -153,7 +153,7 @@ def test_a_kernel_compiled_at_run_time_is_not_wrong_for_want_of_a_gpu(
 def test_the_examples_are_correct(example: Example) -> None:
     import asyncio
 
-    from kernelrl_core.values import EvaluationRequest, EvaluationSettings, Outcome, sha256_text
+    from kernelrl_core.types import EvaluationRequest, EvaluationSettings, Outcome, sha256_text
     from kernelrl_core.version import API_VERSION
     from kernelrl_plugin_local.config import LocalConfig
     from kernelrl_plugin_local.evaluator import LocalEvaluator

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_core.values import Example
+from kernelrl_core.types import Example
 from kernelrl_plugin_cute.backend import CuteBackend
 from kernelrl_plugin_cute.config import CuteConfig
 from kernelrl_plugin_cute.examples import FEW_SHOT, ONE_SHOT

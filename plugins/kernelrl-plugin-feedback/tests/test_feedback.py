@@ -8,8 +8,8 @@ from typing import get_args, get_type_hints
 import attrs
 import pytest
 
-from kernelrl_core.extraction import extract
-from kernelrl_core.values import (
+from kernelrl_core.prompts.extraction import extract
+from kernelrl_core.types import (
     BuildStatus,
     Evaluation,
     Finding,

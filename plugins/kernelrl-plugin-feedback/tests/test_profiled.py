@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_core.extraction import extract
-from kernelrl_core.values import Evaluation, Outcome, Prompt, Reply, RuntimeStatistics, SampleId, Task, Turn, Verdict
+from kernelrl_core.prompts.extraction import extract
+from kernelrl_core.types import Evaluation, Outcome, Prompt, Reply, RuntimeStatistics, SampleId, Task, Turn, Verdict
 from kernelrl_plugin_feedback.config import ProfileConfig
 from kernelrl_plugin_feedback.profiled import Profiled
 from kernelrl_plugin_feedback.structured import Structured

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kernelrl_core.errors import MissingPrerequisite
-from kernelrl_core.values import (
+from kernelrl_core.types import (
     BuildStatus,
     Evaluation,
     EvaluationRequest,

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_core.component import Requires
-from kernelrl_core.recipe.load import recipe_from_mapping
+from kernelrl_core.interfaces.component import Requires
+from kernelrl_core.interfaces.requirements import gpu_vendors
+from kernelrl_core.planning.load import recipe_from_mapping
+from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.problems import RecipeError
-from kernelrl_core.registry import registry
-from kernelrl_core.requirements import gpu_vendors
-from kernelrl_core.values import EvaluationRequest, EvaluationSettings, Example, Outcome, sha256_text
+from kernelrl_core.types import EvaluationRequest, EvaluationSettings, Example, Outcome, sha256_text
 from kernelrl_core.version import API_VERSION
 from kernelrl_plugin_hip import runner as runner_module
 from kernelrl_plugin_hip.archs import arch_facts, chosen_archs, installed_archs

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.values import Evaluation, EvaluationRequest, EvaluationSettings, sha256_text
+from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, sha256_text
 from kernelrl_core.version import API_VERSION
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator

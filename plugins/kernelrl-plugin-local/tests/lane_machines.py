@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.values import Evaluation, EvaluationRequest, EvaluationSettings, Outcome, sha256_text
+from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Outcome, sha256_text
 from kernelrl_core.version import API_VERSION
 from kernelrl_judge.worker import DeviceFault
 from kernelrl_plugin_local.lanes import Lanes

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from kernelrl_core.values import Evaluation, Outcome
+from kernelrl_core.types import Evaluation, Outcome
 
 ANSWER = "torch.relu(x) * 2.0"
 ZEROS = """\

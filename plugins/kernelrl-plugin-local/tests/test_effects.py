@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from kernelrl_core.values import Evaluation, Outcome, Severity  # noqa: E402
+from kernelrl_core.types import Evaluation, Outcome, Severity  # noqa: E402
 
 HEAD = """\
 import torch

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.directories import cache_directory
 from kernelrl_core.errors import MissingPrerequisite
-from kernelrl_core.requirements import gpu_vendors
-from kernelrl_core.values import Evaluation, EvaluationRequest, EvaluationSettings, Outcome, sha256_text
+from kernelrl_core.interfaces.requirements import gpu_vendors
+from kernelrl_core.storage import cache_directory
+from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Outcome, sha256_text
 from kernelrl_core.version import API_VERSION
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator

@@ -7,8 +7,8 @@ from typing import Any
 import attrs
 import pytest
 
-from kernelrl_core.requirements import gpu_vendors
-from kernelrl_core.values import Evaluation, Outcome
+from kernelrl_core.interfaces.requirements import gpu_vendors
+from kernelrl_core.types import Evaluation, Outcome
 
 pytestmark = [
     pytest.mark.gpu,

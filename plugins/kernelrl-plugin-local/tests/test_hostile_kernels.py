@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from kernelrl_core.errors import InfrastructureError, UsageError
-from kernelrl_core.values import Outcome
+from kernelrl_core.types import Outcome
 
 LIMIT_S = 4.0
 SOON_S = 30.0

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from kernelrl_core.values import Outcome
+from kernelrl_core.types import Outcome
 
 PROLOGUE = """\
 import ctypes, errno, json, os

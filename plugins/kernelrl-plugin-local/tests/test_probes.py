@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.values import Outcome
+from kernelrl_core.types import Outcome
 
 WEIGHTED = """\
 import torch

@@ -9,7 +9,7 @@ import pytest
 from lane_machines import Machine, fail, raising, request, run, soon, waiting, well
 
 from kernelrl_core.errors import InfrastructureError, MissingPrerequisite
-from kernelrl_core.values import Outcome
+from kernelrl_core.types import Outcome
 from kernelrl_judge.worker import DeviceFault, JudgeDied
 from kernelrl_plugin_local import lanes as module
 from kernelrl_plugin_local.lanes import Lanes

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from kernelrl_core.values import Outcome, Severity
+from kernelrl_core.types import Outcome, Severity
 
 HEAD = "import torch\nimport torch.nn as nn\n\n\nclass Model{new}(nn.Module):\n"
 LAYER = "    def __init__(self):\n        super().__init__()\n        self.layer = nn.Linear(64, 64)\n\n"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.values import BuildStatus, Outcome
+from kernelrl_core.types import BuildStatus, Outcome
 
 
 def task(forward: str, inputs: str, *, init: str = "[]", constructor: str = "", arguments: str = "x") -> str:

@@ -27,7 +27,7 @@ from kernelrl_openai_server import OpenAIServer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from kernelrl_core.errors import KernelRLError
-from kernelrl_core.kinds import (
+from kernelrl_core.interfaces.kinds import (
     LossSettings,
     OptimizerSettings,
     PolicyContext,
@@ -35,7 +35,7 @@ from kernelrl_core.kinds import (
     TrainingSample,
     TrainingStep,
 )
-from kernelrl_core.values import Message, Reply
+from kernelrl_core.types import Message, Reply
 from kernelrl_plugin_openai.config import OpenAIConfig
 from kernelrl_plugin_openai.learning import LearningPolicy
 from kernelrl_plugin_openai.policy import make_policy

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_core.values import (
+from kernelrl_core.types import (
     BuildStatus,
     Candidate,
     Evaluation,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelrl_core.errors import UsageError
-from kernelrl_core.kinds import (
+from kernelrl_core.interfaces.kinds import (
     LossSettings,
     OptimizerSettings,
     PolicyContext,
@@ -19,7 +19,7 @@ from kernelrl_core.kinds import (
     TrainingSample,
     TrainingStep,
 )
-from kernelrl_core.values import Message
+from kernelrl_core.types import Message
 from kernelrl_plugin_scripted.config import ScriptedConfig, ScriptedReply
 from kernelrl_plugin_scripted.policy import ScriptedPolicy
 

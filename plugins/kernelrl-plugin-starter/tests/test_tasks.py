@@ -14,8 +14,8 @@ from typing import Any, Literal
 import pytest
 
 from kernelrl_core.errors import UsageError
-from kernelrl_core.task_lookup import parse_task_source
-from kernelrl_core.values import Demonstration, Outcome, Task
+from kernelrl_core.tasks.lookup import parse_task_source
+from kernelrl_core.types import Demonstration, Outcome, Task
 from kernelrl_plugin_starter.catalogue import ENTRIES
 from kernelrl_plugin_starter.config import StarterOptions
 from kernelrl_plugin_starter.cpp_flaws import CPP_SEMANTIC, CPP_SYNTACTIC
@@ -98,8 +98,8 @@ def test_an_unknown_name_is_refused_with_the_nearest() -> None:
 
 
 def recipe(backend: str = "triton", mode: str = "interpreter") -> object:
-    from kernelrl_core.recipe.load import recipe_from_mapping
-    from kernelrl_core.registry import registry
+    from kernelrl_core.planning.load import recipe_from_mapping
+    from kernelrl_core.plugins.registry import registry
 
     return recipe_from_mapping(
         {
@@ -146,10 +146,10 @@ class Judges:
         self._loop.close()
 
     async def _judged(self, pairs: list[tuple[Task, str]], backend: str, mode: str) -> list[Outcome]:
-        from kernelrl_core.environment import Environment
-        from kernelrl_core.extraction import extract_file
-        from kernelrl_core.registry import registry
-        from kernelrl_core.values import Prompt, Reply, SampleId
+        from kernelrl_core.environment.environment import Environment
+        from kernelrl_core.plugins.registry import registry
+        from kernelrl_core.prompts.extraction import extract_file
+        from kernelrl_core.types import Prompt, Reply, SampleId
 
         key = backend, mode
         if key not in self._environments:
@@ -260,7 +260,7 @@ def test_a_larger_size_changes_nothing_but_sizes(size: Literal["large", "huge"])
 def test_nothing_passes_without_the_work(task: Task) -> None:
     """The audit finds that neither zeros nor constants nor an input pass, and no other fault but that it is small."""
     pytest.importorskip("torch")
-    from kernelrl_core.values import EvaluationSettings
+    from kernelrl_core.types import EvaluationSettings
     from kernelrl_judge.auditing import audit
 
     assert audit(task.reference, task.id, EvaluationSettings(), "cpu")["flags"].keys() <= {"tiny"}

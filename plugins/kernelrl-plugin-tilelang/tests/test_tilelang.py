@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_core.values import Example
+from kernelrl_core.types import Example
 from kernelrl_plugin_tilelang.backend import TileLangBackend
 from kernelrl_plugin_tilelang.config import TileLangConfig
 from kernelrl_plugin_tilelang.examples import FEW_SHOT, ONE_SHOT

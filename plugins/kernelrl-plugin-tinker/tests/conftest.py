@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from kernelrl_core.kinds import (
+from kernelrl_core.interfaces.kinds import (
     LossSettings,
     OptimizerSettings,
     PolicyContext,
@@ -19,7 +19,7 @@ from kernelrl_core.kinds import (
     TrainingSample,
     TrainingStep,
 )
-from kernelrl_core.values import Message, Outcome, WarmStartExample
+from kernelrl_core.types import Message, Outcome, WarmStartExample
 from kernelrl_plugin_tinker.config import TinkerConfig
 from kernelrl_plugin_tinker.policy import TinkerPolicy
 from kernelrl_tinker_server.local import LocalServer

@@ -10,8 +10,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from kernelrl_core.errors import UsageError
-from kernelrl_core.extraction import extract
-from kernelrl_core.values import Message
+from kernelrl_core.prompts.extraction import extract
+from kernelrl_core.types import Message
 from kernelrl_plugin_tinker.chat import CookbookChat, make_chat, recommended_renderer
 
 SPECIAL = [

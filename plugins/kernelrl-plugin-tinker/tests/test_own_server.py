@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from kernelrl_core.kinds import TrainingSample, TrainingStep
-from kernelrl_core.values import Message
+from kernelrl_core.interfaces.kinds import TrainingSample, TrainingStep
+from kernelrl_core.types import Message
 from kernelrl_plugin_tinker.config import LocalModel, TinkerConfig
 from kernelrl_plugin_tinker.policy import TinkerPolicy
 

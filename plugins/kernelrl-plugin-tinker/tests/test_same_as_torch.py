@@ -9,9 +9,9 @@ import attrs
 import numpy as np
 import pytest
 
-from kernelrl_core.kinds import PolicyContext, TrainingSample, TrainingStep
+from kernelrl_core.interfaces.kinds import PolicyContext, TrainingSample, TrainingStep
 from kernelrl_core.recipe.schema import MismatchSettings
-from kernelrl_core.values import Message, Reply
+from kernelrl_core.types import Message, Reply
 from kernelrl_plugin_tinker.config import LocalModel, TinkerConfig
 from kernelrl_plugin_tinker.policy import TinkerPolicy
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart

@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 from kernelrl_core.errors import InfrastructureError, KernelRLError, UsageError
-from kernelrl_core.kinds import SamplingSettings, TrainingSample, TrainingStep
-from kernelrl_core.values import Message
+from kernelrl_core.interfaces.kinds import SamplingSettings, TrainingSample, TrainingStep
+from kernelrl_core.types import Message
 from kernelrl_plugin_tinker.policy import TinkerPolicy
 
 ASKED = (Message("user", "Write relu.\n"),)

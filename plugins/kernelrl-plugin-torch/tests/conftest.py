@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.kinds import LossSettings, OptimizerSettings, PolicyContext, SamplingSettings
-from kernelrl_core.values import Message, Outcome, WarmStartExample
+from kernelrl_core.interfaces.kinds import LossSettings, OptimizerSettings, PolicyContext, SamplingSettings
+from kernelrl_core.types import Message, Outcome, WarmStartExample
 
 OPERATIONS = {
     "relu": ("torch.relu(x)", "tl.maximum(x, 0.0)"),

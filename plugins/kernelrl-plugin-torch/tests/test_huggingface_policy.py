@@ -11,8 +11,8 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from kernelrl_core.errors import MissingPrerequisite, UsageError
-from kernelrl_core.kinds import TrainingSample, TrainingStep
-from kernelrl_core.values import Message
+from kernelrl_core.interfaces.kinds import TrainingSample, TrainingStep
+from kernelrl_core.types import Message
 from kernelrl_plugin_torch import warm_start
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
 from kernelrl_plugin_torch.policy import TorchPolicy

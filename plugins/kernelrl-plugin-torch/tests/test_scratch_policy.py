@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 from kernelrl_core.errors import KernelRLError, UsageError
-from kernelrl_core.kinds import TrainingSample, TrainingStep
-from kernelrl_core.values import Message
+from kernelrl_core.interfaces.kinds import TrainingSample, TrainingStep
+from kernelrl_core.types import Message
 from kernelrl_plugin_torch import policy as policy_module
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
 from kernelrl_plugin_torch.language_model import Spoken

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kernelrl_core.values import EvaluationRequest, EvaluationSettings, Example, Outcome, sha256_text
+from kernelrl_core.types import EvaluationRequest, EvaluationSettings, Example, Outcome, sha256_text
 from kernelrl_core.version import API_VERSION
 from kernelrl_plugin_triton.backend import TritonBackend
 from kernelrl_plugin_triton.config import TritonConfig

@@ -16,7 +16,7 @@ from tinker.proto.request_conv import forward_backward_request_to_proto
 from tinker.proto.response_conv import deserialize_proto_response
 
 from kernelrl_core.errors import UsageError
-from kernelrl_core.values import Reply
+from kernelrl_core.types import Reply
 from kernelrl_tinker_server.store import CheckpointPath, Store
 from kernelrl_tinker_server.wire import read_training_request, sampled_body, trained_body
 

@@ -28,14 +28,14 @@ from tinker_cookbook.rl.types import (
 from kernelrl_adapters.shared import read_recipe, recipe_of, shared_environment
 from kernelrl_adapters.speech import Speech, recommended_renderer
 from kernelrl_adapters.stepping import Question, SteppedEpisode
-from kernelrl_core.audits import training_tasks
-from kernelrl_core.batches import schedule
-from kernelrl_core.episodes import reply_limit
 from kernelrl_core.errors import InfrastructureError
-from kernelrl_core.heldout import eval_tasks
-from kernelrl_core.prompting.history import require_kept_thinking
-from kernelrl_core.registry import registry
-from kernelrl_core.values import Task, Turn
+from kernelrl_core.plugins.registry import registry
+from kernelrl_core.prompts.history import require_kept_thinking
+from kernelrl_core.rollout.episode import reply_limit
+from kernelrl_core.rollout.groups import eval_tasks
+from kernelrl_core.tasks.audits import training_tasks
+from kernelrl_core.tasks.schedule import schedule
+from kernelrl_core.types import Task, Turn
 
 __all__ = ["KernelDataset", "KernelDatasetBuilder", "KernelEnv", "KernelGroupBuilder"]
 

@@ -10,8 +10,8 @@ from typing import Any
 from tinker_cookbook import model_info, renderers, tokenizer_utils
 
 from kernelrl_core.errors import UsageError
-from kernelrl_core.extraction import opened_thinking
-from kernelrl_core.values import Message, Prompt, Reply
+from kernelrl_core.prompts.extraction import opened_thinking
+from kernelrl_core.types import Message, Prompt, Reply
 
 __all__ = ["CHAT_TEMPLATE", "Speech", "recommended_renderer"]
 

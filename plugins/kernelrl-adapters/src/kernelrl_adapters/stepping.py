@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from kernelrl_core.environment import Environment
-from kernelrl_core.episodes import Player
-from kernelrl_core.kinds import SamplingSettings
-from kernelrl_core.values import Message, Prompt, Reply, Task, Turn
+from kernelrl_core.environment.environment import Environment
+from kernelrl_core.interfaces.kinds import SamplingSettings
+from kernelrl_core.rollout.episode import Player
+from kernelrl_core.types import Message, Prompt, Reply, Task, Turn
 
 __all__ = ["Question", "SteppedEpisode", "estimated_prompt"]
 

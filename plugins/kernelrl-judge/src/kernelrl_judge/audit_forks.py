@@ -21,8 +21,8 @@ from typing import IO, Any, NoReturn
 
 import torch
 
-from kernelrl_core import codec
-from kernelrl_core.values import EvaluationSettings
+from kernelrl_core.types import EvaluationSettings
+from kernelrl_core.types import serialization as codec
 from kernelrl_judge import sandbox
 from kernelrl_judge.auditing import audit
 

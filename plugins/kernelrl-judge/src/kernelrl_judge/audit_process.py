@@ -9,9 +9,9 @@ import os
 import signal
 import sys
 
-from kernelrl_core import codec
-from kernelrl_core.audits import audit_conditions
-from kernelrl_core.values import EvaluationSettings, Task, TaskAudit
+from kernelrl_core.tasks.audits import audit_conditions
+from kernelrl_core.types import EvaluationSettings, Task, TaskAudit
+from kernelrl_core.types import serialization as codec
 
 __all__ = ["Auditor"]
 

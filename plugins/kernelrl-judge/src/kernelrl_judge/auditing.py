@@ -14,8 +14,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from kernelrl_core import codec
-from kernelrl_core.values import EvaluationSettings
+from kernelrl_core.types import EvaluationSettings
+from kernelrl_core.types import serialization as codec
 from kernelrl_judge.broadcasts import Broadcasts
 from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
 from kernelrl_judge.overlays import OVERLAYS

@@ -13,8 +13,8 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_core.directories import cache_directory
-from kernelrl_core.values import (
+from kernelrl_core.storage import cache_directory
+from kernelrl_core.types import (
     Evaluation,
     EvaluationRequest,
     EvaluationSettings,

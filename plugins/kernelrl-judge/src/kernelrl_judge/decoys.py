@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_core.values import Evaluation, EvaluationRequest, Finding, Outcome, Severity
+from kernelrl_core.types import Evaluation, EvaluationRequest, Finding, Outcome, Severity
 from kernelrl_judge import wording
 from kernelrl_judge.reference import Trial
 

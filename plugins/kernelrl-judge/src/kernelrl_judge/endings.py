@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kernelrl_core.values import (
+from kernelrl_core.types import (
     BuildStatus,
     Evaluation,
     EvaluationSettings,

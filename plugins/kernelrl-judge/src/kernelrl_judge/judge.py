@@ -31,8 +31,8 @@ def main() -> None:
     requests = os.fdopen(os.dup(0), "rb", buffering=0)
     # Nothing that is imported becomes garbage: to look for it takes a tenth of the start, and of each look later.
     gc.disable()
-    from kernelrl_core import codec
-    from kernelrl_core.values import EvaluationRequest
+    from kernelrl_core.types import EvaluationRequest
+    from kernelrl_core.types import serialization as codec
     from kernelrl_judge import health
     from kernelrl_judge.bench import Bench, DeviceFault, Unavailable
     from kernelrl_judge.building.service import BuildCrashed

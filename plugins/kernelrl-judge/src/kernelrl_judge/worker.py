@@ -10,10 +10,10 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kernelrl_core import codec
-from kernelrl_core.directories import cache_directory
 from kernelrl_core.errors import InfrastructureError, MissingPrerequisite, UsageError
-from kernelrl_core.values import Evaluation, EvaluationRequest
+from kernelrl_core.storage import cache_directory
+from kernelrl_core.types import Evaluation, EvaluationRequest
+from kernelrl_core.types import serialization as codec
 from kernelrl_judge import wire
 
 __all__ = ["DeviceFault", "JudgeDied", "JudgeWorker"]

@@ -30,7 +30,7 @@ def command(context: click.Context, evaluator: str, only: tuple[str, ...], gpu: 
       kernelrl lab
       kernelrl lab --only C2 --only K9-cpp --json
     """
-    from kernelrl_core.registry import registry
+    from kernelrl_core.plugins.registry import registry
     from kernelrl_lab.running import run
 
     fixtures = _chosen(only, "gpu" if gpu else "cpu")

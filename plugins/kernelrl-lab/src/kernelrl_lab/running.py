@@ -14,7 +14,14 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.audits import (
+from kernelrl_core.environment.environment import Environment
+from kernelrl_core.planning.load import recipe_from_mapping
+from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.prompts.extraction import extract_file
+from kernelrl_core.recipe.merge import Merged, merge_layers, override_layer
+from kernelrl_core.recipe.schema import Recipe
+from kernelrl_core.storage import cache_directory
+from kernelrl_core.tasks.audits import (
     annotate,
     append_audit,
     audit_conditions,
@@ -22,14 +29,7 @@ from kernelrl_core.audits import (
     quarantine_reasons,
     read_audits,
 )
-from kernelrl_core.directories import cache_directory
-from kernelrl_core.environment import Environment
-from kernelrl_core.extraction import extract_file
-from kernelrl_core.recipe.load import recipe_from_mapping
-from kernelrl_core.recipe.merge import Merged, merge_layers, override_layer
-from kernelrl_core.recipe.schema import Recipe
-from kernelrl_core.registry import Registry
-from kernelrl_core.values import Outcome, Prompt, Reply, SampleId, Severity, Task, Turn, Verdict
+from kernelrl_core.types import Outcome, Prompt, Reply, SampleId, Severity, Task, Turn, Verdict
 from kernelrl_lab.fixture import Fixture
 
 __all__ = ["Report", "Result", "run"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import attrs
 
 from kernelrl_core.naming import suggestion
-from kernelrl_core.values import Severity
+from kernelrl_core.types import Severity
 from kernelrl_plugin_checkers.rules import RULES
 
 __all__ = ["EvaluationRulesConfig", "KernelguardConfig", "SourceRulesConfig"]

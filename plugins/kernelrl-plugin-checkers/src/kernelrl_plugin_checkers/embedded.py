@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from kernelrl_core.values import SourceFacts
+from kernelrl_core.types import SourceFacts
 
 __all__ = ["Embedded", "embedded_texts"]
 

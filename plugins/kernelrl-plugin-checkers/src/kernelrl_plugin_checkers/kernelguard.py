@@ -8,7 +8,7 @@ import kernelguard  # type: ignore[import-not-found, import-untyped, unused-igno
 
 from kernelrl_core.errors import UsageError
 from kernelrl_core.naming import suggestion
-from kernelrl_core.values import Candidate, Evaluation, Finding, Rule, Severity, Task
+from kernelrl_core.types import Candidate, Evaluation, Finding, Rule, Severity, Task
 from kernelrl_plugin_checkers.config import KernelguardConfig
 
 __all__ = ["Kernelguard"]
@@ -21,7 +21,7 @@ _MAX_EVIDENCE = 300
 
 
 class Kernelguard:
-    """See `kernelrl_core.kinds.Checker`.
+    """See `kernelrl_core.interfaces.kinds.Checker`.
 
     Raises:
         UsageError: the options name a rule that there is not.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from kernelrl_core.reachability import SourceIndex, free_names
-from kernelrl_core.syntax import children, walk
+from kernelrl_core.sources.reachability import SourceIndex, free_names
+from kernelrl_core.sources.syntax import children, walk
 
 __all__ = ["Breach", "Reading", "TooMuch"]
 

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
-from kernelrl_core.extraction import MAX_SOURCE_CHARACTERS
-from kernelrl_core.reachability import parse_source
-from kernelrl_core.values import Candidate, Evaluation, Finding, Rule, Severity, SourceFacts, Task
+from kernelrl_core.prompts.extraction import MAX_SOURCE_CHARACTERS
+from kernelrl_core.sources.reachability import parse_source
+from kernelrl_core.types import Candidate, Evaluation, Finding, Rule, Severity, SourceFacts, Task
 from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.cpp_names import Defined
 from kernelrl_plugin_checkers.cpp_rules import cpp_breaches, cpp_texts, unread_cpp
@@ -37,7 +37,7 @@ _MAX_EXCERPT = 120
 
 
 class SourceRules:
-    """See `kernelrl_core.kinds.Checker`."""
+    """See `kernelrl_core.interfaces.kinds.Checker`."""
 
     def __init__(self, config: SourceRulesConfig) -> None:
         self._rules: dict[str, Rule] = {

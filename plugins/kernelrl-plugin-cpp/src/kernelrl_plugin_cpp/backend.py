@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kernelrl_core.kinds import BackendFacts
-from kernelrl_core.values import SourceFacts
+from kernelrl_core.interfaces.kinds import BackendFacts
+from kernelrl_core.types import SourceFacts
 from kernelrl_judge.building.kernel_facts import extension_facts
 from kernelrl_plugin_cpp.config import CppConfig
 from kernelrl_plugin_cpp.examples import FEW_SHOT, ONE_SHOT
@@ -19,7 +19,7 @@ _INSTRUCTIONS = (
 
 
 class CppBackend:
-    """See `kernelrl_core.kinds.Backend`."""
+    """See `kernelrl_core.interfaces.kinds.Backend`."""
 
     facts = BackendFacts(
         title="C++", fences=("cpp", "c++"), instructions=_INSTRUCTIONS, example=ONE_SHOT, few_shot=FEW_SHOT

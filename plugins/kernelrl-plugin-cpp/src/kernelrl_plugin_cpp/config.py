@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from kernelrl_core.component import Requires
+from kernelrl_core.interfaces.component import Requires
 from kernelrl_core.recipe.schema import PositiveInt
 from kernelrl_judge.building.survey import requires_compilers, survey
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kernelrl_core.kinds import BackendFacts
-from kernelrl_core.values import SourceFacts
+from kernelrl_core.interfaces.kinds import BackendFacts
+from kernelrl_core.types import SourceFacts
 from kernelrl_judge.building.kernel_facts import extension_facts
 from kernelrl_plugin_cuda.config import CudaConfig
 from kernelrl_plugin_cuda.examples import FEW_SHOT, ONE_SHOT
@@ -22,7 +22,7 @@ _INSTRUCTIONS = (
 
 
 class CudaBackend:
-    """See `kernelrl_core.kinds.Backend`."""
+    """See `kernelrl_core.interfaces.kinds.Backend`."""
 
     facts = BackendFacts(
         title="CUDA",

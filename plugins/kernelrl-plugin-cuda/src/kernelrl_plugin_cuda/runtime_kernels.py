@@ -1,7 +1,6 @@
 """Kernels in a candidate's strings that are compiled while it runs: by NVRTC through torch, or as raw kernels of cupy.
 
-By names alone and on the side of reaching, like `kernelrl_core.reachability`: a kernel counts as launched where code
-names a function that compiles, the text that the kernel stands in, and the kernel itself.
+By names alone and on the side of reaching, like `sources.reachability`: a kernel counts as launched where code names a function that compiles, the text that the kernel stands in, and the kernel itself.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from kernelrl_core.reachability import SourceIndex, parse_source, targets_of
-from kernelrl_core.values import EmbeddedSource, KernelFact, SourceFacts
+from kernelrl_core.sources.reachability import SourceIndex, parse_source, targets_of
+from kernelrl_core.types import EmbeddedSource, KernelFact, SourceFacts
 
 __all__ = ["runtime_facts"]
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import attrs
 
-from kernelrl_core.component import Requires
+from kernelrl_core.interfaces.component import Requires
 
 __all__ = ["CuteConfig"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kernelrl_core.values import Mismatch, Outcome, Turn
+from kernelrl_core.types import Mismatch, Outcome, Turn
 from kernelrl_plugin_feedback.wording import OUTCOMES, tests
 
 __all__ = ["Minimal"]

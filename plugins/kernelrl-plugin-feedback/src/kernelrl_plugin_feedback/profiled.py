@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelrl_core.values import Evaluation, Turn
+from kernelrl_core.types import Evaluation, Turn
 from kernelrl_plugin_feedback.config import ProfileConfig, StructuredConfig
 from kernelrl_plugin_feedback.structured import Structured
 from kernelrl_plugin_feedback.wording import number

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelrl_core.values import Turn
+from kernelrl_core.types import Turn
 from kernelrl_plugin_feedback.config import RawConfig
 from kernelrl_plugin_feedback.wording import OUTCOMES, tests
 

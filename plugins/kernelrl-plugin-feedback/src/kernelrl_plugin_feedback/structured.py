@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from kernelrl_core.error_text import clean_error
-from kernelrl_core.values import Evaluation, Outcome, Severity, Turn, Verdict
+from kernelrl_core.sources.error_text import clean_error
+from kernelrl_core.types import Evaluation, Outcome, Severity, Turn, Verdict
 from kernelrl_plugin_feedback.config import StructuredConfig
 from kernelrl_plugin_feedback.wording import CANDIDATE_FILE, OUTCOMES, describe_mismatch, number, tests
 

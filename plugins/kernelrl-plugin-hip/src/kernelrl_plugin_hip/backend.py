@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kernelrl_core.kinds import BackendFacts
-from kernelrl_core.values import SourceFacts
+from kernelrl_core.interfaces.kinds import BackendFacts
+from kernelrl_core.types import SourceFacts
 from kernelrl_judge.building.kernel_facts import extension_facts
 from kernelrl_plugin_hip.archs import arch_facts, chosen_archs
 from kernelrl_plugin_hip.config import HipConfig
@@ -23,7 +23,7 @@ _INSTRUCTIONS = (
 
 
 class HipBackend:
-    """See `kernelrl_core.kinds.Backend`."""
+    """See `kernelrl_core.interfaces.kinds.Backend`."""
 
     runner = "kernelrl_plugin_hip.runner:HipRunner"
 

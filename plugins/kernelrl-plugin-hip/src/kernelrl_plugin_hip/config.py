@@ -8,7 +8,7 @@ from typing import Literal
 
 import attrs
 
-from kernelrl_core.component import Requires
+from kernelrl_core.interfaces.component import Requires
 from kernelrl_judge.building.survey import requires_compilers, survey
 from kernelrl_plugin_hip.archs import installed_archs
 

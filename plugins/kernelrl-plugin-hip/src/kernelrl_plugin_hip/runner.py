@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelrl_core.requirements import gpu_vendors
+from kernelrl_core.interfaces.requirements import gpu_vendors
 from kernelrl_judge.candidates import import_candidate
 from kernelrl_judge.disabling import disable_runtime_compilers, disable_triton
 from kernelrl_plugin_hip.archs import chosen_archs

@@ -9,11 +9,11 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.audits import annotate, read_audits
 from kernelrl_core.errors import UsageError
 from kernelrl_core.naming import suggestion
-from kernelrl_core.task_lookup import parse_task_source
-from kernelrl_core.values import Task
+from kernelrl_core.tasks.audits import annotate, read_audits
+from kernelrl_core.tasks.lookup import parse_task_source
+from kernelrl_core.types import Task
 
 __all__ = ["HELD_OUT", "TRAIN", "Collection", "Found", "collect", "refuse"]
 

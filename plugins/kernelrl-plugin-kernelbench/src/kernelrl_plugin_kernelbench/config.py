@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import attrs
 
-from kernelrl_core.component import Requires
+from kernelrl_core.interfaces.component import Requires
 from kernelrl_core.recipe.schema import Fraction, NonNegativeInt, PositiveInt
 
 __all__ = [

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from kernelrl_core.errors import UsageError
 from kernelrl_core.naming import suggestion
-from kernelrl_core.values import Task
+from kernelrl_core.types import Task
 from kernelrl_plugin_kernelbench.config import FractionHoldout, LevelNumbers, NamedHoldout
 
 __all__ = ["KEVIN", "by_fraction", "by_names", "held_out_ids"]

@@ -9,10 +9,10 @@ import logging
 import os
 from typing import Any
 
-from kernelrl_core.directories import cache_directory
 from kernelrl_core.errors import InfrastructureError, MissingPrerequisite
-from kernelrl_core.registry import registry
-from kernelrl_core.values import (
+from kernelrl_core.plugins.registry import registry
+from kernelrl_core.storage import cache_directory
+from kernelrl_core.types import (
     Evaluation,
     EvaluationRequest,
     EvaluationSettings,
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class LocalEvaluator:
-    """Judges candidates on this machine; see `kernelrl_core.kinds.Evaluator`.
+    """Judges candidates on this machine; see `kernelrl_core.interfaces.kinds.Evaluator`.
 
     A candidate goes through two queues: its extensions are compiled on the processor, then a judge takes it, on a GPU
     where its backend runs on one. A judge that dies under a candidate is replaced, and that candidate runs once more
@@ -95,7 +95,7 @@ class LocalEvaluator:
                 )
 
     async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float) -> TaskAudit:
-        """Audit a task on the first GPU, or on the processor; see `kernelrl_core.kinds.TaskAuditor`."""
+        """Audit a task on the first GPU, or on the processor; see `kernelrl_core.interfaces.kinds.TaskAuditor`."""
         async with self._auditing:
             auditor = self._auditors.pop() if self._auditors else Auditor()
             try:

@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from kernelrl_core.component import Requires
+from kernelrl_core.interfaces.component import Requires
+from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.merge import Merged
 from kernelrl_core.recipe.problems import RecipeError
 from kernelrl_core.recipe.schema import PositiveFloat, PositiveInt, Use
 from kernelrl_core.recipe.structure import structure_block
-from kernelrl_core.registry import registry
 
 __all__ = ["OpenAIConfig"]
 

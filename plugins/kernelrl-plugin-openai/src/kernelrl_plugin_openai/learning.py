@@ -17,9 +17,9 @@ from typing import Any, Literal
 import attrs
 
 from kernelrl_core.errors import InfrastructureError, KernelRLError, UsageError
-from kernelrl_core.kinds import Policy, PolicyContext, SamplingSettings, TrainingStep
-from kernelrl_core.registry import registry
-from kernelrl_core.values import Message, Prompt, Reply
+from kernelrl_core.interfaces.kinds import Policy, PolicyContext, SamplingSettings, TrainingStep
+from kernelrl_core.plugins.registry import registry
+from kernelrl_core.types import Message, Prompt, Reply
 from kernelrl_plugin_openai.config import OpenAIConfig
 from kernelrl_plugin_openai.endpoint import Endpoint, HalfAnswer, readable_logprob
 
@@ -31,7 +31,7 @@ _KEPT = 2
 
 
 class LearningPolicy:
-    """See `kernelrl_core.kinds.Policy`."""
+    """See `kernelrl_core.interfaces.kinds.Policy`."""
 
     def __init__(self, options: OpenAIConfig) -> None:
         use = options.learner_use

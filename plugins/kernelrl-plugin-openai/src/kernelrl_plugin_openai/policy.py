@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from kernelrl_core.errors import KernelRLError, UsageError
-from kernelrl_core.kinds import Policy, PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
-from kernelrl_core.values import Message, Prompt, Reply
+from kernelrl_core.interfaces.kinds import Policy, PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
+from kernelrl_core.types import Message, Prompt, Reply
 from kernelrl_plugin_openai.config import OpenAIConfig
 from kernelrl_plugin_openai.endpoint import Endpoint, HalfAnswer, readable_logprob
 
@@ -35,7 +35,7 @@ def make_policy(options: OpenAIConfig) -> Policy:
 
 
 class OpenAIPolicy:
-    """See `kernelrl_core.kinds.Policy`."""
+    """See `kernelrl_core.interfaces.kinds.Policy`."""
 
     capabilities = PolicyCapabilities(checkpoints=False)
 

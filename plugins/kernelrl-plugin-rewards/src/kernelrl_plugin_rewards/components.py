@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from kernelrl_core.values import Outcome, Turn
+from kernelrl_core.types import Outcome, Turn
 from kernelrl_plugin_rewards.config import (
     CompileConfig,
     CorrectnessConfig,

@@ -12,7 +12,7 @@ from typing import Literal
 
 import attrs
 
-from kernelrl_core.kinds import RewardBounds
+from kernelrl_core.interfaces.kinds import RewardBounds
 from kernelrl_core.recipe.schema import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 __all__ = [

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from kernelrl_core.errors import KernelRLError, UsageError
-from kernelrl_core.kinds import PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
-from kernelrl_core.values import Message, Prompt, Reply
+from kernelrl_core.interfaces.kinds import PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
+from kernelrl_core.types import Message, Prompt, Reply
 from kernelrl_plugin_scripted.config import LOSSES, ScriptedConfig, ScriptedReply
 from kernelrl_plugin_scripted.script import read_script
 
@@ -24,7 +24,7 @@ _ROLES = {"system": 257, "user": 258, "assistant": 259}
 
 
 class ScriptedPolicy:
-    """See `kernelrl_core.kinds.Policy`."""
+    """See `kernelrl_core.interfaces.kinds.Policy`."""
 
     def __init__(self, options: ScriptedConfig) -> None:
         self._options = options

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernelrl_core.errors import UsageError
-from kernelrl_core.values import Demonstration, Task
+from kernelrl_core.types import Demonstration, Task
 from kernelrl_plugin_starter.answers import answers
 from kernelrl_plugin_starter.catalogue import ENTRIES
 from kernelrl_plugin_starter.config import StarterOptions

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kernelrl_core.kinds import BackendFacts
-from kernelrl_core.values import SourceFacts
+from kernelrl_core.interfaces.kinds import BackendFacts
+from kernelrl_core.types import SourceFacts
 from kernelrl_plugin_tilelang.config import TileLangConfig
 from kernelrl_plugin_tilelang.examples import FEW_SHOT, ONE_SHOT
 from kernelrl_plugin_tilelang.kernels import find_kernels
@@ -21,7 +21,7 @@ _INSTRUCTIONS = (
 
 
 class TileLangBackend:
-    """See `kernelrl_core.kinds.Backend`."""
+    """See `kernelrl_core.interfaces.kinds.Backend`."""
 
     facts = BackendFacts(
         title="TileLang", fences=("tilelang",), instructions=_INSTRUCTIONS, example=ONE_SHOT, few_shot=FEW_SHOT

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from kernelrl_core.errors import MissingPrerequisite, UsageError
-from kernelrl_core.extraction import opened_thinking
-from kernelrl_core.values import Message, Prompt, Reply
+from kernelrl_core.prompts.extraction import opened_thinking
+from kernelrl_core.types import Message, Prompt, Reply
 
 __all__ = [
     "CHAT_TEMPLATE",

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from kernelrl_core.component import Requires
+from kernelrl_core.interfaces.component import Requires
 from kernelrl_core.recipe.schema import NonNegativeInt, PositiveFloat, PositiveInt
 
 __all__ = ["LOSSES", "LocalModel", "TinkerConfig", "problems_of_address"]

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from tinker import types
 
-from kernelrl_core.kinds import LossSettings, OptimizerSettings, TrainingSample
+from kernelrl_core.interfaces.kinds import LossSettings, OptimizerSettings, TrainingSample
 
 __all__ = ["Ahead", "UpdateMetrics", "adam", "datum", "loss_options", "scored_datum"]
 

@@ -14,8 +14,8 @@ import attrs
 from tinker import types
 
 from kernelrl_core.errors import InfrastructureError, KernelRLError, UsageError
-from kernelrl_core.kinds import PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
-from kernelrl_core.values import Message, Prompt, Reply
+from kernelrl_core.interfaces.kinds import PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
+from kernelrl_core.types import Message, Prompt, Reply
 from kernelrl_plugin_tinker.chat import CHAT_TEMPLATE, Chat, load_tokenizer, make_chat, recommended_renderer
 from kernelrl_plugin_tinker.config import LOSSES, TinkerConfig, problems_of_address
 from kernelrl_plugin_tinker.saved import STATE_FILE, SavedState
@@ -34,7 +34,7 @@ _NOT_SECRET = "tml-for-a-server-on-this-machine"
 
 
 class TinkerPolicy:
-    """See `kernelrl_core.kinds.Policy`."""
+    """See `kernelrl_core.interfaces.kinds.Policy`."""
 
     def __init__(self, options: TinkerConfig) -> None:
         self._options = options

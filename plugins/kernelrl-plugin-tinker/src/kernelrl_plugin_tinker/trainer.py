@@ -14,9 +14,9 @@ from typing import Any
 
 from tinker import types
 
+from kernelrl_core.algorithms.loss_shaping import ShapedStep, parts, shape_step
 from kernelrl_core.errors import InfrastructureError, KernelRLError, UsageError
-from kernelrl_core.kinds import TrainingSample, TrainingStep
-from kernelrl_core.shaping import ShapedStep, parts, shape_step
+from kernelrl_core.interfaces.kinds import TrainingSample, TrainingStep
 from kernelrl_plugin_tinker.config import TinkerConfig
 from kernelrl_plugin_tinker.lessons import Ahead, adam, datum, loss_options, present_logprobs, scored_datum
 from kernelrl_plugin_tinker.saved import SavedPaths, SavedState, seconds_to_live
@@ -117,7 +117,7 @@ class Trainer:
     # --- learning -------------------------------------------------------------------------------------------------
 
     async def train(self, step: TrainingStep) -> dict[str, float]:
-        """One step; see `kernelrl_core.kinds.Policy`."""
+        """One step; see `kernelrl_core.interfaces.kinds.Policy`."""
         async with self._lock:
             metrics, path = await self._service.retrying(lambda: self._whole_step(step))
             try:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import attrs
 
-from kernelrl_core.component import Requires
+from kernelrl_core.interfaces.component import Requires
 from kernelrl_core.recipe.schema import NonNegativeFloat, PositiveFloat, PositiveInt
 
 __all__ = ["LOSSES", "RATIOS", "TorchConfig", "WarmStart"]

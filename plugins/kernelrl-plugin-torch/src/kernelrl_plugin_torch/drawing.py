@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernelrl_core.kinds import SamplingSettings
+from kernelrl_core.interfaces.kinds import SamplingSettings
 
 __all__ = ["draw", "keep_mask", "uniforms"]
 

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from kernelrl_core.errors import MissingPrerequisite, UsageError
-from kernelrl_core.extraction import opened_thinking
-from kernelrl_core.values import Message
+from kernelrl_core.prompts.extraction import opened_thinking
+from kernelrl_core.types import Message
 from kernelrl_plugin_torch.config import TorchConfig
 from kernelrl_plugin_torch.devices import usable_device
 from kernelrl_plugin_torch.language_model import Prefix, Scores, Spoken

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from kernelrl_core.values import Message, Prompt
+from kernelrl_core.types import Message, Prompt
 
 __all__ = ["Decoder", "LanguageModel", "Prefix", "Scores", "Spoken", "rendered"]
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from kernelrl_core.kinds import OptimizerSettings
+from kernelrl_core.interfaces.kinds import OptimizerSettings
 from kernelrl_plugin_torch.language_model import LanguageModel, Spoken
 from kernelrl_plugin_torch.losses import token_loss
 

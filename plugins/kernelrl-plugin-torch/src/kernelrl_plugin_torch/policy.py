@@ -19,10 +19,10 @@ import attrs
 import torch
 from torch import Tensor
 
+from kernelrl_core.algorithms.loss_shaping import ShapedStep, mean_gap, parts, shape_step
 from kernelrl_core.errors import KernelRLError, UsageError
-from kernelrl_core.kinds import PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
-from kernelrl_core.shaping import ShapedStep, mean_gap, parts, shape_step
-from kernelrl_core.values import Message, Prompt, Reply, WarmStartExample
+from kernelrl_core.interfaces.kinds import PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
+from kernelrl_core.types import Message, Prompt, Reply, WarmStartExample
 from kernelrl_plugin_torch.config import LOSSES, RATIOS, TorchConfig
 from kernelrl_plugin_torch.devices import DeviceShare
 from kernelrl_plugin_torch.files import read_tensors, write_tensors
@@ -43,7 +43,7 @@ _SCRATCH_CONTEXT = 1024
 
 
 class TorchPolicy:
-    """See `kernelrl_core.kinds.Policy`."""
+    """See `kernelrl_core.interfaces.kinds.Policy`."""
 
     def __init__(self, options: TorchConfig) -> None:
         self._options = options

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kernelrl_core.values import Message
+from kernelrl_core.types import Message
 from kernelrl_plugin_torch.devices import usable_device
 from kernelrl_plugin_torch.files import write_text
 from kernelrl_plugin_torch.language_model import Prefix, Scores, Spoken

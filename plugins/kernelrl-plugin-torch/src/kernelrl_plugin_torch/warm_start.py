@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 from kernelrl_core.errors import UsageError
-from kernelrl_core.extraction import said_behind
-from kernelrl_core.values import Message, Prompt, WarmStartExample
+from kernelrl_core.prompts.extraction import said_behind
+from kernelrl_core.types import Message, Prompt, WarmStartExample
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
 from kernelrl_plugin_torch.files import read_tensors, sync, write_tensors
 from kernelrl_plugin_torch.language_model import LanguageModel, Spoken, rendered

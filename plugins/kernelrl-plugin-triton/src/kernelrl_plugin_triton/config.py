@@ -6,8 +6,8 @@ from typing import Literal
 
 import attrs
 
-from kernelrl_core.component import Requires
-from kernelrl_core.values import EvaluationSettings
+from kernelrl_core.interfaces.component import Requires
+from kernelrl_core.types import EvaluationSettings
 
 __all__ = ["TritonConfig"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelrl_core.values import Example
+from kernelrl_core.types import Example
 
 __all__ = ["FEW_SHOT", "ONE_SHOT"]
 

@@ -18,8 +18,8 @@ from typing import Any
 from aiohttp import web
 
 from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError
-from kernelrl_core.kinds import OptimizerSettings
-from kernelrl_core.values import Reply
+from kernelrl_core.interfaces.kinds import OptimizerSettings
+from kernelrl_core.types import Reply
 from kernelrl_plugin_torch.config import RATIOS
 from kernelrl_plugin_torch.language_model import Spoken
 from kernelrl_tinker_server.engine import Engine

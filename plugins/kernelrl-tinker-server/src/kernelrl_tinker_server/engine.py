@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from kernelrl_core.errors import InfrastructureError, UsageError
-from kernelrl_core.kinds import OptimizerSettings
+from kernelrl_core.interfaces.kinds import OptimizerSettings
 from kernelrl_plugin_torch.language_model import LanguageModel, Spoken
 from kernelrl_plugin_torch.learner import Learner, Lesson, Totals
 from kernelrl_plugin_torch.sampler import Request, Sampler, rows_agree

@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 
 from kernelrl_core.errors import LookupFailed, UsageError
-from kernelrl_core.kinds import PolicyContext
+from kernelrl_core.interfaces.kinds import PolicyContext
 from kernelrl_core.naming import nearest
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
 from kernelrl_plugin_torch.language_model import LanguageModel

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernelrl_core.errors import LookupFailed, UsageError
-from kernelrl_core.kinds import SamplingSettings
+from kernelrl_core.interfaces.kinds import SamplingSettings
 from kernelrl_plugin_torch.language_model import LanguageModel
 from kernelrl_tinker_server.engine import Engine, Weights
 from kernelrl_tinker_server.models import ServedModel

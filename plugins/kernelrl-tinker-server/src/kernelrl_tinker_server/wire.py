@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from tinker.proto import tinker_public_pb2 as pb
 
 from kernelrl_core.errors import UsageError
-from kernelrl_core.values import Reply
+from kernelrl_core.types import Reply
 from kernelrl_plugin_torch.learner import Lesson
 
 __all__ = ["LOSSES", "TrainingRequest", "read_training_request", "sampled_body", "trained_body"]

@@ -13,8 +13,8 @@ import attrs
 import torch
 
 from kernelrl_core.errors import KernelRLError
-from kernelrl_core.kinds import SamplingSettings
-from kernelrl_core.values import Reply
+from kernelrl_core.interfaces.kinds import SamplingSettings
+from kernelrl_core.types import Reply
 from kernelrl_plugin_torch.devices import DeviceShare
 from kernelrl_plugin_torch.sampler import Request
 from kernelrl_tinker_server.engine import Engine, Weights

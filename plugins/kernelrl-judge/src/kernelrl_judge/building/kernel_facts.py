@@ -1,7 +1,7 @@
 """Kernels in the C++ inside a candidate: which there are, which are launched, and which `ModelNew.forward` can reach.
 
 By names alone and on the side of reaching, like the reading of the Python around it
-(`kernelrl_core.reachability`): a function counts as called wherever its name stands in code that is reached.
+(`kernelrl_core.sources.reachability`): a function counts as called wherever its name stands in code that is reached.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from kernelrl_core.reachability import SourceIndex, parse_source
-from kernelrl_core.values import EmbeddedSource, KernelFact, SourceFacts
+from kernelrl_core.sources.reachability import SourceIndex, parse_source
+from kernelrl_core.types import EmbeddedSource, KernelFact, SourceFacts
 from kernelrl_judge.building.calls import InlineCall, SourceText, find_inline_calls
 from kernelrl_judge.building.lexing import Item, Unreadable, items, text_of
 

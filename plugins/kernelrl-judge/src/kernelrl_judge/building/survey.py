@@ -9,8 +9,8 @@ import re
 import subprocess
 from pathlib import Path
 
-from kernelrl_core.component import Requires
-from kernelrl_core.directories import cache_directory
+from kernelrl_core.interfaces.component import Requires
+from kernelrl_core.storage import cache_directory
 from kernelrl_judge.building.prepare import prepare
 from kernelrl_judge.building.toolchain import ToolchainMissing, known_toolchain, programs
 

@@ -1,0 +1,1 @@
+"""Returns, advantages, credit and loss shaping: pure functions on lists."""

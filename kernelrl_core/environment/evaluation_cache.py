@@ -1,0 +1,94 @@
+"""Verdicts on disk, by the key of their request. Safe to share between concurrent runs; losing it loses only time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import tempfile
+from pathlib import Path
+
+import cattrs
+
+from kernelrl_core.types import Evaluation
+from kernelrl_core.types.serialization import from_json, to_json
+
+__all__ = ["VerdictCache"]
+
+logger = logging.getLogger(__name__)
+
+
+class VerdictCache:
+    """One JSON file per verdict, written atomically.
+
+    Args:
+        directory: created on the first write.
+        max_entries: when there are more, the least recently used tenth is removed.
+
+    A broken entry counts as absent. A disk that cannot be written to is reported once and ends the writing.
+    """
+
+    def __init__(self, directory: Path, max_entries: int) -> None:
+        self._directory = directory
+        self._max_entries = max_entries
+        self._entries: int | None = None
+        self._writable = True
+
+    def read(self, key: str) -> Evaluation | None:
+        """The verdict kept under `key`, or None."""
+        path = self._path(key)
+        try:
+            entry = json.loads(path.read_bytes())
+            if entry["key"] != key:
+                raise ValueError("the entry belongs to another request")
+            evaluation = from_json(Evaluation, entry["evaluation"])
+            os.utime(path)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError, KeyError, RecursionError, cattrs.BaseValidationError) as error:
+            logger.warning("verdict %s cannot be read and is made again: %s", path, error)
+            return None
+        return evaluation
+
+    def write(self, key: str, evaluation: Evaluation) -> None:
+        """Keep a verdict."""
+        if not self._writable:
+            return
+        try:
+            content = json.dumps({"key": key, "evaluation": to_json(evaluation)}, allow_nan=False).encode("ascii")
+            self._directory.mkdir(parents=True, exist_ok=True)
+            if self._entries is None:
+                self._entries = sum(1 for _ in self._directory.glob("*.json"))
+            descriptor, temporary = tempfile.mkstemp(prefix=".", suffix=".part", dir=self._directory)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(content)
+                os.replace(temporary, self._path(key))
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+                raise
+        except ValueError as error:
+            logger.warning("a verdict is not kept: %s", error)
+        except OSError as error:
+            self._writable = False
+            logger.warning("verdicts are no longer kept in %s: %s", self._directory, error)
+        else:
+            self._entries += 1
+            if self._entries > self._max_entries:
+                self._prune()
+
+    def _path(self, key: str) -> Path:
+        return self._directory / f"{key}.json"
+
+    def _prune(self) -> None:
+        used = []
+        for path in self._directory.glob("*.json"):
+            with contextlib.suppress(FileNotFoundError):
+                used.append((path.stat().st_mtime_ns, path))
+        used.sort()
+        surplus = len(used) - (self._max_entries - self._max_entries // 10)
+        for _, path in used[: max(0, surplus)]:
+            path.unlink(missing_ok=True)
+        self._entries = len(used) - max(0, surplus)

@@ -1,0 +1,1 @@
+"""Evaluation of a policy on a split: pass@k, fast_p, statistics."""

@@ -1,0 +1,160 @@
+"""What `kernelrl eval` does: a policy as it is, on a split, with a report."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError
+from kernelrl_core.heldout.scoreboard import best_turn, scoreboard
+from kernelrl_core.monitoring.console import Console
+from kernelrl_core.planning.load import load_recipe
+from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.recipe.schema import Recipe
+from kernelrl_core.rollout.groups import eval_tasks, play_split
+from kernelrl_core.rollout.session import open_session
+from kernelrl_core.runs.checkpoints import choose_checkpoint, load_checkpoint
+from kernelrl_core.runs.directory import RunDir, find_run
+from kernelrl_core.runs.journal import Journal, read_rows
+from kernelrl_core.runs.provenance import provenance
+from kernelrl_core.runs.rows import sample_id, sample_row, turn_from_row, why_lost
+from kernelrl_core.types import Episode, Outcome, Turn, sha256_text
+from kernelrl_core.types.serialization import dumps, to_json
+
+__all__ = ["EvalJob", "choose_job", "evaluate_job"]
+
+
+@attrs.frozen
+class EvalJob:
+    """What is to be measured."""
+
+    recipe: Recipe
+    registry: Registry
+    label: str
+    """The policy in words."""
+    run: RunDir | None = None
+    resolved: Mapping[str, Any] = attrs.field(factory=dict)
+    """The recipe as plain data."""
+    checkpoint: Mapping[str, Any] | None = None
+    """Row of the checkpoint; None is the untrained policy."""
+
+    def with_settings(self, *, split: str | None, samples: int | None, temperature: float | None) -> EvalJob:
+        """The job with what the command line says in place of the recipe's."""
+        given: dict[str, Any] = {"split": split, "samples": samples, "temperature": temperature}
+        settings = attrs.evolve(self.recipe.eval, **{key: value for key, value in given.items() if value is not None})
+        return attrs.evolve(self, recipe=attrs.evolve(self.recipe, eval=settings))
+
+
+def choose_job(
+    name: str, overrides: Sequence[str] = (), checkpoint: str | None = None, *, registry: Registry
+) -> EvalJob:
+    """The job that a recipe or a run names. A path says which; a bare name is a recipe, unless only a run has it.
+
+    Raises:
+        LookupFailed: neither exists, or the run lacks the checkpoint.
+        UsageError: the recipe is invalid, or `checkpoint` goes with a recipe.
+    """
+    is_run = (Path(name) / "recipe.yaml").is_file() or checkpoint is not None
+    if not is_run:
+        try:
+            loaded = load_recipe(name, overrides, registry=registry)
+        except UsageError as error:
+            if not (Path("runs") / name / "recipe.yaml").is_file():
+                if isinstance(error, LookupFailed):
+                    raise LookupFailed(f"no run {name!r}, and {error.message}", fix=error.fix) from None
+                raise
+        else:
+            label = f"the untrained policy of recipe {loaded.name!r}"
+            return EvalJob(loaded.recipe, registry, label, resolved=loaded.resolved)
+    run = find_run(name)
+    loaded = load_recipe(str(run.path / "recipe.yaml"), overrides, registry=registry)
+    if checkpoint == "base":
+        return EvalJob(loaded.recipe, registry, f"the untrained policy of run {run.path}", run, loaded.resolved)
+    row = choose_checkpoint(run.rows("checkpoints"), run.checkpoints, checkpoint or "last")
+    return EvalJob(loaded.recipe, registry, f"checkpoint {row['name']} of run {run.path}", run, loaded.resolved, row)
+
+
+async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, Any]:
+    """The report: flat results, then `provenance`, then `rows` with one row per turn.
+
+    Args:
+        partial: file in which turns are kept until the report is complete; an interrupted job goes on from there.
+
+    Raises:
+        UsageError, MissingPrerequisite: something of the recipe cannot be had.
+        KernelRLError: every sample was lost to the infrastructure.
+    """
+    console = Console()
+    recipe, settings = job.recipe, job.recipe.eval
+    secret = job.run.secret() if job.run is not None else os.urandom(32)
+    update = int(job.checkpoint["loop"]["next_step"]) if job.checkpoint is not None else 0
+
+    writing = asyncio.Lock()
+    journal, kept = _open_partial(job, partial) if partial is not None else (None, [])
+
+    async def record(turn: Turn) -> None:
+        console.sample(turn)
+        if journal is not None:
+            async with writing:
+                await asyncio.to_thread(journal.append, [sample_row(turn)])
+
+    try:
+        async with open_session(recipe, job.registry, secret=secret, run_dir=None, say=console.say) as session:
+            if job.checkpoint is not None and job.run is not None:
+                label = session.policy_label
+                await load_checkpoint(session.policy, job.run.checkpoints, job.checkpoint, component=label)
+            tasks = eval_tasks(session.environment.tasks, settings)
+            console.expect(f"evaluating {settings.split}", len(tasks) * settings.samples * recipe.episode.turns)
+            finished = {sample_id(row): turn_from_row(row, tasks[row["task_index"]]) for row in kept}
+            groups = await play_split(session, settings, update=update, finished=finished, record=record)
+    finally:
+        console.close()
+        if journal is not None:
+            journal.close()
+    episodes = [episode for group in groups for episode in group.episodes]
+    turns = [turn for episode in episodes for turn in episode.turns]
+    _say_lost(episodes, console)
+    return {
+        "policy": job.label,
+        "split": settings.split,
+        "samples": settings.samples,
+        "temperature": recipe.sampling.temperature if settings.temperature is None else settings.temperature,
+        **scoreboard(groups, settings),
+        "provenance": provenance(recipe, job.registry),
+        "rows": [sample_row(turn) for turn in turns],
+    }
+
+
+def _say_lost(episodes: Sequence[Episode], console: Console) -> None:
+    """Say how many attempts the infrastructure lost, and why.
+
+    Raises:
+        KernelRLError: all of them.
+    """
+    lost = sum(best_turn(episode) is None for episode in episodes)
+    if not lost:
+        return
+    message, fix = why_lost(episodes)
+    if lost == len(episodes):
+        raise KernelRLError(f"every sample was lost to the infrastructure; the last error: {message}", fix=fix)
+    reason = message.strip().partition("\n")[0]
+    console.show(f"{lost} of {len(episodes)} samples were lost to the infrastructure; the last error: {reason}")
+
+
+def _open_partial(job: EvalJob, path: Path) -> tuple[Journal, list[dict[str, Any]]]:
+    """The journal of an unfinished job, and the turns in it when it is the same job."""
+    what = {"label": job.label, "recipe": job.resolved, "eval": to_json(job.recipe.eval)}
+    head = {"job": sha256_text(dumps(what))}
+    rows = list(read_rows(path))
+    if rows[:1] != [head]:
+        path.unlink(missing_ok=True)
+        rows = []
+    journal = Journal(path)
+    if not rows:
+        journal.append([head])
+    return journal, [row for row in rows[1:] if row["outcome"] != Outcome.INFRA_ERROR]

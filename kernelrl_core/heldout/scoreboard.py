@@ -1,0 +1,112 @@
+"""How good a policy is on a split: pass@k, fast_p, geometric-mean speedup, outcomes.
+
+A sample is one whole attempt: it counts once, however many turns it took, and is solved when any of its turns is
+correct. Attempts lost to the infrastructure are left out and counted.
+
+Sources: pass@k is the unbiased estimator of arXiv 2107.03374, section 2.1; fast_p is that of KernelBench, arXiv
+2502.10517, section 3.3: the share of all samples that are correct and faster than p times the baseline.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from kernelrl_core.recipe.schema import EvalSettings
+from kernelrl_core.types import Episode, Group, Outcome, Turn
+
+__all__ = ["best_turn", "pass_at_k", "scoreboard", "wilson_interval"]
+
+
+def pass_at_k(n: int, correct: int, k: int) -> float:
+    """Probability that at least one of `k` samples drawn without replacement from `n` is among the `correct` ones.
+
+    Raises:
+        ValueError: fewer samples than `k`.
+    """
+    if n < k:
+        raise ValueError(f"pass@{k} needs at least {k} samples, there are {n}")
+    return 1.0 - math.comb(n - correct, k) / math.comb(n, k)
+
+
+def wilson_interval(share: float, n: int) -> tuple[float, float]:
+    """95 % interval of a share seen in `n` independent units (Wilson 1927)."""
+    z = 1.959964
+    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def best_turn(episode: Episode) -> Turn | None:
+    """The turn that stands for an attempt: the fastest correct one, else the last; None when all were lost."""
+    turns = [turn for turn in episode.turns if not turn.masked]
+    correct = [turn for turn in turns if turn.correct]
+    if correct:
+        return max(correct, key=lambda turn: turn.speedup or 0.0)
+    return turns[-1] if turns else None
+
+
+def scoreboard(groups: Sequence[Group], settings: EvalSettings) -> dict[str, Any]:
+    """Flat results; what cannot be said is None, with the reason under the same key in `reasons`.
+
+    Intervals take a task as the unit, since samples of one task are alike; they are wide on purpose.
+    """
+    tasks = [[turn for episode in group.episodes if (turn := best_turn(episode)) is not None] for group in groups]
+    tasks = [turns for turns in tasks if turns]
+    samples = [turn for turns in tasks for turn in turns]
+    reasons: dict[str, str] = {}
+    row: dict[str, Any] = {
+        "num_tasks": len(tasks),
+        "num_samples": len(samples),
+        "num_correct": sum(turn.correct for turn in samples),
+        "num_lost": sum(len(group.episodes) for group in groups) - len(samples),
+    }
+    for k in settings.pass_at:
+        row[f"pass@{k}"] = _pass_at(tasks, k, reasons)
+    if row.get("pass@1") is not None:
+        row["pass@1_ci"] = list(wilson_interval(row["pass@1"], len(tasks)))
+    solved = [turn for turn in samples if turn.correct]
+    row["correct_rate"] = len(solved) / len(samples) if samples else None
+    row["compile_rate"] = (
+        statistics.fmean(t.evaluation is not None and t.evaluation.compiled for t in samples) if samples else None
+    )
+    row["reward_mean"] = statistics.fmean(turn.score.total for turn in samples) if samples else None
+    speedups = [turn.speedup for turn in solved if turn.speedup is not None]
+    unmeasured = _why_unmeasured(samples, len(solved), len(speedups))
+    for p in settings.fast_thresholds:
+        key = f"fast_{p:g}"
+        if not p and samples:
+            row[key] = row["correct_rate"]
+        elif unmeasured:
+            row[key], reasons[key] = None, unmeasured
+        else:
+            row[key] = sum(speedup > p for speedup in speedups) / len(samples)
+    row["geometric_mean_speedup"] = statistics.geometric_mean(speedups) if speedups else None
+    if not speedups:
+        reasons["geometric_mean_speedup"] = unmeasured or "no sample is correct"
+    verified = [turn.verified for turn in solved if turn.verified is not None]
+    if verified:
+        row["hack_gap"] = sum(not held for held in verified) / len(verified)
+    counts = Counter(turn.outcome for turn in samples)
+    row["outcomes"] = {outcome.value: counts[outcome] for outcome in Outcome if outcome is not Outcome.INFRA_ERROR}
+    row["reasons"] = reasons
+    return row
+
+
+def _pass_at(tasks: Sequence[Sequence[Turn]], k: int, reasons: dict[str, str]) -> float | None:
+    enough = [turns for turns in tasks if len(turns) >= k]
+    if len(enough) < len(tasks) or not tasks:
+        reasons[f"pass@{k}"] = f"{len(tasks) - len(enough)} of {len(tasks)} tasks have fewer than {k} samples"
+        return None
+    return statistics.fmean(pass_at_k(len(turns), sum(t.correct for t in turns), k) for turns in enough)
+
+
+def _why_unmeasured(samples: Sequence[Turn], n_solved: int, n_measured: int) -> str:
+    if not samples:
+        return "there are no samples"
+    if n_measured < n_solved:
+        return f"run time was not measured for {n_solved - n_measured} of {n_solved} correct samples"
+    return ""

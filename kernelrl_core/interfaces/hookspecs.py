@@ -1,0 +1,92 @@
+"""Every hook of kernelrl on one screen.
+
+A plugin is a module named by an entry point of the group `kernelrl`. It holds hook implementations and nothing else;
+each returns a list of `Component`, which names its implementation without importing it. What the implementation of
+each kind must look like is said in `kernelrl_core.interfaces.kinds`.
+
+    from kernelrl_core import Component, hookimpl
+
+    @hookimpl
+    def kernelrl_rewards():
+        return [Component("brevity", "my_plugin.brevity:Brevity", config="my_plugin.brevity:BrevityConfig",
+                          summary="Prefers short kernels")]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pluggy
+
+from kernelrl_core.interfaces.component import Component
+
+__all__ = ["GROUP", "KINDS", "Hooks", "hookimpl", "hookspec"]
+
+GROUP = "kernelrl"
+"""Entry-point group and pluggy project name."""
+
+hookspec = pluggy.HookspecMarker(GROUP)
+hookimpl = pluggy.HookimplMarker(GROUP)
+
+
+class Hooks:
+    """One hook for each kind of component."""
+
+    @hookspec
+    def kernelrl_backends(self) -> Iterable[Component]:
+        """Languages a kernel can be written in: `kinds.Backend`."""
+        raise AssertionError("a hook specification is never called")
+
+    @hookspec
+    def kernelrl_evaluators(self) -> Iterable[Component]:
+        """Where candidates are built, checked and timed: `kinds.Evaluator`."""
+        raise AssertionError("a hook specification is never called")
+
+    @hookspec
+    def kernelrl_tasks(self) -> Iterable[Component]:
+        """Sources of tasks: `kinds.TaskSource`."""
+        raise AssertionError("a hook specification is never called")
+
+    @hookspec
+    def kernelrl_retrievers(self) -> Iterable[Component]:
+        """Finders of worked examples for a task: `kinds.Retriever`."""
+        raise AssertionError("a hook specification is never called")
+
+    @hookspec
+    def kernelrl_rewards(self) -> Iterable[Component]:
+        """Reward components: `kinds.Reward`."""
+        raise AssertionError("a hook specification is never called")
+
+    @hookspec
+    def kernelrl_checkers(self) -> Iterable[Component]:
+        """Hack-checkers: `kinds.Checker`."""
+        raise AssertionError("a hook specification is never called")
+
+    @hookspec
+    def kernelrl_feedback(self) -> Iterable[Component]:
+        """Feedback formatters: `kinds.Feedback`."""
+        raise AssertionError("a hook specification is never called")
+
+    @hookspec
+    def kernelrl_policies(self) -> Iterable[Component]:
+        """Policies, which sample and learn: `kinds.Policy`."""
+        raise AssertionError("a hook specification is never called")
+
+    @hookspec
+    def kernelrl_advantages(self) -> Iterable[Component]:
+        """Advantage estimators, plain functions: `kinds.Estimator`."""
+        raise AssertionError("a hook specification is never called")
+
+    @hookspec
+    def kernelrl_loggers(self) -> Iterable[Component]:
+        """Observers of a run: `kinds.Logger`."""
+        raise AssertionError("a hook specification is never called")
+
+    @hookspec
+    def kernelrl_commands(self) -> Iterable[Component]:
+        """Further commands of the command line: a `click.Command`."""
+        raise AssertionError("a hook specification is never called")
+
+
+KINDS = tuple(name.removeprefix("kernelrl_") for name in vars(Hooks) if name.startswith("kernelrl_"))
+"""Names of the kinds, in the order of the hooks."""

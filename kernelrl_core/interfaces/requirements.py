@@ -1,0 +1,81 @@
+"""Checks what a component declares to need, without importing any of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import attrs
+
+from kernelrl_core.interfaces.component import Requires
+
+__all__ = ["Missing", "gpu_vendors", "missing_requirements"]
+
+_URL_TIMEOUT_S = 2.0
+
+
+@attrs.frozen
+class Missing:
+    """Something a component needs and this machine lacks."""
+
+    what: str
+    """Name and sort of the thing. Never the value of a variable."""
+    fix: str
+    """The command or change that provides it."""
+
+
+def missing_requirements(requires: Requires) -> tuple[Missing, ...]:
+    """Everything of `requires` that is not there, in the order of its fields."""
+    return tuple(Missing(what, requires.fix or fix) for what, fix in _absent(requires))
+
+
+def gpu_vendors() -> frozenset[str]:
+    """Vendors (`nvidia`, `amd`) whose device this process can reach. No driver is loaded."""
+    found = set()
+    if Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists():
+        found.add("nvidia")
+    if Path("/dev/kfd").exists():
+        found.add("amd")
+    return frozenset(found)
+
+
+def _absent(requires: Requires) -> Iterator[tuple[str, str]]:
+    for module in requires.modules:
+        if not _importable(module):
+            yield f"Python module {module}", f"pip install {module.partition('.')[0]}"
+    for program in requires.executables:
+        if shutil.which(program) is None:
+            yield f"program {program}", f"install {program} and put it on PATH"
+    for variable in requires.environment:
+        if not os.environ.get(variable):
+            yield f"environment variable {variable}", f"export {variable}=…, or write it into .env"
+    if requires.gpu:
+        vendors = gpu_vendors()
+        if not (vendors if requires.gpu == "any" else requires.gpu in vendors):
+            named = {"any": "a GPU", "nvidia": "an NVIDIA GPU", "amd": "an AMD GPU"}[requires.gpu]
+            yield named, f"run on a machine with {named} and its driver"
+    if requires.url and not _answers(requires.url):
+        yield f"server at {requires.url}", "start the server, or correct the address"
+
+
+def _importable(module: str) -> bool:
+    # Only the top package: find_spec of a submodule would import its parents.
+    try:
+        return importlib.util.find_spec(module.partition(".")[0]) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _answers(url: str) -> bool:
+    parts = urlsplit(url if "//" in url else f"//{url}")
+    try:
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        with socket.create_connection((parts.hostname or "", port), timeout=_URL_TIMEOUT_S):
+            return True
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,1 @@
+"""Metrics, costs, alarms, timeline, console and loggers."""

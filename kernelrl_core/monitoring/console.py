@@ -1,0 +1,90 @@
+"""What the user sees of a run: a live line on a terminal, otherwise one line per step. All of it on stderr."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console as RichConsole
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from kernelrl_core.monitoring.timeline import KINDS, shares_text
+from kernelrl_core.types import Turn
+
+__all__ = ["Console", "step_line"]
+
+_log = logging.getLogger(__name__)
+
+
+class Console:
+    """Shows a run; what it says is logged too."""
+
+    def __init__(self) -> None:
+        self._console = RichConsole(file=sys.stderr, highlight=False, emoji=False, soft_wrap=True)
+        self._progress: Progress | None = None
+        self._samples = self._correct = 0
+
+    def say(self, text: str) -> None:
+        """One line of talk."""
+        _log.info("%s", text)
+        self.show(text)
+
+    def show(self, text: str) -> None:
+        """One line of talk that is logged already."""
+        self._console.print(text, markup=False)
+
+    def expect(self, what: str, samples: int) -> None:
+        """A phase begins that takes at most so many samples."""
+        self.close()
+        self._samples = self._correct = 0
+        if self._console.is_terminal:
+            self._progress = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("correct {task.fields[correct]}"),
+                TimeElapsedColumn(),
+                console=self._console,
+                transient=True,
+            )
+            self._progress.start()
+            self._progress.add_task(what, total=samples, correct="–")
+
+    def sample(self, turn: Turn) -> None:
+        """A turn is over."""
+        self._samples += 1
+        self._correct += turn.correct
+        if self._progress is not None:
+            task = self._progress.task_ids[0]
+            self._progress.update(task, advance=1, correct=f"{self._correct / self._samples:.0%}")
+
+    def step(self, row: Mapping[str, Any], n_steps: int) -> None:
+        """A step is over."""
+        self.close()
+        self.say(step_line(row, n_steps))
+
+    def close(self) -> None:
+        """Take the live line away."""
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+
+def step_line(row: Mapping[str, Any], n_steps: int) -> str:
+    """A step in one line."""
+    parts = [f"step {row['step'] + 1}/{n_steps}", f"reward {row.get('reward/mean', float('nan')):.3f}"]
+    parts.append(f"correct {row.get('kernel/correct_rate', 0.0):.0%}")
+    if "multiturn/best_speedup_max" in row:
+        parts.append(f"best speedup {row['multiturn/best_speedup_max']:.2f}x")
+    if "eval/pass@1" in row:
+        parts.append(f"held out {row['eval/pass@1']:.0%}")
+    if row.get("train/skipped"):
+        parts.append("nothing to learn from")
+    if row.get("infra_rate"):
+        parts.append(f"lost {row['infra_rate']:.0%}")
+    if row.get("cost/total_usd"):
+        parts.append(f"{row['cost/total_usd']:.2f} USD")
+    spent = shares_text({kind: row.get(f"time/in_{kind}", 0.0) for kind in KINDS}, row["time/total"])
+    return "  ".join([*parts, f"{row['time/total']:.1f} s{spent}"])

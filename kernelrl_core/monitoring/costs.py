@@ -1,0 +1,200 @@
+"""What a run costs: prices, what was spent, and the budget at which it stops.
+
+Prices are those of the recipe (`cost.prices`). What it leaves open comes from its table of prices (`cost.table`), then
+from the options of policy and evaluator: a config class may define `prices(self) -> Mapping[str, float]` with any of
+the names of `PriceSettings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import yaml
+
+from kernelrl_core.errors import KernelRLError, UsageError
+from kernelrl_core.naming import suggestion
+from kernelrl_core.recipe.schema import PriceSettings, Recipe, TrainSettings
+from kernelrl_core.types import Turn
+
+__all__ = [
+    "BudgetReached",
+    "Meter",
+    "Spent",
+    "prices_of",
+    "spent_on_row",
+    "spent_on_step",
+    "spent_on_training",
+    "spent_on_turn",
+]
+
+
+class BudgetReached(KernelRLError):
+    """The run has spent what it may; it is stopped, and can be resumed with a larger budget."""
+
+
+@attrs.frozen
+class Spent:
+    """Amounts that cost something."""
+
+    prompt_tokens: int = 0
+    """Tokens read before replies were drawn."""
+    reply_tokens: int = 0
+    """Tokens drawn."""
+    train_tokens: int = 0
+    """Tokens of prompts and replies in forward and backward passes."""
+    gpu_seconds: float = 0.0
+    """Seconds in which a GPU worked for the judge."""
+    scored_tokens: int = 0
+    """Tokens of prompts and replies in forward passes alone; they cost what prompts do."""
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(*(a + b for a, b in zip(attrs.astuple(self), attrs.astuple(other), strict=True)))
+
+    def __sub__(self, other: Spent) -> Spent:
+        return Spent(*(a - b for a, b in zip(attrs.astuple(self), attrs.astuple(other), strict=True)))
+
+    def usd(self, prices: PriceSettings) -> float | None:
+        """The sum in US dollars; what has no price costs nothing. None where nothing has a price."""
+        if all(price is None for price in attrs.astuple(prices)):
+            return None
+        tokens = (
+            (self.prompt_tokens + self.scored_tokens) * (prices.prompt or 0.0)
+            + self.reply_tokens * (prices.reply or 0.0)
+            + self.train_tokens * (prices.train or 0.0)
+        )
+        return tokens / 1e6 + self.gpu_seconds / 3600 * (prices.gpu_hour or 0.0)
+
+    def metrics(self) -> dict[str, float]:
+        """Amounts under `cost/`."""
+        return {f"cost/{name}": float(value) for name, value in attrs.asdict(self).items()}
+
+
+def prices_of(recipe: Recipe) -> PriceSettings:
+    """The recipe's prices, completed from its table, then from the options of policy and evaluator.
+
+    Raises:
+        UsageError: the table cannot be used, or lacks the model.
+    """
+    known: dict[str, float] = {}
+    for use in (recipe.evaluator, recipe.policy):
+        told = getattr(use.options, "prices", None)
+        known |= told() if callable(told) else {}
+    if recipe.cost.table is not None:
+        known |= _table_entry(recipe.cost.table, getattr(recipe.policy.options, "model", None) or recipe.policy.use)
+    given = attrs.asdict(recipe.cost.prices, filter=lambda _, value: value is not None)
+    return PriceSettings(**{**known, **given})
+
+
+def _table_entry(path: Path, model: str) -> dict[str, float]:
+    try:
+        table = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UsageError(f"cannot read {path}: {error}") from error
+    if not isinstance(table, dict) or model not in table:
+        names = [str(name) for name in table] if isinstance(table, dict) else []
+        raise UsageError(f"{path} has no prices for {model!r}; {suggestion(model, names)}")
+    entry, keys = table[model], attrs.fields_dict(PriceSettings)
+    if not isinstance(entry, dict) or not all(key in keys and _is_price(value) for key, value in entry.items()):
+        raise UsageError(f"{path}: {model}: must map {', '.join(keys)} to numbers of at least 0")
+    return {key: float(value) for key, value in entry.items()}
+
+
+def _is_price(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
+
+
+def spent_on_turn(turn: Turn) -> Spent:
+    """What a turn of this process cost."""
+    found = turn.evaluation
+    gpu = _gpu_seconds(found.seconds, found.provenance) if found is not None else 0.0
+    return Spent(len(turn.prompt.tokens), len(turn.reply.tokens), 0, gpu)
+
+
+def spent_on_row(row: Mapping[str, Any]) -> Spent:
+    """The same of a row of `samples.jsonl` or `eval_samples.jsonl`."""
+    found = row["evaluation"]
+    gpu = _gpu_seconds(found["seconds"], found["provenance"]) if found is not None else 0.0
+    return Spent(len(row["prompt"]["tokens"]), len(row["reply"]["tokens"]), 0, gpu)
+
+
+def spent_on_step(row: Mapping[str, Any]) -> Spent:
+    """What a row of `metrics.jsonl` says of its step."""
+    return Spent(
+        int(row.get("cost/prompt_tokens", 0)),
+        int(row.get("cost/reply_tokens", 0)),
+        int(row.get("cost/train_tokens", 0)),
+        float(row.get("cost/gpu_seconds", 0.0)),
+        int(row.get("cost/scored_tokens", 0)),
+    )
+
+
+def spent_on_training(tokens: int, train: TrainSettings, *, scored: int) -> Spent:
+    """What learning from samples costs.
+
+    Args:
+        tokens: of their prompts and replies.
+        scored: of the samples of whole steps among them: `train.mismatch` asks for all their probabilities under the
+            weights of now, `train.kl` under the reference.
+    """
+    passes = (train.mismatch is not None) + (train.kl > 0)
+    return Spent(train_tokens=tokens, scored_tokens=scored * passes)
+
+
+def _gpu_seconds(seconds: Mapping[str, float], provenance: Mapping[str, Any]) -> float:
+    """An evaluator may say `gpu` itself; otherwise the time on a GPU is that of trials, windows and probes."""
+    if provenance.get("cached") or provenance.get("joined"):
+        return 0.0
+    if "gpu" in seconds:
+        return float(seconds["gpu"])
+    return sum(float(seconds.get(key, 0.0)) for key in ("run", "timing", "no_op")) if provenance.get("gpu") else 0.0
+
+
+class Meter:
+    """Counts what a run spends.
+
+    Args:
+        prices: of tokens and seconds.
+        budget_usd: most that may be spent; None: no limit.
+        before: spent by earlier processes of the run.
+        booked: part of it that is in the metrics of finished steps.
+    """
+
+    def __init__(
+        self,
+        prices: PriceSettings,
+        budget_usd: float | None = None,
+        *,
+        before: Spent = Spent(),
+        booked: Spent = Spent(),
+    ) -> None:
+        self._prices = prices
+        self._budget_usd = budget_usd
+        self._total = before
+        self._booked = booked
+
+    def add(self, spent: Spent) -> None:
+        self._total += spent
+
+    def check(self) -> None:
+        """
+        Raises:
+            BudgetReached: nothing more may be spent.
+        """
+        usd = self._total.usd(self._prices)
+        if self._budget_usd is not None and usd is not None and usd >= self._budget_usd:
+            digits = 2 if self._budget_usd >= 1 else 6
+            told = f"{usd:,.{digits}f} of {self._budget_usd:,.{digits}f} USD"
+            raise BudgetReached(f"the budget is spent: {told} (cost.budget_usd)")
+
+    def book(self) -> dict[str, float]:
+        """Metrics of what was spent since the last call, and in all."""
+        step = self._total - self._booked
+        self._booked = self._total
+        row = step.metrics()
+        usd, total = step.usd(self._prices), self._total.usd(self._prices)
+        if usd is not None and total is not None:
+            row |= {"cost/usd": usd, "cost/total_usd": total}
+        return row

@@ -1,0 +1,71 @@
+"""Loggers of a recipe. Each lives in a thread of its own: it can be slow or broken without holding up the run."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kernelrl_core.interfaces.kinds import Logger
+
+__all__ = ["Observers"]
+
+_log = logging.getLogger(__name__)
+
+
+class Observers:
+    """All loggers of a run."""
+
+    def __init__(self, loggers: Mapping[str, Logger], *, patience_s: float = 30.0) -> None:
+        self._threads = [_Observer(name, logger) for name, logger in loggers.items()]
+        self._patience_s = patience_s
+        self._started = False
+
+    def start(self, run_dir: Path, recipe: Mapping[str, Any], first_step: int) -> None:
+        self._started = True
+        self._tell("start", run_dir, recipe, first_step)
+
+    def sample(self, row: Mapping[str, Any]) -> None:
+        self._tell("sample", row)
+
+    def step(self, metrics: Mapping[str, Any]) -> None:
+        self._tell("step", metrics)
+
+    def finish(self, state: str) -> None:
+        """Tell the loggers, and wait a while until they have caught up."""
+        if self._started:
+            self._tell("finish", state)
+        self._tell("")
+        deadline = time.monotonic() + self._patience_s
+        for observer in self._threads:
+            observer.thread.join(max(0.0, deadline - time.monotonic()))
+            if observer.thread.is_alive():
+                _log.warning("logger %r did not finish within %g s", observer.name, self._patience_s)
+
+    def _tell(self, method: str, *arguments: Any) -> None:
+        for observer in self._threads:
+            observer.inbox.put((method, arguments))
+
+
+class _Observer:
+    def __init__(self, name: str, logger: Logger) -> None:
+        self.name = name
+        self._logger = logger
+        self.inbox: queue.SimpleQueue[tuple[str, tuple[Any, ...]]] = queue.SimpleQueue()
+        # A daemon: a logger that hangs must not keep the finished program alive.
+        self.thread = threading.Thread(target=self._work, name=f"logger-{name}", daemon=True)
+        self.thread.start()
+
+    def _work(self) -> None:
+        while True:
+            method, arguments = self.inbox.get()
+            if not method:
+                return
+            try:
+                getattr(self._logger, method)(*arguments)
+            except Exception:  # plugin code, and not worth a run
+                _log.exception("logger %r failed in %s; the run goes on", self.name, method)

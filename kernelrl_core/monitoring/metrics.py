@@ -1,0 +1,201 @@
+"""Metrics of a step. Every name is explained in `docs/metrics.md`.
+
+All but `time/*` and `cost/*` are functions of the samples in canonical order, so a resumed run repeats them exactly.
+What a step cannot say (a speedup that nobody measured) has no key in its row.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+
+from kernelrl_core.algorithms.credit import Credit
+from kernelrl_core.monitoring.alarms import PREFIX
+from kernelrl_core.types import Episode, Group, Outcome, Severity, Turn, Verdict
+
+__all__ = ["SeenKernels", "batch_metrics", "credit_metrics", "rollout_metrics", "time_metrics"]
+
+
+class SeenKernels:
+    """Kernels judged earlier in the run, in canonical order: what an ideal cache would answer without judging."""
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[str, str]] = set()
+
+    def share(self, turns: Iterable[Turn]) -> float | None:
+        """Share of the judged kernels among `turns` that were seen before; they are remembered."""
+        judged = [turn for turn in turns if turn.evaluation is not None and turn.candidate is not None]
+        return self.share_of([(t.task.sha256, t.candidate.sha256) for t in judged if t.candidate is not None])
+
+    def share_of(self, keys: Sequence[tuple[str, str]]) -> float | None:
+        """The same for (task hash, kernel hash) pairs in canonical order."""
+        repeated = 0
+        for key in keys:
+            repeated += key in self._seen
+            self._seen.add(key)
+        return repeated / len(keys) if keys else None
+
+
+def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """What the samples of a step are like."""
+    everything = [turn for group in groups for episode in group.episodes for turn in episode.turns]
+    turns = [turn for turn in everything if not turn.masked]
+    row: dict[str, float] = {}
+    scores = [turn.score.total for turn in turns]
+    row |= _spread("reward", scores)
+    for name in sorted({name for turn in turns for name in turn.score.parts}):
+        row |= _mean(f"reward_part/{name}", [turn.score.parts.get(name, 0.0) for turn in turns])
+    row |= _quality("kernel", turns)
+    row |= _mean("kernel/cheat_rate", [_cheats(turn) for turn in turns])
+    row |= _mean("kernel/failure_rate", [not turn.correct for turn in turns])
+    for outcome in Outcome:
+        row |= _mean(f"outcome/{outcome.value}", [turn.outcome is outcome for turn in everything])
+    row |= _mean("verdict/suspect", [turn.verdict is Verdict.SUSPECT for turn in turns])
+    row |= _finding_rates(turns)
+    verified = [turn.verified for turn in turns if turn.verified is not None]
+    row |= _mean("verify/hack_gap", [not held for held in verified])
+    if verified:
+        row["verify/samples"] = len(verified)
+    row |= _mean("infra_rate", [turn.masked for turn in everything])
+    row |= _mean("truncated_rate", [turn.reply.stop_reason == "length" for turn in turns])
+    row |= _token_metrics(turns)
+    row |= _multiturn_metrics([episode for group in groups for episode in group.episodes], turns)
+    for level in sorted({turn.task.level for turn in turns if turn.task.level is not None}):
+        of_level = [turn for turn in turns if turn.task.level == level]
+        row |= _mean(f"level_{level}/reward_mean", [turn.score.total for turn in of_level])
+        row |= _mean(f"level_{level}/compile_rate", [_compiled(turn) for turn in of_level])
+        row |= _mean(f"level_{level}/correct_rate", [turn.correct for turn in of_level])
+    return row
+
+
+def credit_metrics(batch: Sequence[Credit]) -> dict[str, float]:
+    """What became of the samples of a step."""
+    valid = [credit for credit in batch if not credit.masked]
+    trained = [credit for credit in valid if not credit.dropped]
+    row = _spread("reward/discounted", [c.value for c in valid if c.value is not None], separator="_")
+    row |= _spread("advantage", [c.advantage for c in trained if c.advantage is not None])
+    groups: dict[int, bool] = {}
+    for credit in valid:
+        index = credit.turn.id.task_index
+        groups[index] = groups.get(index, True) and credit.advantage == 0
+    row |= _mean("uniform_group_frac", list(groups.values()))
+    if any(credit.turn.behind for credit in batch):
+        row |= _mean("train/staleness_mean", [credit.turn.behind for credit in trained])
+        row["train/staleness_max"] = max((credit.turn.behind for credit in trained), default=0)
+    row["batch/trained_samples"] = len(trained)
+    row["batch/filtered_samples"] = len(valid) - len(trained)
+    row["batch/masked_samples"] = len(batch) - len(valid)
+    return row
+
+
+def batch_metrics(step: int, n_steps: int, groups: Sequence[Group], learning_rate: float) -> dict[str, float]:
+    """Where the run stands and how large the step was."""
+    episodes = [episode for group in groups for episode in group.episodes]
+    return {
+        "progress/batch": step,
+        "progress/done_frac": (step + 1) / n_steps,
+        "optim/lr": learning_rate,
+        "batch/num_groups": len(groups),
+        "batch/num_trajectories": len(episodes),
+        "batch/total_steps": sum(len(episode.turns) for episode in episodes),
+    }
+
+
+def time_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """Seconds that single samples took. They overlap, so they do not add up to the step's."""
+    turns = [turn for group in groups for episode in group.episodes for turn in episode.turns]
+    row: dict[str, float] = {}
+    for name, key in (("sample", "sample"), ("eval", "evaluate")):
+        seconds = sorted(turn.seconds[key] for turn in turns if key in turn.seconds)
+        if seconds:
+            row[f"time/{name}_mean"] = statistics.fmean(seconds)
+            row[f"time/{name}_p50"] = _percentile(seconds, 50)
+            row[f"time/{name}_p95"] = _percentile(seconds, 95)
+            row[f"time/{name}_max"] = seconds[-1]
+    return row
+
+
+def _multiturn_metrics(episodes: Sequence[Episode], turns: Sequence[Turn]) -> dict[str, float]:
+    row: dict[str, float] = {}
+    played = [[turn for turn in episode.turns if not turn.masked] for episode in episodes]
+    played = [episode for episode in played if episode]
+    row |= _mean("multiturn/raw_score_mean", [turn.score.total for turn in turns])
+    row |= _mean("multiturn/success_rate", [any(turn.correct for turn in episode) for episode in played])
+    row |= _mean("multiturn/avg_turns", [len(episode) for episode in played])
+    row |= _quality("multiturn", turns)
+    row |= _mean("multiturn/failure_rate", [not turn.correct for turn in turns])
+    best = [max(speedups) for episode in played if (speedups := _speedups(episode))]
+    row |= _mean("multiturn/best_speedup_mean", best)
+    if best:
+        row["multiturn/best_speedup_max"] = max(best)
+    first = [next((i for i, turn in enumerate(episode, 1) if turn.correct), 0) for episode in played]
+    row |= _mean("multiturn/turns_to_solve", [number for number in first if number])
+    if played:
+        row["multiturn/max_correct_per_trajectory"] = max(sum(t.correct for t in episode) for episode in played)
+    for number in range(max((len(episode) for episode in played), default=0)):
+        at_turn = [turn for turn in turns if turn.id.turn == number]
+        name = f"multiturn/turn_{number}"
+        row |= _mean(f"{name}/compile_rate", [_compiled(turn) for turn in at_turn])
+        row |= _mean(f"{name}/correct_rate", [turn.correct for turn in at_turn])
+        scores = [turn.score.total for turn in at_turn]
+        row |= _mean(f"{name}/step_score_mean", scores)
+        if scores:
+            row[f"{name}/step_score_std"] = statistics.pstdev(scores)
+    return row
+
+
+def _finding_rates(turns: Sequence[Turn]) -> dict[str, float]:
+    """Share of the samples with each finding that is more than a note."""
+    rules = [{found.rule for found in turn.findings if found.severity is not Severity.NOTE} for turn in turns]
+    return {f"{PREFIX}{name}": sum(name in own for own in rules) / len(turns) for name in sorted(set().union(*rules))}
+
+
+def _token_metrics(turns: Sequence[Turn]) -> dict[str, float]:
+    prompts = [len(turn.prompt.tokens) for turn in turns]
+    replies = [len(turn.reply.tokens) for turn in turns]
+    row = {"tokens/prompt": float(sum(prompts)), "tokens/reply": float(sum(replies))}
+    row |= _mean("tokens/prompt_mean", prompts) | _mean("tokens/reply_mean", replies)
+    if turns:
+        row["tokens/prompt_max"], row["tokens/reply_max"] = float(max(prompts)), float(max(replies))
+    return row
+
+
+def _quality(prefix: str, turns: Sequence[Turn]) -> dict[str, float]:
+    return (
+        _mean(f"{prefix}/format_rate", [turn.outcome is not Outcome.FORMAT_ERROR for turn in turns])
+        | _mean(f"{prefix}/compile_rate", [_compiled(turn) for turn in turns])
+        | _mean(f"{prefix}/correct_rate", [turn.correct for turn in turns])
+    )
+
+
+def _compiled(turn: Turn) -> bool:
+    return turn.evaluation is not None and turn.evaluation.compiled
+
+
+def _cheats(turn: Turn) -> bool:
+    return turn.outcome in (Outcome.HACKED, Outcome.REJECTED) or turn.verdict is Verdict.HACK
+
+
+def _speedups(turns: Sequence[Turn]) -> list[float]:
+    return [turn.speedup for turn in turns if turn.speedup is not None]
+
+
+def _mean(name: str, values: Sequence[float]) -> dict[str, float]:
+    return {name: statistics.fmean(values)} if values else {}
+
+
+def _spread(prefix: str, values: Sequence[float], *, separator: str = "/") -> dict[str, float]:
+    if not values:
+        return {}
+    return {
+        f"{prefix}{separator}mean": statistics.fmean(values),
+        f"{prefix}{separator}std": statistics.pstdev(values),
+        f"{prefix}{separator}min": min(values),
+        f"{prefix}{separator}max": max(values),
+    }
+
+
+def _percentile(ordered: Sequence[float], percent: int) -> float:
+    """Nearest rank: a value that occurred."""
+    return ordered[max(math.ceil(len(ordered) * percent / 100) - 1, 0)]

@@ -1,0 +1,384 @@
+"""Contradictions between the parts of a recipe, found before anything is spent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
+from types import SimpleNamespace
+from typing import Any
+
+import attrs
+
+from kernelrl_core.errors import InfrastructureError, KernelRLError, MissingPrerequisite, UsageError
+from kernelrl_core.interfaces.kinds import RewardBounds
+from kernelrl_core.naming import suggestion
+from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.recipe.blocks import blocks
+from kernelrl_core.recipe.schema import Recipe, RewardUse, SpeedupStop, Use
+
+__all__ = ["Contradiction", "contradictions", "own_problems"]
+
+PROMPT_TEMPLATES = ("kernelrl", "kernelbench", "kevin", "brief")
+"""Templates of the core; any other value of `prompt.template` is a path."""
+
+
+@attrs.frozen
+class Contradiction:
+    """Values that cannot stand together."""
+
+    path: tuple[str, ...]
+    """The value to change."""
+    message: str
+    hint: str = ""
+    missing: bool = False
+    """Something must be installed rather than changed."""
+
+
+Parts = Any
+Rule = Callable[[Parts, Registry], Iterator[Contradiction]]
+
+
+def contradictions(parts: Mapping[str, Any], registry: Registry) -> Iterator[Contradiction]:
+    """Every contradiction in the parts of a recipe that were read without a mistake."""
+    given = SimpleNamespace(**parts)
+    for needs, rule in _RULES:
+        if all(key in parts for key in needs):
+            yield from rule(given, registry)
+    for path, use in _uses(parts):
+        yield from own_problems(path, use)
+
+
+def _uses(parts: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Use]]:
+    for key, block in blocks().items():
+        value = parts.get(key)
+        if value is None:
+            continue
+        yield from (((key, name), use) for name, use in value.items()) if block.named else [((key,), value)]
+
+
+def own_problems(path: tuple[str, ...], use: Use) -> Iterator[Contradiction]:
+    """What a component's options say against themselves."""
+    problems = getattr(use.options, "problems", None)
+    if not callable(problems):
+        return
+    try:
+        found = [str(problem) for problem in problems()]
+    except Exception as error:  # plugin code
+        found = [f"component {use.use!r} cannot check its options: {type(error).__name__}: {error}"]
+    yield from (Contradiction(path, message) for message in found)
+
+
+def _timing(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    if given.evaluation.timing:
+        return
+    hint = "set evaluation.timing: true, or remove it"
+    for name, use in given.rewards.items():
+        needs_timing = getattr(use.options, "needs_timing", None)
+        if use.weight and callable(needs_timing) and needs_timing():
+            yield Contradiction(("rewards", name), f"{use.use!r} needs run times, but evaluation.timing is false", hint)
+    if isinstance(given.episode.stop, SpeedupStop):
+        message = "a speedup can never be reached while evaluation.timing is false"
+        yield Contradiction(("episode", "stop"), message, hint)
+
+
+def _hack_reward(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    try:
+        bounds = [(use.weight, use.options.bounds()) for use in given.rewards.values()]
+    except Exception:  # reported by `_gaps`
+        return
+    # What looks at the verdict pays this much for an honest failure.
+    failure = sum(weight * bound.low for weight, bound in bounds if weight > 0 and bound.gap > 0)
+    if given.verdicts.hack_reward > failure:
+        message = f"a hacked kernel would earn {given.verdicts.hack_reward:g}, and an honest failure {failure:g}"
+        yield Contradiction(("verdicts", "hack_reward"), message, f"set it to {failure:g} or below")
+    if given.verdicts.suspect == "zero" and failure < 0:
+        message = f"a suspect kernel that is wrong would earn 0, and an honest failure {failure:g}"
+        yield Contradiction(("verdicts", "suspect"), message, "cap counts its speedup as 1 at most")
+
+
+def _needed_settings(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    for name, use in given.rewards.items():
+        needs = getattr(use.options, "needs_settings", None)
+        for key, wanted in (needs() if callable(needs) and use.weight else {}).items():
+            if getattr(given.evaluation, key) != wanted:
+                written = str(wanted).lower()
+                message = f"{use.use!r} is idle unless evaluation.{key} is {written}"
+                yield Contradiction(("rewards", name), message, f"set evaluation.{key}: {written}, or remove it")
+
+
+def _precision(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    evaluation = given.evaluation
+    if evaluation.min_precision != "none" and (evaluation.profile, evaluation.precision) != ("strict", "fp32"):
+        message = "errors are compared with double precision in profile strict and precision fp32 alone"
+        yield Contradiction(("evaluation", "min_precision"), message, "set it to none, or change the other two")
+
+
+def _gaps(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    if not given.rewards:
+        yield Contradiction(
+            ("rewards",), "there is no reward", "give at least one, such as correct: {use: correctness}"
+        )
+        return
+    gaps = {}
+    for name, use in given.rewards.items():
+        try:
+            gaps[name] = _weighted_gap(use)
+        except Exception as error:  # plugin code
+            plugin = registry.plugin_of("rewards", use.use).name
+            told = f"{type(error).__name__}: {error}"
+            yield Contradiction(("rewards", name), f"plugin {plugin}: {use.use!r} does not state its bounds: {told}")
+    if len(gaps) == len(given.rewards) and not sum(gaps.values()) > 1e-12:
+        listed = ", ".join(f"{name} {gap:+g}" for name, gap in gaps.items())
+        yield Contradiction(
+            ("rewards",),
+            f"a wrong kernel could earn as much as a correct one: the least gains of being correct are {listed}",
+            "raise the weight of a reward for correctness, or lower those of rewards that look at the text alone",
+        )
+
+
+def _weighted_gap(use: RewardUse) -> float:
+    bounds: RewardBounds = use.options.bounds()
+    if use.weight == 0:
+        return 0.0
+    # Under a negative weight the worst case is the component's whole rise.
+    gap = use.weight * (bounds.gap if use.weight > 0 else bounds.high - bounds.low)
+    if math.isnan(gap):
+        raise ValueError("a bound is not a number")
+    return float(gap)
+
+
+def _coverage(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    if given.train.coverage_rejection is not None and not (
+        given.evaluation.profile_kernels and given.evaluation.timing
+    ):
+        message = "kernels are not profiled, so nothing would ever be left out"
+        hint = "set evaluation.timing and evaluation.profile_kernels to true, or null it"
+        yield Contradiction(("train", "coverage_rejection"), message, hint)
+
+
+def _curriculum(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    if given.curriculum is None:
+        return
+    stages = given.curriculum.stages
+    if not stages and given.curriculum.difficulty is None:
+        yield Contradiction(("curriculum",), "there are neither stages nor difficulty", "give one, or null it")
+    for index, stage in enumerate(stages):
+        path = ("curriculum", "stages", str(index))
+        last, ends = index + 1 == len(stages), stage.until is not None or stage.max_steps is not None
+        if not last and not ends:
+            yield Contradiction(path, "it never ends, so the next stage never begins", "give it until, or max_steps")
+        if last and ends:
+            yield Contradiction(path, "the last stage lasts to the end of the run", "remove until and max_steps")
+        for name in stage.weights:
+            if name not in given.rewards:
+                message = f"there is no reward {name!r}"
+                yield Contradiction((*path, "weights", name), message, suggestion(name, given.rewards))
+        rewards = {
+            name: attrs.evolve(use, weight=stage.weights.get(name, use.weight)) for name, use in given.rewards.items()
+        }
+        if stage.weights and not any(name not in given.rewards for name in stage.weights):
+            for found in _gaps(SimpleNamespace(rewards=rewards), registry):
+                yield attrs.evolve(found, path=(*path, "weights"))
+
+
+def _length(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    if given.train.steps is not None and given.train.epochs is not None:
+        yield Contradiction(("train", "epochs"), "train.steps is given, too", "keep one of them, and null the other")
+
+
+def _groups(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    size = given.train.group_size
+    if given.train.min_group_size > size:
+        message = f"{given.train.min_group_size} is more than train.group_size, {size}: every group would be masked"
+        yield Contradiction(("train", "min_group_size"), message)
+
+
+def _estimator(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    # Every estimator of core compares attempts; one of a plugin may not.
+    if given.train.group_size < 2 and registry.plugin_of("advantages", given.advantage.use).name == "core":
+        message = f"advantage {given.advantage.use!r} compares the attempts at a task, and there is only one"
+        yield Contradiction(("train", "group_size"), message, "set it to 2 or more")
+
+
+def _loss(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    losses = getattr(given.policy.options, "losses", None)
+    known = losses() if callable(losses) else ()
+    if known and given.train.loss not in known:
+        message = f"policy {given.policy.use!r} has no loss {given.train.loss!r}"
+        yield Contradiction(("train", "loss"), message, suggestion(given.train.loss, known))
+    ratios = getattr(given.policy.options, "ratios", None)
+    offered = sorted(ratios()) if callable(ratios) else []
+    if offered and given.train.ratio not in offered:
+        message = f"policy {given.policy.use!r}, as it is set, weights its losses by {' or '.join(offered)} alone"
+        yield Contradiction(("train", "ratio"), message, "leave it out, or choose another policy")
+
+
+def _levels(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    from kernelrl_core.tasks.audits import training_tasks
+
+    stages = given.curriculum.stages if given.curriculum is not None else ()
+    if all(stage.levels is None for stage in stages):
+        return
+    try:
+        tasks, _ = training_tasks(registry.make("tasks", given.tasks), given.train)
+    except (InfrastructureError, MissingPrerequisite, UsageError):
+        return  # told where the tasks are needed; they may be on another machine
+    except KernelRLError as error:
+        yield Contradiction(("tasks",), error.message, error.fix)
+        return
+    levels = {task.level for task in tasks if task.level is not None}
+    known = ", ".join(map(str, sorted(levels))) or "none"
+    for index, stage in enumerate(stages):
+        if stage.levels is not None and not levels.intersection(stage.levels):
+            message = f"no task of split {given.train.split!r} has one of these levels"
+            yield Contradiction(("curriculum", "stages", str(index), "levels"), message, f"known: {known}")
+
+
+def _optimizer(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    for key in ("beta1", "beta2"):
+        if getattr(given.train, key) >= 1:
+            yield Contradiction(("train", key), "must be below 1, or the optimizer never moves")
+    if given.train.loss == "ppo" and given.train.clip_low >= 1:
+        yield Contradiction(("train", "clip_low"), "must be below 1, or the ratio is never clipped from below")
+
+
+def _pipeline(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    train = given.train
+    loose = (("order", train.order != "canonical"), ("staleness", train.staleness > 0))
+    for key, set_so in loose:
+        if set_so and train.exact_resume:
+            message = (
+                f"{getattr(train, key)} lets timing decide what is learnt, so a resumed run would not repeat itself"
+            )
+            yield Contradiction(("train", key), message, "set train.exact_resume: false to accept that, or remove it")
+    if train.staleness and given.curriculum is not None:
+        message = "a curriculum chooses the tasks of a step by what the one before measured"
+        yield Contradiction(("train", "staleness"), message, "set it to 0, or remove curriculum")
+    if train.staleness and train.mismatch is not None:
+        message = "train.mismatch compares with the weights of now, and stale samples were drawn with others"
+        yield Contradiction(("train", "staleness"), message, "set it to 0, or null train.mismatch")
+    if train.staleness >= 3 and train.loss == "importance_sampling":
+        message = f"the ratios of importance_sampling are not clipped, and {train.staleness} updates let them run away"
+        yield Contradiction(("train", "staleness"), message, "set it to 2 or below, or train.loss to ppo or cispo")
+
+
+def _budget(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    from kernelrl_core.monitoring.costs import prices_of
+
+    try:
+        prices = prices_of(given)
+    except KernelRLError as error:
+        yield Contradiction(("cost", "table"), error.message, error.fix)
+        return
+    if given.cost.budget_usd is None:
+        return
+    unknown = [f"cost.prices.{key}" for key in ("prompt", "reply", "train") if getattr(prices, key) is None]
+    if unknown:
+        message = f"policy {given.policy.use!r} does not know its prices, so a budget could not be kept"
+        yield Contradiction(("cost", "budget_usd"), message, f"set {', '.join(unknown)}, in USD per million tokens")
+
+
+def _sampling(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    sampling = given.sampling
+    if sampling.extend is not None and sampling.extend.max_tokens <= sampling.max_tokens:
+        message = f"{sampling.extend.max_tokens} does not extend sampling.max_tokens, {sampling.max_tokens}"
+        yield Contradiction(("sampling", "extend", "max_tokens"), message)
+    if sampling.top_p == 0:
+        yield Contradiction(("sampling", "top_p"), "keeps no token", "1 keeps all; temperature: 0 takes the best")
+    if sampling.top_k == 0 or sampling.top_k < -1:
+        yield Contradiction(("sampling", "top_k"), f"cannot keep {sampling.top_k} tokens", "-1 keeps all")
+
+
+def _template(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    from kernelrl_core.prompts.templates import BUILTIN, Template
+
+    if given.prompt.template in BUILTIN:
+        return
+    try:
+        Template(given.prompt.template)
+    except KernelRLError as error:
+        yield Contradiction(("prompt", "template"), error.message.removeprefix("prompt.template: "), error.fix)
+
+
+def _forbid(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    if not given.checkers:
+        # Nothing can be found broken, and the prompt states nothing. Only rules that were asked for are missed.
+        if given.forbid and given.forbid != attrs.fields(Recipe).forbid.default:
+            hint = "add checkers: {source: {use: source_rules}}"
+            yield Contradiction(("forbid",), "there is no checker that could find these rules broken", hint)
+        return
+    known: set[str] = set()
+    for name, use in given.checkers.items():
+        try:
+            known |= {rule.id for rule in registry.make("checkers", use).rules}
+        except MissingPrerequisite as error:
+            yield Contradiction(("checkers", name), error.message, error.fix, missing=True)
+            return
+        except KernelRLError as error:
+            yield Contradiction(("checkers", name), error.message, error.fix)
+            return
+    for rule in given.forbid:
+        if rule not in known:
+            message = f"no checker of this recipe knows the rule {rule!r}"
+            yield Contradiction(("forbid",), message, suggestion(rule, known))
+
+
+def _demonstrations(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    from kernelrl_core.runs.distill import read_conversations
+
+    file = given.demonstrations.file
+    hint = "make it with kernelrl distill RUN -o FILE, or set demonstrations.file to null"
+    if file is not None and not file.is_file():
+        yield Contradiction(("demonstrations", "file"), f"there is no file {file}", hint)
+        return
+    try:
+        if file is not None:
+            read_conversations(file)
+    except KernelRLError as error:
+        message = error.message.removeprefix("demonstrations.file: ")
+        yield Contradiction(("demonstrations", "file"), message, error.fix or hint)
+
+
+def _requires(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    for text in given.requires:
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            yield Contradiction(("requires",), f"{text!r} is not a requirement", "write one such as 'kernelrl>=0.1'")
+            continue
+        try:
+            installed = metadata.version(requirement.name)
+        except metadata.PackageNotFoundError:
+            yield Contradiction(("requires",), f"{text} is not installed", f"pip install '{text}'", missing=True)
+            continue
+        if not requirement.specifier.contains(installed, prereleases=True):
+            message = f"{text} is required, {installed} is installed"
+            yield Contradiction(("requires",), message, f"pip install '{text}'", missing=True)
+
+
+_RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
+    (("rewards", "evaluation", "episode"), _timing),
+    (("rewards", "evaluation"), _needed_settings),
+    (("rewards", "verdicts"), _hack_reward),
+    (("evaluation",), _precision),
+    (("rewards",), _gaps),
+    (("rewards", "curriculum"), _curriculum),
+    (("train", "evaluation"), _coverage),
+    (("curriculum", "tasks", "train"), _levels),
+    (("train",), _length),
+    (("train",), _groups),
+    (("train", "advantage"), _estimator),
+    (("policy", "train"), _loss),
+    (("train",), _optimizer),
+    (("train", "curriculum"), _pipeline),
+    (("cost", "policy", "evaluator"), _budget),
+    (("sampling",), _sampling),
+    (("prompt",), _template),
+    (("checkers", "forbid"), _forbid),
+    (("demonstrations",), _demonstrations),
+    (("requires",), _requires),
+)
+"""Keys that a rule looks at, and the rule. It is left out while one of them has mistakes of its own."""

@@ -1,0 +1,163 @@
+"""From the name of a recipe to a checked `Recipe`, and to plain data from which the same recipe comes again."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+import kernelrl_core
+from kernelrl_core.errors import LookupFailed
+from kernelrl_core.naming import nearest, suggestion
+from kernelrl_core.planning.checks import contradictions
+from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.recipe.merge import Merged, merge_files, merge_layers, override_layer
+from kernelrl_core.recipe.problems import Origin, Problem, RecipeError
+from kernelrl_core.recipe.schema import PromptSettings, Recipe
+from kernelrl_core.recipe.structure import plain, structure_recipe
+
+__all__ = [
+    "LoadedRecipe",
+    "RecipeError",
+    "bundled_recipes",
+    "find_recipe",
+    "load_recipe",
+    "recipe_from_mapping",
+    "recipes",
+    "resolve",
+]
+
+
+@attrs.frozen
+class LoadedRecipe:
+    """A recipe that is free of mistakes."""
+
+    name: str
+    """Stem of its file."""
+    recipe: Recipe
+    resolved: dict[str, Any]
+    """Plain data with every default and absolute paths; loads again to an equal recipe."""
+    sources: tuple[Path, ...]
+    """Files it was read from, bases first."""
+
+
+def load_recipe(name_or_path: str, overrides: Sequence[str] = (), *, registry: Registry) -> LoadedRecipe:
+    """Read, merge and check a recipe.
+
+    Args:
+        name_or_path: an existing path, then `./recipes/NAME.yaml`, then a bundled recipe.
+        overrides: `a.b=VALUE`, applied in order.
+
+    Raises:
+        LookupFailed: there is no such recipe.
+        RecipeError: mistakes, all of them at once.
+    """
+    path = find_recipe(name_or_path)
+    problems: list[Problem] = []
+    layers: list[Merged] = []
+    try:
+        layers.append(merge_files(path, _find_base, _nearest_base))
+    except RecipeError as error:
+        problems.extend(error.problems)
+    for override in overrides:
+        try:
+            layers.append(override_layer(override))
+        except RecipeError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise RecipeError(problems)
+    return _understand(path.stem, merge_layers(layers), registry)
+
+
+def recipe_from_mapping(data: Mapping[str, Any], *, registry: Registry, name: str) -> LoadedRecipe:
+    """Check a recipe given as plain data, such as the saved one of a run; raises as `load_recipe`."""
+    return _understand(name, Merged(dict(data), {(): Origin(name)}), registry)
+
+
+def find_recipe(name_or_path: str) -> Path:
+    """The file that a recipe's name or path means.
+
+    Raises:
+        LookupFailed: there is none; the message has the nearest name.
+    """
+    path = Path(name_or_path).expanduser()
+    local = Path("recipes") / f"{name_or_path}.yaml"
+    for candidate in (path, local):
+        if candidate.is_file():
+            return candidate.absolute()
+    bundled = bundled_recipes()
+    if name_or_path in bundled:
+        return bundled[name_or_path]
+    if path.is_dir():
+        raise LookupFailed(f"{name_or_path} is a directory, not a recipe")
+    raise LookupFailed(f"no recipe {name_or_path!r}; {suggestion(path.stem, recipes())}", fix="kernelrl recipes list")
+
+
+def recipes() -> dict[str, Path]:
+    """Name -> file of every recipe that a bare name can mean; those of `./recipes` come before the bundled ones."""
+    return bundled_recipes() | _in_directory(Path("recipes"))
+
+
+def bundled_recipes() -> dict[str, Path]:
+    """Name -> file of every recipe that comes with kernelrl, ordered by name."""
+    package = Path(kernelrl_core.__file__).parent
+    # An editable checkout has no recipes inside the package; there they lie beside it.
+    directory = next((d for d in (package / "recipes", package.parent / "recipes") if d.is_dir()), package / "recipes")
+    return _in_directory(directory)
+
+
+def _in_directory(directory: Path) -> dict[str, Path]:
+    return {path.stem: path.absolute() for path in sorted(directory.glob("*.yaml")) if path.is_file()}
+
+
+def resolve(recipe: Recipe) -> dict[str, Any]:
+    """The whole recipe as plain data, every default written out."""
+    return {field.name: plain(getattr(recipe, field.name)) for field in attrs.fields(Recipe)}
+
+
+def _find_base(name: str, directory: Path) -> Path | None:
+    beside = directory / Path(name).expanduser()
+    for candidate in (beside, beside.with_name(f"{beside.name}.yaml")):
+        if candidate.is_file():
+            return candidate.resolve()  # one path for one file, so that circles are noticed
+    return bundled_recipes().get(name.removesuffix(".yaml"))
+
+
+def _nearest_base(name: str, directory: Path) -> str:
+    beside = {path.name if name.endswith(".yaml") else path.stem for path in directory.glob("*.yaml")}
+    close = nearest(name, {*beside, *bundled_recipes()})
+    return f"did you mean {close!r}?" if close else "see 'kernelrl recipes list'"
+
+
+def _understand(name: str, merged: Merged, registry: Registry) -> LoadedRecipe:
+    structured = structure_recipe(merged, registry)
+    if "prompt" in structured.parts:
+        structured.parts["prompt"] = _with_absolute_template(structured.parts["prompt"])
+    problems = [
+        *structured.problems,
+        *(
+            Problem(merged.origin(found.path), ".".join(found.path), found.message, found.hint, found.missing)
+            for found in contradictions(structured.parts, registry)
+        ),
+    ]
+    if problems:
+        order = [str(source) for source in merged.sources]
+        raise RecipeError(sorted(problems, key=lambda p: (_rank(p.origin, order), p.origin.line or 0)))
+    recipe = Recipe(**structured.parts)
+    return LoadedRecipe(name, recipe, copy.deepcopy(resolve(recipe)), merged.sources)
+
+
+def _with_absolute_template(prompt: PromptSettings) -> PromptSettings:
+    from kernelrl_core.prompts.templates import BUILTIN
+
+    path = Path(prompt.template).expanduser()
+    if prompt.template in BUILTIN or not path.is_file():
+        return prompt
+    return attrs.evolve(prompt, template=str(path.absolute()))
+
+
+def _rank(origin: Origin, order: list[str]) -> int:
+    return next((index for index, source in enumerate(order) if source.endswith(origin.source)), len(order))

@@ -1,0 +1,1 @@
+"""Finds, loads and makes the components of installed plugins."""

@@ -1,0 +1,230 @@
+"""Finds, checks, imports and asks the installed plugins, each alone.
+
+pluggy's own loading is all or nothing: one bad import stops every plugin after it, one raising hook loses the answers
+of all, a doubled name is skipped and a misspelt hook accepted in silence. Here whatever goes wrong with a plugin is
+recorded against that plugin, and the others never notice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import re
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from typing import Any, Literal
+
+import attrs
+import pluggy
+
+from kernelrl_core.interfaces.component import Component
+from kernelrl_core.interfaces.hookspecs import GROUP, KINDS, Hooks
+from kernelrl_core.naming import suggestion
+from kernelrl_core.version import __version__
+
+__all__ = ["PluginInfo", "load_plugins"]
+
+_HOOKS = tuple(f"kernelrl_{kind}" for kind in KINDS)
+_TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+@attrs.frozen
+class PluginInfo:
+    """A plugin of this environment and what became of it."""
+
+    name: str
+    """Name of its entry point."""
+    dist: str
+    """Distribution that provides it."""
+    version: str
+    """Version of that distribution."""
+    state: Literal["ok", "broken", "disabled"]
+    """A broken or disabled plugin offers nothing."""
+    error: str = ""
+    """Why it is broken or disabled, in one line."""
+    stage: str = ""
+    """Where it broke: `metadata`, `name`, `version`, `import`, or the name of a hook."""
+    trace: str = ""
+    """Traceback of the error, where there is one."""
+    components: Mapping[str, tuple[Component, ...]] = attrs.field(factory=dict)
+    """Kind -> what the plugin offers, in the order in which it says so."""
+
+
+@attrs.frozen
+class _Found:
+    """An entry point before anything of it was imported."""
+
+    name: str
+    dist: str
+    version: str
+    entry: metadata.EntryPoint | None
+    requirements: tuple[str, ...] = ()
+    problem: BaseException | None = None
+
+
+class _Refused(Exception):
+    """A plugin breaks a rule; `stage` says at which point."""
+
+    def __init__(self, stage: str, message: str) -> None:
+        super().__init__(message)
+        self.stage = stage
+
+
+def load_plugins(environment: Mapping[str, str] = os.environ) -> tuple[PluginInfo, ...]:
+    """Every plugin that is installed, ordered by name, loaded as far as it lets itself be loaded.
+
+    `KERNELRL_DISABLE_PLUGINS=a,b` leaves plugins out, `KERNELRL_PLUGINS=a,b` takes only these, and
+    `KERNELRL_TRACE_PLUGINS=1` writes a line to stderr for every hook call.
+    """
+    disabled = _names(environment.get("KERNELRL_DISABLE_PLUGINS", ""))
+    only = _names(environment.get("KERNELRL_PLUGINS", ""))
+    trace = environment.get("KERNELRL_TRACE_PLUGINS", "") not in ("", "0")
+    owners: dict[str, _Found] = {}
+    plugins = []
+    # A name belongs to the distribution that is called after it, so a stranger cannot push a bundled plugin aside.
+    for found in sorted(_installed(), key=lambda f: (f.name, not _named_after(f), f.dist)):
+        info = PluginInfo(found.name, found.dist, found.version, "ok")
+        owner = owners.setdefault(found.name, found)
+        if found.name in disabled:
+            info = attrs.evolve(info, state="disabled", error="named in KERNELRL_DISABLE_PLUGINS")
+        elif only and found.name not in only:
+            info = attrs.evolve(info, state="disabled", error="not named in KERNELRL_PLUGINS")
+        elif owner is not found:
+            error = f"the plugin name {found.name!r} is given by both {owner.dist} and {found.dist}; uninstall one"
+            info = attrs.evolve(info, state="broken", stage="name", error=error)
+        else:
+            info = _load(found, info, trace=trace)
+        plugins.append(info)
+    return tuple(plugins)
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(name for part in text.split(",") if (name := part.strip()))
+
+
+def _named_after(found: _Found) -> bool:
+    own = "kernelrl" if found.name == "core" else f"kernelrl-plugin-{found.name}"
+    return _canonical(found.dist) == own
+
+
+def _canonical(dist: str) -> str:
+    return re.sub(r"[-_.]+", "-", dist).lower()
+
+
+def _installed() -> Iterator[_Found]:
+    seen = set()
+    for dist in metadata.distributions():
+        # Each distribution is read alone: one with unreadable metadata must not hide the rest.
+        name = version = ""
+        try:
+            text = dist.read_text("entry_points.txt") or ""
+            if f"[{GROUP}]" not in text:
+                continue
+            name, version = str(dist.metadata["Name"]), dist.version
+            if _canonical(name) in seen:
+                continue  # shadowed by the same distribution earlier on sys.path
+            seen.add(_canonical(name))
+            entries = [entry for entry in dist.entry_points if entry.group == GROUP]
+            requirements = tuple(dist.requires or ())
+        except Exception as error:  # broken metadata of any installed distribution
+            label = name or str(getattr(dist, "_path", "unknown"))
+            yield _Found(label, label, version, None, problem=error)
+            continue
+        for entry in entries:
+            yield _Found(entry.name, name, version, entry, requirements)
+
+
+def _load(found: _Found, info: PluginInfo, *, trace: bool) -> PluginInfo:
+    stage = "metadata"
+    try:
+        if found.problem is not None:
+            raise found.problem
+        assert found.entry is not None
+        stage = "version"
+        _check_version(found)
+        stage = "import"
+        # Output of a plugin must not end up in what a command prints as its result.
+        with contextlib.redirect_stdout(sys.stderr):
+            module = found.entry.load()
+            manager = pluggy.PluginManager(GROUP)
+            manager.add_hookspecs(Hooks)
+            stage = "hooks"
+            manager.register(module, name=found.name)
+            _check_hooks(manager, module)
+            components = {}
+            for kind in KINDS:
+                stage = f"kernelrl_{kind}"
+                if offered := _ask(manager, stage, found.name, trace=trace):
+                    components[kind] = offered
+    # SystemExit: a plugin that leaves at import must not take the command line with it.
+    except (Exception, SystemExit) as error:
+        refused = isinstance(error, _Refused)
+        return attrs.evolve(
+            info,
+            state="broken",
+            stage=error.stage if isinstance(error, _Refused) else stage,
+            error=_one_line(str(error)) if refused else _one_line(f"{type(error).__name__}: {_text(error)}"),
+            trace="" if refused else "".join(traceback.format_exception(error)),
+        )
+    return attrs.evolve(info, components=components)
+
+
+def _check_version(found: _Found) -> None:
+    from packaging.requirements import Requirement
+
+    for text in found.requirements:
+        requirement = Requirement(text)
+        if _canonical(requirement.name) != "kernelrl" or (requirement.marker and not requirement.marker.evaluate()):
+            continue
+        if not requirement.specifier.contains(__version__, prereleases=True):
+            wanted = f"kernelrl{requirement.specifier}"
+            raise _Refused("version", f"{found.dist} {found.version} needs {wanted}, this is kernelrl {__version__}")
+
+
+def _check_hooks(manager: pluggy.PluginManager, module: Any) -> None:
+    for caller in manager.get_hookcallers(module) or ():
+        if caller.name not in _HOOKS:
+            hint = suggestion(caller.name, _HOOKS)
+            raise _Refused("hooks", f"{caller.name} is not a hook of kernelrl {__version__}; {hint}")
+    for name, value in vars(module).items() if inspect.ismodule(module) else ():
+        if name in _HOOKS and inspect.isfunction(value) and not hasattr(value, f"{GROUP}_impl"):
+            raise _Refused("hooks", f"{name} is not marked with @hookimpl, so it would never be called")
+
+
+def _ask(manager: pluggy.PluginManager, hook: str, plugin: str, *, trace: bool) -> tuple[Component, ...]:
+    offered: list[Component] = []
+    for implementation in getattr(manager.hook, hook).get_hookimpls():
+        began = time.perf_counter()
+        # The iterable is finished first: a generator that fails half way must not leave half its components.
+        offered.extend(implementation.function())
+        if trace:
+            seconds = time.perf_counter() - began
+            print(f"kernelrl: {plugin}.{hook} {seconds * 1e3:.2f} ms, {len(offered)} components", file=sys.stderr)
+    seen = set()
+    for component in offered:
+        if not isinstance(component, Component):
+            raise _Refused(hook, f"{hook} returned {type(component).__name__}, not a Component")
+        if not isinstance(component.name, str) or not component.name or ":" in component.name:
+            raise _Refused(hook, f"{hook}: {component.name!r} cannot be the name of a component")
+        if component.name in seen:
+            raise _Refused(hook, f"{hook} offers {component.name!r} twice")
+        seen.add(component.name)
+        for target in filter(None, (component.target or "-", component.config)):
+            if not _TARGET.fullmatch(target):
+                raise _Refused(hook, f"{hook}: {component.name}: {target!r} is not of the form module:attribute")
+    return tuple(offered)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # the text of a plugin's exception is plugin code, too
+        return "(its message cannot be shown)"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

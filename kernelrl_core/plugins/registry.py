@@ -1,0 +1,194 @@
+"""What the plugins of this environment offer, by kind and name.
+
+registry().find("rewards", "speedup")      # a Component, nothing of it imported
+registry().make("rewards", use)            # the implementation, made with its options
+"""
+
+from __future__ import annotations
+
+import functools
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import attrs
+
+from kernelrl_core.errors import KernelRLError, LookupFailed, MissingPrerequisite
+from kernelrl_core.interfaces.component import Component, Requires
+from kernelrl_core.interfaces.requirements import Missing, missing_requirements
+from kernelrl_core.naming import nearest, suggestion
+from kernelrl_core.plugins.known_distributions import distribution_of
+from kernelrl_core.plugins.loading import PluginInfo, load_plugins
+
+if TYPE_CHECKING:
+    from kernelrl_core.recipe.schema import Use
+
+__all__ = ["PluginFailed", "PluginInfo", "Registry", "registry"]
+
+T = TypeVar("T")
+
+_SINGULAR = {"policies": "policy", "feedback": "feedback formatter", "tasks": "task source", "advantages": "advantage"}
+
+
+class PluginFailed(KernelRLError):
+    """Code of a plugin failed; the message names the plugin."""
+
+
+@functools.cache
+def registry() -> Registry:
+    """The plugins of this environment, loaded once per process."""
+    return Registry(load_plugins())
+
+
+@attrs.frozen
+class Registry:
+    """The plugins of an environment and their components, in a fixed order."""
+
+    plugins: tuple[PluginInfo, ...]
+    """Ordered by name, broken and disabled ones included."""
+
+    def plugin(self, name: str) -> PluginInfo:
+        """The plugin called `name`, or of the distribution `name`; a broken or disabled one, too.
+
+        Raises:
+            LookupFailed: there is none; the message suggests the nearest.
+        """
+        # Two distributions may give one name: the one that lost it is found under its own.
+        for found in (*(p for p in self.plugins if p.name == name), *(p for p in self.plugins if p.dist == name)):
+            return found
+        close = suggestion(name, {plugin.name for plugin in self.plugins})
+        raise LookupFailed(f"no plugin {name!r}; {close}", fix="kernelrl plugins list")
+
+    def components(self, kind: str) -> tuple[Component, ...]:
+        """Everything offered of a kind, ordered by plugin."""
+        return tuple(component for _, component in self._offers(kind))
+
+    def find(self, kind: str, name: str) -> Component:
+        """The component called `name`, or `plugin:name`.
+
+        Raises:
+            LookupFailed: nobody offers it, or several plugins do.
+            MissingPrerequisite: its plugin is broken, disabled or not installed.
+        """
+        return self._locate(kind, name)[1]
+
+    def plugin_of(self, kind: str, name: str) -> PluginInfo:
+        """The plugin that `find` takes the component from; raises as `find` does."""
+        return self._locate(kind, name)[0]
+
+    def label(self, kind: str, component: Component) -> str:
+        """The shortest name that selects the component: its own, or `plugin:name` where several plugins offer that."""
+        same = [plugin for plugin, other in self._offers(kind) if other.name == component.name]
+        if len(same) < 2:
+            return component.name
+        owner = next(plugin for plugin, other in self._offers(kind) if other is component)
+        return f"{owner.name}:{component.name}"
+
+    def config_class(self, kind: str, name: str) -> type[Any] | None:
+        """Class of a component's options, or None when it has none.
+
+        Raises:
+            PluginFailed: the class cannot be imported, or is no attrs class.
+        """
+        plugin, component = self._locate(kind, name)
+        what = f"options of {_singular(kind)} {component.name!r}"
+        found = self._guarded(plugin, component, f"cannot import the {what}", component.load_config)
+        if found is not None and not (isinstance(found, type) and attrs.has(found)):
+            raise PluginFailed(f"plugin {plugin.name}: the {what} ({component.config}) are not an attrs class")
+        return found
+
+    def load(self, kind: str, name: str) -> Any:
+        """The implementation of a component, imported and not called; raises as `make`."""
+        plugin, component = self._locate(kind, name)
+        what = f"{_singular(kind)} {component.name!r}"
+        return self._guarded(plugin, component, f"cannot import the {what}", component.load)
+
+    def make(self, kind: str, use: Use) -> Any:
+        """The implementation that `use` names, made with its options.
+
+        Raises:
+            LookupFailed, MissingPrerequisite: as `find`; or a module that the component declares is not installed.
+            KernelRLError: what the component itself raises of this family, unchanged.
+            PluginFailed: anything else goes wrong in its import or construction.
+        """
+        plugin, component = self._locate(kind, use.use)
+        target = self.load(kind, use.use)
+        return self._guarded(
+            plugin,
+            component,
+            f"cannot make the {_singular(kind)} {component.name!r}",
+            lambda: target() if use.options is None else target(use.options),
+        )
+
+    def missing(self, component: Component, options: Any = None) -> tuple[Missing, ...]:
+        """What the component needs, by its declaration and by its options, and this machine lacks."""
+        of_options: Callable[[], Requires] | None = getattr(options, "requires", None)
+        declared = [component.requires, *([of_options()] if callable(of_options) else [])]
+        return tuple(dict.fromkeys(missing for requires in declared for missing in missing_requirements(requires)))
+
+    def _offers(self, kind: str) -> list[tuple[PluginInfo, Component]]:
+        return [(plugin, component) for plugin in self.plugins for component in plugin.components.get(kind, ())]
+
+    def _locate(self, kind: str, name: str) -> tuple[PluginInfo, Component]:
+        offers = self._offers(kind)
+        wanted_plugin, _, wanted = name.rpartition(":")
+        hits = [
+            (plugin, component)
+            for plugin, component in offers
+            if component.name == wanted and wanted_plugin in ("", plugin.name)
+        ]
+        if len(hits) == 1:
+            return hits[0]
+        what = f"{_singular(kind)} {name!r}"
+        if hits:
+            choices = ", ".join(f"{plugin.name}:{wanted}" for plugin, _ in hits)
+            raise LookupFailed(f"{what} is offered by several plugins; write one of: {choices}")
+        self._refuse_if_unavailable(kind, wanted_plugin, wanted, what)
+        names = {component.name for _, component in offers}
+        names |= {f"{plugin.name}:{component.name}" for plugin, component in offers if wanted_plugin}
+        close = nearest(name, names)
+        hint = f"did you mean {close!r}?" if close else f"known: {', '.join(sorted(names)) or 'none'}"
+        if broken := [plugin.name for plugin in self.plugins if plugin.state == "broken"]:
+            hint += f" (broken plugins: {', '.join(broken)}; see 'kernelrl plugins list')"
+        raise LookupFailed(f"no {what}; {hint}")
+
+    def _refuse_if_unavailable(self, kind: str, plugin_name: str, name: str, what: str) -> None:
+        dist = distribution_of(kind, name) if not plugin_name else ""
+        wanted = plugin_name or dist.removeprefix("kernelrl-").removeprefix("plugin-") or name
+        for plugin in self.plugins:
+            if plugin.name != wanted or plugin.state == "ok":
+                continue
+            if plugin.state == "broken":
+                problem = f"plugin {plugin.name} ({plugin.dist}) is broken: {plugin.error}"
+                raise MissingPrerequisite(f"no {what}: {problem}", fix=f"kernelrl plugins show {plugin.name}")
+            variable = plugin.error.rpartition(" ")[2]
+            raise MissingPrerequisite(
+                f"no {what}: plugin {plugin.name} is disabled, it is {plugin.error}", fix=f"unset or change {variable}"
+            )
+        if dist and not any(plugin.dist == dist for plugin in self.plugins):
+            raise MissingPrerequisite(f"no {what}: {dist} is not installed", fix=f"pip install {dist}")
+
+    def _guarded(self, plugin: PluginInfo, component: Component, failure: str, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except KernelRLError:
+            raise
+        except ModuleNotFoundError as error:
+            lacking = self.missing(component)
+            if lacking and (error.name or "").partition(".")[0] in component.requires.modules:
+                raise MissingPrerequisite(f"plugin {plugin.name}: {failure}: {error}", fix=lacking[0].fix) from error
+            raise self._failed(plugin, failure, error) from error
+        except (Exception, SystemExit) as error:
+            raise self._failed(plugin, failure, error) from error
+
+    @staticmethod
+    def _failed(plugin: PluginInfo, failure: str, error: BaseException) -> PluginFailed:
+        told = " ".join("".join(traceback.format_exception_only(error)).split())
+        return PluginFailed(
+            f"plugin {plugin.name} ({plugin.dist} {plugin.version}): {failure}: {told}",
+            fix="rerun with --debug for the traceback, and tell the plugin's author",
+        )
+
+
+def _singular(kind: str) -> str:
+    return _SINGULAR.get(kind, kind.removesuffix("s"))

@@ -1,0 +1,482 @@
+"""The one reading of a reply: where its code is, or why there is none.
+
+Every consumer of a kernel (checkers, evaluator, journal, `kernelrl check`) gets the source found here, so the bytes
+that are checked are the bytes that run. In order:
+
+1. *Thinking is cut away*: `<think>…</think>`, all that precedes a `</think>` without an opening tag, all that follows a
+   `<think>` without a closing one, and what the policy's renderer separated. A draft in there is never an answer.
+2. *Complete candidates are collected* from fenced blocks (backticks or tildes, of any length, tags of `TAGS` and of the
+   backend) and from `<KERNEL>` tags with or without a fence inside. Complete means: closed, parses as Python, and
+   defines the class `ModelNew` at module level.
+3. *The last complete candidate wins*; those inside `<KERNEL>` tags beat all others.
+
+The source is kept byte for byte (line ends, comments and statements before the imports included), except that white
+space at its end becomes one newline: see `canonical_source`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Literal
+
+import attrs
+
+from kernelrl_core.sources.syntax import parse
+from kernelrl_core.types import Candidate, Extraction
+
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_REPLY_CHARACTERS",
+    "MAX_SOURCE_CHARACTERS",
+    "TAGS",
+    "canonical_source",
+    "extract",
+    "extract_file",
+    "opened_thinking",
+    "said_behind",
+    "split_thinking",
+]
+
+MAX_REPLY_CHARACTERS = 2_000_000
+"""Longer replies are not read."""
+MAX_SOURCE_CHARACTERS = 200_000
+"""Longer code is not parsed."""
+MAX_DEPTH = 200
+"""Deepest nesting of a syntax tree; deeper trees would exhaust the stack of whoever walks them."""
+TAGS = frozenset({"", "python", "python3", "py", "triton", "cuda", "cu", "c++", "cpp", "hip"})
+"""Tags (lower case) of fences that may hold an answer, beside those of the backend."""
+
+_MAX_READ_CHARACTERS = 4_000_000
+"""Sum over all attempts to read a part of one reply as code: bounds the time spent on hostile text."""
+_MAX_CLOSINGS = 64
+"""Closing fences or tags tried for one opening."""
+_MAX_INDENT = 64
+"""White space before a fence that still begins its line."""
+_LONGEST_OPENING = 64
+"""Characters at the end of a prompt in which an opening think tag is looked for."""
+_COST_OF_PARSING = 500
+"""Counted for each attempt, beside its characters."""
+
+_THINK = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE | re.ASCII)
+_OPENED = re.compile(r"<think(?:ing)?>\s*\Z", re.IGNORECASE | re.ASCII)
+_KERNEL = re.compile(r"<(/?)KERNEL>", re.IGNORECASE | re.ASCII)
+_SUMMARY = re.compile(r"<(/?)SUMMARY>", re.IGNORECASE | re.ASCII)
+_OPENING = re.compile(r"(`{3,}|~{3,})[ \t]*+([^\s`~{]*+)([^\n`]*+)(?:\n|\Z)")
+_CLOSING = re.compile(r"^([ \t]{0,64})(`{3,}|~{3,})[ \t]*(?=\r?$|</KERNEL>)", re.MULTILINE | re.IGNORECASE)
+_NAMES_MODEL = re.compile(r"\bclass[ \t]+ModelNew\b")
+_WHITE = " \t\r\n\f"
+
+Problem = Literal["no_code", "truncated", "syntax", "no_model"]
+
+
+def extract(
+    reply: str | Sequence[Mapping[str, Any]],
+    *,
+    stop_reason: str = "stop",
+    fences: Sequence[str] = (),
+    backend: str,
+    thinking: str | None = None,
+) -> Extraction:
+    """Read a reply. Never raises on any text; time is bounded by the limits of this module.
+
+    Args:
+        reply: the raw text, or a list of parts with `type` `text` (and key `text`) or `thinking` (and key `thinking`).
+        stop_reason: `length` when the reply was cut off.
+        fences: further tags of fences that may hold an answer.
+        backend: name of the backend, for the candidate.
+        thinking: thinking that the renderer separated; cut from `reply` if it is still in there.
+    Returns:
+        The candidate, without source facts, or the problem with a message for the model.
+    """
+    text, thoughts = _join(reply)
+    if len(text) > MAX_REPLY_CHARACTERS:
+        return Extraction(
+            None, "no_code", f"The reply has {len(text)} characters; at most {MAX_REPLY_CHARACTERS} are read."
+        )
+    text, cut = _cut_thinking(text, thinking or "")
+    thoughts = "\n\n".join(part for part in (thoughts, cut.thinking) if part)
+    reading = _Reading(text, TAGS | {fence.lower() for fence in fences})
+    reading.scan()
+    summary = _summary(text, reading.complete)
+    winner = reading.winner()
+    if winner is not None:
+        return Extraction(Candidate(winner.source, backend, thoughts, summary), "", "", thoughts, summary)
+    problem, message = _problem(reading, truncated=stop_reason == "length", open_thinking=cut.unclosed)
+    return Extraction(None, problem, message, thoughts, summary)
+
+
+def extract_file(text: str, *, fences: Sequence[str] = (), backend: str) -> Extraction:
+    """Read a kernel file: Python source that defines `ModelNew`, or else a saved reply."""
+    text = text.removeprefix("\ufeff")
+    source = canonical_source(text)
+    plain = _parse(source)
+    if plain.complete:
+        return Extraction(Candidate(source, backend))
+    extraction = extract(text, fences=fences, backend=backend)
+    if extraction.problem != "no_code":
+        return extraction
+    if plain.message:
+        return Extraction(None, "syntax", plain.message)
+    return Extraction(None, "no_model", "The file defines no class `ModelNew`.")
+
+
+def canonical_source(source: str) -> str:
+    """The source with white space at its end replaced by one newline, which changes no Python program."""
+    return source.rstrip(_WHITE) + "\n"
+
+
+# --- thinking -------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class _Cut:
+    thinking: str
+    unclosed: bool
+    """A thinking block never ended."""
+
+
+def _join(reply: str | Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    if isinstance(reply, str):
+        return reply, ""
+    text, thoughts = [], []
+    for part in reply:
+        if part.get("type") == "thinking":
+            thoughts.append(str(part.get("thinking") or ""))
+        elif part.get("type") == "text":
+            text.append(str(part.get("text") or ""))
+    return "".join(text), "\n\n".join(thoughts)
+
+
+def split_thinking(text: str, thinking: str = "") -> tuple[str, str]:
+    """The text without its thinking, and the thinking; `thinking` is what a renderer separated, if it did."""
+    visible, cut = _cut_thinking(text, thinking)
+    return visible, cut.thinking
+
+
+def opened_thinking(rendered: str) -> str:
+    """The opening think tag with which a rendered prompt ends, and the white space behind it; empty for none.
+
+    Many chat templates open the thinking themselves, so the model's reply begins inside it: see `Prompt.opening`.
+    """
+    opened = _OPENED.search(rendered[-_LONGEST_OPENING:])
+    return opened[0] if opened else ""
+
+
+def said_behind(opening: str, reply: str) -> str:
+    """What is to be said behind the beginning of a reply, so that both together read like the whole `reply`.
+
+    Behind an open think tag a reply without thinking closes it first.
+    """
+    tag = _THINK.search(reply)
+    if reply.startswith(opening) or not opened_thinking(opening) or (tag and tag[1]):
+        return reply.removeprefix(opening)
+    return reply[tag.end() :] if tag and not reply[: tag.start()].strip() else f"\n</think>\n\n{reply}"
+
+
+def _cut_thinking(text: str, given: str) -> tuple[str, _Cut]:
+    """The text without its thinking, and the thinking."""
+    thoughts: list[str] = []
+    if given.strip():
+        thoughts.append(given.strip())
+        found = text.find(given)
+        if found >= 0:
+            text = text[found + len(given) :]
+            # The closing tag that follows would otherwise read as the end of thinking without a beginning.
+            text = re.sub(r"\A\s*</think(?:ing)?>", "", text, count=1, flags=re.IGNORECASE)
+    visible: list[str] = []
+    position, opened = 0, False
+    for tag in _THINK.finditer(text):
+        part, closing = text[position : tag.start()], bool(tag[1])
+        position = tag.end()
+        if opened or closing:
+            if closing and not opened:
+                thoughts.extend(visible)
+                visible.clear()
+            thoughts.append(part)
+            opened = opened and not closing
+        else:
+            visible.append(part)
+            opened = True
+    (thoughts if opened else visible).append(text[position:])
+    return "".join(visible), _Cut("\n\n".join(part.strip() for part in thoughts if part.strip()), opened)
+
+
+# --- candidates -----------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class _Parsed:
+    complete: bool = False
+    """Parses and defines `ModelNew`."""
+    message: str = ""
+    """Why it does not parse."""
+
+
+@attrs.frozen
+class _Block:
+    start: int
+    end: int
+    source: str
+    tag: str
+    tagged: bool
+    """Inside `<KERNEL>` tags."""
+    parsed: _Parsed
+
+
+class _Reading:
+    """Collects the blocks of a text that contains no thinking."""
+
+    def __init__(self, text: str, tags: frozenset[str]) -> None:
+        self.text = text
+        self.tags = tags
+        self.blocks: list[_Block] = []
+        self.complete = _Spans()
+        """Where the complete candidates are."""
+        self.unclosed = False
+        """A fence or tag that may hold an answer was never closed."""
+        self._budget = _MAX_READ_CHARACTERS
+        self._openings = [match for match in _OPENING.finditer(text) if self._opens(match)]
+        self._opening_starts = [match.start() for match in self._openings]
+        self._tagged_starts = [match.start() for match in self._openings if match[2]]
+        self._fence_lines = list(_CLOSING.finditer(text))
+        self._fence_starts = [line.start() for line in self._fence_lines]
+        self._kernel_tags = list(_KERNEL.finditer(text))
+        self._kernel_starts = [tag.start() for tag in self._kernel_tags]
+
+    def scan(self) -> None:
+        position = 0
+        tags = [tag for tag in self._kernel_tags if not tag[1]]
+        tag_starts = [tag.start() for tag in tags]
+        tried: list[re.Match[str]] = []
+        while True:
+            fence = bisect_left(self._opening_starts, position)
+            tag = bisect_left(tag_starts, position)
+            if tag < len(tags) and (fence == len(self._openings) or tag_starts[tag] < self._opening_starts[fence]):
+                position = self._read_bare_tag(tags[tag])
+                if not self.complete.ends_at(position):
+                    tried.append(tags[tag])
+            elif fence < len(self._openings):
+                position = self._read_fence(self._openings[fence])
+            else:
+                break
+        self._note_failed_tags(tried)
+
+    def winner(self) -> _Block | None:
+        complete = [block for block in self.blocks if block.parsed.complete]
+        return max(complete, key=lambda block: (block.tagged, block.start), default=None)
+
+    def _opens(self, fence: re.Match[str]) -> bool:
+        """Whether a fence opens a block: it begins its line, follows `<KERNEL>`, or ends a line of prose with a tag."""
+        start = max(0, fence.start() - _MAX_INDENT)
+        line_start = self.text.rfind("\n", start, fence.start())
+        line = self.text[max(start, line_start + 1) : fence.start()].strip(" \t")
+        known = bool(fence[2]) and fence[2].lower() in self.tags and not fence[3].strip()
+        at_start = not line and (line_start >= 0 or start == 0)
+        return at_start or line[-8:].upper() == "<KERNEL>" or known
+
+    def _read_fence(self, opening: re.Match[str]) -> int:
+        """Record the block that `opening` opens and return where to go on."""
+        start, body = opening.start(), opening.end()
+        tag, tagged = opening[2].lower(), self._inside_tag(start)
+        closings = self._closings(opening, tagged)
+        for end, after in closings:
+            if tag not in self.tags or not self._afford(end - body):
+                break
+            source = self._body(opening, end)
+            # A line of nothing but a fence lies inside a string if it is part of valid Python, and no prefix of a
+            # program that ends inside a string parses: so the first closing that gives a program is the right one.
+            if _NAMES_MODEL.search(source) and (parsed := _parse(source)).complete:
+                self.blocks.append(_Block(start, after, source, tag, tagged, parsed))
+                self.complete.add(start, after)
+                return after
+        end, after = closings[0] if closings else (len(self.text), len(self.text))
+        index = bisect_left(self._tagged_starts, body)
+        if index < len(self._tagged_starts) and self._tagged_starts[index] < end:
+            # The author began a new block without closing this one.
+            return self._tagged_starts[index]
+        if tag in self.tags:
+            if not closings:
+                self.unclosed = True
+            elif self._afford(end - body):
+                source = self._body(opening, end)
+                self.blocks.append(_Block(start, after, source, tag, tagged, _parse(source)))
+        return after
+
+    def _closings(self, opening: re.Match[str], tagged: bool) -> list[tuple[int, int]]:
+        """Where the block may end, nearest first: (end of the body, where to go on)."""
+        fence = opening[1]
+        first = bisect_left(self._fence_starts, opening.end())
+        lines = self._fence_lines[first : first + _MAX_CLOSINGS]
+        found = [(line.start(), line.end()) for line in lines if line[2].startswith(fence)]
+        if tagged:
+            # A model may close the tag and forget the fence.
+            first = bisect_left(self._kernel_starts, opening.end())
+            for tag in self._kernel_tags[first : first + _MAX_CLOSINGS]:
+                if tag[1] and self.text[tag.start() - 1] == "\n":
+                    found.append((tag.start(), tag.start()))
+            found.sort()
+        return found
+
+    def _body(self, opening: re.Match[str], end: int) -> str:
+        body = self.text[opening.end() : end]
+        start = max(0, opening.start() - _MAX_INDENT)
+        indent = self.text[max(start, self.text.rfind("\n", start, opening.start()) + 1) : opening.start()]
+        if indent and not indent.strip(" \t"):
+            body = re.sub(rf"^[ \t]{{1,{len(indent)}}}", "", body, flags=re.MULTILINE)
+        return canonical_source(body if opening[2] else self._without_language_line(body))
+
+    def _without_language_line(self, body: str) -> str:
+        first, newline, rest = body.partition("\n")
+        return rest if newline and first.strip() and first.strip().lower() in self.tags else body
+
+    def _read_bare_tag(self, opening: re.Match[str]) -> int:
+        """Record the candidate that stands in `<KERNEL>` tags without a fence, if any, and return where to go on."""
+        for tag in self._tag_closings(opening):
+            source = self._bare_body(opening, tag)
+            if not self._afford(len(source)):
+                break
+            if _NAMES_MODEL.search(source) and (parsed := _parse(source)).complete:
+                self.blocks.append(_Block(opening.start(), tag.end(), source, "", True, parsed))
+                self.complete.add(opening.start(), tag.end())
+                return tag.end()
+        return opening.end()
+
+    def _note_failed_tags(self, openings: Sequence[re.Match[str]]) -> None:
+        """Remember tags that hold neither a candidate nor a fence, as the reason why there is no candidate."""
+        fenced = sorted(block.start for block in self.blocks)
+        for opening in openings:
+            closings = self._tag_closings(opening)
+            end = closings[-1].start() if closings else len(self.text)
+            index = bisect_left(fenced, opening.end())
+            if index < len(fenced) and fenced[index] < end:
+                continue
+            if not closings:
+                self.unclosed = True
+            elif self._afford(end - opening.end()) and (source := self._bare_body(opening, closings[-1])).strip():
+                self.blocks.append(_Block(opening.start(), end, source, "", True, _parse(source)))
+
+    def _tag_closings(self, opening: re.Match[str]) -> list[re.Match[str]]:
+        """Closing tags to try. At the start of a line one can belong to the code only inside a string; the nearest
+        of all comes last."""
+        first = bisect_left(self._kernel_starts, opening.end())
+        closings = [tag for tag in self._kernel_tags[first : first + _MAX_CLOSINGS] if tag[1]]
+        return [tag for tag in closings if self.text[tag.start() - 1] == "\n"] + closings[:1]
+
+    def _bare_body(self, opening: re.Match[str], closing: re.Match[str]) -> str:
+        body = self.text[opening.end() : closing.start()]
+        body = body[1:] if body.startswith("\n") else body.removeprefix("\r\n")
+        return canonical_source(self._without_language_line(body))
+
+    def _inside_tag(self, position: int) -> bool:
+        for tag in reversed(self._kernel_tags[: bisect_left(self._kernel_starts, position)][-_MAX_CLOSINGS:]):
+            if tag.start() not in self.complete:
+                return not tag[1]
+        return False
+
+    def _afford(self, characters: int) -> bool:
+        self._budget -= characters + _COST_OF_PARSING
+        return self._budget > 0
+
+
+class _Spans:
+    """Spans of text without overlap, added in their order."""
+
+    def __init__(self) -> None:
+        self._spans: list[tuple[int, int]] = []
+
+    def add(self, start: int, end: int) -> None:
+        self._spans.append((start, end))
+
+    def ends_at(self, position: int) -> bool:
+        return bool(self._spans) and self._spans[-1][1] == position
+
+    def __contains__(self, position: int) -> bool:
+        index = bisect_right(self._spans, position, key=lambda span: span[0])
+        return index > 0 and position < self._spans[index - 1][1]
+
+
+def _parse(source: str) -> _Parsed:
+    """Parse untrusted text without running it, in bounded time."""
+    if len(source) > MAX_SOURCE_CHARACTERS:
+        return _Parsed(message=f"The code has {len(source)} characters; at most {MAX_SOURCE_CHARACTERS} are accepted.")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = parse(source)
+    except SyntaxError as error:
+        return _Parsed(message=_syntax_message(source, error))
+    except (RecursionError, MemoryError):
+        return _Parsed(message="The code is nested too deeply to be parsed.")
+    except (ValueError, OverflowError) as error:
+        return _Parsed(message=f"The code cannot be parsed: {error}.")
+    if _deeper_than(tree, MAX_DEPTH):
+        return _Parsed(message=f"The code is nested too deeply: more than {MAX_DEPTH} levels.")
+    return _Parsed(complete=_defines_model(tree.body))
+
+
+def _syntax_message(source: str, error: SyntaxError) -> str:
+    lines = source.split("\n")
+    line = error.lineno or 0
+    excerpt = lines[line - 1].strip()[:120] if 0 < line <= len(lines) else ""
+    return (f"Line {line}: " if line else "") + f"{error.msg}" + (f": {excerpt}" if excerpt else "")
+
+
+def _deeper_than(tree: ast.AST, limit: int) -> bool:
+    level: list[ast.AST] = [tree]
+    for _ in range(limit):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return False
+    return True
+
+
+def _defines_model(body: Sequence[ast.stmt]) -> bool:
+    for statement in body:
+        if isinstance(statement, ast.ClassDef) and statement.name == "ModelNew":
+            return True
+        if isinstance(statement, ast.If | ast.Try | ast.With):
+            branches = [statement.body, getattr(statement, "orelse", []), getattr(statement, "finalbody", [])]
+            branches += [handler.body for handler in getattr(statement, "handlers", [])]
+            if any(_defines_model(branch) for branch in branches):
+                return True
+    return False
+
+
+# --- what else the reply says ---------------------------------------------------------------------------------------
+
+
+def _summary(text: str, code: _Spans) -> str:
+    """The last `<SUMMARY>…</SUMMARY>` outside code."""
+    tags = [tag for tag in _SUMMARY.finditer(text) if tag.start() not in code]
+    for opening, closing in reversed(list(pairwise(tags))):
+        if not opening[1] and closing[1]:
+            return text[opening.end() : closing.start()].strip()
+    return ""
+
+
+def _problem(reading: _Reading, *, truncated: bool, open_thinking: bool) -> tuple[Problem, str]:
+    if truncated:
+        return "truncated", "The reply was cut off at its token limit before the code was complete."
+    if open_thinking:
+        return "truncated", "The thinking never ended, so there is no answer."
+    if reading.unclosed:
+        return "truncated", "The code block is not closed, so the code is incomplete."
+    blocks = sorted(reading.blocks, key=lambda block: (block.tagged, block.start), reverse=True)
+    for block in blocks:
+        if block.parsed.message and _NAMES_MODEL.search(block.source):
+            return "syntax", f"The code is not valid Python. {block.parsed.message}"
+    for block in blocks:
+        if not block.parsed.message:
+            return "no_model", "The code defines no class `ModelNew` at module level."
+        if block.tagged or block.tag in {"python", "python3", "py", "triton"}:
+            return "syntax", f"The code is not valid Python. {block.parsed.message}"
+        if block.tag:
+            return "no_model", "No code block is a Python file that defines the class `ModelNew`."
+    if _NAMES_MODEL.search(reading.text):
+        return "no_code", "The reply mentions the class `ModelNew` but has no code block that holds it."
+    return "no_code", "The reply has no code block."

@@ -1,0 +1,1 @@
+"""Sampling and evaluating all episodes of a step or of a split."""

@@ -1,0 +1,121 @@
+"""Everything that is alive while a policy is trained or evaluated, opened and closed together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+
+from kernelrl_core.environment.environment import Environment
+from kernelrl_core.errors import UsageError
+from kernelrl_core.interfaces.kinds import Policy, PolicyContext
+from kernelrl_core.monitoring.timeline import Timeline
+from kernelrl_core.plugins.boundary import stage
+from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.prompts.history import require_kept_thinking
+from kernelrl_core.recipe.schema import Recipe
+from kernelrl_core.rollout.sampling_slots import SamplingSlots
+from kernelrl_core.storage import cache_directory
+from kernelrl_core.types.seeds import derived_seed
+
+__all__ = ["Session", "open_session", "require_learning"]
+
+_log = logging.getLogger(__name__)
+
+
+@attrs.frozen
+class Session:
+    """A started policy and its environment."""
+
+    recipe: Recipe
+    environment: Environment
+    policy: Policy
+    timeline: Timeline = attrs.field(factory=Timeline)
+    """What goes on when."""
+    slots: SamplingSlots = attrs.field(
+        init=False,
+        default=attrs.Factory(
+            lambda self: SamplingSlots(self.recipe.sampling.concurrency, self.recipe.episode.turns, self.timeline),
+            takes_self=True,
+        ),
+    )
+    """Places for replies that are drawn at once."""
+
+    @property
+    def policy_label(self) -> str:
+        """How messages name the policy."""
+        return f"policy {self.recipe.policy.use!r}"
+
+
+@asynccontextmanager
+async def open_session(
+    recipe: Recipe, registry: Registry, *, secret: bytes, run_dir: Path | None, say: Callable[[str], None]
+) -> AsyncIterator[Session]:
+    """Make the environment and start the policy; close both at the end.
+
+    Raises:
+        UsageError, MissingPrerequisite: something of the recipe cannot be had.
+        KernelRLError: the policy fails to start.
+    """
+    cache = cache_directory()
+    policy: Policy = registry.make("policies", recipe.policy)
+    environment = Environment.from_recipe(recipe, registry=registry, secret=secret, cache_dir=cache)
+    session = Session(recipe, environment, policy)
+    try:
+        if recipe.demonstrations.file is not None and not policy.capabilities.warm_start:
+            raise UsageError(
+                f"demonstrations.file: policy {recipe.policy.use!r} does not warm-start as it is set",
+                fix="give policy.warm_start where the policy knows it, or set demonstrations.file=null",
+            )
+        context = PolicyContext(
+            seed=derived_seed(recipe.seed, "policy"),
+            cache_dir=cache,
+            run_dir=run_dir,
+            demonstrations=environment.warm_start_examples,
+            demonstrations_key=environment.warm_start_key(),
+            say=say,
+            # Only a run is trained; an evaluation has no directory.
+            loss=recipe.train.loss if run_dir is not None else "",
+            reference=recipe.train.kl > 0 and run_dir is not None,
+        )
+        with stage(session.policy_label, "start"):
+            await policy.start(context)
+        with stage(session.policy_label, "render"):
+            require_kept_thinking(recipe, policy.render)
+        yield session
+    finally:
+        try:
+            await policy.aclose()
+        except Exception:
+            _log.exception("%s failed in aclose", session.policy_label)
+        await environment.aclose()
+
+
+def require_learning(recipe: Recipe, policy: Policy) -> None:
+    """Refuse a recipe that asks more of the policy than it can do.
+
+    Raises:
+        UsageError: the loss is unknown to the policy, or groups are too small to be compared.
+    """
+    losses = policy.capabilities.losses
+    if not losses:
+        raise UsageError(f"policy {recipe.policy.use!r} cannot learn", fix="kernelrl eval RECIPE, or another policy")
+    if recipe.train.loss not in losses:
+        raise UsageError(
+            f"train.loss: policy {recipe.policy.use!r} has no loss {recipe.train.loss!r}; "
+            f"it has {', '.join(sorted(losses))}"
+        )
+    if recipe.train.ratio not in policy.capabilities.ratios:
+        raise UsageError(
+            f"train.ratio: policy {recipe.policy.use!r} weights its losses by "
+            f"{' or '.join(sorted(policy.capabilities.ratios))} alone, not by {recipe.train.ratio}",
+            fix="leave train.ratio out, or choose another policy",
+        )
+    if recipe.train.group_size < recipe.train.min_group_size:
+        raise UsageError(
+            f"train.group_size {recipe.train.group_size} is below train.min_group_size {recipe.train.min_group_size}, "
+            "so nothing could ever be trained"
+        )

@@ -1,0 +1,255 @@
+"""A run on the disk: its files, its lock, its state.
+
+runs/NAME/
+  recipe.yaml  provenance.json  secret.key  state.json  lock
+  samples.jsonl  credits.jsonl  metrics.jsonl  checkpoints.jsonl  eval_samples.jsonl  begun.jsonl
+  logs.log  checkpoints/NNNNNN/
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError
+from kernelrl_core.runs.journal import disk_error, read_rows, write_atomically
+from kernelrl_core.naming import suggestion
+from kernelrl_core.recipe.yaml import dump
+from kernelrl_core.types import sha256_text
+
+__all__ = ["JOURNALS", "RunDir", "State", "default_name", "find_run", "list_runs", "recipe_text"]
+
+State = Literal["running", "finished", "stopped", "failed", "killed"]
+
+JOURNALS = ("samples", "credits", "metrics", "checkpoints", "eval_samples", "begun")
+"""Files of rows, created at the start."""
+
+
+class RunDir:
+    """The directory of a run that exists."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def journal_path(self, name: str) -> Path:
+        return self.path / f"{name}.jsonl"
+
+    def each_row(self, name: str) -> Iterator[dict[str, Any]]:
+        """Rows of a journal so far, one by one; see `rows`."""
+        return read_rows(self.journal_path(name))
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """Rows of a journal so far.
+
+        Raises:
+            KernelRLError: damage before the last line.
+        """
+        return list(read_rows(self.journal_path(name)))
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @classmethod
+    def create(cls, path: Path, resolved: Mapping[str, Any], provenance: dict[str, Any]) -> RunDir:
+        """Make the directory with its first files, and lock it.
+
+        A run that failed before it recorded anything is replaced.
+
+        Raises:
+            UsageError: it exists.
+            KernelRLError: it cannot be written.
+        """
+        earlier = cls(path)
+        if path.exists() and not earlier.blank():
+            raise UsageError(
+                f"run directory {path} already exists", fix=f"kernelrl resume {path}, or choose another --name"
+            )
+        # It grows under another name, so that a crash leaves a whole run directory or none.
+        growing = cls(path.with_name(f".{path.name}.{os.getpid()}"))
+        try:
+            growing.path.mkdir(parents=True)
+            growing.lock()
+            growing._fill(resolved, provenance)
+            if path.exists():
+                earlier.lock()
+                shutil.rmtree(path)
+            os.rename(growing.path, path)
+        except OSError as error:
+            raise disk_error(path, error) from error
+        finally:
+            earlier.unlock()
+            shutil.rmtree(growing.path, ignore_errors=True)
+        growing.path = path
+        return growing
+
+    def _fill(self, resolved: Mapping[str, Any], provenance: dict[str, Any]) -> None:
+        self.checkpoints.mkdir()
+        for name in JOURNALS:
+            self.journal_path(name).touch()
+        (self.path / "logs.log").touch()
+        text = recipe_text(resolved)
+        write_atomically(self.path / "secret.key", _new_secret().hex() + "\n", mode=0o600)
+        write_atomically(self.path / "recipe.yaml", text)
+        self._write_provenance({**provenance, "recipe_sha256": sha256_text(text)})
+        self.set_state("running")
+
+    def lock(self) -> None:
+        """Claim the run for this process until it ends.
+
+        Raises:
+            UsageError: another process has it.
+        """
+        try:
+            fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise disk_error(self.path / "lock", error) from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise UsageError(
+                f"run {self.path} is in use by another process", fix=f"kernelrl status {self.path}"
+            ) from None
+        self._lock = fd
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def secret(self) -> bytes:
+        """Key of the hidden inputs.
+
+        Raises:
+            KernelRLError: the file is gone or damaged.
+        """
+        try:
+            return bytes.fromhex((self.path / "secret.key").read_text().strip())
+        except (OSError, ValueError) as error:
+            raise KernelRLError(
+                f"{self.path / 'secret.key'}: cannot be read ({error})", fix="restore it from a copy of the run"
+            ) from error
+
+    def provenance(self) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads((self.path / "provenance.json").read_text())
+        except (OSError, ValueError) as error:
+            raise KernelRLError(f"{self.path / 'provenance.json'}: cannot be read ({error})") from error
+        return found
+
+    def recipe_changed(self) -> bool:
+        """Whether recipe.yaml was edited after the run began."""
+        try:
+            text = (self.path / "recipe.yaml").read_text(encoding="utf-8")
+        except OSError as error:
+            raise disk_error(self.path / "recipe.yaml", error) from error
+        return sha256_text(text) != self.provenance().get("recipe_sha256")
+
+    def accept_recipe(self) -> None:
+        """Take an edited recipe.yaml as the run's from now on."""
+        text = (self.path / "recipe.yaml").read_text(encoding="utf-8")
+        provenance = self.provenance()
+        provenance["recipe_changes"] = [*provenance.get("recipe_changes", []), provenance["recipe_sha256"]]
+        provenance["recipe_sha256"] = sha256_text(text)
+        self._write_provenance(provenance)
+
+    def _write_provenance(self, provenance: dict[str, Any]) -> None:
+        write_atomically(self.path / "provenance.json", json.dumps(provenance, indent=2, sort_keys=True) + "\n")
+
+    def set_state(self, state: State, error: str = "") -> None:
+        """Say how the run stands."""
+        entry = {"state": state, "error": error, "pid": os.getpid(), "since": now()}
+        write_atomically(self.path / "state.json", json.dumps(entry) + "\n")
+
+    def state(self) -> tuple[State, str]:
+        """How the run stands, and its last error. A run that says it is running and holds no lock was killed."""
+        try:
+            entry = json.loads((self.path / "state.json").read_text())
+            state: State = entry["state"]
+            message = str(entry.get("error", ""))
+        except (OSError, ValueError, KeyError):
+            return "killed", ""
+        if self._lock is None and self.locked():
+            return "running", ""
+        return ("killed" if state == "running" and self._lock is None else state), message
+
+    def blank(self) -> bool:
+        """Whether the directory is that of a run that ended before it recorded a sample, a step or a checkpoint."""
+        if not (self.path / "recipe.yaml").is_file() or self.state()[0] in ("running", "finished"):
+            return False
+        return not any(
+            path.exists() and path.stat().st_size for path in map(self.journal_path, JOURNALS) if path.stem != "begun"
+        )
+
+    def locked(self) -> bool:
+        """Whether some process is at work on the run."""
+        try:
+            fd = os.open(self.path / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(fd)
+        return False
+
+
+def recipe_text(resolved: Mapping[str, Any]) -> str:
+    """A resolved recipe as it is saved."""
+    return dump(dict(resolved))
+
+
+def default_name(stem: str) -> str:
+    """Name of a run nobody named."""
+    return f"{stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+
+
+def find_run(name: str) -> RunDir:
+    """The run with a path, or with a name below `runs/`.
+
+    Raises:
+        LookupFailed: there is none.
+    """
+    for path in (Path(name), Path("runs") / name):
+        if (path / "recipe.yaml").is_file():
+            return RunDir(path)
+    hint = suggestion(name, [run.name for run in list_runs()])
+    raise LookupFailed(f"no run {name!r}, neither as a directory nor below runs/; {hint}")
+
+
+def list_runs(directory: Path = Path("runs")) -> list[RunDir]:
+    """The runs below a directory, oldest first."""
+    if not directory.is_dir():
+        return []
+    found = [path for path in directory.glob("[!.]*") if (path / "recipe.yaml").is_file()]
+    return [RunDir(path) for path in sorted(found, key=lambda path: ((path / "recipe.yaml").stat().st_mtime, path))]
+
+
+def now() -> str:
+    """UTC time stamp to the second."""
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _new_secret() -> bytes:
+    given = os.environ.get("KERNELRL_RUN_SECRET", "")
+    if not given:
+        return secrets.token_bytes(32)
+    if not re.fullmatch(r"([0-9a-fA-F]{2}){16,64}", given):
+        raise UsageError("KERNELRL_RUN_SECRET must be 16 to 64 bytes in hexadecimal")
+    return bytes.fromhex(given)

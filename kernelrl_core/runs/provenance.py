@@ -1,0 +1,60 @@
+"""Where a result comes from: versions, plugins, seeds, hardware, sources."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from kernelrl_core.recipe.schema import Recipe
+from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.runs.directory import now
+from kernelrl_core.version import __version__
+
+__all__ = ["provenance"]
+
+
+def provenance(
+    recipe: Recipe, registry: Registry, *, sources: Any = (), overrides: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Plain data for `provenance.json`. No secret is in it: of the environment only the machine is described."""
+    return {
+        "kernelrl": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "plugins": [
+            {"name": plugin.name, "dist": plugin.dist, "version": plugin.version, "state": plugin.state}
+            for plugin in registry.plugins
+        ],
+        "seed": recipe.seed,
+        "hardware": {"cpus": os.cpu_count(), "machine": platform.machine(), "gpus": _gpus()},
+        "git": _git(),
+        "sources": [str(source) for source in sources],
+        "overrides": list(overrides),
+        "command": ["kernelrl", *sys.argv[1:]],
+        "directory": os.getcwd(),
+        "started": now(),
+    }
+
+
+def _gpus() -> list[str]:
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    return _lines(query) if shutil.which(query[0]) else []
+
+
+def _git() -> dict[str, Any] | None:
+    if not shutil.which("git") or not (revision := _lines(["git", "rev-parse", "HEAD"])):
+        return None
+    return {"revision": revision[0], "changed": bool(_lines(["git", "status", "--porcelain", "--untracked-files=no"]))}
+
+
+def _lines(command: list[str]) -> list[str]:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return done.stdout.splitlines()

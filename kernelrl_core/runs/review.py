@@ -1,0 +1,54 @@
+"""The samples of a run that a person should look at, read from its journal: the queue for audit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kernelrl_core.runs.directory import RunDir
+from kernelrl_core.types import Outcome, Severity, Verdict
+
+__all__ = ["suspect_samples", "write_kernels"]
+
+
+def suspect_samples(run: RunDir, *, hacked: bool = False) -> list[dict[str, Any]]:
+    """Samples that are suspect, or that were correct once and not when judged again, in the order of the journal.
+
+    Each with `row`, its line in `samples.jsonl`, from 1.
+
+    Args:
+        hacked: also those that ended as `hacked`.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for number, row in enumerate(run.rows("samples"), 1):
+        # Of a turn that was tried again, the last row counts.
+        found.pop(row["sample"], None)
+        if _is_suspect(row, hacked):
+            found[row["sample"]] = {
+                **{key: row[key] for key in ("sample", "task_id", "kernel_sha256", "outcome", "verdict", "speedup")},
+                "reward": row["score"]["total"],
+                "verified": row.get("verified"),
+                "findings": [item for item in row["findings"] if item["severity"] != Severity.NOTE],
+                "row": number,
+            }
+    return list(found.values())
+
+
+def write_kernels(run: RunDir, samples: list[dict[str, Any]], directory: Path) -> None:
+    """Write the source of each sample as `directory/SAMPLE.py`.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    rows = run.rows("samples")
+    for sample in samples:
+        candidate = rows[sample["row"] - 1]["extraction"]["candidate"]
+        path = directory / f"{sample['sample']}.py"
+        path.write_text(candidate["source"], encoding="utf-8", errors="surrogatepass")
+
+
+def _is_suspect(row: dict[str, Any], hacked: bool) -> bool:
+    if row["outcome"] == Outcome.CORRECT:
+        return row["verdict"] == Verdict.SUSPECT or row.get("verified") is False
+    return hacked and row["outcome"] == Outcome.HACKED

@@ -1,0 +1,73 @@
+"""A turn as a row of `samples.jsonl`, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kernelrl_core.types.serialization import from_json, to_json
+from kernelrl_core.errors import KernelRLError
+from kernelrl_core.runs.journal import is_finite
+from kernelrl_core.types import Episode, SampleId, Task, Turn
+
+__all__ = ["sample_id", "sample_row", "turn_from_row", "why_lost"]
+
+
+def sample_row(turn: Turn) -> dict[str, Any]:
+    """Everything about a turn except the task's source, which is the same in every row of a task."""
+    row: dict[str, Any] = {"sample": str(turn.id)}
+    row.update(to_json(turn.id))
+    row.update(
+        task_id=turn.task.id,
+        task_sha256=turn.task.sha256,
+        level=turn.task.level,
+        kernel_sha256=turn.candidate.sha256 if turn.candidate else None,
+        speedup=turn.speedup,
+    )
+    row.update({key: value for key, value in to_json(turn).items() if key not in ("id", "task")})
+    clean: dict[str, Any] = _finite(row)
+    return clean
+
+
+def turn_from_row(row: Mapping[str, Any], task: Task) -> Turn:
+    """The turn that `sample_row` described.
+
+    Raises:
+        KernelRLError: the row is about another task, or another version of it.
+    """
+    if (row["task_id"], row["task_sha256"]) != (task.id, task.sha256):
+        raise KernelRLError(
+            f"sample {row['sample']} of the journal is about another version of task {task.id}",
+            fix="restore the tasks as they were when the run began, or start a new run",
+        )
+    derived = {"sample", "step", "task_index", "attempt", "turn", "task_id", "task_sha256", "level"}
+    fields = {key: value for key, value in row.items() if key not in derived | {"kernel_sha256", "speedup"}}
+    return from_json(Turn, {**fields, "id": to_json(sample_id(row)), "task": to_json(task)})
+
+
+def sample_id(row: Mapping[str, Any]) -> SampleId:
+    """Place of a row's turn in the run."""
+    return SampleId(row["step"], row["task_index"], row["attempt"], row["turn"])
+
+
+def why_lost(episodes: Iterable[Episode]) -> tuple[str, str]:
+    """The last error through which the infrastructure lost a turn of these attempts, and its fix; empty where none."""
+    lost = [turn for episode in episodes for turn in episode.turns if turn.masked]
+    if not lost:
+        return "", ""
+    judged = lost[-1].evaluation
+    text = (judged.detail if judged is not None else "") or lost[-1].message
+    message, _, fix = text.partition("\nfix: ")
+    return message, fix
+
+
+def _finite(value: Any) -> Any:
+    # An infinite difference between outputs is a fact about a kernel; JSON has no word for it.
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return list(value) if is_finite(value) else [_finite(item) for item in value]
+    return value

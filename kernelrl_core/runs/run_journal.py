@@ -1,0 +1,155 @@
+"""What a run has written so far, and the only way to write more.
+
+All rows go through one thread, so that waiting for the disk never blocks the event loop. What is here when a run is
+opened decides where it continues:
+
+    checkpoints.jsonl   the last row is the commit point: everything up to its step is done
+    samples.jsonl       rows of later steps are turns that need not be sampled or judged again
+    credits.jsonl       rows of later steps were written before a crash and are not written twice
+    metrics.jsonl       lacks at most the row that the last checkpoint holds
+    begun.jsonl         a row for each reply that was begun: those without a turn were lost
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from kernelrl_core.monitoring.costs import Spent, spent_on_row, spent_on_step
+from kernelrl_core.algorithms.credit import Credit
+from kernelrl_core.runs.journal import Journal
+from kernelrl_core.monitoring.metrics import SeenKernels
+from kernelrl_core.runs.directory import JOURNALS, RunDir
+from kernelrl_core.runs.rows import sample_id, sample_row, turn_from_row
+from kernelrl_core.types import Outcome, SampleId, Task, Turn
+
+__all__ = ["Ledger"]
+
+
+class Ledger:
+    """The journals of a run that this process has locked."""
+
+    def __init__(self, run: RunDir) -> None:
+        """Open the journals, mend what a crash left, and read where the run stands."""
+        self._journals = {name: Journal(run.journal_path(name)) for name in JOURNALS}
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
+        self.checkpoints = run.rows("checkpoints")
+        """Rows of the checkpoints, oldest first."""
+        self._credited = {row["sample"] for row in run.rows("credits")}
+        metrics = run.rows("metrics")
+        self._metric_steps = {row["step"] for row in metrics}
+        self.seen = SeenKernels()
+        """Kernels of the finished steps."""
+        self.booked = sum((spent_on_step(row) for row in metrics if row["step"] < self.next_step), Spent())
+        """What the finished steps spent."""
+        learnt = sum((spent_on_step(row) for row in metrics), Spent())
+        self.spent = Spent(train_tokens=learnt.train_tokens, scored_tokens=learnt.scored_tokens)
+        """What the run spent so far, as far as it was journalled."""
+        self.lost = sum(1 for _ in run.each_row("begun"))
+        """Replies that were begun and whose turns were not journalled: what interruptions cost."""
+        self._open_samples = self._read_samples(run)
+        self._open_evals = self._read_evals(run)
+        self.lost = max(self.lost, 0)
+
+    @property
+    def last_checkpoint(self) -> Mapping[str, Any] | None:
+        return self.checkpoints[-1] if self.checkpoints else None
+
+    @property
+    def next_step(self) -> int:
+        """First step that is not done."""
+        return int(self.checkpoints[-1]["loop"]["next_step"]) if self.checkpoints else 0
+
+    def finished_turns(self, step: int, tasks: Sequence[Task]) -> dict[SampleId, Turn]:
+        """Turns of an interrupted step, whose batch is `tasks`."""
+        rows = self._open_samples.get(step, [])
+        return {sample_id(row): turn_from_row(row, tasks[row["task_index"]]) for row in rows}
+
+    def finished_evals(self, update: int, tasks: Sequence[Task]) -> dict[SampleId, Turn]:
+        """Turns of an interrupted evaluation after `update` steps."""
+        rows = self._open_evals.get(update, [])
+        return {sample_id(row): turn_from_row(row, tasks[row["task_index"]]) for row in rows}
+
+    async def begin(self, purpose: str, where: SampleId) -> None:
+        """Write that a reply is begun, for `train` or `eval`."""
+        journal = self._journals["begun"]
+        row = {"purpose": purpose, "sample": str(where)}
+        await asyncio.get_running_loop().run_in_executor(self._thread, partial(journal.append, [row], wait=False))
+
+    async def record_sample(self, turn: Turn) -> Mapping[str, Any]:
+        """Write a turn of training; the answer is its row."""
+        row = sample_row(turn)
+        await self._append("samples", [row])
+        return row
+
+    async def record_eval(self, turn: Turn) -> None:
+        """Write a turn of an evaluation."""
+        await self._append("eval_samples", [sample_row(turn)])
+
+    async def record_credits(self, batch: Sequence[Credit]) -> None:
+        """Write the credits of a step, once."""
+        rows = [row for credit in batch if (row := credit.row())["sample"] not in self._credited]
+        await self._append("credits", rows)
+        self._credited.update(row["sample"] for row in rows)
+
+    async def commit(self, checkpoint: Mapping[str, Any]) -> None:
+        """Write the row of a checkpoint whose files are in place. From here on its step is done."""
+        await self._append("checkpoints", [checkpoint])
+        self.checkpoints.append(dict(checkpoint))
+
+    async def record_metrics(self, row: Mapping[str, Any]) -> None:
+        """Write the metrics of a step, once."""
+        if row["step"] not in self._metric_steps:
+            await self._append("metrics", [row])
+            self._metric_steps.add(row["step"])
+
+    async def complete_metrics(self) -> None:
+        """Write the metrics row of the last checkpoint if a crash came between the two."""
+        if self.last_checkpoint is not None:
+            await self.record_metrics(self.last_checkpoint["metrics"])
+
+    def close(self) -> None:
+        """Wait for what is being written, and close the files."""
+        self._thread.shutdown(wait=True)
+        for journal in self._journals.values():
+            journal.close()
+
+    async def _append(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._journals[name].append, rows)
+
+    def _read_samples(self, run: RunDir) -> dict[int, list[dict[str, Any]]]:
+        # Of a turn that was tried again after an infrastructure error, the last row counts.
+        judged: dict[SampleId, tuple[str, str] | None] = {}
+        open_rows: dict[SampleId, dict[str, Any]] = {}
+        for row in run.each_row("samples"):
+            where = sample_id(row)
+            self._account(row)
+            if where.step >= self.next_step:
+                open_rows[where] = row
+            else:
+                was_judged = row["evaluation"] is not None and row["kernel_sha256"]
+                judged[where] = (row["task_sha256"], row["kernel_sha256"]) if was_judged else None
+        self.seen.share_of([kernel for _, kernel in sorted(judged.items()) if kernel is not None])
+        waiting: dict[int, list[dict[str, Any]]] = defaultdict(list)
+        for where, row in sorted(open_rows.items()):
+            # What the infrastructure spoilt is tried again, unless the batch was already fixed with it.
+            if row["outcome"] != Outcome.INFRA_ERROR or row["sample"] in self._credited:
+                waiting[where.step].append(row)
+        return waiting
+
+    def _read_evals(self, run: RunDir) -> dict[int, list[dict[str, Any]]]:
+        waiting: dict[int, list[dict[str, Any]]] = defaultdict(list)
+        for row in run.each_row("eval_samples"):
+            self._account(row)
+            committed = 0 < self.next_step >= row["step"]
+            if not committed and row["outcome"] != Outcome.INFRA_ERROR:
+                waiting[row["step"]].append(row)
+        return waiting
+
+    def _account(self, row: Mapping[str, Any]) -> None:
+        self.spent += spent_on_row(row)
+        self.lost -= 1

@@ -1,0 +1,1 @@
+"""Source analysis that plugins share."""

@@ -1,0 +1,1 @@
+"""Which tasks a run works on: selection, schedule, curriculum, audits, lookup."""

@@ -1,0 +1,131 @@
+"""Finds the task that a command names, and says whether a text is a task at all.
+
+A task is recognised by its syntax tree alone. Its code runs in the judge and nowhere else.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from kernelrl_core.errors import LookupFailed, UsageError
+from kernelrl_core.interfaces.kinds import TaskSource
+from kernelrl_core.naming import nearest
+from kernelrl_core.recipe.schema import Use
+from kernelrl_core.sources.syntax import parse
+from kernelrl_core.types import Task
+
+if TYPE_CHECKING:
+    from kernelrl_core.plugins.registry import Registry
+
+__all__ = ["find_task", "parse_task_source", "read_task_file"]
+
+_NEEDED = ("Model", "get_inputs", "get_init_inputs")
+_MAX_BYTES = 1 << 20
+
+
+def find_task(text: str, *, registry: Registry, source: TaskSource | None = None) -> Task:
+    """The task that `text` names: a file in KernelBench's format, or the id of a task.
+
+    Args:
+        text: an existing file, whose stem becomes the task's id; else an id such as `starter/1/relu`.
+        source: where the id is looked up; without one, its first segment names a task source, taken with its default
+            options.
+
+    Raises:
+        UsageError: the file is not a task, or no task has this id; the message suggests the nearest.
+        MissingPrerequisite: the task source lacks something.
+    """
+    path = Path(text)
+    if path.is_file():
+        return Task(id=path.stem, reference=read_task_file(path), name=path.stem)
+    if path.suffix == ".py" or path.is_dir():
+        raise UsageError(f"{text}: {'a directory, not a task file' if path.is_dir() else 'no such file'}")
+    if source is None:
+        source = _source_of(text, registry)
+    known = {task.id: task for split in source.splits() for task in source.tasks(split)}
+    if text in known:
+        return known[text]
+    close = nearest(text, known)
+    hint = f"did you mean {close!r}?" if close else f"there are {len(known)}, such as {next(iter(known), 'none')!r}"
+    raise LookupFailed(f"no file and no task {text!r}; {hint}", fix="kernelrl tasks list")
+
+
+def read_task_file(path: Path) -> str:
+    """Text of a task file.
+
+    Raises:
+        UsageError: the file cannot be read, or is not a task.
+    """
+    try:
+        raw = path.read_bytes()
+        text = raw.decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not a text file in UTF-8") from error
+    parse_task_source(text, str(path))
+    return text
+
+
+def parse_task_source(text: str, where: str) -> None:
+    """Refuse a text that is not a task: it must parse, and define `Model`, `get_inputs` and `get_init_inputs`.
+
+    Args:
+        where: file, or file and line, that the message begins with.
+
+    Raises:
+        UsageError: with the place and what is missing.
+    """
+    if len(text) > _MAX_BYTES:
+        raise UsageError(f"{where}: not a task: longer than {_MAX_BYTES:,} characters")
+    try:
+        tree = parse(text)
+    except SyntaxError as error:
+        raise UsageError(f"{where}:{error.lineno or 1}: not Python: {error.msg}") from error
+    except (RecursionError, MemoryError) as error:
+        raise UsageError(f"{where}: nested too deeply to be parsed") from error
+    except ValueError as error:
+        raise UsageError(f"{where}:1: not Python: {error}") from error
+    defined = set(_names(tree.body))
+    if missing := [name for name in _NEEDED if name not in defined]:
+        what = " or ".join(missing)
+        raise UsageError(f"{where}:1: not a task: defines no {what} at module level")
+
+
+def _names(body: list[ast.stmt]) -> Iterator[str]:
+    """Names that the statements of a module bind."""
+    for statement in body:
+        match statement:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                yield name
+            case ast.Assign(targets=targets):
+                yield from (target.id for target in targets if isinstance(target, ast.Name))
+            case ast.AnnAssign(target=ast.Name(id=name), value=value) if value is not None:
+                yield name
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                yield from (alias.asname or alias.name for alias in aliases)
+
+
+def _source_of(text: str, registry: Registry) -> TaskSource:
+    name = text.partition("/")[0]
+    sources = [component.name for component in registry.components("tasks")]
+    if name not in sources:
+        if "/" in text:
+            registry.find("tasks", name)  # raises, and knows of plugins that are broken or not installed
+        hint = f"an id looks like starter/1/relu and begins with its source: {', '.join(sources)}"
+        raise LookupFailed(f"no file and no task {text!r}; {hint}", fix="kernelrl tasks list")
+    config = registry.config_class("tasks", name)
+    options: Any = None
+    if config is not None:
+        lacking = [f.name for f in attrs.fields(config) if f.default is attrs.NOTHING]
+        if lacking:
+            message = f"task {text!r}: source {name!r} needs options ({', '.join(lacking)})"
+            raise UsageError(message, fix="name a recipe that sets them: --recipe RECIPE")
+        options = config()
+    found: TaskSource = registry.make("tasks", Use(name, options))
+    return found

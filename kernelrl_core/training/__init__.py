@@ -1,0 +1,1 @@
+"""The loop: rollout, credit, update, evaluate, commit."""

@@ -1,0 +1,68 @@
+"""The values that flow through a run, in the order in which they come into being.
+
+    Task ─> Prompt ─> Reply ─> Extraction ─> Candidate ─> EvaluationRequest ─> Evaluation ─> Turn ─> Episode ─> Group
+
+All are frozen and plain: text, numbers, tuples and mappings, so each can be written as JSON (`types.serialization`),
+sent to another machine and compared. Units are in the names. Nothing here imports more than attrs.
+"""
+
+from __future__ import annotations
+
+from kernelrl_core.types.evaluations import (
+    BuildStatus,
+    Evaluation,
+    EvaluationRequest,
+    EvaluationSettings,
+    Isolation,
+    Mismatch,
+    RuntimeStatistics,
+)
+from kernelrl_core.types.hashes import sha256_text
+from kernelrl_core.types.outcomes import Finding, Outcome, Rule, Severity, Verdict
+from kernelrl_core.types.replies import (
+    Candidate,
+    EmbeddedSource,
+    Extraction,
+    KernelFact,
+    Message,
+    Prompt,
+    Reply,
+    SourceFacts,
+)
+from kernelrl_core.types.tasks import Demonstration, Example, Task, TaskAudit, TaskSettings, WarmStartExample
+from kernelrl_core.types.turns import Episode, Group, SampleId, Score, Turn
+
+__all__ = [
+    "BuildStatus",
+    "Candidate",
+    "Demonstration",
+    "EmbeddedSource",
+    "Episode",
+    "Evaluation",
+    "EvaluationRequest",
+    "EvaluationSettings",
+    "Example",
+    "Extraction",
+    "Finding",
+    "Group",
+    "Isolation",
+    "KernelFact",
+    "Message",
+    "Mismatch",
+    "Outcome",
+    "Prompt",
+    "Reply",
+    "Rule",
+    "RuntimeStatistics",
+    "SampleId",
+    "Score",
+    "Severity",
+    "SourceFacts",
+    "Task",
+    "TaskAudit",
+    "TaskSettings",
+    "Turn",
+    "Verdict",
+    "WarmStartExample",
+    "sha256_text",
+]

@@ -1,0 +1,22 @@
+"""Seeds derived by hashing: equal questions get equal seeds, in any process and after any interruption."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from kernelrl_core.types import SampleId
+
+__all__ = ["derived_seed", "sample_seed"]
+
+
+def derived_seed(run_seed: int, purpose: str, *parts: int | str) -> int:
+    """Seed for one purpose within a run, from 0 to 2**63 - 1."""
+    # JSON keeps the parts apart, so that ("a", "bc") and ("ab", "c") differ.
+    question = json.dumps([run_seed, purpose, *parts])
+    return int.from_bytes(hashlib.blake2b(question.encode(), digest_size=8).digest(), "big") >> 1
+
+
+def sample_seed(run_seed: int, purpose: str, sample: SampleId, task_id: str) -> int:
+    """Seed of one reply. `purpose` tells training and evaluation apart."""
+    return derived_seed(run_seed, purpose, sample.step, task_id, sample.task_index, sample.attempt, sample.turn)

@@ -1,0 +1,342 @@
+"""Runs from the command line, with a plugin of fakes: every way a run can begin, end and go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FAKES = Path(__file__).parents[1] / "fakes"
+MAIN = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()"]
+RECIPE = """
+tasks:     {use: fake}
+backend:   {use: fake}
+policy:    {use: fake}
+evaluator: {use: fake}
+feedback:  {use: fake}
+forbid:    []
+rewards:   {correct: {use: fake}}
+loggers:   {mine: {use: fake}}
+episode:   {turns: 2}
+returns:   {gamma: 0.4}
+train:     {tasks_per_step: 2, group_size: 4, steps: 3, learning_rate: 0.1}
+eval:      {at_start: true, at_end: true, samples: 2}
+"""
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
+    (tmp_path / "small.yaml").write_text(RECIPE)
+
+    def starter(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+        environment = {**os.environ, "PYTHONPATH": str(FAKES), "KERNELRL_CACHE_DIR": str(tmp_path / "cache")}
+        environment |= {"KERNELRL_RUN_SECRET": "5a" * 32} | options.pop("environment", {})
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            [*MAIN, *arguments], cwd=tmp_path, env=environment, stdout=pipe, stderr=pipe, text=True, **options
+        )
+
+    return starter
+
+
+@pytest.fixture
+def kernelrl(start: Callable[..., subprocess.Popen[str]]) -> Run:
+    def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        process = start(*arguments, **options)
+        out, err = process.communicate(timeout=60)
+        assert "Traceback" not in err, err
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+    return run
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    return [
+        {k: v for k, v in row.items() if not k.startswith(("time/", "cost/"))} for row in rows(run / "metrics.jsonl")
+    ]
+
+
+def test_a_run_and_what_the_commands_say_of_it(kernelrl: Run, tmp_path: Path) -> None:
+    done = kernelrl("run", "small.yaml", "--name", "a", "train.steps=2")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "run: runs/a"
+    assert "step 2/2" in done.stderr
+    run = tmp_path / "runs/a"
+    log = (run / "fake.log").read_text().splitlines()
+    assert (log[0], log[-1], sum(line.startswith("step") for line in log)) == ("start 0", "finish finished", 2)
+    assert json.loads((run / "provenance.json").read_text())["overrides"] == ["train.steps=2"]
+
+    status = json.loads(kernelrl("status", "a", "--json").stdout)
+    assert (status["state"], status["steps"], status["steps_total"]) == ("finished", 2, 2)
+    assert status["held_out_before"] is not None
+    assert "step 2/2" in kernelrl("logs", "a", "-f").stdout
+    assert len(kernelrl("logs", "a", "-n", "1").stdout.splitlines()) == 1
+    assert [item["run"] for item in json.loads(kernelrl("runs", "list", "--json").stdout)["runs"]] == ["runs/a"]
+    assert json.loads(kernelrl("runs", "show", "a", "--json").stdout)["checkpoints"] == ["000001", "000002"]
+
+    again = kernelrl("resume", "a")
+    assert again.returncode == 0
+    assert metrics(run) == metrics(run)
+    assert len(rows(run / "metrics.jsonl")) == 2
+
+    refused = kernelrl("run", "small.yaml", "--name", "a")
+    assert refused.returncode == 2
+    assert "kernelrl resume" in refused.stderr
+    shown = kernelrl("run", "small.yaml", "--name", "a", "--exist-ok", "--json", "train.steps=2")
+    assert json.loads(shown.stdout)["state"] == "finished"
+
+    evaluated = kernelrl("eval", "a", "--samples", "3", "--output", "out.json", "--json")
+    report = json.loads(evaluated.stdout)
+    assert report["num_samples"] == 12
+    assert "checkpoint 000002" in report["policy"]
+    assert report["fast_0"] == report["pass@1"]
+    assert len(json.loads((tmp_path / "out.json").read_text())["rows"]) == 24
+    assert kernelrl("eval", "a", "--checkpoint", "7").returncode == 2
+
+
+def test_a_killed_run_goes_on_to_the_same_end(kernelrl: Run, start: Any, tmp_path: Path) -> None:
+    slow = "policy.delay_s=0.1"
+    assert kernelrl("run", "small.yaml", "--name", "whole", slow).returncode == 0
+    process = start("run", "small.yaml", "--name", "a", slow)
+    samples = tmp_path / "runs/a/samples.jsonl"
+    while not samples.exists() or samples.read_text().count("\n") < 20:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert json.loads(kernelrl("status", "a", "--json").stdout)["state"] == "killed"
+    assert kernelrl("resume", "a").returncode == 0
+    assert metrics(tmp_path / "runs/a") == metrics(tmp_path / "runs/whole")
+    ids = [row["sample"] for row in rows(samples)]
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_an_interrupt_ends_after_the_step_and_a_second_one_at_once(
+    kernelrl: Run, start: Any, tmp_path: Path, presses: int
+) -> None:
+    process = start("run", "small.yaml", "--name", "a", "policy.delay_s=0.3", "train.steps=50")
+    samples = tmp_path / "runs/a/samples.jsonl"
+    while not samples.exists() or not samples.read_text():
+        time.sleep(0.01)
+    for _ in range(presses):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+    _out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert ("stopped at once" in err) == (presses == 2)
+    assert json.loads(kernelrl("status", "a", "--json").stdout)["state"] == "stopped"
+    checkpoints = len(rows(tmp_path / "runs/a/checkpoints.jsonl"))
+    assert (checkpoints > 0) == (presses == 1)
+
+
+def test_one_interrupt_is_enough_while_the_policy_starts(kernelrl: Run, start: Any, tmp_path: Path) -> None:
+    process = start("run", "small.yaml", "--name", "a", "policy.start_s=60")
+    state = tmp_path / "runs/a/state.json"
+    while not state.exists() or "running" not in state.read_text():
+        time.sleep(0.01)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _out, err = process.communicate(timeout=10)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert json.loads(kernelrl("status", "a", "--json").stdout)["state"] == "stopped"
+    assert rows(tmp_path / "runs/a/samples.jsonl") == []
+
+
+@pytest.mark.parametrize("where", ["start", "sample", "train"])
+def test_a_failing_policy_is_named_and_the_run_can_go_on(kernelrl: Run, tmp_path: Path, where: str) -> None:
+    failed = kernelrl("run", "small.yaml", "--name", "a", f"policy.fail={where}")
+    assert failed.returncode == 1
+    assert f"policy 'fake' failed in {where}: RuntimeError: planted" in failed.stderr
+    status = json.loads(kernelrl("status", "a", "--json").stdout)
+    assert (status["state"], where in status["error"]) == ("failed", True)
+    recipe = tmp_path / "runs/a/recipe.yaml"
+    recipe.write_text(recipe.read_text().replace(f"fail: {where}", "fail: ''"))
+    changed = kernelrl("resume", "a")
+    assert changed.returncode == 2
+    assert "was changed" in changed.stderr
+    assert kernelrl("resume", "a", "--accept-changes").returncode == 0
+
+
+@pytest.mark.parametrize("more", [[], ["--exist-ok"]])
+def test_the_name_of_a_run_that_failed_before_its_first_sample_is_free(
+    kernelrl: Run, tmp_path: Path, more: list[str]
+) -> None:
+    assert kernelrl("run", "small.yaml", "--name", "a", "policy.fail=start").returncode == 1
+    done = kernelrl("run", "small.yaml", "--name", "a", *more, "train.steps=1")
+    assert done.returncode == 0, done.stderr
+    assert len(rows(tmp_path / "runs/a/metrics.jsonl")) == 1
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["a"]
+
+
+def test_a_run_that_failed_later_keeps_its_name_and_its_samples(kernelrl: Run, tmp_path: Path) -> None:
+    assert kernelrl("run", "small.yaml", "--name", "a", "policy.fail=train").returncode == 1
+    refused = kernelrl("run", "small.yaml", "--name", "a")
+    assert refused.returncode == 2
+    assert "kernelrl resume runs/a" in refused.stderr
+    assert rows(tmp_path / "runs/a/samples.jsonl")
+
+
+def test_a_failing_logger_stops_nothing(kernelrl: Run, tmp_path: Path) -> None:
+    done = kernelrl("run", "small.yaml", "--name", "a", "loggers.mine.fail=true")
+    assert done.returncode == 0
+    assert "logger 'mine' failed in step" in (tmp_path / "runs/a/logs.log").read_text()
+
+
+def test_a_full_disk_fails_the_run_which_can_go_on(kernelrl: Run, tmp_path: Path) -> None:
+    import resource
+
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
+
+    failed = kernelrl("run", "small.yaml", "--name", "a", "evaluator.padding=20000", preexec_fn=small_files)
+    assert failed.returncode == 1
+    assert "samples.jsonl: File too large" in failed.stderr
+    assert all(row["sample"] for row in rows(tmp_path / "runs/a/samples.jsonl"))
+    assert kernelrl("resume", "a").returncode == 0
+
+
+def test_a_directory_that_cannot_be_written_is_an_error(kernelrl: Run, tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("not a directory")
+    failed = kernelrl("run", "small.yaml", "--name", "a")
+    assert failed.returncode == 1
+    assert len(failed.stderr.strip().splitlines()) <= 2
+
+
+def test_damage_in_the_middle_of_a_journal_is_an_error(kernelrl: Run, tmp_path: Path) -> None:
+    kernelrl("run", "small.yaml", "--name", "a", "policy.fail=train")
+    samples = tmp_path / "runs/a/samples.jsonl"
+    lines = samples.read_text().splitlines(keepends=True)
+    samples.write_text("".join([*lines[:2], "garbage\n", *lines[3:]]))
+    failed = kernelrl("resume", "a")
+    assert failed.returncode == 1
+    assert "samples.jsonl:3" in failed.stderr
+
+
+def test_a_run_stops_at_its_budget_in_one_message_and_resumes_with_more(kernelrl: Run, tmp_path: Path) -> None:
+    """A sample reads 50 tokens and draws 2: 52 USD at a dollar a token; a step has 16."""
+    prices = "cost.prices={prompt: 1.0e+6, reply: 1.0e+6, train: 0.0}"
+    alone = ("eval.at_start=false", "eval.at_end=false")
+    stopped = kernelrl("run", "small.yaml", "--name", "a", *alone, prices, "cost.budget_usd=900")
+    assert stopped.returncode == 1
+    assert "the budget is spent" in stopped.stderr
+    assert "--accept-changes" in stopped.stderr
+    assert json.loads(kernelrl("status", "a", "--json").stdout)["state"] == "stopped"
+    kept = len(rows(tmp_path / "runs/a/samples.jsonl"))
+    assert kept >= 18
+
+    assert kernelrl("resume", "a").returncode == 1
+    recipe = tmp_path / "runs/a/recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("budget_usd: 900", "budget_usd: 90000"))
+    assert kernelrl("resume", "a").returncode == 2
+    assert kernelrl("resume", "a", "--accept-changes").returncode == 0
+    assert len(rows(tmp_path / "runs/a/samples.jsonl")) == 48
+    assert metrics(tmp_path / "runs/a")
+    assert rows(tmp_path / "runs/a/metrics.jsonl")[-1]["cost/total_usd"] == 48 * 52
+
+
+def test_a_budget_of_nothing_or_without_prices_is_refused_at_once(kernelrl: Run, tmp_path: Path) -> None:
+    for override in ("cost.budget_usd=0", "cost.budget_usd=5"):
+        refused = kernelrl("run", "small.yaml", "--name", "a", override)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert "cost.budget_usd" in refused.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_dry_run_says_what_a_run_costs_at_most(kernelrl: Run) -> None:
+    """3 steps of 16 samples and 2 evaluations of 16; a reply has at most 4096 tokens."""
+    prices = "cost.prices={prompt: 0.0, reply: 1.0e+6, train: 0.0}"
+    plan = json.loads(kernelrl("run", "small.yaml", "--dry-run", "--json", prices).stdout)
+    assert plan["reply_tokens_at_most"] == plan["usd_at_most"] == (3 + 2) * 16 * 4096
+    assert plan["usd_per_step_at_most"] == 16 * 4096
+    scarce = kernelrl("run", "small.yaml", "--dry-run", prices, "cost.budget_usd=9").stdout
+    assert "cost.budget_usd, 9.00 USD, is below the 327,680.00 USD that the run may cost" in scarce
+    validated = kernelrl("validate", "small.yaml", prices, "cost.budget_usd=9")
+    assert (validated.returncode, "9.00 USD, is below" in validated.stderr) == (0, True)
+    assert "is below" not in kernelrl("run", "small.yaml", "--dry-run", prices, "cost.budget_usd=400000").stdout
+    assert "prices are unknown" in kernelrl("run", "small.yaml", "--dry-run").stdout
+
+
+def test_a_run_that_is_free_says_nothing_of_dollars(kernelrl: Run) -> None:
+    for price, shown in ((0.0, False), (1.0, True)):
+        prices = f"cost.prices={{prompt: {price}, reply: {price}, train: {price}}}"
+        done = kernelrl("run", "small.yaml", "--name", f"at-{price:.0f}", "train.steps=1", prices)
+        assert ("USD" in done.stderr, "USD" in done.stdout) == (shown, shown)
+
+
+def test_a_dry_run_touches_nothing(kernelrl: Run, tmp_path: Path) -> None:
+    plan = json.loads(kernelrl("run", "small.yaml", "--dry-run", "--json").stdout)
+    assert (plan["tasks"], plan["steps"], plan["samples_per_step"], plan["missing"]) == (4, 3, 16, [])
+    assert not (tmp_path / "runs").exists()
+    assert "samples per step" in kernelrl("run", "small.yaml", "--dry-run").stdout
+
+
+def test_what_the_first_step_would_refuse_is_refused_before_all_at_once(kernelrl: Run, tmp_path: Path) -> None:
+    (tmp_path / "kernel.py").write_text("class ModelNew: ...")
+    wrong = ("curriculum={stages: [{levels: [7]}]}", "demonstrations.file=kernel.py")
+    for command in (["validate", "small.yaml"], ["run", "small.yaml", "--dry-run"]):
+        refused = kernelrl(*command, *wrong)
+        assert refused.returncode == 2
+        assert "curriculum.stages.0.levels: no task of split 'train' has one of" in refused.stderr
+        assert "demonstrations.file: " in refused.stderr
+        assert "kernel.py:1: not JSON" in refused.stderr
+
+
+def test_a_policy_that_cannot_learn_is_refused_but_can_be_evaluated(kernelrl: Run) -> None:
+    refused = kernelrl("run", "small.yaml", "--name", "a", "policy.losses=[]")
+    assert refused.returncode == 2
+    assert "cannot learn" in refused.stderr
+    assert kernelrl("eval", "small.yaml", "policy.losses=[]").returncode == 0
+
+
+def test_a_fix_of_a_plugin_names_the_run(kernelrl: Run) -> None:
+    failed = kernelrl("run", "small.yaml", "--name", "a", "policy.fail=server")
+    assert failed.returncode == 1
+    assert "fix: when it is back: kernelrl resume runs/a\n" in failed.stderr
+
+
+def test_an_evaluation_that_lost_every_sample_fails_with_the_last_error_and_its_fix(kernelrl: Run) -> None:
+    failed = kernelrl("eval", "small.yaml", "policy.lost=1.0")
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert "every sample was lost" in failed.stderr
+    assert "planted: the endpoint is away" in failed.stderr
+    assert "fix: start the endpoint" in failed.stderr
+
+
+def test_an_evaluation_that_lost_a_few_samples_says_how_many_and_why(kernelrl: Run) -> None:
+    done = kernelrl("eval", "small.yaml", "--samples", "4", "policy.lost=0.5", "--json")
+    lost = json.loads(done.stdout)["num_lost"]
+    assert done.returncode == 0
+    assert 0 < lost < 16
+    assert f"{lost} of 16 samples were lost to the infrastructure; the last error: planted" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["resume", "nothing"], "no run 'nothing'"),
+        (["run", "small.yaml", "--name", "../x"], "plain name"),
+        (["eval", "small.yaml", "--split", "nosuch", "eval.max_tasks=0"], "max_tasks"),
+        (["run", "small.yaml", "train.steps=2", "train.epochs=1"], "epochs"),
+    ],
+)
+def test_bad_arguments_are_one_clear_line(kernelrl: Run, tmp_path: Path, arguments: list[str], words: str) -> None:
+    failed = kernelrl(*arguments)
+    assert failed.returncode == 2
+    assert words in failed.stderr
+    assert not (tmp_path / "runs").exists()

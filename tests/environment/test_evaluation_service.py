@@ -1,0 +1,174 @@
+"""What core adds to every evaluator: capacity, joining, retries, the verdict cache."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kernelrl_core.environment.evaluation_service import EvaluationService
+from kernelrl_core.errors import InfrastructureError, UsageError
+from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Outcome
+
+
+def request(name: str = "a") -> EvaluationRequest:
+    return EvaluationRequest("t", "ref", "0", name, name, "triton", {}, EvaluationSettings(), "00", "0.1")
+
+
+class Fake:
+    """An evaluator that takes its time and fails as often as it is told."""
+
+    def __init__(self, *, capacity: int = 8, seconds: float = 0.05, failures: int = 0) -> None:
+        self.capacity = capacity
+        self.seconds = seconds
+        self.failures = failures
+        self.started = 0
+        self.cancelled = 0
+        self.running = 0
+        self.most = 0
+
+    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        self.started += 1
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            await asyncio.sleep(self.seconds)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        finally:
+            self.running -= 1
+        if self.failures:
+            self.failures -= 1
+            raise InfrastructureError("a broken machine")
+        if request.source == "task":
+            raise UsageError("a broken task")
+        return Evaluation(Outcome.CORRECT, message=request.source)
+
+    async def aclose(self) -> None:
+        return None
+
+
+def service(fake: Fake, cache: Path | None = None) -> EvaluationService:
+    return EvaluationService(fake, cache_dir=cache, backoff_s=0.001)
+
+
+def test_equal_requests_run_once() -> None:
+    async def scene() -> None:
+        fake = Fake()
+        made = service(fake)
+        verdicts = await asyncio.gather(*(made.evaluate(request()) for _ in range(10)))
+        assert fake.started == 1
+        assert {verdict.message for verdict in verdicts} == {"a"}
+        # Nine of them cost nothing.
+        assert sum("joined" in verdict.provenance for verdict in verdicts) == 9
+        await made.aclose()
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("gone", [0, 1, 4])
+def test_a_cancelled_waiter_leaves_the_others_whole(gone: int) -> None:
+    async def scene() -> None:
+        fake = Fake()
+        made = service(fake)
+        waiters = [asyncio.create_task(made.evaluate(request())) for _ in range(5)]
+        await asyncio.sleep(0.01)
+        waiters[gone].cancel()
+        verdicts = await asyncio.gather(*waiters, return_exceptions=True)
+        assert [isinstance(verdict, Evaluation) for verdict in verdicts].count(True) == 4
+        assert (fake.started, fake.cancelled) == (1, 0)
+        await made.aclose()
+
+    asyncio.run(scene())
+
+
+def test_work_that_nobody_waits_for_is_cancelled() -> None:
+    async def scene() -> None:
+        fake = Fake(seconds=10)
+        made = service(fake)
+        waiters = [asyncio.create_task(made.evaluate(request())) for _ in range(3)]
+        await asyncio.sleep(0.02)
+        for waiter in waiters:
+            waiter.cancel()
+        await asyncio.gather(*waiters, return_exceptions=True)
+        await asyncio.sleep(0.02)
+        assert fake.cancelled == 1
+        fake.seconds = 0.0
+        assert (await made.evaluate(request("b"))).correct
+        await made.aclose()
+
+    asyncio.run(scene())
+
+
+def test_no_more_run_at_once_than_the_capacity() -> None:
+    async def scene() -> None:
+        fake = Fake(capacity=3, seconds=0.01)
+        made = service(fake)
+        await asyncio.gather(*(made.evaluate(request(str(n))) for n in range(20)))
+        assert (fake.started, fake.most) == (20, 3)
+        await made.aclose()
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(("failures", "outcome", "runs"), [(2, Outcome.CORRECT, 3), (3, Outcome.INFRA_ERROR, 3)])
+def test_a_broken_machine_is_tried_again_and_then_said(failures: int, outcome: Outcome, runs: int) -> None:
+    async def scene() -> None:
+        fake = Fake(seconds=0.0, failures=failures)
+        made = service(fake)
+        assert (await made.evaluate(request())).outcome is outcome
+        assert fake.started == runs
+        await made.aclose()
+
+    asyncio.run(scene())
+
+
+def test_a_broken_task_is_not_tried_again() -> None:
+    async def scene() -> None:
+        fake = Fake(seconds=0.0)
+        made = service(fake)
+        with pytest.raises(UsageError):
+            await made.evaluate(request("task"))
+        assert fake.started == 1
+        await made.aclose()
+
+    asyncio.run(scene())
+
+
+def twice(cache: Path, between: Callable[[], None] = lambda: None, failures: int = 0) -> tuple[int, Evaluation]:
+    """The same request to two services one after the other: runs of the second, and what it said."""
+
+    async def scene() -> tuple[int, Evaluation]:
+        first = service(Fake(seconds=0.0, failures=failures), cache)
+        await first.evaluate(request())
+        await first.aclose()
+        between()
+        fake = Fake(seconds=0.0)
+        second = service(fake, cache)
+        verdict = await second.evaluate(request())
+        await second.aclose()
+        return fake.started, verdict
+
+    return asyncio.run(scene())
+
+
+def test_a_verdict_outlives_its_service(tmp_path: Path) -> None:
+    runs, verdict = twice(tmp_path)
+    assert runs == 0
+    assert verdict.provenance["cached"] is True
+
+
+def test_a_failure_of_ours_is_never_cached(tmp_path: Path) -> None:
+    assert twice(tmp_path, failures=3)[0] == 1
+
+
+def test_a_damaged_entry_is_judged_again(tmp_path: Path) -> None:
+    def damage() -> None:
+        for path in tmp_path.rglob("*.json"):
+            path.write_text("{")
+
+    runs, verdict = twice(tmp_path, damage)
+    assert (runs, verdict.outcome) == (1, Outcome.CORRECT)

@@ -1,0 +1,129 @@
+"""Findings that climb in a run."""
+
+from __future__ import annotations
+
+import pytest
+from value_builders import make_turn
+
+from kernelrl_core.monitoring.alarms import Alarms, climbing, entropy, first_word, is_repetitive, moved
+from kernelrl_core.types import (
+    Episode,
+    Group,
+    Outcome,
+    Reply,
+    Task,
+    Turn,
+)
+
+
+def turn(text: str, *logprobs: float, thinking: str | None = None) -> Turn:
+    reply = Reply(text, tuple(range(len(logprobs))), logprobs, "stop", thinking)
+    return make_turn(Outcome.FORMAT_ERROR, reply=reply)
+
+
+def step(*texts: str) -> list[Group]:
+    return [Group(Task("t", ""), tuple(Episode((turn(text),)) for text in texts))]
+
+
+def rows(*rates: float) -> list[dict[str, float]]:
+    return [{"finding/result_cache": rate, "reward/mean": 1.0} if rate else {"reward/mean": 1.0} for rate in rates]
+
+
+def test_a_rate_that_doubled_is_told_with_both_rates() -> None:
+    assert climbing(rows(*[0.02] * 10, 0.1)) == {}
+    # Two high steps among the last five: (3 * 0.02 + 2 * 0.1) / 5 = 0.052.
+    was, now = climbing(rows(*[0.02] * 10, 0.1, 0.1))["result_cache"]
+    assert (round(was, 4), round(now, 4)) == (0.02, 0.052)
+
+
+def test_a_run_says_it_in_words() -> None:
+    alarms = Alarms()
+    said = [alarms.after(row) for row in rows(*[0.0] * 9, 0.5, 0.5)]
+    assert said[-2] == ["alarm: finding 'result_cache' in 10% of the samples of the last steps, 0% before"]
+    assert [line for lines in (*said[:-2], said[-1]) for line in lines] == []
+
+
+def test_it_is_told_once() -> None:
+    assert climbing(rows(*[0.02] * 10, 0.1, 0.1, 0.1)) == {}
+
+
+def test_a_rate_that_stays_is_not_told() -> None:
+    assert climbing(rows(*[0.3] * 20)) == {}
+
+
+def test_a_rare_finding_is_not_told() -> None:
+    assert climbing(rows(*[0.0] * 10, *[0.02] * 5)) == {}
+
+
+def test_the_first_steps_have_nothing_to_be_compared_with() -> None:
+    assert climbing(rows(*[0.0] * 4, *[0.5] * 5)) == {}
+
+
+def test_a_finding_that_is_new_is_told() -> None:
+    assert set(climbing(rows(*[0.0] * 9, 0.3))) == {"result_cache"}
+
+
+@pytest.mark.parametrize(
+    ("text", "thinking", "word"),
+    [
+        ("Okay, let me see", None, "Okay,"),
+        ("<think>\nOkay, so", None, "Okay,"),
+        ("```python", "Okay, here", "Okay,"),
+        ("   ", None, ""),
+    ],
+)
+def test_the_first_word_is_that_of_the_thinking(text: str, thinking: str | None, word: str) -> None:
+    assert first_word(turn(text, thinking=thinking)) == word
+
+
+def test_openings_drift_from_those_of_the_first_step() -> None:
+    """First step: 19 of 20 begin with "Okay,", one with "Hmm" (5 %, usual as well). Later 3 of 4 begin otherwise."""
+    alarms = Alarms()
+    assert alarms.measure(step(*["Okay, well"] * 19, "Hmm"))["collapse/opening_drift"] == 0.0
+    later = step("Okay, then", "ĠĠ", "kernel kernel", "The")
+    assert alarms.measure(later)["collapse/opening_drift"] == 0.75
+    resumed = Alarms()
+    resumed.restore({"next_step": 1, **alarms.state()})
+    assert resumed.measure(later) == alarms.measure(later)
+
+
+def test_a_rare_opening_of_the_first_step_is_not_usual() -> None:
+    """1 of 21 is 4.8 %."""
+    alarms = Alarms()
+    assert alarms.measure(step(*["Okay,"] * 20, "Zounds"))["collapse/opening_drift"] == pytest.approx(1 / 21)
+
+
+def test_a_reply_that_ends_in_a_loop_is_repetitive_and_code_is_not() -> None:
+    source = open(__file__).read()  # noqa: SIM115
+    assert is_repetitive(source + "the kernel is the kernel is " * 200)
+    assert not is_repetitive(source)
+    assert not is_repetitive("no no no no")
+    assert Alarms().measure(step("so " * 500, source))["collapse/repetition"] == 0.5
+
+
+def test_entropy_is_the_mean_surprise_per_token() -> None:
+    """(0.1 + 0.3 + 0.8) / 3 = 0.4 nats over the tokens of both replies."""
+    assert entropy([turn("a", -0.1, -0.3), turn("b", -0.8)]) == pytest.approx(0.4)
+    assert entropy([turn("c")]) is None
+
+
+def test_a_level_that_halves_or_doubles_is_told_once() -> None:
+    """Last five: (3 * 1.0 + 2 * 0.2) / 5 = 0.68; one step later (2 * 1.0 + 3 * 0.2) / 5 = 0.52; then 0.36 < 0.5."""
+    values = [1.0] * 10 + [0.2] * 6
+    found = [moved([{"collapse/entropy": v} for v in values[:n]], ["collapse/entropy"]) for n in range(len(values) + 1)]
+    assert [n for n, what in enumerate(found) if what] == [14]
+    was, now = found[14]["collapse/entropy"]
+    assert (was, now) == pytest.approx((1.0, 0.36))
+
+
+def test_a_collapse_is_said_in_words() -> None:
+    alarms = Alarms()
+    rows = [{"collapse/opening_drift": 0.0, "tokens/reply_mean": 100.0}] * 9
+    rows += [{"collapse/opening_drift": 0.5, "tokens/reply_mean": 1000.0}]
+    said = [alarms.after(row) for row in rows]
+    # (4 * 0 + 0.5) / 5 = 10 %; (4 * 100 + 1000) / 5 = 280.
+    assert said[-1] == [
+        "alarm: 10% replies that do not begin as they used to in the last steps, 0% before",
+        "alarm: tokens per reply is 280 in the last steps, 100 before",
+    ]
+    assert not any(said[:-1])

@@ -1,0 +1,131 @@
+"""Prices, amounts and their sum, on numbers worked by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from kernelrl_core.errors import UsageError
+from kernelrl_core.monitoring.costs import BudgetReached, Meter, Spent, prices_of, spent_on_row
+from kernelrl_core.planning.estimates import spent_at_most
+from kernelrl_core.recipe.schema import (
+    CostSettings,
+    EpisodeSettings,
+    Extension,
+    HistorySettings,
+    LastHistory,
+    MismatchSettings,
+    PriceSettings,
+    Recipe,
+    RewardUse,
+    SamplingOptions,
+    Use,
+)
+
+
+@attrs.frozen
+class Options:
+    model: str = "vendor/large"
+
+    def prices(self) -> Mapping[str, float]:
+        return {"prompt": 1.0, "reply": 2.0, "train": 3.0}
+
+
+def recipe(cost: CostSettings | None = None, **changes: object) -> Recipe:
+    whole = Recipe(Use("none"), Use("none"), Use("none", Options()), {"correct": RewardUse("none")})
+    return attrs.evolve(whole, cost=cost or whole.cost, **changes)
+
+
+def test_a_sum_in_dollars() -> None:
+    """2 M prompts at 0.5, 1 M replies at 3, 4 M trained at 0.25, half an hour at 4: 1 + 3 + 1 + 2."""
+    spent = Spent(2_000_000, 1_000_000, 4_000_000, 1800.0)
+    assert spent.usd(PriceSettings(0.5, 3.0, 0.25, 4.0)) == pytest.approx(7.0)
+    assert spent.usd(PriceSettings(reply=3.0)) == pytest.approx(3.0)
+    assert spent.usd(PriceSettings()) is None
+    assert spent + spent - spent == spent
+    assert Spent(scored_tokens=2_000_000).usd(PriceSettings(0.5, 3.0, 0.25)) == pytest.approx(1.0)
+
+
+def test_the_recipe_comes_before_its_table_and_that_before_the_plugin(tmp_path: Path) -> None:
+    table = tmp_path / "prices.yaml"
+    table.write_text("vendor/large: {reply: 20.0, train: 30}\n")
+    found = prices_of(recipe(CostSettings(prices=PriceSettings(train=300.0), table=table)))
+    assert found == PriceSettings(prompt=1.0, reply=20.0, train=300.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("vendor/larger: {reply: 1}", "did you mean 'vendor/larger'"),
+        ("vendor/large: {replies: 1}", "must map prompt, reply, train, gpu_hour"),
+        ("vendor/large: {reply: -1}", "numbers of at least 0"),
+        ("vendor/large: 3", "must map"),
+        ("- a", "no prices for 'vendor/large'"),
+        ("a: [", "cannot read"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_told(tmp_path: Path, text: str, told: str) -> None:
+    table = tmp_path / "prices.yaml"
+    table.write_text(text)
+    with pytest.raises(UsageError, match=told):
+        prices_of(recipe(CostSettings(table=table)))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "provenance", "expected"),
+    [
+        ({"build": 9.0, "run": 2.0, "timing": 1.0, "wait": 7.0}, {"gpu": "H200"}, 3.0),
+        ({"build": 9.0, "run": 2.0}, {}, 0.0),
+        ({"run": 2.0, "gpu": 5.5}, {}, 5.5),
+        ({"run": 2.0}, {"gpu": "H200", "cached": True}, 0.0),
+        ({"run": 2.0}, {"gpu": "H200", "joined": True}, 0.0),
+    ],
+)
+def test_gpu_seconds_are_those_in_which_a_gpu_worked(
+    seconds: dict[str, float], provenance: dict[str, object], expected: float
+) -> None:
+    row = {
+        "prompt": {"tokens": [1, 2, 3]},
+        "reply": {"tokens": [4]},
+        "evaluation": {"seconds": seconds, "provenance": provenance},
+    }
+    assert spent_on_row(row) == Spent(3, 1, 0, expected)
+
+
+def test_an_estimate_takes_replies_as_long_as_they_may_be_and_lets_prompts_grow() -> None:
+    """2 attempts, 3 turns, steps 0 and 1; replies of 100 tokens, of 150 from step 1 on; the last 1 turn is shown.
+
+    Prompts 500, 1700, 1700 a attempt: 3900 * 2 * 2 = 15600. Replies (100 + 150) * 2 * 3 = 1500.
+    Trained 15600 + 1500. GPU 3 s * 12."""
+    whole = recipe(
+        episode=EpisodeSettings(turns=3),
+        history=HistorySettings(keep=LastHistory(1)),
+        sampling=SamplingOptions(max_tokens=100, extend=Extension(1, 150)),
+    )
+    found = spent_at_most(whole, 500, attempts=2, steps=range(2), on_gpu=True, trains=True)
+    assert found == Spent(15_600, 1_500, 17_100, 36.0)
+
+
+@pytest.mark.parametrize(("changes", "passes"), [({"kl": 0.1}, 1), ({"kl": 0.1, "mismatch": MismatchSettings()}, 2)])
+def test_an_estimate_holds_the_passes_that_only_score(changes: dict[str, Any], passes: int) -> None:
+    """4 attempts of one turn: 4 * 500 tokens read and 4 * 100 drawn are trained on, and each pass scores all 2,400."""
+    whole = recipe(sampling=SamplingOptions(max_tokens=100))
+    whole = attrs.evolve(whole, train=attrs.evolve(whole.train, **changes))
+    found = spent_at_most(whole, 500, attempts=4, steps=range(1), on_gpu=False, trains=True)
+    assert found == Spent(2_000, 400, 2_400, 0.0, passes * 2_400)
+    evaluated = spent_at_most(whole, 500, attempts=4, steps=range(1), on_gpu=False, trains=False)
+    assert evaluated == Spent(2_000, 400)
+
+
+@pytest.mark.parametrize(
+    ("budget", "told"), [(0.003, "0.004200 of 0.003000 USD"), (1200.0, "1,200.50 of 1,200.00 USD")]
+)
+def test_a_budget_that_is_spent_is_told_with_digits_that_say_something(budget: float, told: str) -> None:
+    """At 1 dollar a million tokens, 4,200 tokens cost 0.0042 dollars."""
+    spent = Spent(reply_tokens=4200 if budget < 1 else 1_200_500_000)
+    with pytest.raises(BudgetReached, match=f"the budget is spent: {told}"):
+        Meter(PriceSettings(1.0, 1.0, 1.0), budget, before=spent).check()

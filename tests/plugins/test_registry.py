@@ -1,0 +1,165 @@
+"""Components are found by name, made with their options, and every fault names the plugin."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from kernelrl_core.errors import ExitCode, LookupFailed, MissingPrerequisite, UsageError
+from kernelrl_core.interfaces.component import Component, Requires
+from kernelrl_core.interfaces.requirements import missing_requirements
+from kernelrl_core.plugins.loading import PluginInfo
+from kernelrl_core.plugins.registry import PluginFailed, Registry, registry
+from kernelrl_core.recipe.schema import Use
+
+
+def plugin(name: str, *components: Component, kind: str = "rewards", **more: Any) -> PluginInfo:
+    return PluginInfo(name, f"dist-{name}", "1.0", more.pop("state", "ok"), components={kind: components}, **more)
+
+
+A = Component("speedup", "kernelrl_core.types:Score", summary="a")
+B = Component("speedup", "kernelrl_core.types:Score", summary="b")
+OWN = Component("own", "kernelrl_core.types:Score")
+
+
+def test_a_bare_name_finds_the_only_component_of_that_name() -> None:
+    assert Registry((plugin("a", A, OWN),)).find("rewards", "own") is OWN
+
+
+def test_a_name_offered_twice_must_be_qualified() -> None:
+    both = Registry((plugin("a", A), plugin("b", B, OWN)))
+    with pytest.raises(LookupFailed, match="a:speedup, b:speedup"):
+        both.find("rewards", "speedup")
+    assert both.find("rewards", "b:speedup") is B
+    assert [both.label("rewards", c) for c in both.components("rewards")] == ["a:speedup", "b:speedup", "own"]
+
+
+def test_an_unknown_name_gets_the_nearest_one() -> None:
+    with pytest.raises(LookupFailed, match="no reward 'sped_up'; did you mean 'speedup'"):
+        Registry((plugin("a", A),)).find("rewards", "sped_up")
+
+
+def test_a_bundled_component_that_is_not_installed_gets_its_install_command() -> None:
+    with pytest.raises(MissingPrerequisite) as caught:
+        Registry(()).find("policies", "tinker")
+    assert caught.value.fix == "pip install kernelrl-plugin-tinker"
+    assert caught.value.exit_code is ExitCode.MISSING
+
+
+@pytest.mark.parametrize(("kind", "name"), [("policies", "torch"), ("loggers", "mine"), ("rewards", "torch:x")])
+def test_a_component_of_a_broken_plugin_fails_with_the_error_of_the_plugin(kind: str, name: str) -> None:
+    owner = name.partition(":")[0]
+    broken = plugin(owner, state="broken", error="ImportError: no libfoo")
+    with pytest.raises(MissingPrerequisite, match="ImportError: no libfoo") as caught:
+        Registry((broken,)).find(kind, name)
+    assert caught.value.fix == f"kernelrl plugins show {owner}"
+
+
+def test_a_component_of_a_disabled_plugin_says_how_it_was_disabled() -> None:
+    off = plugin("torch", state="disabled", error="named in KERNELRL_DISABLE_PLUGINS")
+    with pytest.raises(MissingPrerequisite, match="is disabled, it is named in KERNELRL_DISABLE_PLUGINS"):
+        Registry((off,)).find("policies", "torch")
+
+
+@attrs.frozen
+class Options:
+    """Options of the components below."""
+
+    value: int = 1
+    """Any number."""
+
+    def requires(self) -> Requires:
+        return Requires(environment=(f"NO_SUCH_VARIABLE_{self.value}",))
+
+
+class Target:
+    def __init__(self, options: Options | None = None) -> None:
+        if options is not None and options.value < 0:
+            raise ZeroDivisionError("negative")
+        if options is not None and options.value == 0:
+            raise UsageError("value: 0 is not allowed")
+        self.options = options
+
+
+@pytest.fixture
+def targets(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Name under which this module's classes can be imported."""
+    monkeypatch.setitem(sys.modules, "targets_of_this_test", sys.modules[__name__])
+    return "targets_of_this_test"
+
+
+def test_make_calls_the_implementation_with_its_options_or_with_nothing(targets: str) -> None:
+    plugins = Registry((plugin("a", Component("t", f"{targets}:Target", config=f"{targets}:Options")),))
+    assert plugins.make("rewards", Use("t", Options(3))).options == Options(3)
+    assert plugins.make("rewards", Use("t")).options is None
+
+
+def test_a_fault_in_an_implementation_names_the_plugin(targets: str) -> None:
+    plugins = Registry((plugin("a", Component("t", f"{targets}:Target")),))
+    with pytest.raises(PluginFailed, match=r"plugin a \(dist-a 1.0\): cannot make the reward 't': ZeroDivisionError"):
+        plugins.make("rewards", Use("t", Options(-1)))
+
+
+def test_an_error_for_the_user_passes_unchanged(targets: str) -> None:
+    plugins = Registry((plugin("a", Component("t", f"{targets}:Target")),))
+    with pytest.raises(UsageError, match="value: 0 is not allowed"):
+        plugins.make("rewards", Use("t", Options(0)))
+
+
+def test_a_target_that_cannot_be_imported_names_the_plugin() -> None:
+    plugins = Registry((plugin("a", Component("t", "kernelrl_core.types:NoSuchThing")),))
+    with pytest.raises(PluginFailed, match=r"plugin a .*cannot import the reward 't': AttributeError"):
+        plugins.make("rewards", Use("t"))
+
+
+def test_a_declared_module_that_is_missing_is_a_prerequisite() -> None:
+    component = Component("t", "no_such_module_at_all:T", requires=Requires(modules=("no_such_module_at_all",)))
+    with pytest.raises(MissingPrerequisite) as caught:
+        Registry((plugin("a", component),)).make("rewards", Use("t"))
+    assert caught.value.fix == "pip install no_such_module_at_all"
+
+
+def test_options_that_are_no_attrs_class_are_the_plugins_fault() -> None:
+    plugins = Registry((plugin("a", Component("t", "json:dumps", config="json:JSONDecoder")),))
+    with pytest.raises(PluginFailed, match="not an attrs class"):
+        plugins.config_class("rewards", "t")
+
+
+def test_missing_looks_at_the_declaration_and_at_the_options(targets: str) -> None:
+    component = Component("t", f"{targets}:Target", requires=Requires(executables=("no-such-program",)))
+    missing = Registry(()).missing(component, Options(7))
+    assert [item.what for item in missing] == ["program no-such-program", "environment variable NO_SUCH_VARIABLE_7"]
+    assert all(item.fix for item in missing)
+
+
+def test_requirements_that_are_met_are_not_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("A_KEY", "secret")
+    program = tmp_path / "a-program"
+    program.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    needs = Requires(modules=("json", "os.path"), executables=("a-program",), environment=("A_KEY",))
+    assert missing_requirements(needs) == ()
+
+
+def test_an_empty_variable_counts_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_KEY", "")
+    assert missing_requirements(Requires(environment=("A_KEY",)))
+
+
+def test_a_module_is_looked_for_without_importing_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "explosive_module.py").write_text("raise AssertionError('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert missing_requirements(Requires(modules=("explosive_module",))) == ()
+
+
+def test_a_server_that_does_not_answer_is_missing_and_the_given_fix_wins() -> None:
+    (missing,) = missing_requirements(Requires(url="http://127.0.0.1:9/", fix="kernelrl tinker-server"))
+    assert missing.fix == "kernelrl tinker-server"
+
+
+def test_the_registry_of_this_process_is_loaded_once() -> None:
+    assert registry() is registry()

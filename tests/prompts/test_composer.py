@@ -1,0 +1,369 @@
+"""Prompts: their words, their history, and how they are fitted into a context."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from value_builders import make_turn
+
+from kernelrl_core.errors import UsageError
+from kernelrl_core.interfaces.kinds import BackendFacts
+from kernelrl_core.prompts import MINIMUM_REPLY_TOKENS, Composer
+from kernelrl_core.prompts.extraction import extract
+from kernelrl_core.recipe.schema import BestHistory, Hardware, HistorySettings, LastHistory, PromptSettings
+from kernelrl_core.types import (
+    EvaluationSettings,
+    Example,
+    Message,
+    Outcome,
+    Prompt,
+    Reply,
+    Rule,
+    SampleId,
+    Score,
+    Severity,
+    Task,
+    TaskSettings,
+)
+
+DATA = Path(__file__).parent.parent / "data" / "prompts"
+TEMPLATES = ("kernelrl", "kernelbench", "kevin", "brief")
+BACKEND = BackendFacts(
+    title="Triton",
+    fences=("triton",),
+    instructions="Decorate kernels with `@triton.jit` and launch them from `ModelNew.forward`.",
+    example=Example("class Model:  # add", "class ModelNew:  # add", "addition"),
+    few_shot=(
+        Example("class Model:  # one", "class ModelNew:  # one"),
+        Example("class Model:  # two", "class ModelNew:  # two"),
+    ),
+)
+RULES = (
+    Rule("no_kernel", Severity.HACK, "Reach a kernel of your own from `forward`."),
+    Rule("library_compute", Severity.HACK, "Use no library function in place of a kernel."),
+)
+TASK = Task("starter/1/relu", "import torch\n\n\nclass Model(torch.nn.Module):\n    ...\n")
+
+
+def composer(prompt=None, history=None, **evaluation):
+    return Composer(
+        prompt or PromptSettings(), history or HistorySettings(), BACKEND, RULES, EvaluationSettings(**evaluation)
+    )
+
+
+def turn(index, text, *, score=0.0, outcome=Outcome.INCORRECT, thinking=None):
+    extraction = extract(text, backend="triton", thinking=thinking)
+    return make_turn(
+        outcome,
+        id=SampleId(0, 0, 0, index),
+        task=TASK,
+        reply=Reply(text, (), (), "stop", thinking),
+        extraction=extraction,
+        score=Score(score),
+        feedback=f"feedback {index}",
+    )
+
+
+def answer(number):
+    return f"class ModelNew:\n    version = {number}\n"
+
+
+def reply(number, thinking="hm"):
+    return f"<think>{thinking} {number}</think>\n```python\n{answer(number)}```\n<SUMMARY>change {number}</SUMMARY>"
+
+
+def text(messages):
+    return "\n\n".join(f"--- {message.role}\n{message.content}" for message in messages) + "\n"
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_words_of_the_templates(name):
+    """A change of wording changes these files on purpose: delete one to have it written anew."""
+    prompt = PromptSettings(template=name, hardware=Hardware("H100"))
+    turns = [turn(0, reply(0)), turn(1, "no code here")]
+    words = text(composer(prompt).messages(TASK)) + text(composer(prompt).messages(TASK, turns=turns)[-4:])
+    golden = DATA / f"{name}.txt"
+    if not golden.exists():
+        golden.parent.mkdir(parents=True, exist_ok=True)
+        golden.write_text(words, encoding="utf-8")
+        pytest.fail(f"{golden} was missing and has been written: look at it and run again")
+    assert words == golden.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_facts_that_every_template_states(name):
+    words = text(composer(PromptSettings(template=name)).messages(TASK))
+    assert TASK.reference.rstrip() in words
+    assert all(rule.statement in words for rule in RULES)
+    assert "float32" in words
+    assert "0.0001" in words
+    assert "ModelNew" in words
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_only_kernelrl_asks_for_tags(name):
+    words = text(composer(PromptSettings(template=name)).messages(TASK, turns=[turn(0, reply(0))]))
+    assert ("<KERNEL>" in words) == (name == "kernelrl")
+
+
+def test_constant_words_of_brief_are_few_and_the_same():
+    brief = composer(PromptSettings(template="brief", shots="zero"))
+    other = attrs.evolve(TASK, id="x", reference="class Model: pass\n")
+    first, second = (brief.messages(task)[0].content.replace(task.reference.rstrip(), "") for task in (TASK, other))
+    assert first == second
+    assert len(first) < 700
+
+
+@pytest.mark.parametrize(("shots", "shown"), [("zero", []), ("one", ["add"]), ("few", ["one", "two"])])
+def test_shots(shots, shown):
+    words = text(composer(PromptSettings(shots=shots)).messages(TASK))
+    assert [name for name in ("add", "one", "two") if f"class ModelNew:  # {name}" in words] == shown
+
+
+@pytest.mark.parametrize(("turns", "shown"), [("first", False), ("all", True)])
+def test_example_turns(turns, shown):
+    settings = PromptSettings(example_turns=turns)
+    assert ("# add" in text(composer(settings).messages(TASK, turns=[turn(0, reply(0))]))) == shown
+
+
+def test_retrieved_examples_come_before_the_own():
+    words = text(composer().messages(TASK, examples=[Example("class Model:  # near", "class ModelNew:  # near")]))
+    assert words.index("# near") < words.index("# add")
+
+
+def test_precision_of_the_task_goes_before_the_recipe():
+    words = text(composer().messages(attrs.evolve(TASK, precision="bf16")))
+    assert "bfloat16" in words
+    assert "0.01" in words
+    assert "float32" not in words
+
+
+def test_tolerance_and_trials_of_a_stage_are_the_ones_that_are_stated():
+    easy = attrs.evolve(TASK, settings=TaskSettings(atol=0.125, trials=2))
+    words = text(composer(PromptSettings(template="kernelbench")).messages(easy))
+    assert "absolute tolerance of 0.125 and a relative tolerance of 0.0001, in 2 trials" in words
+
+
+def test_precision_can_be_left_out_and_tolerances_given():
+    assert "float32" not in text(composer(PromptSettings(state_precision=False)).messages(TASK))
+    assert "atol 0.5" in text(composer(atol=0.5).messages(TASK))
+
+
+def test_summary_is_asked_for_and_shown():
+    for made in (composer(PromptSettings(summary=True)), composer(history=HistorySettings(thinking="summarised"))):
+        messages = made.messages(TASK, turns=[turn(0, reply(0))])
+        assert "<SUMMARY>" in messages[1].content
+        assert "<SUMMARY>change 0</SUMMARY>" in messages[2].content
+    assert "SUMMARY" not in text(composer().messages(TASK, turns=[turn(0, reply(0))]))
+
+
+def test_an_answer_that_was_never_given_is_not_shown_by_its_thinking():
+    cut = turn(0, "a first draft, which")
+    cut = attrs.evolve(cut, prompt=Prompt((), (), "<think>\n"))
+    assert composer().messages(TASK, turns=[cut])[2] == Message("assistant", "(no answer)")
+
+
+def test_think_prefix_begins_the_reply():
+    assert composer(PromptSettings(think_prefix=True)).messages(TASK)[-1] == Message("assistant", "<think>\n")
+
+
+# --- history --------------------------------------------------------------------------------------------------------
+
+
+def shown(history, turns):
+    messages = composer(history=history).messages(TASK, turns=turns)
+    assert [message.role for message in messages] == ["system", "user"] + ["assistant", "user"] * (
+        (len(messages) - 2) // 2
+    )
+    return [message.content.split("version = ")[1][0] for message in messages[2::2]]
+
+
+SCORED = [turn(index, reply(index), score=score) for index, score in enumerate([0.1, 0.9, 0.9, 0.3, 0.0])]
+
+
+@pytest.mark.parametrize(
+    ("keep", "expected"),
+    [
+        ("all", "01234"),
+        (LastHistory(2), "34"),
+        (LastHistory(9), "01234"),
+        (BestHistory(1), "24"),
+        (BestHistory(2), "124"),
+    ],
+)
+def test_kept_attempts_stand_in_the_order_of_turns_with_the_newest(keep, expected):
+    assert "".join(shown(HistorySettings(keep=keep), SCORED)) == expected
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_attempts_may_stand_in_the_one_message_of_the_user(name):
+    """As in Kevin: base prompt, then kernel, summary and feedback of every attempt, without its thinking."""
+    made = composer(PromptSettings(template=name), HistorySettings(thinking="summarised", form="prompt"))
+    messages = made.messages(TASK, turns=[turn(0, reply(0, "zounds")), turn(1, reply(1, "zounds"))])
+    assert [message.role for message in messages if message.role != "system"] == ["user"]
+    words = messages[-1].content
+    told = ["version = 0", "change 0", "feedback 0", "version = 1", "change 1", "feedback 1", "complete"]
+    places = [words.index(one) for one in told[:-1]] + [words.rindex("complete")]
+    assert places == sorted(places)
+    assert "zounds" not in words
+    assert "# add" not in words
+    assert made.messages(TASK)[-1].content.count("# add") == 2
+
+
+def test_the_oldest_attempts_of_the_one_message_go_first():
+    made = composer(PromptSettings(template="kevin"), HistorySettings(form="prompt"))
+    turns = [turn(index, reply(index)) for index in range(4)]
+    whole = size(made.messages(TASK, turns=turns))
+    prompt, _ = made.fit(TASK, render=render, context_tokens=whole + 99, max_tokens=100, turns=turns)
+    assert [f"version = {index}" in prompt.messages[-1].content for index in range(4)] == [False, True, True, True]
+
+
+def test_infrastructure_errors_are_never_shown():
+    turns = [turn(0, reply(0)), turn(1, reply(1), outcome=Outcome.INFRA_ERROR)]
+    assert shown(HistorySettings(), turns) == ["0"]
+    assert "feedback 1" not in text(composer().messages(TASK, turns=turns))
+
+
+@pytest.mark.parametrize(
+    "text_of_reply", [reply(7), f"```python\n{answer(7)}```", f"Plan.</think>\n```\n{answer(7)}```"]
+)
+@pytest.mark.parametrize("thinking", ["stripped", "kept", "summarised"])
+def test_history_holds_the_real_code(text_of_reply, thinking):
+    messages = composer(history=HistorySettings(thinking=thinking)).messages(TASK, turns=[turn(0, text_of_reply)])
+    assert messages[2].role == "assistant"
+    assert extract(messages[2].content, backend="triton").candidate.source == answer(7)
+    assert ("<think>" in messages[2].content) == (thinking == "kept" and "</think>" in text_of_reply)
+    assert "feedback 0" in messages[3].content
+
+
+@pytest.mark.parametrize("text_of_reply", ["", "<think>endless", "prose " * 2000, "```python\nclass ModelNew(:\n```"])
+def test_attempt_without_code_shows_what_was_written_in_bounds(text_of_reply):
+    content = composer().messages(TASK, turns=[turn(0, text_of_reply, outcome=Outcome.FORMAT_ERROR)])[2].content
+    assert 0 < len(content) < 2200
+    assert "endless" not in content
+    assert "class ModelNew(:" in content or "class" not in text_of_reply
+
+
+# --- replies --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+@pytest.mark.parametrize(
+    "source",
+    [
+        answer(1),
+        'class ModelNew:\n    """\n```python\nclass ModelNew: 1\n```\n````\n"""\n',
+        "class ModelNew:\n    a = '</KERNEL>'\n",
+    ],
+)
+def test_reply_text_is_read_back(name, source):
+    made = composer(PromptSettings(template=name))
+    assert extract(made.reply_text(source), backend="triton").candidate.source == source
+    both = extract(made.reply_text(source, summary="why"), backend="triton")
+    assert (both.candidate.source, both.summary) == (source, "why")
+
+
+# --- fitting --------------------------------------------------------------------------------------------------------
+
+
+def render(messages):
+    """Three tokens per message and one for every four characters."""
+    return Prompt(tuple(messages), (0,) * sum(3 + len(message.content) // 4 for message in messages))
+
+
+def size(messages):
+    return len(render(messages).tokens)
+
+
+@given(
+    context=st.integers(200, 6000),
+    max_tokens=st.integers(1, 3000),
+    limit=st.none() | st.integers(200, 4000),
+    lengths=st.lists(st.integers(0, 3000), max_size=5),
+    examples=st.lists(st.integers(1, 2000), max_size=3),
+)
+@settings(max_examples=150, deadline=None)
+def test_fit_stays_within_every_limit(context, max_tokens, limit, lengths, examples):
+    made = composer(PromptSettings(template="brief", shots="zero", max_tokens=limit))
+    turns = [turn(index, f"```python\n{answer(index)}#{'x' * length}\n```") for index, length in enumerate(lengths)]
+    found = [Example("class Model: pass", "#" * length) for length in examples]
+    largest = min(limit or context, context)
+    minimum = min(max_tokens, MINIMUM_REPLY_TOKENS)
+    newest = made.messages(TASK, turns=turns)
+    newest = (newest[0], *newest[-2:]) if turns else newest
+    bare = size(made.messages(TASK))
+
+    def fitted():
+        return made.fit(TASK, render=render, context_tokens=context, max_tokens=max_tokens, examples=found, turns=turns)
+
+    if bare > min(largest, context - minimum):
+        with pytest.raises(UsageError, match=f"{TASK.id}: its prompt has {bare} tokens"):
+            fitted()
+        return
+    prompt, tokens = fitted()
+    assert len(prompt.tokens) <= largest
+    assert len(prompt.tokens) + tokens <= context
+    assert minimum <= tokens <= max_tokens
+    if turns and size(newest) <= min(largest, context - minimum):
+        assert any(f"version = {len(turns) - 1}\n" in message.content for message in prompt.messages)
+    if tokens < max_tokens:
+        assert len(prompt.messages) <= len(newest), "history goes before the reply's limit is lowered"
+
+
+def test_oldest_attempts_go_first():
+    made = composer(PromptSettings(template="brief"))
+    turns = [turn(index, reply(index)) for index in range(4)]
+    whole = size(made.messages(TASK, turns=turns))
+    prompt, tokens = made.fit(TASK, render=render, context_tokens=whole + 99, max_tokens=100, turns=turns)
+    assert [m.content.split("version = ")[1][0] for m in prompt.messages[1::2]] == ["1", "2", "3"]
+    assert tokens == 100
+
+
+# --- templates of users ---------------------------------------------------------------------------------------------
+
+
+def test_own_template_may_extend_a_bundled_one(tmp_path):
+    path = tmp_path / "mine.jinja"
+    path.write_text('{% extends "brief.jinja" %}{% block feedback %}Mine: {{ feedback }}{% endblock %}')
+    messages = composer(PromptSettings(template=str(path))).messages(TASK, turns=[turn(0, reply(0))])
+    assert messages[-1].content == "Mine: feedback 0"
+    assert messages[0].content.startswith("Write class ModelNew")
+
+
+def test_own_template_may_be_the_first_message_alone(tmp_path):
+    path = tmp_path / "mine.jinja"
+    path.write_text("Rewrite:\n{{ task.reference | fenced }}")
+    messages = composer(PromptSettings(template=str(path))).messages(TASK, turns=[turn(0, reply(0))])
+    assert [message.role for message in messages] == ["user", "assistant", "user"]
+    assert messages[0].content.startswith("Rewrite:\n```python\nimport torch")
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "words"),
+    [("a\n{% if %}", 2, "Expected"), ("a\n\n{{ nothing }}", 3, "nothing"), ("{{ task.colour }}", 1, "colour")],
+)
+def test_faulty_template_is_named_with_its_line(tmp_path, content, line, words):
+    path = tmp_path / "mine.jinja"
+    path.write_text(content)
+    with pytest.raises(UsageError, match=words) as caught:
+        composer(PromptSettings(template=str(path))).messages(TASK)
+    assert f"{path}:{line}" in str(caught.value)
+
+
+def test_template_whose_answer_cannot_be_read_back_is_refused(tmp_path):
+    path = tmp_path / "mine.jinja"
+    path.write_text('{% extends "brief.jinja" %}{% block reply %}{{ source }}{% endblock %}')
+    with pytest.raises(UsageError, match="reply"):
+        composer(PromptSettings(template=str(path)))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("kernelr", "did you mean 'kernelrl'"), ("zzz", "unknown"), ("no/such.jinja", "no such file")]
+)
+def test_unknown_template(name, words):
+    with pytest.raises(UsageError, match=words):
+        composer(PromptSettings(template=name))

@@ -1,0 +1,132 @@
+"""Rows survive crashes, damage and full disks."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernelrl_core.errors import KernelRLError, UsageError
+from kernelrl_core.runs.journal import Journal, read_rows, write_atomically
+from kernelrl_core.runs.directory import RunDir, find_run
+
+
+def test_rows_come_back(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "a.jsonl")
+    journal.append([{"x": 0.1, "text": "ä\ud800\n"}, {"x": None}])
+    journal.append([])
+    journal.close()
+    assert list(read_rows(tmp_path / "a.jsonl")) == [{"x": 0.1, "text": "ä\ud800\n"}, {"x": None}]
+
+
+@pytest.mark.parametrize("tail", [b'{"n": 2, "half', b"\x00\x00\x00\n", b"not json\n", b"[1]\n"])
+def test_a_damaged_last_line_is_cut_off_and_kept_aside(tmp_path: Path, tail: bytes) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"n": 1}\n' + tail)
+    journal = Journal(path)
+    journal.append([{"n": 3}])
+    journal.close()
+    assert [row["n"] for row in read_rows(path)] == [1, 3]
+    assert tail.strip() in (tmp_path / "a.jsonl.damaged").read_bytes()
+
+
+def test_damage_in_the_middle_is_an_error_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"n": 1}\nxx\n{"n": 3}\n')
+    with pytest.raises(KernelRLError, match=r"a\.jsonl:2"):
+        list(read_rows(path))
+
+
+def test_a_full_disk_leaves_whole_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path / "a.jsonl")
+    journal.append([{"n": 1}])
+    real = os.write
+
+    def full(fd: int, data: bytes) -> int:
+        if len(data) > 4:
+            return real(fd, bytes(data[:4]))
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(KernelRLError, match="No space left"):
+        journal.append([{"n": 22222}])
+    monkeypatch.undo()
+    journal.append([{"n": 3}])
+    assert [row["n"] for row in read_rows(tmp_path / "a.jsonl")] == [1, 3]
+
+
+def test_numbers_that_json_lacks_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not finite"):
+        Journal(tmp_path / "a.jsonl").append([{"x": float("nan")}])
+    assert not (tmp_path / "a.jsonl").read_text()
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "a", "one")
+    write_atomically(tmp_path / "a", "two")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert (tmp_path / "a").read_text() == "two"
+    with pytest.raises(KernelRLError, match="No such file"):
+        write_atomically(tmp_path / "missing" / "a", "x")
+
+
+def test_a_new_run_has_all_its_files_and_a_private_key(tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path / "runs" / "a", {"seed": 1}, {"kernelrl": "0"})
+    names = {path.name for path in run.path.iterdir()}
+    assert {"recipe.yaml", "provenance.json", "secret.key", "samples.jsonl", "credits.jsonl", "logs.log"} <= names
+    assert {"metrics.jsonl", "checkpoints.jsonl", "checkpoints", "lock"} <= names
+    assert (run.path / "secret.key").stat().st_mode & 0o777 == 0o600
+    assert len(run.secret()) == 32
+    assert not run.recipe_changed()
+
+
+def test_an_existing_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with pytest.raises(UsageError, match="already exists") as caught:
+        RunDir.create(tmp_path / "a", {}, {})
+    assert "kernelrl resume" in caught.value.fix
+    assert not list((tmp_path / "a").iterdir())
+
+
+def test_the_key_can_be_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNELRL_RUN_SECRET", "ab" * 32)
+    assert RunDir.create(tmp_path / "a", {}, {}).secret() == b"\xab" * 32
+    monkeypatch.setenv("KERNELRL_RUN_SECRET", "short")
+    with pytest.raises(UsageError, match="KERNELRL_RUN_SECRET"):
+        RunDir.create(tmp_path / "b", {}, {})
+
+
+def test_a_run_belongs_to_one_process_and_its_state_tells_a_kill(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from kernelrl_core.runs.directory import RunDir\n"
+        f"run = RunDir.create(Path({str(tmp_path / 'a')!r}), {{}}, {{}})\n"
+        "print('ready', flush=True); sys.stdin.read()"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"ready\n"
+    run = find_run(str(tmp_path / "a"))
+    assert run.state() == ("running", "")
+    with pytest.raises(UsageError, match="in use"):
+        run.lock()
+    child.kill()
+    child.communicate()
+    assert run.state()[0] == "killed"
+    run.lock()
+    run.set_state("failed", "disk")
+    run.unlock()
+    assert run.state() == ("failed", "disk")
+
+
+def test_an_edited_recipe_is_noticed(tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path / "a", {"seed": 1}, {})
+    (run.path / "recipe.yaml").write_text("seed: 2\n")
+    assert run.recipe_changed()
+    run.accept_recipe()
+    assert not run.recipe_changed()
+    assert len(json.loads((run.path / "provenance.json").read_text())["recipe_changes"]) == 1

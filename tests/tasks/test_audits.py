@@ -1,0 +1,203 @@
+"""Audits of tasks: the file survives being cut short, work is not done twice, flagged tasks stay out of training."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelrl_core.cli.tasks_audit import _audited, _document, _lines
+from kernelrl_core.environment.environment import Environment
+from kernelrl_core.errors import UsageError
+from kernelrl_core.planning.load import recipe_from_mapping
+from kernelrl_core.plugins.registry import registry
+from kernelrl_core.recipe.schema import TrainSettings
+from kernelrl_core.tasks.audits import (
+    FLAGS,
+    annotate,
+    append_audit,
+    audit_conditions,
+    quarantine_reasons,
+    read_audits,
+    training_tasks,
+)
+from kernelrl_core.types import Candidate, EvaluationSettings, Task, TaskAudit
+from kernelrl_core.types import serialization as codec
+
+SETTINGS = EvaluationSettings()
+TASKS = [Task(f"t/{name}", f"source of {name}") for name in ("a", "b", "c")]
+
+
+def audit_of(task: Task, settings: EvaluationSettings = SETTINGS, **found: Any) -> TaskAudit:
+    return TaskAudit(task.id, task.sha256, audit_conditions(settings), **found)
+
+
+class Source:
+    """Tasks of one split."""
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self._tasks = tasks
+
+    def splits(self) -> Sequence[str]:
+        return ("train",)
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        return self._tasks
+
+    def manifest(self) -> Mapping[str, Any]:
+        return {}
+
+
+class Auditor:
+    """Stands in for an evaluator and for the registry that makes it; says what it was asked for."""
+
+    use = "auditor"
+
+    def __init__(self, unaudited: str | None = None, stop_at: str | None = None) -> None:
+        self.asked: list[str] = []
+        self._unaudited, self._stop_at = unaudited, stop_at
+
+    def make(self, kind: str, chosen: Any) -> Auditor:
+        return self
+
+    async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float) -> TaskAudit:
+        self.asked.append(task.id)
+        if task.id == self._stop_at:
+            await asyncio.sleep(60)
+        return audit_of(task, settings, unaudited="too slow" if task.id == self._unaudited else None)
+
+    async def aclose(self) -> None: ...
+
+
+def run(auditor: Auditor, file: Path, settings: EvaluationSettings = SETTINGS) -> list[TaskAudit]:
+    async def limited() -> list[TaskAudit]:
+        # What Ctrl-C does: the audit is cancelled wherever it stands.
+        auditing = _audited(TASKS, settings, auditor, auditor, file, 1, 5.0)  # type: ignore[arg-type]
+        return await asyncio.wait_for(auditing, 0.5)
+
+    return asyncio.run(limited())
+
+
+def test_an_audit_that_was_interrupted_goes_on(tmp_path: Path) -> None:
+    file = tmp_path / "audits.jsonl"
+    with pytest.raises(TimeoutError):
+        run(Auditor(stop_at="t/c"), file)
+    assert [audit.task_id for audit in read_audits(file)] == ["t/a", "t/b"]
+    again = Auditor()
+    assert [audit.task_id for audit in run(again, file)] == ["t/a", "t/b", "t/c"]
+    assert again.asked == ["t/c"]
+
+
+def test_other_settings_are_another_audit(tmp_path: Path) -> None:
+    file = tmp_path / "audits.jsonl"
+    run(Auditor(), file)
+    again = Auditor()
+    run(again, file, EvaluationSettings(precision="bf16"))
+    assert again.asked == ["t/a", "t/b", "t/c"]
+
+
+def test_what_is_unaudited_is_listed_and_tried_again_and_not_clean(tmp_path: Path) -> None:
+    file = tmp_path / "audits.jsonl"
+    audits = run(Auditor(unaudited="t/b"), file)
+    assert _document(audits)["unaudited"] == ["t/b"]
+    assert "t/b  unaudited: too slow" in _lines(audits)
+    assert _lines(audits)[-1] == "3 tasks: 2 clean, 0 flagged (0 mended), 1 unaudited"
+    again = Auditor()
+    run(again, file)
+    assert again.asked == ["t/b"]
+
+
+@given(st.integers(min_value=0, max_value=400))
+def test_a_file_cut_anywhere_in_its_last_line_can_be_read_and_continued(
+    tmp_path_factory: pytest.TempPathFactory, cut: int
+) -> None:
+    file = tmp_path_factory.mktemp("audit") / "audits.jsonl"
+    for task in TASKS[:2]:
+        append_audit(file, audit_of(task, flags={"tiny": "äöü 1 byte"}))
+    content = file.read_bytes()
+    first = content.index(b"\n") + 1
+    file.write_bytes(content[: first + min(cut, len(content) - first - 2)])
+    append_audit(file, audit_of(TASKS[2]))
+    assert [audit.task_id for audit in read_audits(file)] == ["t/a", "t/c"]
+
+
+def test_a_last_line_cut_short_is_left_out_and_another_bad_line_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "audits.jsonl"
+    line = codec.dumps(audit_of(TASKS[0]))
+    file.write_text(line + "\n" + line[:30])
+    assert len(read_audits(file)) == 1
+    file.write_text(line[:30] + "\n" + line + "\n")
+    with pytest.raises(UsageError, match=r"audits\.jsonl:1: not an audit"):
+        read_audits(file)
+
+
+def test_training_leaves_flagged_tasks_out_and_says_so() -> None:
+    flagged = attrs.evolve(TASKS[0], flags=("zeros_pass", "tiny"))
+    tasks, line = training_tasks(Source([flagged, *TASKS[1:]]), TrainSettings())
+    assert tasks == TASKS[1:]
+    assert line == "1 of 3 tasks are in quarantine (zeros_pass 1); train.quarantine=false takes them"
+    tasks, line = training_tasks(Source([flagged, *TASKS[1:]]), TrainSettings(quarantine=False))
+    assert len(tasks) == 3
+    assert line is None
+    with pytest.raises(UsageError, match="1 of 1 tasks are in quarantine"):
+        training_tasks(Source([flagged]), TrainSettings())
+
+
+@pytest.mark.parametrize(
+    ("found", "reasons"),
+    [
+        ({"flags": {"tiny": ""}}, ()),
+        ({"flags": {"zeros_pass": "", "tiny": ""}}, ("zeros_pass",)),
+        ({"flags": {"zeros_pass": ""}, "mended_by": "signed"}, ()),
+        ({"flags": {"zeros_pass": "", "nondeterministic": ""}, "mended_by": "signed"}, ("nondeterministic",)),
+        ({"unaudited": "too slow"}, ()),
+    ],
+)
+def test_an_overlay_that_mends_a_task_takes_it_out_of_quarantine(
+    found: dict[str, Any], reasons: tuple[str, ...]
+) -> None:
+    audit = audit_of(TASKS[0], **found)
+    task = annotate(TASKS[0], {audit.sha256: audit})
+    assert quarantine_reasons(task) == reasons
+    assert task.input_overlay == found.get("mended_by")
+
+
+def test_the_content_of_a_task_decides_which_audit_is_its_own() -> None:
+    audit = audit_of(TASKS[0], flags={"zeros_pass": ""})
+    assert annotate(attrs.evolve(TASKS[0], reference="changed"), {audit.sha256: audit}).flags == ()
+
+
+def test_flags_are_documented() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text()
+    for name, flag in FLAGS.items():
+        assert f"| `{name}` | {flag.meaning} |" in text
+
+
+@pytest.mark.parametrize(
+    ("profile", "recipes", "used"),
+    [
+        ("strict", "none", "signed"),
+        ("strict", "mixed", "mixed"),
+        ("kernelbench", "none", "none"),
+    ],
+)
+def test_a_mended_task_is_judged_under_its_overlay(profile: str, recipes: str, used: str) -> None:
+    blocks = {
+        "tasks": {"use": "starter"},
+        "backend": {"use": "triton"},
+        "policy": {"use": "torch"},
+        "rewards": {"correct": {"use": "correctness"}},
+        "evaluation": {"profile": profile, "input_overlay": recipes},
+    }
+    recipe = recipe_from_mapping(blocks, registry=registry(), name="test").recipe
+    environment = Environment.from_recipe(recipe, registry=registry(), secret=b"s", cache_dir=None)
+    task = attrs.evolve(TASKS[0], input_overlay="signed")
+    request = environment._request(task, Candidate("", "triton"), None)
+    asyncio.run(environment.aclose())
+    assert request.settings.input_overlay == used

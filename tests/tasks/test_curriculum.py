@@ -1,0 +1,236 @@
+"""Stages that advance by measured rates, draws by difficulty, and both across a resume."""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from value_builders import make_turn
+
+from kernelrl_core.errors import UsageError
+from kernelrl_core.recipe.schema import (
+    Advance,
+    CurriculumSettings,
+    Difficulty,
+    Recipe,
+    RewardUse,
+    Stage,
+    TrainSettings,
+    Use,
+)
+from kernelrl_core.tasks.curriculum import Course, signal_chance
+from kernelrl_core.tasks.schedule import schedule
+from kernelrl_core.types import (
+    Episode,
+    EvaluationSettings,
+    Group,
+    Outcome,
+    SampleId,
+    Task,
+    TaskSettings,
+    Turn,
+)
+
+TASKS = [Task(f"t{level}.{i}", f"reference {level} {i}", level=level) for level in (1, 2, 3) for i in range(6)]
+RECIPE = Recipe(
+    tasks=Use("fake"),
+    backend=Use("fake"),
+    policy=Use("fake"),
+    rewards={"correct": RewardUse("correctness")},
+    seed=5,
+    train=TrainSettings(tasks_per_step=3, group_size=2, steps=12),
+)
+
+
+def course(curriculum: CurriculumSettings | None, tasks: Sequence[Task] = TASKS, **train: Any) -> Course:
+    recipe = attrs.evolve(RECIPE, curriculum=curriculum, train=attrs.evolve(RECIPE.train, **train))
+    return Course(tasks, recipe)
+
+
+def group(task: Task, *outcomes: Outcome) -> Group:
+    """One attempt of one turn for each outcome."""
+
+    def turn(attempt: int, outcome: Outcome) -> Turn:
+        where = SampleId(0, 0, attempt, 0)
+        return make_turn(outcome, id=where, task=task)
+
+    return Group(task, tuple(Episode((turn(attempt, outcome),)) for attempt, outcome in enumerate(outcomes)))
+
+
+RIGHT, WRONG, LOST = Outcome.CORRECT, Outcome.INCORRECT, Outcome.INFRA_ERROR
+
+
+def test_without_a_curriculum_a_run_follows_the_schedule() -> None:
+    plain = course(None)
+    expected = schedule([task.id for task in TASKS], RECIPE.train, RECIPE.seed)
+    assert [plain.batch(step) for step in range(12)] == [[TASKS[i] for i in batch] for batch in expected]
+    assert (plain.learn(0, [], {}), plain.state()) == ({}, {})
+
+
+STAGES = CurriculumSettings(
+    (
+        Stage(levels=(1,), until=Advance(above=0.5, over=2), trials=1, atol=1e-2, weights={"correct": 2.0}),
+        Stage(levels=(1, 2), max_steps=3),
+        Stage(),
+    )
+)
+
+
+def test_a_stage_ends_when_the_mean_of_its_last_steps_is_high_enough() -> None:
+    """Means over two steps: (0.2 + 0.6) / 2 = 0.4 is too low, (0.6 + 0.4) / 2 = 0.5 is enough; then 3 steps, then all.
+
+    One high step alone is no mean over two.
+    """
+    told, stages = course(STAGES), []
+    for step, rate in enumerate([0.2, 0.6, 0.4, 0.0, 0.0, 0.0, 0.9]):
+        stages.append(told.learn(step, [], {"kernel/correct_rate": rate})["curriculum/stage"])
+    assert stages == [0, 0, 0, 1, 1, 1, 2]
+    first_high = course(STAGES)
+    first_high.learn(0, [], {"kernel/correct_rate": 1.0})
+    assert first_high.learn(1, [], {"kernel/correct_rate": 0.0})["curriculum/stage"] == 0
+    assert first_high.stage_line(2) == "curriculum: stage 2 of 3, 12 tasks of levels 1, 2"
+
+
+def test_a_stage_has_its_levels_and_settings() -> None:
+    told = course(STAGES)
+    assert told.stage_line(0) == "curriculum: stage 1 of 3, 6 tasks of level 1"
+    assert told.stage_line(1) is None
+    batch = told.batch(0)
+    assert {task.level for task in batch} == {1}
+    assert {task.settings.trials for task in batch} == {1}
+    assert batch[0].settings == TaskSettings(1e-2, None, 1, {"correct": 2.0})
+    assert {task.sha256 for task in batch} <= {task.sha256 for task in TASKS}
+
+
+def test_a_pass_over_a_stage_visits_all_its_tasks() -> None:
+    told = course(CurriculumSettings((Stage(levels=(2,), max_steps=9), Stage())))
+    seen = Counter(task.id for step in range(4) for task in told.batch(step))
+    assert seen == {f"t2.{i}": 2 for i in range(6)}
+
+
+def test_steps_without_the_metric_do_not_count() -> None:
+    speed = Advance(above=1.0, over=1, metric="multiturn/best_speedup_mean")
+    told = course(CurriculumSettings((Stage(levels=(1,), until=speed), Stage())))
+    assert told.learn(0, [], {})["curriculum/stage"] == 0
+    told.learn(1, [], {"multiturn/best_speedup_mean": 1.2})
+    assert told.learn(2, [], {})["curriculum/stage"] == 1
+
+
+def test_a_stage_without_tasks_is_refused() -> None:
+    with pytest.raises(UsageError, match="stage 2 has no tasks of its levels \\[4\\]; known: 1, 2, 3"):
+        course(CurriculumSettings((Stage(max_steps=1), Stage(levels=(4,)))))
+
+
+@pytest.mark.parametrize(
+    ("right", "n", "expected"),
+    [
+        (0, 0, 1 / 3),  # Beta(1, 1): E[p^2] = 1/2 * 2/3 = 1/3, and as much for all wrong
+        (0, 2, 3 / 10),  # Beta(1, 3): E[(1-p)^2] = 3/4 * 4/5 = 3/5, E[p^2] = 1/4 * 2/5 = 1/10
+        (2, 2, 3 / 10),
+        (2, 4, 3 / 7),  # Beta(3, 3): 3/6 * 4/7 = 2/7 twice
+    ],
+)
+def test_the_chance_of_a_signal(right: int, n: int, expected: float) -> None:
+    assert signal_chance(right, n, 2) == pytest.approx(expected)
+
+
+def test_solved_groups_have_a_signal_where_speed_is_paid() -> None:
+    """1 - 1/10 for Beta(3, 1): only E[(1-p)^2] = 1/4 * 2/5 is lost."""
+    assert signal_chance(2, 2, 2, solved_teaches=True) == pytest.approx(9 / 10)
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(2, 16))
+def test_the_chance_is_a_probability_and_never_0(right: int, wrong: int, size: int) -> None:
+    chance = signal_chance(right, right + wrong, size)
+    assert 0 < chance < 1
+    assert chance == pytest.approx(signal_chance(wrong, right + wrong, size))
+
+
+def test_draws_avoid_what_is_all_wrong_or_all_right() -> None:
+    """Group size 8, two groups each: of 4 hopeless, 4 solved and 4 mixed tasks the mixed ones are drawn most."""
+    tasks = TASKS[:12]
+    told = course(CurriculumSettings(difficulty=Difficulty(sharpness=4.0)), tasks, group_size=8, steps=400)
+    for step in range(2):
+        for index, task in enumerate(tasks):
+            right = (0, 8, 4)[index % 3]
+            told.learn(step, [group(task, *[RIGHT] * right, *[WRONG] * (8 - right))], {})
+    drawn = Counter(int(task.id[1:].replace(".", "")) for step in range(2, 400) for task in told.batch(step))
+    share = [sum(n for i, n in drawn.items() if kind == _kind(i, tasks)) / sum(drawn.values()) for kind in range(3)]
+    assert share[2] > 0.8
+    assert min(share) > 0  # what looks hopeless is tried again
+    assert all(len({task.id for task in told.batch(step)}) == 3 for step in range(2, 50))
+
+
+def _kind(number: int, tasks: Sequence[Task]) -> int:
+    return [task.id for task in tasks].index(f"t{number // 10}.{number % 10}") % 3
+
+
+def test_fewer_groups_lack_a_signal_than_in_turn() -> None:
+    """36 tasks of which two thirds are always wrong or always right, 60 steps of 6 tasks: in turn two of three groups
+    teach nothing."""
+    tasks = [Task(f"t{i}", f"reference {i}") for i in range(36)]
+    rates = {task.id: (0.0, 1.0, 0.5)[index % 3] for index, task in enumerate(tasks)}
+
+    def uniform_share(curriculum: CurriculumSettings | None) -> float:
+        told, chance, uniform = (
+            course(curriculum, tasks, tasks_per_step=6, group_size=8, steps=60),
+            random.Random(0),
+            [],
+        )
+        for step in range(60):
+            groups = [
+                group(task, *(RIGHT if chance.random() < rates[task.id] else WRONG for _ in range(8)))
+                for task in told.batch(step)
+            ]
+            told.learn(step, groups, {})
+            uniform += [len({episode.turns[0].outcome for episode in one.episodes}) == 1 for one in groups]
+        return statistics.fmean(uniform)
+
+    assert uniform_share(None) > 0.6
+    assert uniform_share(CurriculumSettings(difficulty=Difficulty())) < 0.4
+
+
+def test_lost_attempts_and_old_groups_are_not_remembered() -> None:
+    told = course(CurriculumSettings(difficulty=Difficulty(groups=2)))
+    for outcomes in ([RIGHT, RIGHT], [WRONG, LOST], [RIGHT, WRONG], [LOST, LOST]):
+        told.learn(0, [group(TASKS[0], *outcomes)], {})
+    assert told.state()["curriculum"]["history"] == {"t1.0": [[0, 1], [1, 2]]}
+
+
+def test_fewer_tasks_than_places_repeat() -> None:
+    told = course(CurriculumSettings(difficulty=Difficulty()), TASKS[:2])
+    assert Counter(task.id for task in told.batch(0)).most_common()[0][1] == 2
+
+
+@given(st.lists(st.floats(0, 1), min_size=12, max_size=12), st.integers(0, 11))
+def test_a_course_goes_on_from_its_state_as_if_nothing_had_been(rates: list[float], cut: int) -> None:
+    both = attrs.evolve(STAGES, difficulty=Difficulty())
+
+    def play(told: Course, steps: range) -> list[Any]:
+        seen = []
+        for step in steps:
+            batch = told.batch(step)
+            groups = [group(task, RIGHT, WRONG if len(task.id) * step % 3 else RIGHT) for task in batch]
+            seen.append((batch, told.learn(step, groups, {"kernel/correct_rate": rates[step]})))
+        return seen
+
+    whole = play(course(both), range(12))
+    first, second = course(both), course(both)
+    begun = play(first, range(cut))
+    second.restore(json.loads(json.dumps({"next_step": cut, **first.state()})))
+    assert begun + play(second, range(cut, 12)) == whole
+
+
+def test_settings_of_a_stage_reach_the_judgement() -> None:
+    task = attrs.evolve(TASKS[0], settings=TaskSettings(atol=0.1, trials=2))
+    found = EvaluationSettings(rtol=0.5).of_stage(task)
+    assert (found.atol, found.rtol, found.trials) == (0.1, 0.5, 2)
+    assert EvaluationSettings().of_stage(TASKS[0]) == EvaluationSettings()

@@ -1,0 +1,446 @@
+"""The loop with a small policy and environment of this test: what is trained on, written, and taken up again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from kernelrl_core.algorithms import advantages
+from kernelrl_core.errors import InfrastructureError, KernelRLError, UsageError
+from kernelrl_core.interfaces.kinds import PolicyCapabilities, SamplingSettings, TrainingStep
+from kernelrl_core.monitoring.loggers import Observers
+from kernelrl_core.recipe.schema import (
+    Advance,
+    CurriculumSettings,
+    Difficulty,
+    EpisodeSettings,
+    EvalSettings,
+    Extension,
+    Recipe,
+    ReturnSettings,
+    RewardUse,
+    SamplingOptions,
+    Stage,
+    TrainSettings,
+    Use,
+    VerifySettings,
+)
+from kernelrl_core.rollout.session import Session, require_learning
+from kernelrl_core.runs.directory import RunDir
+from kernelrl_core.runs.run_journal import Ledger
+from kernelrl_core.training.loop import Training, learning_rate
+from kernelrl_core.types import (
+    BuildStatus,
+    Candidate,
+    Evaluation,
+    Extraction,
+    Message,
+    Outcome,
+    Prompt,
+    Reply,
+    SampleId,
+    Score,
+    Task,
+    Turn,
+    Verdict,
+)
+
+
+class Policy:
+    """Answers right with a chance that grows by training; a reply is a function of weight, prompt and seed."""
+
+    context_tokens = 1000
+    capabilities = PolicyCapabilities(frozenset({"ppo"}), deterministic=True)
+
+    def __init__(self) -> None:
+        self.weight = 0.3
+        self.asked: list[SamplingSettings] = []
+        self.steps: list[TrainingStep] = []
+        self.fail_at: set[int] = set()
+
+    def render(self, messages: Sequence[Message]) -> Prompt:
+        return Prompt(tuple(messages), tuple(range(len(messages))))
+
+    async def sample(self, prompt: Prompt, settings: SamplingSettings) -> Reply:
+        self.asked.append(settings)
+        if len(self.asked) in self.fail_at:
+            raise InfrastructureError("no answer from the sampler")
+        await asyncio.sleep(0)
+        right = random.Random(f"{settings.seed}{len(prompt.tokens)}").random() < self.weight
+        return Reply("right" if right else "wrong", (1, 2, 3), (-0.1, -0.2, -0.3), "stop")
+
+    async def train(self, step: TrainingStep) -> dict[str, float]:
+        self.steps.append(step)
+        signal = sum(max(sample.advantage, 0.0) for sample in step.samples) / step.loss.normaliser
+        self.weight += step.optimizer.learning_rate * signal
+        return {"loss": -signal}
+
+    async def save(self, directory: Path) -> dict[str, Any]:
+        (directory / "weights.json").write_text(json.dumps(self.weight))
+        return {"file": "weights.json"}
+
+    async def load(self, state: Mapping[str, Any], directory: Path) -> None:
+        self.weight = json.loads((directory / state["file"]).read_text())
+
+
+class Composer:
+    def fit(self, task: Task, *, render: Any, max_tokens: int, turns: Sequence[Turn], **_: Any) -> tuple[Prompt, int]:
+        said = [Message("user", task.reference), *(Message("user", turn.feedback) for turn in turns)]
+        return render(said), max_tokens
+
+
+class Tasks:
+    def tasks(self, split: str) -> list[Task]:
+        return [
+            Task(f"{split}/{i}", f"reference {i}", split, level=1 + i % 2) for i in range(5 if split == "train" else 3)
+        ]
+
+
+class Environment:
+    """Judges by the reply's text."""
+
+    def __init__(self) -> None:
+        self.composer, self.tasks, self.judged = Composer(), Tasks(), 0
+        self.lose: set[SampleId] = set()
+
+    async def examples(self, task: Task) -> tuple[()]:
+        return ()
+
+    async def judge_reply(
+        self, where: SampleId, task: Task, prompt: Prompt, reply: Reply, *, seconds: Mapping[str, float]
+    ) -> Turn:
+        self.judged += 1
+        await asyncio.sleep(0)
+        right, lost = reply.text == "right", where in self.lose
+        outcome = Outcome.INFRA_ERROR if lost else Outcome.CORRECT if right else Outcome.INCORRECT
+        evaluation = Evaluation(outcome, build=BuildStatus.BUILT, speedup=2.0 if right else None)
+        return Turn(
+            id=where,
+            task=task,
+            prompt=prompt,
+            reply=reply,
+            extraction=Extraction(Candidate(f"{reply.text} for {task.id}", "fake")),
+            evaluation=None if lost else evaluation,
+            findings=(),
+            outcome=outcome,
+            verdict=Verdict.CLEAN,
+            message="lost" if lost else "",
+            score=Score(float(right), {"correct": float(right)}),
+            feedback=f"turn {where.turn} was {outcome}",
+            seconds={**seconds, "evaluate": 0.01},
+        )
+
+    async def verify(self, turn: Turn) -> Turn:
+        return attrs.evolve(turn, verified=turn.id.attempt > 0)
+
+
+class Display:
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def expect(self, what: str, samples: int) -> None: ...
+    def sample(self, turn: Turn) -> None: ...
+    def step(self, row: Mapping[str, Any], n_steps: int) -> None: ...
+
+
+RECIPE = Recipe(
+    tasks=Use("fake"),
+    backend=Use("fake"),
+    policy=Use("fake"),
+    rewards={"correct": RewardUse("correctness")},
+    seed=3,
+    episode=EpisodeSettings(turns=2),
+    returns=ReturnSettings(gamma=0.4),
+    sampling=SamplingOptions(max_tokens=10),
+    train=TrainSettings(tasks_per_step=2, group_size=4, steps=4, learning_rate=0.5, loss="ppo", keep_checkpoints=2),
+    eval=EvalSettings(every=2, at_start=True, at_end=True, samples=2),
+)
+
+COURSE = attrs.evolve(
+    RECIPE,
+    train=attrs.evolve(RECIPE.train, steps=6),
+    curriculum=CurriculumSettings(
+        (Stage(levels=(1,), until=Advance(above=0.2, over=2)), Stage(levels=(1, 2), max_steps=2), Stage()),
+        Difficulty(),
+    ),
+    eval=EvalSettings(),
+)
+
+
+@attrs.define
+class Outcome_:
+    run: RunDir
+    policy: Policy
+    environment: Environment
+    display: Display
+    finished: bool
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        return self.run.rows(name)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        return [{k: v for k, v in row.items() if not k.startswith(("time/", "cost/"))} for row in self.rows("metrics")]
+
+
+def begin(path: Path, *, resume: bool = False, recipe: Recipe = RECIPE, stop_after: int = 99, **hooks: Any) -> Outcome_:
+    run = RunDir(path) if resume else RunDir.create(path, {"seed": recipe.seed}, {})
+    policy, environment, display = Policy(), Environment(), Display()
+    policy.fail_at |= hooks.get("fail_at", set())
+    environment.lose |= hooks.get("lose", set())
+    if "estimator" not in hooks:
+        hooks["estimator"] = advantages.grpo
+    ledger = Ledger(run)
+    session = Session(recipe, environment, policy)  # type: ignore[arg-type]
+    training = Training(
+        run, {}, session, hooks["estimator"], ledger, hooks.get("observers", Observers({})), display,
+        lambda: len(policy.steps) >= stop_after,
+    )  # fmt: skip
+    try:
+        finished = asyncio.run(training.go_on())
+    finally:
+        ledger.close()
+        run.unlock()
+    return Outcome_(run, policy, environment, display, finished)
+
+
+def test_a_run_writes_every_row_once(tmp_path: Path) -> None:
+    done = begin(tmp_path / "run")
+    assert done.finished
+    ids = [row["sample"] for row in done.rows("samples")]
+    assert len(ids) == len(set(ids)) == 4 * 2 * 4 * 2
+    assert [row["sample"] for row in done.rows("credits")] == sorted(ids, key=lambda s: tuple(map(int, s.split("."))))
+    assert [row["step"] for row in done.rows("metrics")] == [0, 1, 2, 3]
+    assert done.rows("checkpoints")[-1]["metrics"] == done.rows("metrics")[-1]
+    assert sorted(p.name for p in done.run.checkpoints.iterdir()) == ["000003", "000004"]
+    assert len({settings.seed for settings in done.policy.asked}) == len(done.policy.asked)
+
+
+def test_training_consumes_samples_in_canonical_order(tmp_path: Path) -> None:
+    for step in begin(tmp_path / "run").policy.steps:
+        ids = [tuple(map(int, sample.id.split("."))) for sample in step.samples]
+        assert ids == sorted(ids)
+
+
+def test_held_out_split_is_measured_at_start_on_the_way_and_at_the_end(tmp_path: Path) -> None:
+    rows = begin(tmp_path / "run").rows("metrics")
+    assert "eval_start/pass@1" in rows[0]
+    assert ["eval/pass@1" in row for row in rows] == [False, True, False, True]
+
+
+@pytest.mark.parametrize(("every", "base"), [(1, RECIPE), (3, RECIPE), (1, COURSE), (3, COURSE)])
+def test_a_run_cut_anywhere_ends_like_the_undisturbed_one(tmp_path: Path, every: int, base: Recipe) -> None:
+    """Every prefix of every journal is a state a crash can leave: the continued run gives equal metrics and weights."""
+    recipe = attrs.evolve(base, train=attrs.evolve(base.train, checkpoint_every=every, keep_checkpoints=None))
+    whole = begin(tmp_path / "whole", recipe=recipe)
+    lines = whole.run.journal_path("samples").read_text().splitlines(keepends=True)
+    evals = whole.run.journal_path("eval_samples").read_text().splitlines(keepends=True)
+    for cut in (0, 1, 7, 16, 17, 33, 50, 63):
+        path = tmp_path / f"cut{cut}"
+        run = RunDir.create(path, {"seed": 3}, {})
+        run.unlock()
+        run.journal_path("samples").write_text("".join(lines[:cut]) + lines[cut][: len(lines[cut]) // 2])
+        done_steps = cut // 16 // every * every
+        run.journal_path("checkpoints").write_text(
+            "".join(json.dumps(row) + "\n" for row in whole.rows("checkpoints") if row["step"] < done_steps)
+        )
+        run.journal_path("eval_samples").write_text("".join(evals[: 6 if cut else 0]))
+        for row in whole.rows("checkpoints"):
+            if row["step"] < done_steps:
+                saved = run.checkpoints / row["name"]
+                saved.mkdir()
+                (saved / "weights.json").write_text((whole.run.checkpoints / row["name"] / "weights.json").read_text())
+        again = begin(path, resume=True, recipe=recipe)
+        # Completed from the checkpoints: only the row of the last one can be missing.
+        committed = {row["step"] for row in whole.rows("checkpoints") if row["step"] < done_steps}
+        expected = [row for row in whole.metrics() if row["step"] >= max(committed, default=0)]
+        assert again.metrics() == expected
+        assert again.policy.weight == whole.policy.weight
+        ids = [row["sample"] for row in again.rows("samples")]
+        assert len(ids) == len(set(ids))
+        assert len(ids) == len(lines)
+
+
+def test_stopping_after_a_step_saves_and_a_later_resume_finishes(tmp_path: Path) -> None:
+    whole = begin(tmp_path / "whole")
+    first = begin(tmp_path / "run", stop_after=2)
+    assert not first.finished
+    assert [row["step"] for row in first.rows("metrics")] == [0, 1]
+    rest = begin(tmp_path / "run", resume=True)
+    assert rest.finished
+    assert rest.metrics() == whole.metrics()
+    assert rest.policy.weight == whole.policy.weight
+
+
+def test_a_step_without_signal_trains_nothing_and_still_has_its_row(tmp_path: Path) -> None:
+    done = begin(tmp_path / "run", estimator=lambda returns: [[0.0] * len(row) for row in returns])
+    assert not done.policy.steps
+    assert [row["train/skipped"] for row in done.rows("metrics")] == [1.0] * 4
+    assert {row["reason"] for row in done.rows("credits")} == {"uniform"}
+    assert done.rows("metrics")[0]["uniform_group_frac"] == 1.0
+
+
+def test_a_lost_turn_ends_its_attempt_and_masks_it(tmp_path: Path) -> None:
+    lost = SampleId(0, 0, 1, 1)
+    done = begin(tmp_path / "run", lose={lost})
+    credit = {row["sample"]: row for row in done.rows("credits")}
+    assert (credit["0.0.1.1"]["reason"], credit["0.0.1.1"]["advantage"]) == ("infra_error", None)
+    assert credit["0.0.1.0"]["reason"] == "incomplete"
+    assert done.rows("metrics")[0]["infra_rate"] == 1 / 16
+    assert not any(sample.id.startswith("0.0.1.") for sample in done.policy.steps[0].samples)
+
+
+def test_a_group_with_too_few_valid_attempts_is_masked(tmp_path: Path) -> None:
+    done = begin(tmp_path / "run", lose={SampleId(0, 0, attempt, 0) for attempt in range(3)})
+    reasons = {row["sample"]: row["reason"] for row in done.rows("credits")}
+    assert reasons["0.0.3.0"] == reasons["0.0.3.1"] == "small_group"
+
+
+def test_a_failed_sampler_is_counted_not_fatal(tmp_path: Path) -> None:
+    done = begin(tmp_path / "run", fail_at={30})
+    assert [row["outcome/infra_error"] > 0 for row in done.rows("metrics")].count(True) == 1
+
+
+def test_a_step_lost_as_a_whole_fails_the_run_and_is_tried_again(tmp_path: Path) -> None:
+    everything = {SampleId(1, index, attempt, 0) for index in range(2) for attempt in range(4)}
+    with pytest.raises(KernelRLError, match="every sample of step 1 was lost"):
+        begin(tmp_path / "run", lose=everything)
+    whole, again = begin(tmp_path / "whole"), begin(tmp_path / "run", resume=True)
+    assert again.metrics() == whole.metrics()
+
+
+def test_a_broken_estimator_is_named(tmp_path: Path) -> None:
+    def broken(returns: Any) -> Any:
+        raise RuntimeError("oops")
+
+    with pytest.raises(KernelRLError, match="advantage 'grpo' failed in estimate: RuntimeError: oops"):
+        begin(tmp_path / "run", estimator=broken)
+
+
+def test_a_broken_logger_stops_nothing(tmp_path: Path) -> None:
+    class Broken:
+        def __getattr__(self, name: str) -> Any:
+            raise RuntimeError("no tracker")
+
+    observers = Observers({"mine": Broken()})  # type: ignore[dict-item]
+    assert begin(tmp_path / "run", observers=observers).finished
+    observers.finish("finished")
+
+
+def test_one_turn_is_the_same_path(tmp_path: Path) -> None:
+    single = attrs.evolve(RECIPE, episode=EpisodeSettings(turns=1))
+    row = begin(tmp_path / "run", recipe=single).rows("metrics")[0]
+    assert row["multiturn/avg_turns"] == 1
+    assert row["multiturn/success_rate"] == row["kernel/correct_rate"] == row["multiturn/turn_0/correct_rate"]
+    assert row["reward/discounted_mean"] == row["reward/mean"]
+
+
+def test_an_attempt_stops_at_a_correct_kernel_when_told(tmp_path: Path) -> None:
+    recipe = attrs.evolve(RECIPE, episode=EpisodeSettings(turns=3, stop="correct"))
+    for row in (done := begin(tmp_path / "run", recipe=recipe)).rows("samples"):
+        later = {**row, "turn": row["turn"] + 1}
+        following = [
+            r
+            for r in done.rows("samples")
+            if r["sample"] == f"{later['step']}.{later['task_index']}.{later['attempt']}.{later['turn']}"
+        ]
+        assert bool(following) == (row["outcome"] != "correct" and row["turn"] < 2)
+
+
+def test_replies_may_grow_from_a_step_on(tmp_path: Path) -> None:
+    sampling = attrs.evolve(RECIPE.sampling, extend=Extension(2, 20))
+    recipe = attrs.evolve(
+        RECIPE, sampling=sampling, eval=EvalSettings(), train=attrs.evolve(RECIPE.train, length_norm="max_tokens")
+    )
+    done = begin(tmp_path / "run", recipe=recipe)
+    assert [settings.max_tokens for settings in done.policy.asked] == [10] * 32 + [20] * 32
+    assert [step.loss.normaliser for step in done.policy.steps] == [160, 160, 320, 320]
+
+
+def test_loss_divisor_counts_filtered_samples(tmp_path: Path) -> None:
+    for step in begin(tmp_path / "run").policy.steps:
+        assert step.loss.normaliser == 16 * 3
+
+
+@pytest.mark.parametrize(("step", "expected"), [(0, 2.857e-7), (6, 2e-6), (7, 2e-6), (247, 2e-6)])
+def test_learning_rate_warms_up(step: int, expected: float) -> None:
+    settings = TrainSettings(learning_rate=2e-6, warmup_ratio=0.03)
+    assert learning_rate(settings, step, 248) == pytest.approx(expected, rel=1e-3)
+
+
+def test_cache_hits_count_kernels_seen_before_in_canonical_order(tmp_path: Path) -> None:
+    rows = begin(tmp_path / "run").rows("metrics")
+    assert all(0 <= row["cache_hit"] <= 1 for row in rows)
+    assert rows[0]["cache_hit"] >= 12 / 16  # two tasks with two kernels each
+
+
+def test_two_runs_in_one_process_do_not_meet(tmp_path: Path) -> None:
+    assert begin(tmp_path / "a").metrics() == begin(tmp_path / "b").metrics()
+
+
+def test_correct_samples_are_judged_twice_where_the_recipe_says_so(tmp_path: Path) -> None:
+    twice = attrs.evolve(RECIPE, verify=VerifySettings(train=1.0))
+    rows = begin(tmp_path / "run", recipe=twice).rows("samples")
+    assert {row["verified"] for row in rows if row["outcome"] != "correct"} <= {None}
+    assert {row["verified"] for row in rows if row["outcome"] == "correct"} == {True, False}
+    assert {row["verified"] for row in begin(tmp_path / "once").rows("samples")} == {None}
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_run_with_a_curriculum_goes_on_with_the_same_tasks(tmp_path: Path, every: int) -> None:
+    """Stopped after each of its steps and cut within the next, it ends like the undisturbed one."""
+    recipe = attrs.evolve(COURSE, train=attrs.evolve(COURSE.train, checkpoint_every=every, keep_checkpoints=None))
+    whole = begin(tmp_path / "whole", recipe=recipe)
+    tasks = [row["task_id"] for row in whole.rows("samples")]
+    assert [row["curriculum/stage"] for row in whole.rows("metrics")] == [0, 0, 1, 1, 2, 2]
+    for stop in range(1, 6):
+        path = tmp_path / f"stop{stop}"
+        begin(path, recipe=recipe, stop_after=stop)
+        again = begin(path, recipe=recipe, resume=True)
+        assert again.metrics() == whole.metrics()
+        assert again.policy.weight == whole.policy.weight
+        assert sorted(row["task_id"] for row in again.rows("samples")) == sorted(tasks)
+
+
+def test_a_curriculum_says_when_a_stage_begins(tmp_path: Path) -> None:
+    said = [line for line in begin(tmp_path / "run", recipe=COURSE).display.said if line.startswith("curriculum")]
+    assert said == [
+        "curriculum: stage 1 of 3, 3 tasks of level 1",
+        "curriculum: stage 2 of 3, 5 tasks of levels 1, 2",
+        "curriculum: stage 3 of 3, 5 tasks",
+    ]
+
+
+def test_a_ratio_that_the_policy_does_not_know_is_refused() -> None:
+    recipe = attrs.evolve(RECIPE, train=attrs.evolve(RECIPE.train, ratio="sequence"))
+    policy = Policy()
+    with pytest.raises(UsageError, match=r"train\.ratio: policy 'fake' weights its losses by token alone, not by seq"):
+        require_learning(recipe, policy)
+    policy.capabilities = attrs.evolve(policy.capabilities, ratios=frozenset({"token", "sequence"}))
+    require_learning(recipe, policy)
+
+
+def test_the_ratio_reaches_the_policy(tmp_path: Path) -> None:
+    recipe = attrs.evolve(RECIPE, train=attrs.evolve(RECIPE.train, ratio="sequence"))
+    assert {step.loss.ratio for step in begin(tmp_path / "run", recipe=recipe).policy.steps} == {"sequence"}
+
+
+def test_every_metric_is_documented(tmp_path: Path) -> None:
+    import re
+
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    known = [re.escape(name).replace(r"\*", ".+") for name in re.findall(r"`([a-z0-9_*]+(?:/[a-z0-9_*/]+)?)`", page)]
+    known = [pattern for pattern in known if pattern not in (".+", "time/.+", "cost/.+")]
+    twice = attrs.evolve(COURSE, verify=VerifySettings(train=1.0), eval=RECIPE.eval)
+    names = {name for row in begin(tmp_path / "run", recipe=twice).rows("metrics") for name in row}
+    assert "verify/hack_gap" in names
+    assert {name for name in names if not any(re.fullmatch(pattern, name) for pattern in known)} == set()
