@@ -26,7 +26,7 @@ from tinker_cookbook.rl import train
 
 from kernelrl_adapters.cookbook import KernelDatasetBuilder
 from kernelrl_adapters.shared import make_environment, read_recipe, recipe_of
-from kernelrl_core.interfaces.kinds import PolicyContext
+from kernelrl_core.interfaces.policies import PolicyContext
 from kernelrl_core.storage import cache_directory
 from kernelrl_core.types.seeds import derived_seed
 from kernelrl_tinker_server.local import LocalServer

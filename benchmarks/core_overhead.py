@@ -37,7 +37,7 @@ from kernelrl_core.algorithms.advantages import grpo
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.environment.evaluation_service import EvaluationService
 from kernelrl_core.environment.scoring import WeightedReward
-from kernelrl_core.interfaces.kinds import PolicyCapabilities, SamplingSettings, TrainingStep
+from kernelrl_core.interfaces.policies import PolicyCapabilities
 from kernelrl_core.monitoring.loggers import Observers
 from kernelrl_core.planning.load import load_recipe
 from kernelrl_core.plugins.registry import registry
@@ -54,6 +54,7 @@ from kernelrl_core.types import (
     Prompt,
     Reply,
 )
+from kernelrl_core.types.training import SamplingSettings, Update
 
 RUNS = ((10_000, 1000), (10_000, 4096), (10_000, 16_384))
 """Samples and tokens of a reply, each measured in a process of its own."""
@@ -91,9 +92,9 @@ class Policy:
         tokens, logprobs = drawn(settings.seed, self._reply_tokens)
         return Reply(f"```python\n{self._kernel}# {settings.seed}\n```", tokens, logprobs, "stop")
 
-    async def accumulate(self, step: TrainingStep) -> None: ...
+    async def accumulate(self, step: Update) -> None: ...
 
-    async def train(self, step: TrainingStep) -> Mapping[str, float]:
+    async def train(self, step: Update) -> Mapping[str, float]:
         return {"loss": 0.0}
 
     async def save(self, directory: Path) -> Mapping[str, Any]:

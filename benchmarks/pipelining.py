@@ -40,7 +40,7 @@ from provenance import provenance
 
 from kernelrl_core.algorithms.advantages import dr_grpo
 from kernelrl_core.environment.evaluation_service import EvaluationService
-from kernelrl_core.interfaces.kinds import PolicyCapabilities, SamplingSettings, TrainingStep
+from kernelrl_core.interfaces.policies import PolicyCapabilities
 from kernelrl_core.monitoring.loggers import Observers
 from kernelrl_core.recipe.schema import EpisodeSettings, Recipe, RewardUse, SamplingOptions, TrainSettings, Use
 from kernelrl_core.rollout.session import Session
@@ -64,6 +64,7 @@ from kernelrl_core.types import (
     Verdict,
 )
 from kernelrl_core.types.seeds import sample_seed
+from kernelrl_core.types.training import SamplingSettings, Update
 
 TASKS, ATTEMPTS, TURNS, PLACES = 8, 16, 4, 64
 SEEDS = 20
@@ -175,11 +176,11 @@ class Sampler:
             await asyncio.sleep(self._seconds[settings.seed] * self._scale)
         return Reply("reply", (1,), (0.0,), "stop")
 
-    async def accumulate(self, step: TrainingStep) -> None:
+    async def accumulate(self, step: Update) -> None:
         self._done += len(step.samples)
         await self._learn(GRADIENT_S * len(step.samples) / (ATTEMPTS * TURNS))
 
-    async def train(self, step: TrainingStep) -> Mapping[str, float]:
+    async def train(self, step: Update) -> Mapping[str, float]:
         rest, self._done = len(step.samples) - self._done, 0
         await self._learn(GRADIENT_S * rest / (ATTEMPTS * TURNS) + OPTIMIZER_S)
         return {}

@@ -22,16 +22,10 @@ from typing import Any
 from provenance import provenance
 
 from kernelrl_core.environment.environment import Environment
-from kernelrl_core.interfaces.kinds import (
-    LossSettings,
-    OptimizerSettings,
-    PolicyContext,
-    SamplingSettings,
-    TrainingSample,
-    TrainingStep,
-)
+from kernelrl_core.interfaces.policies import PolicyContext
 from kernelrl_core.planning.load import load_recipe
 from kernelrl_core.plugins.registry import registry
+from kernelrl_core.types.training import Loss, OptimizerSettings, SamplingSettings, TrainingSample, Update
 
 TASKS, ATTEMPTS, ROUNDS = 8, 8, 7
 
@@ -77,7 +71,7 @@ async def measure(recipe_name: str, overrides: list[str]) -> dict[str, Any]:
                 for n, reply in enumerate(replies)
             )
             optimizer = OptimizerSettings(0.0, 0.9, 0.95, 1e-8, 0.0, 1.0)
-            return await policy.train(TrainingStep(0, samples, 1, LossSettings("ppo", 0.2, 0.2, 1000.0), optimizer))
+            return await policy.train(Update(0, samples, 1, Loss("ppo", 0.2, 0.2, 1000.0), optimizer))
 
         sampled, trained = [], []
         for turn in range(ROUNDS):

@@ -12,6 +12,8 @@ wrappers of single stages catch broadly; every message says what, where, and the
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from enum import IntEnum
 
 __all__ = [
@@ -21,6 +23,8 @@ __all__ = [
     "LookupFailed",
     "MissingPrerequisite",
     "UsageError",
+    "nearest",
+    "suggestion",
 ]
 
 
@@ -78,3 +82,16 @@ class InfrastructureError(KernelRLError):
 
 def _rebuild(cls: type[KernelRLError], message: str, fix: str) -> KernelRLError:
     return cls(message, fix=fix)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The name in `known` that `word` is most likely meant to be, or empty text."""
+    close = difflib.get_close_matches(word, sorted(known), n=1)
+    return close[0] if close else ""
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """A hint for a message: the nearest name, or all names where none is near."""
+    names = sorted(known)
+    close = nearest(word, names)
+    return f"did you mean {close!r}?" if close else f"known: {', '.join(names) or 'none'}"

@@ -13,7 +13,7 @@ import pytest
 
 from kernelrl_core.errors import MissingPrerequisite
 from kernelrl_core.interfaces.component import Component
-from kernelrl_core.interfaces.kinds import RewardBounds
+from kernelrl_core.interfaces.rewards import RewardBounds
 from kernelrl_core.plugins.loading import PluginInfo
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.schema import Fraction, NonNegativeFloat, PositiveInt

@@ -103,7 +103,7 @@ def test_listing_plugins_imports_nothing_heavy() -> None:
 
 
 def test_every_hook_is_documented() -> None:
-    from kernelrl_core.interfaces.hookspecs import KINDS
+    from kernelrl_core.interfaces.hooks import KINDS
 
     page = (ROOT / "docs/plugins.md").read_text()
     assert [kind for kind in KINDS if f"`kernelrl_{kind}`" not in page] == []

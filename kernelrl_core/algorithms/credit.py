@@ -12,16 +12,17 @@ from typing import Any
 import attrs
 
 from kernelrl_core.algorithms.advantages import discounted_returns
-from kernelrl_core.interfaces.kinds import Estimator, TrainingSample
+from kernelrl_core.interfaces.advantages import AdvantageFunction
 from kernelrl_core.recipe.schema import CoverageRejection, Recipe, ReturnSettings, TrainSettings
 from kernelrl_core.types import Episode, Group, Turn
 from kernelrl_core.types.seeds import derived_seed
+from kernelrl_core.types.training import TrainingSample
 
 __all__ = [
     "Credit",
     "assign_credit",
     "coverage_keep_probability",
-    "loss_normaliser",
+    "loss_denominator",
     "planned_samples",
     "training_samples",
 ]
@@ -60,7 +61,7 @@ class Credit:
 
 
 def assign_credit(
-    groups: Sequence[Group], estimator: Estimator, returns: ReturnSettings, train: TrainSettings, seed: int
+    groups: Sequence[Group], estimator: AdvantageFunction, returns: ReturnSettings, train: TrainSettings, seed: int
 ) -> list[Credit]:
     """Credits in canonical order: (task, attempt, turn).
 
@@ -80,8 +81,8 @@ def planned_samples(recipe: Recipe, n_tasks: int) -> int | None:
     return n_tasks * recipe.train.group_size * recipe.episode.turns
 
 
-def loss_normaliser(batch: Sequence[Credit], train: TrainSettings, max_tokens: int, planned: int | None) -> float:
-    """Divisor of the token loss that an optimizer step sums, over 1/`substeps` of the samples.
+def loss_denominator(batch: Sequence[Credit], train: TrainSettings, max_tokens: int, planned: int | None) -> float:
+    """Denominator of the token loss that an optimizer step sums, over 1/`substeps` of the samples.
 
     It counts filtered samples too, so it does not depend on the filter.
 
@@ -109,7 +110,7 @@ def training_samples(batch: Sequence[Credit]) -> tuple[TrainingSample, ...]:
             id=str(credit.turn.id),
             prompt_tokens=credit.turn.prompt.tokens,
             tokens=credit.turn.reply.tokens,
-            logprobs=credit.turn.reply.logprobs,
+            sampler_logprobs=credit.turn.reply.logprobs,
             advantage=credit.advantage,
         )
         for credit in batch
@@ -139,7 +140,9 @@ def _without_lazy(credit: Credit, settings: CoverageRejection, seed: int) -> Cre
     return credit if drawn < keep else attrs.evolve(credit, dropped="low_coverage")
 
 
-def _credit_group(group: Group, estimator: Estimator, returns: ReturnSettings, train: TrainSettings) -> list[Credit]:
+def _credit_group(
+    group: Group, estimator: AdvantageFunction, returns: ReturnSettings, train: TrainSettings
+) -> list[Credit]:
     reasons = [_spoilt(episode, returns.gamma) for episode in group.episodes]
     valid = [
         [turn for turn, why in zip(e.turns, r, strict=True) if not why]

@@ -8,6 +8,7 @@ from typing import Literal
 import attrs
 
 from kernelrl_core.algorithms import advantages
+from kernelrl_core.interfaces.advantages import AdvantageConfig
 from kernelrl_core.recipe.schema import PositiveFloat
 
 __all__ = [
@@ -23,7 +24,7 @@ __all__ = [
 
 
 @attrs.frozen
-class GrpoOptions:
+class GrpoOptions(AdvantageConfig):
     """Options of `grpo`."""
 
     std: Literal["population", "sample", "none"] = "population"
@@ -33,7 +34,7 @@ class GrpoOptions:
 
 
 @attrs.frozen
-class TrlooOptions:
+class TrlooOptions(AdvantageConfig):
     """Options of `trloo`."""
 
     min_attempts: int = attrs.field(default=2, validator=attrs.validators.ge(2))
@@ -41,7 +42,7 @@ class TrlooOptions:
 
 
 @attrs.frozen
-class PerTurnOptions:
+class PerTurnOptions(AdvantageConfig):
     """Options of `per_turn`."""
 
     std: Literal["population", "sample", "none"] = "none"

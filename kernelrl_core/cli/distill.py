@@ -39,8 +39,9 @@ def command(
       kernelrl run quickstart demonstrations.file=best.jsonl
     """
     from kernelrl_core.errors import UsageError
+    from kernelrl_core.prompts.sft_file import write_conversations
     from kernelrl_core.runs.directory import find_run
-    from kernelrl_core.runs.distill import Choice, distill, write_conversations
+    from kernelrl_core.runs.distill import Choice, distill
 
     if not output.absolute().parent.is_dir():
         raise UsageError(f"--output {output}: there is no directory {output.absolute().parent}")

@@ -6,7 +6,6 @@ import contextlib
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,8 @@ import click
 
 if TYPE_CHECKING:
     from kernelrl_core.interfaces.component import Component
+    from kernelrl_core.interfaces.config import ComponentConfig
+    from kernelrl_core.plugins.registry import Registry
 
 
 @click.command("doctor")
@@ -69,9 +70,9 @@ def _row(check: str, good: bool, detail: str, fix: str = "", *, lacking: str = "
 
 
 def _recipe_checks(name: str) -> Iterator[dict[str, Any]]:
-    from kernelrl_core.environment.environment import missing_prerequisites
     from kernelrl_core.planning.load import load_recipe
     from kernelrl_core.plugins.registry import registry
+    from kernelrl_core.recipe.prerequisites import missing_prerequisites
 
     loaded = load_recipe(name, registry=registry())
     missing = missing_prerequisites(loaded.recipe, registry())
@@ -83,7 +84,7 @@ def _recipe_checks(name: str) -> Iterator[dict[str, Any]]:
 
 
 def _machine_checks() -> Iterator[dict[str, Any]]:
-    from kernelrl_core.interfaces.hookspecs import KINDS
+    from kernelrl_core.interfaces.hooks import KINDS
     from kernelrl_core.interfaces.requirements import gpu_vendors
     from kernelrl_core.plugins.registry import registry
     from kernelrl_core.storage import cache_directory
@@ -103,15 +104,16 @@ def _machine_checks() -> Iterator[dict[str, Any]]:
     for kind in KINDS:
         for component in registry().components(kind):
             what = f"{registry().plugin_of(kind, registry().label(kind, component)).name}:{component.name}"
-            options = _surveyor(component)
+            options = _default_options(registry(), kind, component)
             for missing in registry().missing(component, options):
                 yield _row(what, False, f"needs {missing.what}", missing.fix)
-            for label, detail in options.found_here().items() if options is not None else ():
-                yield _row(what, True, f"{label}: {detail}")
+            for fact in options.found_here() if options is not None else ():
+                yield _row(what, fact.state == "ok", f"{fact.label}: {fact.detail}", fact.fix, lacking=fact.state)
+        if kind == "evaluators" and not registry().components(kind):
+            yield _row(kind, False, "none is installed", "pip install 'kernelrl[all]'", lacking="none")
     vendors = gpu_vendors()
     found_gpus = ", ".join(sorted(vendors)) or "not found, and not needed for the quickstart"
     yield _row("gpu", bool(vendors), found_gpus, lacking="none")
-    yield from _isolation()
     cache = cache_directory()
     kept = f"{cache}, {_gigabytes(cache):.1f} GB; may be deleted while nothing runs"
     yield _row(
@@ -122,35 +124,12 @@ def _machine_checks() -> Iterator[dict[str, Any]]:
     )
 
 
-def _surveyor(component: Component) -> Any:
-    """The component's options at their defaults, where they can tell what this machine has for it."""
+def _default_options(registry: Registry, kind: str, component: Component) -> ComponentConfig | None:
+    """The component's options at their defaults; None where one of them has none."""
     try:
-        config = component.load_config()
-    except Exception:
-        # What a plugin's module raises on import is said when it is used.
+        return registry.config_class(kind, registry.label(kind, component))()
+    except Exception:  # plugin code; reported when a recipe uses the component
         return None
-    return config() if hasattr(config, "found_here") else None
-
-
-def _isolation() -> Iterator[dict[str, Any]]:
-    """How well candidates are kept apart here, and what would bring each layer that is missing."""
-    if importlib.util.find_spec("kernelrl_judge") is None:
-        yield _row("isolation", False, "no evaluator is installed", "pip install kernelrl-plugin-local", lacking="none")
-        return
-    # A process is shut in for real, which must not be this one.
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "kernelrl_judge.isolation"], capture_output=True, text=True, check=False
-    )
-    try:
-        found = json.loads(done.stdout)
-    except ValueError:
-        last = done.stderr.strip().splitlines()[-1:] or ["no answer"]
-        yield _row("isolation", False, last[0], "python -m kernelrl_judge.isolation", lacking="broken")
-        return
-    layers = ", ".join(layer.replace("_", " ") for layer in found["in_force"])
-    yield _row("isolation", True, f"level {found['level']} of 4: {layers or 'nothing'}")
-    for layer, fix in found["missing"].items():
-        yield _row(f"isolation {layer}", False, "candidates are not kept apart by it", fix, lacking="weak")
 
 
 def _writable(path: os.PathLike[str]) -> bool:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from kernelrl_core.heldout.evaluate import EvalJob
+    from kernelrl_core.plugins.registry import Registry
 
 
 @click.command("eval")
@@ -44,7 +48,7 @@ def command(
       kernelrl eval runs/quickstart --samples 4
       kernelrl eval quickstart --split held_out --output base.json
     """
-    from kernelrl_core.heldout.evaluate import choose_job, evaluate_job
+    from kernelrl_core.heldout.evaluate import evaluate_job
     from kernelrl_core.plugins.registry import registry
     from kernelrl_core.runs.journal import write_atomically
 
@@ -63,6 +67,41 @@ def command(
         click.echo(f"written: {output}", err=True)
     flat = {key: value for key, value in report.items() if key not in ("rows", "provenance")}
     click.echo(json.dumps(flat) if as_json else "\n".join(_lines(flat)))
+
+
+def choose_job(
+    name: str, overrides: Sequence[str] = (), checkpoint: str | None = None, *, registry: Registry
+) -> EvalJob:
+    """The job that a recipe or a run names. A path says which; a bare name is a recipe, unless only a run has it.
+
+    Raises:
+        LookupFailed: neither exists, or the run lacks the checkpoint.
+        UsageError: the recipe is invalid, or `checkpoint` goes with a recipe.
+    """
+    from kernelrl_core.errors import LookupFailed, UsageError
+    from kernelrl_core.heldout.evaluate import EvalJob
+    from kernelrl_core.planning.load import load_recipe
+    from kernelrl_core.runs.checkpoints import choose_checkpoint
+    from kernelrl_core.runs.directory import find_run
+
+    is_run = (Path(name) / "recipe.yaml").is_file() or checkpoint is not None
+    if not is_run:
+        try:
+            loaded = load_recipe(name, overrides, registry=registry)
+        except UsageError as error:
+            if not (Path("runs") / name / "recipe.yaml").is_file():
+                if isinstance(error, LookupFailed):
+                    raise LookupFailed(f"no run {name!r}, and {error.message}", fix=error.fix) from None
+                raise
+        else:
+            label = f"the untrained policy of recipe {loaded.name!r}"
+            return EvalJob(loaded.recipe, registry, label, resolved=loaded.resolved)
+    run = find_run(name)
+    loaded = load_recipe(str(run.path / "recipe.yaml"), overrides, registry=registry)
+    if checkpoint == "base":
+        return EvalJob(loaded.recipe, registry, f"the untrained policy of run {run.path}", run, loaded.resolved)
+    row = choose_checkpoint(run.rows("checkpoints"), run.checkpoints, checkpoint or "last")
+    return EvalJob(loaded.recipe, registry, f"checkpoint {row['name']} of run {run.path}", run, loaded.resolved, row)
 
 
 def _run(evaluation: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:

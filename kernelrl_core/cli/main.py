@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from kernelrl_core.errors import ExitCode, KernelRLError, UsageError
-from kernelrl_core.naming import nearest
+from kernelrl_core.errors import ExitCode, KernelRLError, UsageError, nearest
 from kernelrl_core.version import __version__
 
 COMMANDS: dict[str, tuple[str, str]] = {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kernelrl_core.interfaces.kinds import TaskSource
+    from kernelrl_core.interfaces.tasks import TaskSource
 
 __all__ = ["source_of"]
 

@@ -14,7 +14,8 @@ from kernelrl_core.cli.task_source import source_of
 
 if TYPE_CHECKING:
     from kernelrl_core.plugins.registry import Registry
-    from kernelrl_core.types import EvaluationSettings, Task, TaskAudit
+    from kernelrl_core.types import EvaluationSettings, Task
+    from kernelrl_core.types.audits import TaskAudit
 
 
 @click.command("audit", short_help="Find tasks that a shortcut would pass.")
@@ -74,8 +75,7 @@ def command(
         settings = _with_precision(settings, precision)
     if evaluator or chosen is None:
         name = evaluator or "local"
-        config = known.config_class("evaluators", name)
-        chosen = Use(name, config() if config is not None else None)
+        chosen = Use(name)
     if named:
         source = source_of(recipe, use, options) if recipe or use or options else None
         found = [find_task(text, registry=known, source=source) for text in named]
@@ -99,8 +99,8 @@ async def _audited(
     """Audits of the tasks, in their order; those that the file holds are taken from there."""
     import asyncio
 
-    from kernelrl_core.errors import KernelRLError, UsageError
-    from kernelrl_core.tasks.audits import append_audit, audit_conditions, audit_key, read_audits
+    from kernelrl_core.errors import KernelRLError
+    from kernelrl_core.types.audits import append_audit, audit_conditions, audit_key, read_audits
 
     done: dict[str, TaskAudit] = {}
     if output is not None and output.exists():
@@ -127,8 +127,7 @@ async def _audited(
             return audit
 
     try:
-        if not hasattr(evaluator, "audit"):
-            raise UsageError(f"evaluator {chosen.use!r} audits no tasks", fix="--evaluator local")
+        await evaluator.start()
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(one(task)) for task in tasks]
         return [task.result() for task in running]
@@ -153,7 +152,7 @@ def _line(audit: TaskAudit) -> str:
 
 def _lines(audits: Sequence[TaskAudit]) -> list[str]:
     """The tasks that are not clean, with what was measured, and counts per flag."""
-    from kernelrl_core.tasks.audits import FLAGS
+    from kernelrl_core.types.audits import FLAGS
 
     lines = []
     for audit in audits:

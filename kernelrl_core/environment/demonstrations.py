@@ -15,11 +15,12 @@ from typing import Protocol
 
 import attrs
 
-from kernelrl_core.interfaces.kinds import Backend, TaskSource
+from kernelrl_core.interfaces.backends import Backend
+from kernelrl_core.interfaces.tasks import TaskSource
 from kernelrl_core.prompts import Composer
 from kernelrl_core.prompts.extraction import extract
+from kernelrl_core.prompts.sft_file import read_conversations
 from kernelrl_core.recipe.schema import Recipe
-from kernelrl_core.runs.distill import read_conversations
 from kernelrl_core.types import (
     Demonstration,
     Extraction,
@@ -123,9 +124,8 @@ class Demonstrations:
         ]
 
     def _of(self, task: Task) -> list[Demonstration]:
-        demonstrations = getattr(self._environment.tasks, "demonstrations", None)
         backend = self._environment.recipe.backend.use.rpartition(":")[2]
-        return [answer for answer in demonstrations(task) if answer.backend == backend] if demonstrations else []
+        return [answer for answer in self._environment.tasks.demonstrations(task) if answer.backend == backend]
 
     async def _second_turns(self, task: Task) -> list[WarmStartExample]:
         composer = self._environment.composer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-import hashlib
+import itertools
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,13 +18,16 @@ import attrs
 from kernelrl_core.environment.demonstrations import Demonstrations
 from kernelrl_core.environment.evaluation_service import EvaluationService
 from kernelrl_core.environment.scoring import WeightedReward, conclude, forbidden, score
-from kernelrl_core.errors import MissingPrerequisite
-from kernelrl_core.interfaces.kinds import Backend, Checker, Feedback, Retriever, TaskSource
-from kernelrl_core.interfaces.requirements import missing_requirements
+from kernelrl_core.interfaces.backends import Backend
+from kernelrl_core.interfaces.checkers import Checker
+from kernelrl_core.interfaces.feedback import Feedback
+from kernelrl_core.interfaces.retrievers import Retriever
+from kernelrl_core.interfaces.tasks import TaskSource
 from kernelrl_core.plugins.boundary import stage
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.prompts import Composer
 from kernelrl_core.prompts.extraction import extract
+from kernelrl_core.recipe.prerequisites import require_prerequisites
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.types import (
     Candidate,
@@ -47,59 +50,13 @@ from kernelrl_core.types import (
     sha256_text,
 )
 from kernelrl_core.types import serialization as codec
+from kernelrl_core.types.seeds import request_seed
 from kernelrl_core.version import API_VERSION
 
-__all__ = ["Environment", "missing_prerequisites", "request_seed", "require_prerequisites"]
+__all__ = ["Environment"]
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
-
-
-def request_seed(secret: bytes, task_sha256: str, source_sha256: str) -> str:
-    """Seed of the judge's inputs: 128 bits in hex, a keyed hash that nobody without the secret can predict."""
-    return hashlib.blake2b(f"{task_sha256} {source_sha256}".encode(), digest_size=16, key=secret[:64]).hexdigest()
-
-
-def missing_prerequisites(recipe: Recipe, registry: Registry, *, policy: bool = True) -> dict[str, str]:
-    """What this machine lacks for the recipe, and its fix; every component that the recipe uses is asked.
-
-    Args:
-        policy: whether the policy is asked, which judging alone does not need.
-    """
-    uses = [
-        ("tasks", recipe.tasks),
-        ("backends", recipe.backend),
-        *([("policies", recipe.policy)] if policy else []),
-        ("evaluators", recipe.evaluator),
-        ("feedback", recipe.feedback),
-        *(("rewards", use) for use in recipe.rewards.values()),
-        *(("checkers", use) for use in recipe.checkers.values()),
-        *(("loggers", use) for use in recipe.loggers.values()),
-        *([("retrievers", recipe.retriever)] if recipe.retriever is not None else []),
-    ]
-    found: dict[str, str] = {}
-    for kind, use in uses:
-        for missing in registry.missing(registry.find(kind, use.use), use.options):
-            found.setdefault(missing.what, missing.fix)
-    for options in (recipe.evaluator.options, recipe.backend.options):
-        of_settings = getattr(options, "requires_for", None)
-        if callable(of_settings):
-            for missing in missing_requirements(of_settings(recipe.evaluation)):
-                found.setdefault(missing.what, missing.fix)
-    return found
-
-
-def require_prerequisites(recipe: Recipe, registry: Registry, *, policy: bool = True) -> None:
-    """Refuse a recipe for which this machine lacks something; see `missing_prerequisites`.
-
-    Raises:
-        MissingPrerequisite: all of it is listed.
-    """
-    missing = missing_prerequisites(recipe, registry, policy=policy)
-    if missing:
-        raise MissingPrerequisite(
-            "\n".join(f"missing: {what}" for what in missing), fix="; ".join(dict.fromkeys(missing.values()))
-        )
 
 
 class Environment:
@@ -163,7 +120,7 @@ class Environment:
                     name,
                     use.weight,
                     registry.make("rewards", use),
-                    use.options.bounds() if hasattr(use.options, "bounds") else None,
+                    use.options.bounds(),
                     f"reward {use.use!r} of plugin {registry.plugin_of('rewards', use.use).name}",
                 )
                 for name, use in recipe.rewards.items()
@@ -279,8 +236,25 @@ class Environment:
         if self._retriever is None or self.recipe.retriever is None:
             return ()
         use = self.recipe.retriever
-        with stage(f"retriever {use.use!r}", "retrieve"):
-            return await asyncio.to_thread(self._retriever.retrieve, task, self.recipe.backend.use, use.k)
+        search, backend = self._retriever.search, self.recipe.backend.use
+        with stage(f"retriever {use.use!r}", "search"):
+            return await asyncio.to_thread(lambda: tuple(itertools.islice(search(task, backend), use.k)))
+
+    async def observe(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Give the rows of `credits.jsonl` of a finished step to the retriever."""
+        if self._retriever is not None and self.recipe.retriever is not None:
+            with stage(f"retriever {self.recipe.retriever.use!r}", "observe"):
+                await asyncio.to_thread(self._retriever.observe, rows)
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps of the retriever; empty where it learned nothing."""
+        found = self._retriever.state() if self._retriever is not None else {}
+        return {"retriever": dict(found)} if found else {}
+
+    def restore(self, loop: Mapping[str, Any]) -> None:
+        """Continue from the loop state of a checkpoint."""
+        if self._retriever is not None and "retriever" in loop:
+            self._retriever.restore(loop["retriever"])
 
     async def warm_start_examples(self) -> Sequence[WarmStartExample]:
         """The source's demonstrations in the words of training; see `kernelrl_core.environment.demonstrations`."""
@@ -329,7 +303,6 @@ class Environment:
     def _request(
         self, task: Task, candidate: Candidate, seed: str | None, found: Sequence[Finding] = ()
     ) -> EvaluationRequest:
-        options: Any = codec.to_json(self.recipe.backend.options) if self.recipe.backend.options is not None else {}
         settings = self.recipe.evaluation.of_stage(task)
         if task.precision is not None:
             settings = codec.from_json(type(settings), {**codec.to_json(settings), "precision": task.precision})
@@ -344,7 +317,7 @@ class Environment:
             source=candidate.source,
             source_sha256=source_sha256,
             backend=self.recipe.backend.use,
-            backend_options=options,
+            backend_options=codec.to_json(self.recipe.backend.options),
             settings=settings,
             seed=seed or request_seed(self._secret, task.sha256, source_sha256),
             api_version=API_VERSION,

@@ -20,7 +20,7 @@ import tenacity
 
 from kernelrl_core.environment.evaluation_cache import VerdictCache
 from kernelrl_core.errors import InfrastructureError, KernelRLError
-from kernelrl_core.interfaces.kinds import Evaluator
+from kernelrl_core.interfaces.evaluators import Evaluator
 from kernelrl_core.types import Evaluation, EvaluationRequest, Outcome
 from kernelrl_core.types.serialization import to_json
 
@@ -68,6 +68,7 @@ class EvaluationService:
     ) -> None:
         self._evaluator = evaluator
         self._identity = f"{type(evaluator).__module__}.{type(evaluator).__qualname__} {identity}"
+        self._starting, self._started = asyncio.Lock(), False
         self._attempts = attempts
         self._backoff_s = backoff_s
         self._slots = asyncio.Semaphore(evaluator.capacity)
@@ -84,6 +85,7 @@ class EvaluationService:
         Raises:
             UsageError, MissingPrerequisite: the evaluator cannot work as it is configured.
         """
+        await self._start()
         key = request_key(request, self._identity)
         flight = self._flights.get(key)
         joined = flight is not None
@@ -101,6 +103,14 @@ class EvaluationService:
             if flight.waiters == 0 and not flight.task.done():
                 self._land(key, flight)
                 flight.task.cancel()
+
+    async def _start(self) -> None:
+        async with self._starting:
+            if not self._started:
+                await self._evaluator.start()
+                if found := self._evaluator.identity():
+                    self._identity = f"{self._identity} {found}"
+                self._started = True
 
     async def aclose(self) -> None:
         """Cancel what is under way and close the evaluator."""

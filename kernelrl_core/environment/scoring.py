@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from kernelrl_core.errors import KernelRLError
-from kernelrl_core.interfaces.kinds import Reward, RewardBounds
+from kernelrl_core.interfaces.rewards import Reward, RewardBounds
 from kernelrl_core.recipe.schema import VerdictSettings
 from kernelrl_core.types import Evaluation, Extraction, Finding, Outcome, Rule, Score, Severity, Turn, Verdict
 

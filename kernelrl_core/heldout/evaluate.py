@@ -10,23 +10,23 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError
+from kernelrl_core.errors import KernelRLError
 from kernelrl_core.heldout.scoreboard import best_turn, scoreboard
+from kernelrl_core.heldout.split import play_split
 from kernelrl_core.monitoring.console import Console
-from kernelrl_core.planning.load import load_recipe
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.schema import Recipe
-from kernelrl_core.rollout.groups import eval_tasks, play_split
 from kernelrl_core.rollout.session import open_session
-from kernelrl_core.runs.checkpoints import choose_checkpoint, load_checkpoint
-from kernelrl_core.runs.directory import RunDir, find_run
+from kernelrl_core.runs.checkpoints import load_checkpoint
+from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.runs.journal import Journal, read_rows
 from kernelrl_core.runs.provenance import provenance
 from kernelrl_core.runs.rows import sample_id, sample_row, turn_from_row, why_lost
+from kernelrl_core.tasks.selection import eval_tasks
 from kernelrl_core.types import Episode, Outcome, Turn, sha256_text
 from kernelrl_core.types.serialization import dumps, to_json
 
-__all__ = ["EvalJob", "choose_job", "evaluate_job"]
+__all__ = ["EvalJob", "evaluate_job"]
 
 
 @attrs.frozen
@@ -48,35 +48,6 @@ class EvalJob:
         given: dict[str, Any] = {"split": split, "samples": samples, "temperature": temperature}
         settings = attrs.evolve(self.recipe.eval, **{key: value for key, value in given.items() if value is not None})
         return attrs.evolve(self, recipe=attrs.evolve(self.recipe, eval=settings))
-
-
-def choose_job(
-    name: str, overrides: Sequence[str] = (), checkpoint: str | None = None, *, registry: Registry
-) -> EvalJob:
-    """The job that a recipe or a run names. A path says which; a bare name is a recipe, unless only a run has it.
-
-    Raises:
-        LookupFailed: neither exists, or the run lacks the checkpoint.
-        UsageError: the recipe is invalid, or `checkpoint` goes with a recipe.
-    """
-    is_run = (Path(name) / "recipe.yaml").is_file() or checkpoint is not None
-    if not is_run:
-        try:
-            loaded = load_recipe(name, overrides, registry=registry)
-        except UsageError as error:
-            if not (Path("runs") / name / "recipe.yaml").is_file():
-                if isinstance(error, LookupFailed):
-                    raise LookupFailed(f"no run {name!r}, and {error.message}", fix=error.fix) from None
-                raise
-        else:
-            label = f"the untrained policy of recipe {loaded.name!r}"
-            return EvalJob(loaded.recipe, registry, label, resolved=loaded.resolved)
-    run = find_run(name)
-    loaded = load_recipe(str(run.path / "recipe.yaml"), overrides, registry=registry)
-    if checkpoint == "base":
-        return EvalJob(loaded.recipe, registry, f"the untrained policy of run {run.path}", run, loaded.resolved)
-    row = choose_checkpoint(run.rows("checkpoints"), run.checkpoints, checkpoint or "last")
-    return EvalJob(loaded.recipe, registry, f"checkpoint {row['name']} of run {run.path}", run, loaded.resolved, row)
 
 
 async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Checks what a component declares to need, without importing any of it."""
+"""Prerequisites of a component, and the check for them that imports none of it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,32 @@ import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 import attrs
 
-from kernelrl_core.interfaces.component import Requires
-
-__all__ = ["Missing", "gpu_vendors", "missing_requirements"]
+__all__ = ["Missing", "Requires", "gpu_vendors", "missing_requirements"]
 
 _URL_TIMEOUT_S = 2.0
+
+
+@attrs.frozen
+class Requires:
+    """Prerequisites of a component. The core checks them; the component's code is not called."""
+
+    modules: tuple[str, ...] = ()
+    """Importable modules, such as `triton`. Found without importing them."""
+    executables: tuple[str, ...] = ()
+    """Programs on PATH, such as `nvcc`."""
+    environment: tuple[str, ...] = ()
+    """Environment variables that must be set and not empty, such as `TINKER_API_KEY`."""
+    gpu: Literal["", "any", "nvidia", "amd"] = ""
+    """A GPU of this vendor."""
+    url: str = ""
+    """A server that must accept connections."""
+    fix: str = ""
+    """The command or change that provides the missing item; empty: the usual one for each item."""
 
 
 @attrs.frozen

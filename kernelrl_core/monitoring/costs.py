@@ -14,8 +14,7 @@ from typing import Any
 import attrs
 import yaml
 
-from kernelrl_core.errors import KernelRLError, UsageError
-from kernelrl_core.naming import suggestion
+from kernelrl_core.errors import KernelRLError, UsageError, suggestion
 from kernelrl_core.recipe.schema import PriceSettings, Recipe, TrainSettings
 from kernelrl_core.types import Turn
 
@@ -80,8 +79,7 @@ def prices_of(recipe: Recipe) -> PriceSettings:
     """
     known: dict[str, float] = {}
     for use in (recipe.evaluator, recipe.policy):
-        told = getattr(use.options, "prices", None)
-        known |= told() if callable(told) else {}
+        known |= use.options.prices()
     if recipe.cost.table is not None:
         known |= _table_entry(recipe.cost.table, getattr(recipe.policy.options, "model", None) or recipe.policy.use)
     given = attrs.asdict(recipe.cost.prices, filter=lambda _, value: value is not None)

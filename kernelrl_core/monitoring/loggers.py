@@ -6,11 +6,11 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelrl_core.interfaces.kinds import Logger
+from kernelrl_core.interfaces.loggers import Logger
 
 __all__ = ["Observers"]
 
@@ -29,11 +29,17 @@ class Observers:
         self._started = True
         self._tell("start", run_dir, recipe, first_step)
 
-    def sample(self, row: Mapping[str, Any]) -> None:
-        self._tell("sample", row)
+    def turn(self, row: Mapping[str, Any]) -> None:
+        self._tell("turn", row)
+
+    def credits(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._tell("credits", rows)
 
     def step(self, metrics: Mapping[str, Any]) -> None:
         self._tell("step", metrics)
+
+    def evaluation(self, results: Mapping[str, Any]) -> None:
+        self._tell("evaluation", results)
 
     def finish(self, state: str) -> None:
         """Tell the loggers, and wait a while until they have caught up."""

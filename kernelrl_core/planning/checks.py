@@ -10,29 +10,17 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.errors import InfrastructureError, KernelRLError, MissingPrerequisite, UsageError
-from kernelrl_core.interfaces.kinds import RewardBounds
-from kernelrl_core.naming import suggestion
+from kernelrl_core.errors import InfrastructureError, KernelRLError, MissingPrerequisite, UsageError, suggestion
+from kernelrl_core.interfaces.rewards import RewardBounds
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.blocks import blocks
+from kernelrl_core.recipe.component_checks import Contradiction, own_problems
 from kernelrl_core.recipe.schema import Recipe, RewardUse, SpeedupStop, Use
 
-__all__ = ["Contradiction", "contradictions", "own_problems"]
+__all__ = ["contradictions"]
 
 PROMPT_TEMPLATES = ("kernelrl", "kernelbench", "kevin", "brief")
 """Templates of the core; any other value of `prompt.template` is a path."""
-
-
-@attrs.frozen
-class Contradiction:
-    """Values that cannot stand together."""
-
-    path: tuple[str, ...]
-    """The value to change."""
-    message: str
-    hint: str = ""
-    missing: bool = False
-    """Something must be installed rather than changed."""
 
 
 Parts = Any
@@ -57,25 +45,12 @@ def _uses(parts: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Use]]:
         yield from (((key, name), use) for name, use in value.items()) if block.named else [((key,), value)]
 
 
-def own_problems(path: tuple[str, ...], use: Use) -> Iterator[Contradiction]:
-    """What a component's options say against themselves."""
-    problems = getattr(use.options, "problems", None)
-    if not callable(problems):
-        return
-    try:
-        found = [str(problem) for problem in problems()]
-    except Exception as error:  # plugin code
-        found = [f"component {use.use!r} cannot check its options: {type(error).__name__}: {error}"]
-    yield from (Contradiction(path, message) for message in found)
-
-
 def _timing(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     if given.evaluation.timing:
         return
     hint = "set evaluation.timing: true, or remove it"
     for name, use in given.rewards.items():
-        needs_timing = getattr(use.options, "needs_timing", None)
-        if use.weight and callable(needs_timing) and needs_timing():
+        if use.weight and use.options.needs_timing():
             yield Contradiction(("rewards", name), f"{use.use!r} needs run times, but evaluation.timing is false", hint)
     if isinstance(given.episode.stop, SpeedupStop):
         message = "a speedup can never be reached while evaluation.timing is false"
@@ -99,8 +74,7 @@ def _hack_reward(given: Parts, registry: Registry) -> Iterator[Contradiction]:
 
 def _needed_settings(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     for name, use in given.rewards.items():
-        needs = getattr(use.options, "needs_settings", None)
-        for key, wanted in (needs() if callable(needs) and use.weight else {}).items():
+        for key, wanted in (use.options.needs_settings() if use.weight else {}).items():
             if getattr(given.evaluation, key) != wanted:
                 written = str(wanted).lower()
                 message = f"{use.use!r} is idle unless evaluation.{key} is {written}"
@@ -202,20 +176,28 @@ def _estimator(given: Parts, registry: Registry) -> Iterator[Contradiction]:
 
 
 def _loss(given: Parts, registry: Registry) -> Iterator[Contradiction]:
-    losses = getattr(given.policy.options, "losses", None)
-    known = losses() if callable(losses) else ()
-    if known and given.train.loss not in known:
+    capabilities = given.policy.options.capabilities()
+    if not capabilities.losses:
+        return  # a policy that cannot be trained can be evaluated; `run` refuses it
+    if given.train.loss not in capabilities.losses:
         message = f"policy {given.policy.use!r} has no loss {given.train.loss!r}"
-        yield Contradiction(("train", "loss"), message, suggestion(given.train.loss, known))
-    ratios = getattr(given.policy.options, "ratios", None)
-    offered = sorted(ratios()) if callable(ratios) else []
-    if offered and given.train.ratio not in offered:
+        yield Contradiction(("train", "loss"), message, suggestion(given.train.loss, capabilities.losses))
+    if given.train.kl and not capabilities.reference:
+        message = (
+            f"policy {given.policy.use!r} gives no log-probabilities of its reference policy, which a penalty needs"
+        )
+        yield Contradiction(("train", "kl"), message, "set it to 0, or choose another policy")
+    if given.train.mismatch is not None and not capabilities.logprobs:
+        message = f"policy {given.policy.use!r} gives no log-probabilities of its current weights to compare with"
+        yield Contradiction(("train", "mismatch"), message, "null it, or choose another policy")
+    offered = sorted(capabilities.ratios)
+    if given.train.ratio not in offered:
         message = f"policy {given.policy.use!r}, as it is set, weights its losses by {' or '.join(offered)} alone"
         yield Contradiction(("train", "ratio"), message, "leave it out, or choose another policy")
 
 
 def _levels(given: Parts, registry: Registry) -> Iterator[Contradiction]:
-    from kernelrl_core.tasks.audits import training_tasks
+    from kernelrl_core.tasks.selection import training_tasks
 
     stages = given.curriculum.stages if given.curriculum is not None else ()
     if all(stage.levels is None for stage in stages):
@@ -325,7 +307,7 @@ def _forbid(given: Parts, registry: Registry) -> Iterator[Contradiction]:
 
 
 def _demonstrations(given: Parts, registry: Registry) -> Iterator[Contradiction]:
-    from kernelrl_core.runs.distill import read_conversations
+    from kernelrl_core.prompts.sft_file import read_conversations
 
     file = given.demonstrations.file
     hint = "make it with kernelrl distill RUN -o FILE, or set demonstrations.file to null"

@@ -42,8 +42,5 @@ def judges_on_gpu(recipe: Recipe, registry: Registry) -> bool:
     needs = [prices_of(recipe).gpu_hour is not None]
     for kind, use in (("backends", recipe.backend), ("evaluators", recipe.evaluator)):
         needs.append(bool(registry.find(kind, use.use).requires.gpu))
-        if callable(own := getattr(use.options, "requires", None)):
-            needs.append(bool(own().gpu))
-        if callable(of_settings := getattr(use.options, "requires_for", None)):
-            needs.append(bool(of_settings(recipe.evaluation).gpu))
+        needs += [bool(use.options.requires().gpu), bool(use.options.requires_for(recipe.evaluation).gpu)]
     return any(needs)

@@ -10,8 +10,7 @@ from typing import Any
 import attrs
 
 import kernelrl_core
-from kernelrl_core.errors import LookupFailed
-from kernelrl_core.naming import nearest, suggestion
+from kernelrl_core.errors import LookupFailed, nearest, suggestion
 from kernelrl_core.planning.checks import contradictions
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.merge import Merged, merge_files, merge_layers, override_layer

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernelrl_core.environment.environment import missing_prerequisites, require_prerequisites
 from kernelrl_core.errors import KernelRLError
 from kernelrl_core.monitoring.costs import Spent, prices_of
 from kernelrl_core.planning.estimates import judges_on_gpu, spent_at_most
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.prompts import Composer
+from kernelrl_core.recipe.prerequisites import missing_prerequisites, require_prerequisites
 from kernelrl_core.recipe.schema import PriceSettings, Recipe
-from kernelrl_core.rollout.groups import eval_tasks
-from kernelrl_core.tasks.audits import training_tasks
 from kernelrl_core.tasks.curriculum import Course
+from kernelrl_core.tasks.selection import eval_tasks, training_tasks
 from kernelrl_core.types import Task
 
 __all__ = ["budget_lines", "plan", "plan_lines", "preflight"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernelrl_core.interfaces.component import Component
-from kernelrl_core.interfaces.hookspecs import hookimpl
+from kernelrl_core.interfaces.hooks import hookimpl
 
 
 @hookimpl

@@ -21,9 +21,9 @@ from typing import Any, Literal
 import attrs
 import pluggy
 
+from kernelrl_core.errors import suggestion
 from kernelrl_core.interfaces.component import Component
-from kernelrl_core.interfaces.hookspecs import GROUP, KINDS, Hooks
-from kernelrl_core.naming import suggestion
+from kernelrl_core.interfaces.hooks import GROUP, KINDS, Hooks
 from kernelrl_core.version import __version__
 
 __all__ = ["PluginInfo", "load_plugins"]

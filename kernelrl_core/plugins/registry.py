@@ -9,25 +9,34 @@ from __future__ import annotations
 import functools
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import attrs
 
-from kernelrl_core.errors import KernelRLError, LookupFailed, MissingPrerequisite
-from kernelrl_core.interfaces.component import Component, Requires
+from kernelrl_core.errors import KernelRLError, LookupFailed, MissingPrerequisite, nearest, suggestion
+from kernelrl_core.interfaces.component import Component
 from kernelrl_core.interfaces.requirements import Missing, missing_requirements
-from kernelrl_core.naming import nearest, suggestion
+from kernelrl_core.plugins.kinds import KINDS_BY_NAME, public_methods
 from kernelrl_core.plugins.known_distributions import distribution_of
 from kernelrl_core.plugins.loading import PluginInfo, load_plugins
 
 if TYPE_CHECKING:
-    from kernelrl_core.recipe.schema import Use
+    from kernelrl_core.interfaces.advantages import AdvantageFunction
+    from kernelrl_core.interfaces.backends import Backend
+    from kernelrl_core.interfaces.checkers import Checker
+    from kernelrl_core.interfaces.config import ComponentConfig
+    from kernelrl_core.interfaces.evaluators import Evaluator
+    from kernelrl_core.interfaces.feedback import Feedback
+    from kernelrl_core.interfaces.loggers import Logger
+    from kernelrl_core.interfaces.policies import Policy
+    from kernelrl_core.interfaces.retrievers import Retriever
+    from kernelrl_core.interfaces.rewards import Reward
+    from kernelrl_core.interfaces.tasks import TaskSource
+    from kernelrl_core.plugins.use import Use
 
 __all__ = ["PluginFailed", "PluginInfo", "Registry", "registry"]
 
 T = TypeVar("T")
-
-_SINGULAR = {"policies": "policy", "feedback": "feedback formatter", "tasks": "task source", "advantages": "advantage"}
 
 
 class PluginFailed(KernelRLError):
@@ -84,17 +93,25 @@ class Registry:
         owner = next(plugin for plugin, other in self._offers(kind) if other is component)
         return f"{owner.name}:{component.name}"
 
-    def config_class(self, kind: str, name: str) -> type[Any] | None:
-        """Class of a component's options, or None when it has none.
+    def config_class(self, kind: str, name: str) -> type[ComponentConfig]:
+        """Class of a component's options; the base of its kind, which has none, when the component names no class.
 
         Raises:
-            PluginFailed: the class cannot be imported, or is no attrs class.
+            PluginFailed: the class cannot be imported, is no attrs class, or does not derive from the base of its kind.
         """
         plugin, component = self._locate(kind, name)
         what = f"options of {_singular(kind)} {component.name!r}"
         found = self._guarded(plugin, component, f"cannot import the {what}", component.load_config)
-        if found is not None and not (isinstance(found, type) and attrs.has(found)):
+        base = KINDS_BY_NAME[kind].config
+        if found is None:
+            return base
+        if not (isinstance(found, type) and attrs.has(found)):
             raise PluginFailed(f"plugin {plugin.name}: the {what} ({component.config}) are not an attrs class")
+        if not issubclass(found, base):
+            raise PluginFailed(
+                f"plugin {plugin.name}: the {what} ({component.config}) do not derive from {base.__name__}",
+                fix=f"from {KINDS_BY_NAME[kind].api} import {base.__name__}, and derive {found.__name__} from it",
+            )
         return found
 
     def load(self, kind: str, name: str) -> Any:
@@ -103,27 +120,74 @@ class Registry:
         what = f"{_singular(kind)} {component.name!r}"
         return self._guarded(plugin, component, f"cannot import the {what}", component.load)
 
+    @overload
+    def make(self, kind: Literal["backends"], use: Use) -> Backend: ...
+    @overload
+    def make(self, kind: Literal["evaluators"], use: Use) -> Evaluator: ...
+    @overload
+    def make(self, kind: Literal["tasks"], use: Use) -> TaskSource: ...
+    @overload
+    def make(self, kind: Literal["retrievers"], use: Use) -> Retriever: ...
+    @overload
+    def make(self, kind: Literal["rewards"], use: Use) -> Reward: ...
+    @overload
+    def make(self, kind: Literal["checkers"], use: Use) -> Checker: ...
+    @overload
+    def make(self, kind: Literal["feedback"], use: Use) -> Feedback: ...
+    @overload
+    def make(self, kind: Literal["policies"], use: Use) -> Policy: ...
+    @overload
+    def make(self, kind: Literal["advantages"], use: Use) -> AdvantageFunction: ...
+    @overload
+    def make(self, kind: Literal["loggers"], use: Use) -> Logger: ...
     def make(self, kind: str, use: Use) -> Any:
         """The implementation that `use` names, made with its options.
 
         Raises:
             LookupFailed, MissingPrerequisite: as `find`; or a module that the component declares is not installed.
             KernelRLError: what the component itself raises of this family, unchanged.
-            PluginFailed: anything else goes wrong in its import or construction.
+            PluginFailed: anything else goes wrong in its import or construction, or it does not derive from the base
+                class of its kind.
         """
         plugin, component = self._locate(kind, use.use)
         target = self.load(kind, use.use)
-        return self._guarded(
-            plugin,
-            component,
-            f"cannot make the {_singular(kind)} {component.name!r}",
-            lambda: target() if use.options is None else target(use.options),
-        )
+        what = f"{_singular(kind)} {component.name!r}"
+        config = self.config_class(kind, use.use)
 
-    def missing(self, component: Component, options: Any = None) -> tuple[Missing, ...]:
+        def call() -> Any:
+            if not component.config:
+                return target()
+            return target(config() if use.options is None else use.options)
+
+        made = self._guarded(plugin, component, f"cannot make the {what}", call)
+        base = KINDS_BY_NAME[kind].base
+        if base is not None and not isinstance(made, base):
+            raise PluginFailed(
+                f"plugin {plugin.name}: the {what} ({component.target}) does not derive from {base.__name__}",
+                fix=f"from {KINDS_BY_NAME[kind].api} import {base.__name__}, and derive {type(made).__name__} from it",
+            )
+        return made
+
+    def unknown_methods(self, kind: str, name: str) -> tuple[str, ...]:
+        """Public methods of a component's class and of its options that its kind does not know, each with the nearest
+        right name; raises as `load` and `config_class`."""
+        known, implementation = KINDS_BY_NAME[kind], self.load(kind, name)
+        found = []
+        for cls, base in ((self.config_class(kind, name), known.config), (implementation, known.base)):
+            if not isinstance(cls, type) or base is None or not issubclass(cls, base):
+                continue
+            # A trainable policy has methods that a plain one lacks: the most derived class of the core counts.
+            nearest_base = next(owner for owner in cls.__mro__ if owner.__module__ == base.__module__)
+            methods = public_methods(nearest_base)
+            found += [
+                f"{cls.__name__}.{method} is not a method of {nearest_base.__name__}; {suggestion(method, methods)}"
+                for method in sorted(public_methods(cls) - methods)
+            ]
+        return tuple(found)
+
+    def missing(self, component: Component, options: ComponentConfig | None = None) -> tuple[Missing, ...]:
         """What the component needs, by its declaration and by its options, and this machine lacks."""
-        of_options: Callable[[], Requires] | None = getattr(options, "requires", None)
-        declared = [component.requires, *([of_options()] if callable(of_options) else [])]
+        declared = [component.requires, *([options.requires()] if options is not None else [])]
         return tuple(dict.fromkeys(missing for requires in declared for missing in missing_requirements(requires)))
 
     def _offers(self, kind: str) -> list[tuple[PluginInfo, Component]]:
@@ -191,4 +255,4 @@ class Registry:
 
 
 def _singular(kind: str) -> str:
-    return _SINGULAR.get(kind, kind.removesuffix("s"))
+    return KINDS_BY_NAME[kind].singular

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kernelrl_core.errors import UsageError
-from kernelrl_core.interfaces.kinds import BackendFacts
+from kernelrl_core.interfaces.backends import BackendFacts
 from kernelrl_core.prompts.extraction import canonical_source, extract
 from kernelrl_core.prompts.hardware import hardware_block
 from kernelrl_core.prompts.history import raw_reply, shown_turns

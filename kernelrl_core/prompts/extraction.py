@@ -26,28 +26,20 @@ from typing import Any, Literal
 
 import attrs
 
-from kernelrl_core.sources.syntax import parse
+from kernelrl_core.sources.syntax import MAX_DEPTH, MAX_SOURCE_CHARACTERS, parse
+from kernelrl_core.sources.thinking import cut_thinking
 from kernelrl_core.types import Candidate, Extraction
 
 __all__ = [
-    "MAX_DEPTH",
     "MAX_REPLY_CHARACTERS",
-    "MAX_SOURCE_CHARACTERS",
     "TAGS",
     "canonical_source",
     "extract",
     "extract_file",
-    "opened_thinking",
-    "said_behind",
-    "split_thinking",
 ]
 
 MAX_REPLY_CHARACTERS = 2_000_000
 """Longer replies are not read."""
-MAX_SOURCE_CHARACTERS = 200_000
-"""Longer code is not parsed."""
-MAX_DEPTH = 200
-"""Deepest nesting of a syntax tree; deeper trees would exhaust the stack of whoever walks them."""
 TAGS = frozenset({"", "python", "python3", "py", "triton", "cuda", "cu", "c++", "cpp", "hip"})
 """Tags (lower case) of fences that may hold an answer, beside those of the backend."""
 
@@ -57,13 +49,9 @@ _MAX_CLOSINGS = 64
 """Closing fences or tags tried for one opening."""
 _MAX_INDENT = 64
 """White space before a fence that still begins its line."""
-_LONGEST_OPENING = 64
-"""Characters at the end of a prompt in which an opening think tag is looked for."""
 _COST_OF_PARSING = 500
 """Counted for each attempt, beside its characters."""
 
-_THINK = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE | re.ASCII)
-_OPENED = re.compile(r"<think(?:ing)?>\s*\Z", re.IGNORECASE | re.ASCII)
 _KERNEL = re.compile(r"<(/?)KERNEL>", re.IGNORECASE | re.ASCII)
 _SUMMARY = re.compile(r"<(/?)SUMMARY>", re.IGNORECASE | re.ASCII)
 _OPENING = re.compile(r"(`{3,}|~{3,})[ \t]*+([^\s`~{]*+)([^\n`]*+)(?:\n|\Z)")
@@ -98,7 +86,7 @@ def extract(
         return Extraction(
             None, "no_code", f"The reply has {len(text)} characters; at most {MAX_REPLY_CHARACTERS} are read."
         )
-    text, cut = _cut_thinking(text, thinking or "")
+    text, cut = cut_thinking(text, thinking or "")
     thoughts = "\n\n".join(part for part in (thoughts, cut.thinking) if part)
     reading = _Reading(text, TAGS | {fence.lower() for fence in fences})
     reading.scan()
@@ -133,13 +121,6 @@ def canonical_source(source: str) -> str:
 # --- thinking -------------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen
-class _Cut:
-    thinking: str
-    unclosed: bool
-    """A thinking block never ended."""
-
-
 def _join(reply: str | Sequence[Mapping[str, Any]]) -> tuple[str, str]:
     if isinstance(reply, str):
         return reply, ""
@@ -150,60 +131,6 @@ def _join(reply: str | Sequence[Mapping[str, Any]]) -> tuple[str, str]:
         elif part.get("type") == "text":
             text.append(str(part.get("text") or ""))
     return "".join(text), "\n\n".join(thoughts)
-
-
-def split_thinking(text: str, thinking: str = "") -> tuple[str, str]:
-    """The text without its thinking, and the thinking; `thinking` is what a renderer separated, if it did."""
-    visible, cut = _cut_thinking(text, thinking)
-    return visible, cut.thinking
-
-
-def opened_thinking(rendered: str) -> str:
-    """The opening think tag with which a rendered prompt ends, and the white space behind it; empty for none.
-
-    Many chat templates open the thinking themselves, so the model's reply begins inside it: see `Prompt.opening`.
-    """
-    opened = _OPENED.search(rendered[-_LONGEST_OPENING:])
-    return opened[0] if opened else ""
-
-
-def said_behind(opening: str, reply: str) -> str:
-    """What is to be said behind the beginning of a reply, so that both together read like the whole `reply`.
-
-    Behind an open think tag a reply without thinking closes it first.
-    """
-    tag = _THINK.search(reply)
-    if reply.startswith(opening) or not opened_thinking(opening) or (tag and tag[1]):
-        return reply.removeprefix(opening)
-    return reply[tag.end() :] if tag and not reply[: tag.start()].strip() else f"\n</think>\n\n{reply}"
-
-
-def _cut_thinking(text: str, given: str) -> tuple[str, _Cut]:
-    """The text without its thinking, and the thinking."""
-    thoughts: list[str] = []
-    if given.strip():
-        thoughts.append(given.strip())
-        found = text.find(given)
-        if found >= 0:
-            text = text[found + len(given) :]
-            # The closing tag that follows would otherwise read as the end of thinking without a beginning.
-            text = re.sub(r"\A\s*</think(?:ing)?>", "", text, count=1, flags=re.IGNORECASE)
-    visible: list[str] = []
-    position, opened = 0, False
-    for tag in _THINK.finditer(text):
-        part, closing = text[position : tag.start()], bool(tag[1])
-        position = tag.end()
-        if opened or closing:
-            if closing and not opened:
-                thoughts.extend(visible)
-                visible.clear()
-            thoughts.append(part)
-            opened = opened and not closing
-        else:
-            visible.append(part)
-            opened = True
-    (thoughts if opened else visible).append(text[position:])
-    return "".join(visible), _Cut("\n\n".join(part.strip() for part in thoughts if part.strip()), opened)
 
 
 # --- candidates -----------------------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kernelrl_core.errors import UsageError
-from kernelrl_core.prompts.extraction import split_thinking
 from kernelrl_core.recipe.schema import BestHistory, HistorySettings, LastHistory, Recipe
+from kernelrl_core.sources.thinking import split_thinking
 from kernelrl_core.types import Message, Prompt, Turn
 
 __all__ = ["bounded", "raw_reply", "require_kept_thinking", "shown_turns"]

@@ -70,10 +70,9 @@ def _choice(registry: Registry, block: Block) -> dict[str, Any]:
     for component in registry.components(block.kind):
         label = registry.label(block.kind, component)
         try:
-            config = registry.config_class(block.kind, label)
+            options = _object(registry.config_class(block.kind, label))
         except KernelRLError:
-            config = None
-        options = _object(config) if config is not None else {"properties": {}, "required": []}
+            options = {"properties": {}, "required": []}
         branches.append(
             {
                 "type": "object",

@@ -18,17 +18,16 @@ from typing import Any, Literal, TypeAlias, Union
 
 import attrs
 
-from kernelrl_core.errors import KernelRLError, MissingPrerequisite
-from kernelrl_core.naming import nearest, suggestion
-from kernelrl_core.planning.checks import own_problems
+from kernelrl_core.errors import KernelRLError, MissingPrerequisite, nearest, suggestion
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe import schema
 from kernelrl_core.recipe.blocks import Block, blocks, core_keys
+from kernelrl_core.recipe.component_checks import own_problems
 from kernelrl_core.recipe.merge import Merged
 from kernelrl_core.recipe.problems import Problem, RecipeError
 from kernelrl_core.recipe.schema import Recipe, Use
 
-__all__ = ["Structured", "allows_none", "field_types", "plain", "structure_block", "structure_recipe"]
+__all__ = ["Structured", "allows_none", "component_block", "field_types", "plain", "structure_recipe"]
 
 Keys: TypeAlias = tuple[str, ...]
 
@@ -77,14 +76,17 @@ def structure_recipe(merged: Merged, registry: Registry) -> Structured:
     return Structured(parts, tuple(walk.problems))
 
 
-def structure_block(key: str, merged: Merged, registry: Registry) -> Use:
-    """Understand one component block of merged data, such as `tasks`, without the rest of a recipe.
+def component_block(key: str, block: Mapping[str, Any], registry: Registry) -> Use:
+    """Read one component block, such as `{use: torch, lora_rank: 16}`, without the rest of a recipe.
+
+    Args:
+        key: recipe key whose blocks select components of the same kind, such as `policy`.
 
     Raises:
-        RecipeError: mistakes in the block, all of them at once.
+        RecipeError: mistakes in the block, all of them at once; their paths begin with `key`.
     """
-    walk = _Walk(merged, registry)
-    use = walk.block(blocks()[key], merged.data.get(key), (key,))
+    walk = _Walk(Merged({key: dict(block)}), registry)
+    use = walk.block(blocks()[key], dict(block), (key,))
     if not walk.problems:
         for found in own_problems((key,), use):
             walk.say(found.path, found.message, found.hint)
@@ -153,7 +155,7 @@ class _Walk:
         try:
             self.registry.find(block.kind, name)
             config = self.registry.config_class(block.kind, name)
-            types_of_options = field_types(config) if config is not None else {}
+            types_of_options = field_types(config)
         except MissingPrerequisite as error:
             return self.say(use_path, error.message, error.fix, missing=True)
         except KernelRLError as error:
@@ -162,12 +164,7 @@ class _Walk:
             plugin = self.registry.plugin_of(block.kind, name).name
             return self.say(use_path, f"plugin {plugin}: the options of {name!r} cannot be read: {error}")
         raw = {key: option for key, option in value.items() if key not in ("use", *core_keys(block.cls))}
-        options = None
-        if config is not None:
-            options = self.fields(config, raw, path, also=("use", *core_keys(block.cls)))
-        else:
-            for key in raw:
-                self.unknown_key(path, key, ["use", *core_keys(block.cls)])
+        options = self.fields(config, raw, path, also=("use", *core_keys(block.cls)))
         if options is _INVALID or _INVALID in values.values():
             return _INVALID
         written = {key: plain(getattr(options, key)) for key in types_of_options}
@@ -366,8 +363,7 @@ class _Walk:
             for entry_name, entry in value.items() if block.named else [("", value)]:
                 use = entry.get("use", block.default) if isinstance(entry, Mapping) else None
                 try:
-                    config = self.registry.config_class(block.kind, use) if isinstance(use, str) else None
-                    options = field_types(config) if config is not None else {}
+                    options = field_types(self.registry.config_class(block.kind, use)) if isinstance(use, str) else {}
                 except Exception:  # reported where the block itself is read
                     continue
                 prefix = (name, str(entry_name)) if block.named else (name,)

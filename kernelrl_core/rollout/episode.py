@@ -8,7 +8,7 @@ from typing import Protocol
 import attrs
 
 from kernelrl_core.errors import InfrastructureError
-from kernelrl_core.interfaces.kinds import Policy, SamplingSettings
+from kernelrl_core.interfaces.policies import Policy
 from kernelrl_core.monitoring.timeline import Timeline, split_judgement
 from kernelrl_core.plugins.boundary import stage
 from kernelrl_core.prompts import Composer
@@ -16,6 +16,7 @@ from kernelrl_core.recipe.schema import Recipe, SpeedupStop
 from kernelrl_core.rollout.sampling_slots import SamplingSlots
 from kernelrl_core.types import Episode, Example, Extraction, Outcome, Prompt, Reply, SampleId, Task, Turn, Verdict
 from kernelrl_core.types.seeds import derived_seed, sample_seed
+from kernelrl_core.types.training import SamplingSettings
 
 __all__ = ["Judging", "Player", "reply_limit"]
 

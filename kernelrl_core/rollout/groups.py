@@ -1,58 +1,15 @@
-"""Playing a split with a policy as it is, without learning."""
+"""All episodes of several tasks, concurrently."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from kernelrl_core.errors import UsageError
-from kernelrl_core.interfaces.kinds import TaskSource
 from kernelrl_core.monitoring.costs import BudgetReached
-from kernelrl_core.recipe.schema import EvalSettings
 from kernelrl_core.rollout.episode import Player
-from kernelrl_core.rollout.session import Session
-from kernelrl_core.tasks.audits import listed
-from kernelrl_core.types import Episode, Group, Prompt, SampleId, Task, Turn
+from kernelrl_core.types import Episode, Group, Task
 
-__all__ = ["eval_tasks", "play_groups", "play_split"]
-
-
-def eval_tasks(source: TaskSource, settings: EvalSettings) -> list[Task]:
-    """The tasks that are evaluated.
-
-    Raises:
-        UsageError: the split is unknown or empty.
-        KernelRLError: the source failed.
-    """
-    tasks = list(listed(source, settings.split))[: settings.max_tasks]
-    if not tasks:
-        raise UsageError(f"split {settings.split!r} holds no tasks to evaluate")
-    return tasks
-
-
-async def play_split(
-    session: Session,
-    settings: EvalSettings,
-    *,
-    update: int,
-    finished: Mapping[SampleId, Turn],
-    record: Callable[[Turn], Awaitable[None]],
-    beginning: Callable[[SampleId, Prompt], Awaitable[None]] | None = None,
-) -> list[Group]:
-    """All attempts at all tasks of a split, at once, after `update` steps of training."""
-    player = Player(
-        session.recipe,
-        session.policy,
-        session.environment,
-        "eval",
-        session.recipe.sampling.temperature if settings.temperature is None else settings.temperature,
-        finished,
-        record,
-        beginning,
-        timeline=session.timeline,
-        slots=session.slots,
-    )
-    return await play_groups(player, update, eval_tasks(session.environment.tasks, settings), settings.samples)
+__all__ = ["play_groups"]
 
 
 async def play_groups(

@@ -11,7 +11,7 @@ import attrs
 
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.errors import UsageError
-from kernelrl_core.interfaces.kinds import Policy, PolicyContext
+from kernelrl_core.interfaces.policies import Policy, PolicyContext, TrainablePolicy
 from kernelrl_core.monitoring.timeline import Timeline
 from kernelrl_core.plugins.boundary import stage
 from kernelrl_core.plugins.registry import Registry
@@ -101,7 +101,7 @@ def require_learning(recipe: Recipe, policy: Policy) -> None:
         UsageError: the loss is unknown to the policy, or groups are too small to be compared.
     """
     losses = policy.capabilities.losses
-    if not losses:
+    if not losses or not isinstance(policy, TrainablePolicy):
         raise UsageError(f"policy {recipe.policy.use!r} cannot learn", fix="kernelrl eval RECIPE, or another policy")
     if recipe.train.loss not in losses:
         raise UsageError(
@@ -114,6 +114,16 @@ def require_learning(recipe: Recipe, policy: Policy) -> None:
             f"{' or '.join(sorted(policy.capabilities.ratios))} alone, not by {recipe.train.ratio}",
             fix="leave train.ratio out, or choose another policy",
         )
+    for key, wanted, offered in (
+        ("train.mismatch", recipe.train.mismatch is not None, policy.capabilities.logprobs),
+        ("train.kl", recipe.train.kl > 0, policy.capabilities.reference),
+    ):
+        if wanted and not offered:
+            whose = "current weights" if key == "train.mismatch" else "reference policy"
+            raise UsageError(
+                f"{key}: policy {recipe.policy.use!r} gives no log-probabilities of its {whose}",
+                fix=f"leave {key} out, or choose another policy",
+            )
     if recipe.train.group_size < recipe.train.min_group_size:
         raise UsageError(
             f"train.group_size {recipe.train.group_size} is below train.min_group_size {recipe.train.min_group_size}, "

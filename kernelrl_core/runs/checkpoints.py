@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelrl_core.errors import KernelRLError, LookupFailed
+from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError
 from kernelrl_core.runs.journal import disk_error
-from kernelrl_core.interfaces.kinds import Policy
+from kernelrl_core.interfaces.policies import (Policy)
+from kernelrl_core.interfaces.policies import Policy, TrainablePolicy
 from kernelrl_core.plugins.boundary import stage
 
 __all__ = ["checkpoint_name", "choose_checkpoint", "load_checkpoint", "prune_checkpoints", "save_checkpoint", "sweep"]
@@ -22,7 +23,7 @@ def checkpoint_name(steps_done: int) -> str:
     return f"{steps_done:06d}"
 
 
-async def save_checkpoint(policy: Policy, directory: Path, name: str, *, component: str) -> Mapping[str, Any]:
+async def save_checkpoint(policy: TrainablePolicy, directory: Path, name: str, *, component: str) -> Mapping[str, Any]:
     """Save the policy below `directory` under `name`; the answer is what `load` needs.
 
     Raises:
@@ -52,6 +53,8 @@ async def load_checkpoint(policy: Policy, directory: Path, row: Mapping[str, Any
     if row["policy"] is None:
         return
     files = directory / row["name"]
+    if not isinstance(policy, TrainablePolicy):
+        raise UsageError(f"{component} cannot load checkpoints", fix="use the policy that the run was trained with")
     if not files.is_dir():
         raise KernelRLError(f"the files of checkpoint {row['name']} are gone from {directory}")
     with stage(component, "load"):

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError
 from kernelrl_core.runs.journal import disk_error, read_rows, write_atomically
-from kernelrl_core.naming import suggestion
+from kernelrl_core.errors import (suggestion)
 from kernelrl_core.recipe.yaml import dump
 from kernelrl_core.types import sha256_text
 

@@ -90,11 +90,11 @@ class Ledger:
         """Write a turn of an evaluation."""
         await self._append("eval_samples", [sample_row(turn)])
 
-    async def record_credits(self, batch: Sequence[Credit]) -> None:
+    async def record_credits(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write the credits of a step, once."""
-        rows = [row for credit in batch if (row := credit.row())["sample"] not in self._credited]
-        await self._append("credits", rows)
-        self._credited.update(row["sample"] for row in rows)
+        new = [row for row in rows if row["sample"] not in self._credited]
+        await self._append("credits", new)
+        self._credited.update(row["sample"] for row in new)
 
     async def commit(self, checkpoint: Mapping[str, Any]) -> None:
         """Write the row of a checkpoint whose files are in place. From here on its step is done."""

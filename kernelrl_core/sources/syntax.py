@@ -7,7 +7,12 @@ import threading
 from collections import deque
 from collections.abc import Collection, Iterator
 
-__all__ = ["children", "parse", "walk"]
+__all__ = ["MAX_DEPTH", "MAX_SOURCE_CHARACTERS", "children", "parse", "walk"]
+
+MAX_SOURCE_CHARACTERS = 200_000
+"""Longer code is not parsed."""
+MAX_DEPTH = 200
+"""Deepest nesting of a syntax tree that is accepted; walking a deeper one would exhaust the stack."""
 
 # CPython 3.11 keeps one depth for all threads while it makes a tree, and fails where two make theirs at once.
 _TURN = threading.RLock()

@@ -5,27 +5,21 @@ A task is recognised by its syntax tree alone. Its code runs in the judge and no
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
-from kernelrl_core.errors import LookupFailed, UsageError
-from kernelrl_core.interfaces.kinds import TaskSource
-from kernelrl_core.naming import nearest
+from kernelrl_core.errors import LookupFailed, UsageError, nearest
+from kernelrl_core.interfaces.tasks import TaskSource
 from kernelrl_core.recipe.schema import Use
-from kernelrl_core.sources.syntax import parse
+from kernelrl_core.sources.task_source import parse_task_source
 from kernelrl_core.types import Task
 
 if TYPE_CHECKING:
     from kernelrl_core.plugins.registry import Registry
 
-__all__ = ["find_task", "parse_task_source", "read_task_file"]
-
-_NEEDED = ("Model", "get_inputs", "get_init_inputs")
-_MAX_BYTES = 1 << 20
+__all__ = ["find_task", "read_task_file"]
 
 
 def find_task(text: str, *, registry: Registry, source: TaskSource | None = None) -> Task:
@@ -72,45 +66,6 @@ def read_task_file(path: Path) -> str:
     return text
 
 
-def parse_task_source(text: str, where: str) -> None:
-    """Refuse a text that is not a task: it must parse, and define `Model`, `get_inputs` and `get_init_inputs`.
-
-    Args:
-        where: file, or file and line, that the message begins with.
-
-    Raises:
-        UsageError: with the place and what is missing.
-    """
-    if len(text) > _MAX_BYTES:
-        raise UsageError(f"{where}: not a task: longer than {_MAX_BYTES:,} characters")
-    try:
-        tree = parse(text)
-    except SyntaxError as error:
-        raise UsageError(f"{where}:{error.lineno or 1}: not Python: {error.msg}") from error
-    except (RecursionError, MemoryError) as error:
-        raise UsageError(f"{where}: nested too deeply to be parsed") from error
-    except ValueError as error:
-        raise UsageError(f"{where}:1: not Python: {error}") from error
-    defined = set(_names(tree.body))
-    if missing := [name for name in _NEEDED if name not in defined]:
-        what = " or ".join(missing)
-        raise UsageError(f"{where}:1: not a task: defines no {what} at module level")
-
-
-def _names(body: list[ast.stmt]) -> Iterator[str]:
-    """Names that the statements of a module bind."""
-    for statement in body:
-        match statement:
-            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
-                yield name
-            case ast.Assign(targets=targets):
-                yield from (target.id for target in targets if isinstance(target, ast.Name))
-            case ast.AnnAssign(target=ast.Name(id=name), value=value) if value is not None:
-                yield name
-            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
-                yield from (alias.asname or alias.name for alias in aliases)
-
-
 def _source_of(text: str, registry: Registry) -> TaskSource:
     name = text.partition("/")[0]
     sources = [component.name for component in registry.components("tasks")]
@@ -120,12 +75,8 @@ def _source_of(text: str, registry: Registry) -> TaskSource:
         hint = f"an id looks like starter/1/relu and begins with its source: {', '.join(sources)}"
         raise LookupFailed(f"no file and no task {text!r}; {hint}", fix="kernelrl tasks list")
     config = registry.config_class("tasks", name)
-    options: Any = None
-    if config is not None:
-        lacking = [f.name for f in attrs.fields(config) if f.default is attrs.NOTHING]
-        if lacking:
-            message = f"task {text!r}: source {name!r} needs options ({', '.join(lacking)})"
-            raise UsageError(message, fix="name a recipe that sets them: --recipe RECIPE")
-        options = config()
-    found: TaskSource = registry.make("tasks", Use(name, options))
-    return found
+    lacking = [f.name for f in attrs.fields(config) if f.default is attrs.NOTHING]
+    if lacking:
+        message = f"task {text!r}: source {name!r} needs options ({', '.join(lacking)})"
+        raise UsageError(message, fix="name a recipe that sets them: --recipe RECIPE")
+    return registry.make("tasks", Use(name))

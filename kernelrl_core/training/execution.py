@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from kernelrl_core.errors import ExitCode, KernelRLError
-from kernelrl_core.interfaces.kinds import Logger
+from kernelrl_core.interfaces.loggers import Logger
 from kernelrl_core.monitoring.console import Console
 from kernelrl_core.monitoring.costs import BudgetReached
 from kernelrl_core.monitoring.loggers import Observers

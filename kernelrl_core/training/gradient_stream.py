@@ -15,9 +15,10 @@ from typing import Literal
 import attrs
 
 from kernelrl_core.algorithms.credit import Credit, training_samples
-from kernelrl_core.interfaces.kinds import PolicyCapabilities, TrainingSample
+from kernelrl_core.interfaces.policies import PolicyCapabilities
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.types import Group
+from kernelrl_core.types.training import TrainingSample
 
 __all__ = ["GradientStream", "Rollout", "streaming_obstacle"]
 
@@ -83,8 +84,13 @@ class GradientStream:
     batch: list[Credit] = attrs.field(factory=list, init=False)
     """In the order in which they are learnt from."""
     _samples: list[TrainingSample] = attrs.field(factory=list, init=False)
-    handed: int = attrs.field(default=0, init=False)
-    """Samples whose gradients are there already."""
+    accumulated: list[int] = attrs.field(factory=list, init=False)
+    """Sizes of the parts whose gradients were computed ahead of the update."""
+
+    @property
+    def handed(self) -> int:
+        """Samples whose gradients were computed ahead of the update."""
+        return sum(self.accumulated)
 
     async def follow(self, rollout: Rollout) -> list[Group]:
         """Work until the rollout is over; the answer is its groups.
@@ -109,5 +115,5 @@ class GradientStream:
         sure = -(-len(self._samples) // self.substeps)
         if self.accumulate is not None and sure > self.handed:
             part: Sequence[TrainingSample] = self._samples[self.handed : sure]
-            self.handed = sure
+            self.accumulated.append(len(part))
             await self.accumulate(tuple(part))

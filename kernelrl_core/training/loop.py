@@ -13,21 +13,17 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol
 
 import attrs
 
-from kernelrl_core.algorithms.credit import Credit, assign_credit, loss_normaliser, planned_samples, training_samples
+from kernelrl_core.algorithms.credit import Credit, assign_credit, loss_denominator, planned_samples, training_samples
+from kernelrl_core.algorithms.loss_shaping import shape_samples, split_evenly
 from kernelrl_core.errors import KernelRLError
 from kernelrl_core.heldout.scoreboard import scoreboard
-from kernelrl_core.interfaces.kinds import (
-    Estimator,
-    LossSettings,
-    OptimizerSettings,
-    StreamingPolicy,
-    TrainingSample,
-    TrainingStep,
-)
+from kernelrl_core.heldout.split import play_split
+from kernelrl_core.interfaces.advantages import AdvantageFunction
+from kernelrl_core.interfaces.policies import TrainablePolicy
 from kernelrl_core.monitoring.alarms import Alarms
 from kernelrl_core.monitoring.costs import Meter, prices_of, spent_on_training, spent_on_turn
 from kernelrl_core.monitoring.loggers import Observers
@@ -35,17 +31,18 @@ from kernelrl_core.monitoring.metrics import batch_metrics, credit_metrics, roll
 from kernelrl_core.plugins.boundary import stage
 from kernelrl_core.recipe.schema import EvalSettings, TrainSettings
 from kernelrl_core.rollout.episode import Player, reply_limit
-from kernelrl_core.rollout.groups import eval_tasks, play_groups, play_split
+from kernelrl_core.rollout.groups import play_groups
 from kernelrl_core.rollout.session import Session
 from kernelrl_core.runs.checkpoints import checkpoint_name, load_checkpoint, prune_checkpoints, save_checkpoint, sweep
 from kernelrl_core.runs.directory import RunDir, now
 from kernelrl_core.runs.rows import why_lost
 from kernelrl_core.runs.run_journal import Ledger
-from kernelrl_core.tasks.audits import training_tasks
 from kernelrl_core.tasks.curriculum import Course
 from kernelrl_core.tasks.schedule import repeats_tasks
+from kernelrl_core.tasks.selection import eval_tasks, training_tasks
 from kernelrl_core.training.gradient_stream import GradientStream, Rollout, streaming_obstacle
 from kernelrl_core.types import Group, Prompt, SampleId, Task, Turn
+from kernelrl_core.types.training import Loss, LossSample, OptimizerSettings, TrainingSample, Update
 
 __all__ = ["Display", "Training", "learning_rate"]
 
@@ -74,7 +71,7 @@ class Training:
     resolved: Mapping[str, Any]
     """The recipe as it is saved, for the loggers."""
     session: Session
-    estimator: Estimator
+    estimator: AdvantageFunction
     ledger: Ledger
     observers: Observers
     display: Display
@@ -139,7 +136,10 @@ class Training:
         played = time.monotonic()
         self._sample_ahead(step, course)
         batch = sorted(stream.batch, key=lambda credit: credit.turn.id)
-        await self.ledger.record_credits(batch)
+        rows = [credit.row() for credit in batch]
+        await self.ledger.record_credits(rows)
+        self.observers.credits(rows)
+        await self.session.environment.observe(rows)
         learnt = await self._learn(step, stream, rate, rollout.planned)
         self._updates = step + 1
         trained = time.monotonic()
@@ -182,7 +182,7 @@ class Training:
         async def record(turn: Turn) -> None:
             row = await self.ledger.record_sample(turn)
             self._meter.add(spent_on_turn(turn))
-            self.observers.sample(row)
+            self.observers.turn(row)
             self.display.sample(turn)
 
         self.display.expect(f"step {step + 1}", len(tasks) * recipe.train.group_size * recipe.episode.turns)
@@ -211,12 +211,12 @@ class Training:
             )
 
     def _gradient_stream(self, step: int, rate: float, planned: int | None) -> GradientStream:
-        recipe, policy = self.session.recipe, self.session.policy
+        recipe, policy = self.session.recipe, self._policy
 
         async def accumulate(samples: tuple[TrainingSample, ...]) -> None:
-            request = self._request(step, samples, [], rate, planned)
-            with self.session.timeline.span("training"), stage(self.session.policy_label, "accumulate"):
-                await cast(StreamingPolicy, policy).accumulate(request)
+            shaped = shape_samples(samples, self._loss_denominator(step, [], planned))
+            with self.session.timeline.span("training"), stage(self.session.policy_label, "backward"):
+                await policy.backward(shaped.samples, self._loss)
             self._meter.add(spent_on_training(_tokens(samples), recipe.train, scored=0))
 
         return GradientStream(
@@ -235,30 +235,54 @@ class Training:
         if not samples:
             return {"train/skipped": 1.0}
         self._meter.check()
-        request = self._request(step, samples, stream.batch, rate, planned)
-        with self.session.timeline.span("training"), stage(self.session.policy_label, "train"):
-            said = await self.session.policy.train(request)
-        left, train = samples[stream.handed :], self.session.recipe.train
-        self._meter.add(spent_on_training(_tokens(left), train, scored=_tokens(samples)))
+        train, policy = self.session.recipe.train, self._policy
+        with self.session.timeline.span("training"):
+            shaped = shape_samples(
+                samples,
+                self._loss_denominator(step, stream.batch, planned),
+                mismatch=train.mismatch,
+                current=await self._logprobs(samples, "current") if train.mismatch is not None else None,
+                kl=train.kl,
+                reference=await self._logprobs(samples, "reference") if train.kl else None,
+            )
+            self._meter.add(spent_on_training(0, train, scored=_tokens(samples)))
+            if not shaped.samples:
+                return {"train/skipped": 1.0, **{f"train/{name}": value for name, value in shaped.metrics.items()}}
+            update = Update(
+                step=step,
+                substeps=tuple(map(tuple, split_evenly(shaped.samples, train.substeps))),
+                accumulated=tuple(stream.accumulated),
+                loss=self._loss,
+                optimizer=OptimizerSettings(
+                    rate, train.beta1, train.beta2, train.eps, train.weight_decay, train.max_grad_norm
+                ),
+            )
+            with stage(self.session.policy_label, "update"):
+                said = {**await policy.update(update), **shaped.metrics}
+        self._meter.add(spent_on_training(_tokens(shaped.samples[stream.handed :]), train, scored=0))
         own = ("time/", "cost/")
         return {"train/skipped": 0.0} | {k if k.startswith(own) else f"train/{k}": v for k, v in said.items()}
 
-    def _request(
-        self, step: int, samples: tuple[TrainingSample, ...], batch: Sequence[Credit], rate: float, planned: int | None
-    ) -> TrainingStep:
-        recipe, train = self.session.recipe, self.session.recipe.train
-        divisor = loss_normaliser(batch, train, reply_limit(recipe, step), planned)
-        return TrainingStep(
-            step=step,
-            samples=samples,
-            substeps=min(train.substeps, len(samples)),
-            loss=LossSettings(
-                train.loss, train.clip_low, train.clip_high, divisor, train.kl, train.mismatch, train.ratio
-            ),
-            optimizer=OptimizerSettings(
-                rate, train.beta1, train.beta2, train.eps, train.weight_decay, train.max_grad_norm
-            ),
-        )
+    async def _logprobs(
+        self, samples: Sequence[TrainingSample], weights: Literal["current", "reference"]
+    ) -> Sequence[Sequence[float]]:
+        with stage(self.session.policy_label, "logprobs"):
+            return await self._policy.logprobs(samples, weights)
+
+    @property
+    def _policy(self) -> TrainablePolicy:
+        policy = self.session.policy
+        assert isinstance(policy, TrainablePolicy), "checked before the run began"
+        return policy
+
+    @property
+    def _loss(self) -> Loss:
+        train = self.session.recipe.train
+        return Loss(train.loss, train.clip_low, train.clip_high, train.ratio)
+
+    def _loss_denominator(self, step: int, batch: Sequence[Credit], planned: int | None) -> float:
+        recipe = self.session.recipe
+        return loss_denominator(batch, recipe.train, reply_limit(recipe, step), planned)
 
     async def _evaluate(self, update: int) -> dict[str, Any]:
         session, settings, begin = self.session, self.session.recipe.eval, time.monotonic()
@@ -282,20 +306,19 @@ class Training:
         )
         board = scoreboard(groups, settings)
         numbers = {f"eval/{key}": value for key, value in board.items() if isinstance(value, int | float)}
+        self.observers.evaluation({"step": update, **numbers})
         return numbers | {"time/eval": time.monotonic() - begin}
 
     async def _close_step(self, step: int, course: Course, row: dict[str, Any]) -> None:
-        recipe, policy, begin = self.session.recipe, self.session.policy, time.monotonic()
+        recipe, policy, begin = self.session.recipe, self._policy, time.monotonic()
         last = step + 1 == course.n_steps
         if (step + 1) % recipe.train.checkpoint_every == 0 or last or self.stopping():
-            name, state = checkpoint_name(step + 1), None
-            if policy.capabilities.checkpoints:
-                label = self.session.policy_label
-                with self.session.timeline.span("saving"):
-                    state = await save_checkpoint(policy, self.run.checkpoints, name, component=label)
+            name, label = checkpoint_name(step + 1), self.session.policy_label
+            with self.session.timeline.span("saving"):
+                state = await save_checkpoint(policy, self.run.checkpoints, name, component=label)
             row["time/save_checkpoint"] = time.monotonic() - begin
             row |= self._spent()
-            loop = {"next_step": step + 1, **course.state(), **self._alarms.state()}
+            loop = {"next_step": step + 1, **course.state(), **self._alarms.state(), **self.session.environment.state()}
             await self.ledger.commit(
                 {"name": name, "step": step, "policy": state, "loop": loop, "metrics": row, "time": now()}
             )
@@ -327,11 +350,12 @@ class Training:
         if (row := self.ledger.last_checkpoint) is not None:
             course.restore(row["loop"])
             self._alarms.restore(row["loop"])
-            await load_checkpoint(self.session.policy, self.run.checkpoints, row, component=self.session.policy_label)
+            self.session.environment.restore(row["loop"])
+            await load_checkpoint(self._policy, self.run.checkpoints, row, component=self.session.policy_label)
             _log.info("continuing at step %d from checkpoint %s", self.ledger.next_step, row["name"])
 
 
-def _tokens(samples: Sequence[TrainingSample]) -> int:
+def _tokens(samples: Sequence[TrainingSample | LossSample]) -> int:
     return sum(len(sample.prompt_tokens) + len(sample.tokens) for sample in samples)
 
 

@@ -29,7 +29,7 @@ from kernelrl_core.types.replies import (
     Reply,
     SourceFacts,
 )
-from kernelrl_core.types.tasks import Demonstration, Example, Task, TaskAudit, TaskSettings, WarmStartExample
+from kernelrl_core.types.tasks import Demonstration, Example, Task, TaskSettings, WarmStartExample
 from kernelrl_core.types.turns import Episode, Group, SampleId, Score, Turn
 
 __all__ = [
@@ -59,7 +59,6 @@ __all__ = [
     "Severity",
     "SourceFacts",
     "Task",
-    "TaskAudit",
     "TaskSettings",
     "Turn",
     "Verdict",

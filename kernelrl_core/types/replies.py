@@ -27,7 +27,7 @@ class Prompt:
     tokens: tuple[int, ...]
     """Token ids after the policy's chat template; their number is what every budget counts."""
     opening: str = ""
-    """The opening think tag with which the chat template ends, see `opened_thinking`: the reply begins inside thinking, and its text behind the tag."""
+    """The opening think tag with which the chat template ends (`open_think_tag`): the reply begins inside thinking."""
 
     @property
     def begun(self) -> str:

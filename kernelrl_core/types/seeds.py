@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 
-from kernelrl_core.types import SampleId
+from kernelrl_core.types.turns import SampleId
 
-__all__ = ["derived_seed", "sample_seed"]
+__all__ = ["derived_seed", "request_seed", "sample_seed"]
 
 
 def derived_seed(run_seed: int, purpose: str, *parts: int | str) -> int:
@@ -20,3 +20,8 @@ def derived_seed(run_seed: int, purpose: str, *parts: int | str) -> int:
 def sample_seed(run_seed: int, purpose: str, sample: SampleId, task_id: str) -> int:
     """Seed of one reply. `purpose` tells training and evaluation apart."""
     return derived_seed(run_seed, purpose, sample.step, task_id, sample.task_index, sample.attempt, sample.turn)
+
+
+def request_seed(secret: bytes, task_sha256: str, source_sha256: str) -> str:
+    """Seed of the judge's inputs: 128 bits in hex, a keyed hash that nobody without the secret can predict."""
+    return hashlib.blake2b(f"{task_sha256} {source_sha256}".encode(), digest_size=16, key=secret[:64]).hexdigest()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import attrs
 
@@ -11,7 +10,7 @@ from kernelrl_core.types.hashes import sha256_text
 from kernelrl_core.types.outcomes import Outcome
 from kernelrl_core.types.replies import Message
 
-__all__ = ["Demonstration", "Example", "Task", "TaskAudit", "TaskSettings", "WarmStartExample"]
+__all__ = ["Demonstration", "Example", "Task", "TaskSettings", "WarmStartExample"]
 
 
 @attrs.frozen
@@ -55,25 +54,6 @@ class Task:
     def sha256(self) -> str:
         """Content hash: the identity of a task wherever results are cached or compared."""
         return sha256_text(self.reference)
-
-
-@attrs.frozen
-class TaskAudit:
-    """What running a task's reference showed about the task."""
-
-    task_id: str
-    sha256: str
-    """Content hash of the task."""
-    conditions: Mapping[str, Any]
-    """Settings and versions of the audit; another audit under equal conditions need not be made."""
-    flags: Mapping[str, str] = attrs.field(factory=dict)
-    """What was measured, by the flag (`kernelrl_core.tasks.audits.FLAGS`) that it led to."""
-    mended_by: str | None = None
-    """Input overlay under which no shortcut passes any more."""
-    unaudited: str | None = None
-    """Why the audit could not be made; None where it was."""
-    provenance: Mapping[str, Any] = attrs.field(factory=dict)
-    """Where it was made: device and versions."""
 
 
 @attrs.frozen

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelrl_core.algorithms.loss_shaping import mean_gap, mismatched, parts, shape_step
-from kernelrl_core.interfaces.kinds import LossSettings, OptimizerSettings, TrainingSample, TrainingStep
 from kernelrl_core.recipe.schema import MismatchSettings
+from kernelrl_core.types.training import Loss, OptimizerSettings, TrainingSample, Update
 
 
-def _step(*samples: TrainingSample, normaliser: float = 4.0, kl: float = 0.0, mismatch=None) -> TrainingStep:
-    loss = LossSettings("ppo", 0.2, 0.28, normaliser, kl, mismatch)
-    return TrainingStep(0, samples, 1, loss, OptimizerSettings(1e-3, 0.9, 0.95, 1e-8, 0.0, None))
+def _step(*samples: TrainingSample, normaliser: float = 4.0, kl: float = 0.0, mismatch=None) -> Update:
+    loss = Loss("ppo", 0.2, 0.28, normaliser, kl, mismatch)
+    return Update(0, samples, 1, loss, OptimizerSettings(1e-3, 0.9, 0.95, 1e-8, 0.0, None))
 
 
 def _sample(name: str, logprobs: tuple[float, ...], advantage: float) -> TrainingSample:

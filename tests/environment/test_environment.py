@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
-from kernelrl_core.environment.environment import Environment, request_seed
+from kernelrl_core.environment.environment import Environment
 from kernelrl_core.environment.evaluation_service import EvaluationService
 from kernelrl_core.environment.scoring import WeightedReward
 from kernelrl_core.planning.load import recipe_from_mapping
@@ -31,6 +31,7 @@ from kernelrl_core.types import (
     TaskSettings,
     Turn,
 )
+from kernelrl_core.types.seeds import request_seed
 
 TASK = Task("t", "reference")
 HERE = SampleId(0, 0, 0, 0)

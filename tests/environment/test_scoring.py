@@ -12,7 +12,7 @@ from value_builders import make_turn
 
 from kernelrl_core.environment.scoring import WeightedReward, conclude, score
 from kernelrl_core.errors import KernelRLError
-from kernelrl_core.interfaces.kinds import RewardBounds
+from kernelrl_core.interfaces.rewards import RewardBounds
 from kernelrl_core.recipe.schema import VerdictSettings
 from kernelrl_core.types import (
     Candidate,

@@ -18,13 +18,9 @@ import attrs
 
 from kernelrl_core import Component, hookimpl
 from kernelrl_core.errors import InfrastructureError, KernelRLError
-from kernelrl_core.interfaces.kinds import (
-    BackendFacts,
-    PolicyCapabilities,
-    RewardBounds,
-    SamplingSettings,
-    TrainingStep,
-)
+from kernelrl_core.interfaces.backends import BackendFacts
+from kernelrl_core.interfaces.policies import PolicyCapabilities
+from kernelrl_core.interfaces.rewards import RewardBounds
 from kernelrl_core.types import (
     BuildStatus,
     Evaluation,
@@ -38,6 +34,7 @@ from kernelrl_core.types import (
     Task,
     Turn,
 )
+from kernelrl_core.types.training import SamplingSettings, Update
 
 SOURCE = """import torch
 
@@ -82,7 +79,7 @@ class Policy:
         source = SOURCE.format(answer="right" if right else "wrong")
         return Reply(f"```python\n{source}```", (1, 2), (-0.5, -0.5), "stop")
 
-    async def train(self, step: TrainingStep) -> Mapping[str, float]:
+    async def train(self, step: Update) -> Mapping[str, float]:
         self._fail("train")
         if self.options.fail == "server":
             raise KernelRLError("planted: the server is gone", fix="when it is back: kernelrl resume RUN")

@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 from kernelrl_core.errors import ExitCode, LookupFailed, MissingPrerequisite, UsageError
-from kernelrl_core.interfaces.component import Component, Requires
-from kernelrl_core.interfaces.requirements import missing_requirements
+from kernelrl_core.interfaces.component import Component
+from kernelrl_core.interfaces.requirements import Requires, missing_requirements
 from kernelrl_core.plugins.loading import PluginInfo
 from kernelrl_core.plugins.registry import PluginFailed, Registry, registry
 from kernelrl_core.recipe.schema import Use

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from value_builders import make_turn
 
 from kernelrl_core.errors import UsageError
-from kernelrl_core.interfaces.kinds import BackendFacts
+from kernelrl_core.interfaces.backends import BackendFacts
 from kernelrl_core.prompts import MINIMUM_REPLY_TOKENS, Composer
 from kernelrl_core.prompts.extraction import extract
 from kernelrl_core.recipe.schema import BestHistory, Hardware, HistorySettings, LastHistory, PromptSettings

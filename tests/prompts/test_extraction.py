@@ -9,16 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelrl_core.prompts.extraction import (
-    MAX_REPLY_CHARACTERS,
-    MAX_SOURCE_CHARACTERS,
-    canonical_source,
-    extract,
-    extract_file,
-    opened_thinking,
-    said_behind,
-    split_thinking,
-)
+from kernelrl_core.prompts.extraction import MAX_REPLY_CHARACTERS, canonical_source, extract, extract_file
+from kernelrl_core.sources.syntax import MAX_SOURCE_CHARACTERS
+from kernelrl_core.sources.thinking import continuation_after, open_think_tag, split_thinking
 from kernelrl_core.types import sha256_text
 
 MODEL = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
@@ -212,7 +205,7 @@ def test_unusable_file(text, problem):
     ],
 )
 def test_a_think_tag_at_the_end_of_a_prompt_opens_the_reply(rendered, opening):
-    assert opened_thinking(rendered) == opening
+    assert open_think_tag(rendered) == opening
 
 
 @pytest.mark.parametrize(
@@ -228,7 +221,7 @@ def test_a_think_tag_at_the_end_of_a_prompt_opens_the_reply(rendered, opening):
     ],
 )
 def test_what_is_said_behind_an_opening_makes_the_whole_reply(opening, whole, behind):
-    assert said_behind(opening, whole) == behind
+    assert continuation_after(opening, whole) == behind
     if opening.startswith("<think>"):
         assert split_thinking(opening + behind)[0].strip() == "answer"
 

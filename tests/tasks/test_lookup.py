@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from kernelrl_core.errors import LookupFailed, UsageError
 from kernelrl_core.plugins.registry import registry
-from kernelrl_core.tasks.lookup import find_task, parse_task_source
+from kernelrl_core.sources.task_source import parse_task_source
+from kernelrl_core.tasks.lookup import find_task
 from kernelrl_core.types import Task
 
 TASK = """\

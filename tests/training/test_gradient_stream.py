@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from kernelrl_core.algorithms import advantages
-from kernelrl_core.interfaces.kinds import PolicyCapabilities, SamplingSettings, TrainingStep
+from kernelrl_core.interfaces.policies import PolicyCapabilities
 from kernelrl_core.monitoring.costs import BudgetReached
 from kernelrl_core.monitoring.loggers import Observers
 from kernelrl_core.recipe.schema import (
@@ -46,6 +46,7 @@ from kernelrl_core.types import (
     Turn,
     Verdict,
 )
+from kernelrl_core.types.training import SamplingSettings, Update
 
 TRAIN = TrainSettings(tasks_per_step=3, group_size=2, steps=2, length_norm="max_tokens", loss="ppo", substeps=2)
 RECIPE = Recipe(
@@ -68,8 +69,8 @@ class Policy:
 
     def __init__(self, delays: Sequence[float]) -> None:
         self.delays, self.drawing, self.most, self.asked = delays, 0, 0, 0
-        self.accumulated: list[TrainingStep] = []
-        self.steps: list[TrainingStep] = []
+        self.accumulated: list[Update] = []
+        self.steps: list[Update] = []
         self.events: list[str] = []
         self.train_s = 0.0
 
@@ -86,11 +87,11 @@ class Policy:
         right = random.Random(settings.seed).random() < 0.5
         return Reply("right" if right else "wrong", (1, 2), (-0.1, -0.2), "stop")
 
-    async def accumulate(self, step: TrainingStep) -> None:
+    async def accumulate(self, step: Update) -> None:
         self.events.append(f"accumulate {step.samples[0].id}")
         self.accumulated.append(step)
 
-    async def train(self, step: TrainingStep) -> dict[str, float]:
+    async def train(self, step: Update) -> dict[str, float]:
         self.events.append(f"train {step.step}")
         self.steps.append(step)
         await asyncio.sleep(self.train_s)

@@ -14,7 +14,7 @@ import pytest
 
 from kernelrl_core.algorithms import advantages
 from kernelrl_core.errors import InfrastructureError, KernelRLError, UsageError
-from kernelrl_core.interfaces.kinds import PolicyCapabilities, SamplingSettings, TrainingStep
+from kernelrl_core.interfaces.policies import PolicyCapabilities
 from kernelrl_core.monitoring.loggers import Observers
 from kernelrl_core.recipe.schema import (
     Advance,
@@ -51,6 +51,7 @@ from kernelrl_core.types import (
     Turn,
     Verdict,
 )
+from kernelrl_core.types.training import SamplingSettings, Update
 
 
 class Policy:
@@ -62,7 +63,7 @@ class Policy:
     def __init__(self) -> None:
         self.weight = 0.3
         self.asked: list[SamplingSettings] = []
-        self.steps: list[TrainingStep] = []
+        self.steps: list[Update] = []
         self.fail_at: set[int] = set()
 
     def render(self, messages: Sequence[Message]) -> Prompt:
@@ -76,7 +77,7 @@ class Policy:
         right = random.Random(f"{settings.seed}{len(prompt.tokens)}").random() < self.weight
         return Reply("right" if right else "wrong", (1, 2, 3), (-0.1, -0.2, -0.3), "stop")
 
-    async def train(self, step: TrainingStep) -> dict[str, float]:
+    async def train(self, step: Update) -> dict[str, float]:
         self.steps.append(step)
         signal = sum(max(sample.advantage, 0.0) for sample in step.samples) / step.loss.normaliser
         self.weight += step.optimizer.learning_rate * signal

@@ -6,6 +6,7 @@ Blocks that choose a component have the type `Use`; its other keys are the optio
 
 from __future__ import annotations
 
+from kernelrl_core.plugins.use import Use
 from kernelrl_core.recipe.schema.attempts import (
     BestHistory,
     EpisodeSettings,
@@ -23,13 +24,13 @@ from kernelrl_core.recipe.schema.judgements import EvalSettings, VerdictSettings
 from kernelrl_core.recipe.schema.learning import (
     CoverageRejection,
     DemonstrationSettings,
-    MismatchSettings,
     ReturnSettings,
     TrainSettings,
 )
 from kernelrl_core.recipe.schema.recipe import Recipe
-from kernelrl_core.recipe.schema.uses import RetrieverUse, RewardUse, Use
+from kernelrl_core.recipe.schema.uses import RetrieverUse, RewardUse
 from kernelrl_core.types.numbers import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from kernelrl_core.types.training import MismatchSettings
 
 __all__ = [
     "Advance",

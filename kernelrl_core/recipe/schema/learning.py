@@ -8,8 +8,9 @@ from typing import Literal
 import attrs
 
 from kernelrl_core.types.numbers import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from kernelrl_core.types.training import MismatchSettings
 
-__all__ = ["CoverageRejection", "DemonstrationSettings", "MismatchSettings", "ReturnSettings", "TrainSettings"]
+__all__ = ["CoverageRejection", "DemonstrationSettings", "ReturnSettings", "TrainSettings"]
 
 
 @attrs.frozen
@@ -20,18 +21,6 @@ class ReturnSettings:
     """Discount per turn."""
     aggregate: Literal["sum", "max"] = "sum"
     """`sum`: R_t = s_t + gamma R_(t+1); `max`: R_t = max over i >= t of gamma^(i-t) s_i."""
-
-
-@attrs.frozen
-class MismatchSettings:
-    """Leave out samples that the trainer computes otherwise than the sampler did."""
-
-    sequence_low: PositiveFloat = PositiveFloat(0.999)
-    """Least geometric mean of a reply's ratios p_train / p_sample …"""
-    sequence_high: PositiveFloat = PositiveFloat(1.001)
-    """… and its greatest."""
-    token_min: PositiveFloat = PositiveFloat(1e-4)
-    """A single token below this ratio rejects the reply."""
 
 
 @attrs.frozen

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import attrs
 
+from kernelrl_core.plugins.use import Use
 from kernelrl_core.recipe.schema.attempts import EpisodeSettings, HistorySettings, PromptSettings, SamplingOptions
 from kernelrl_core.recipe.schema.costs import CostSettings
 from kernelrl_core.recipe.schema.curricula import CurriculumSettings
 from kernelrl_core.recipe.schema.judgements import EvalSettings, VerdictSettings, VerifySettings
 from kernelrl_core.recipe.schema.learning import DemonstrationSettings, ReturnSettings, TrainSettings
-from kernelrl_core.recipe.schema.uses import RetrieverUse, RewardUse, Use
+from kernelrl_core.recipe.schema.uses import RetrieverUse, RewardUse
 from kernelrl_core.types import EvaluationSettings
 from kernelrl_core.types.numbers import NonNegativeInt
 

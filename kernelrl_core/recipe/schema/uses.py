@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import attrs
 
+from kernelrl_core.plugins.use import Use
 from kernelrl_core.types.numbers import PositiveInt
 
-__all__ = ["RetrieverUse", "RewardUse", "Use"]
-
-
-@attrs.frozen
-class Use:
-    """A component by name. In a recipe its options stand flat, beside `use`."""
-
-    use: str
-    """Component name, or `plugin:name`."""
-    options: Any = None
-    """Instance of the component's config class, or None when it has none."""
-    raw: Mapping[str, Any] = attrs.field(factory=dict)
-    """The options as they were written, for the saved recipe."""
+__all__ = ["RetrieverUse", "RewardUse"]
 
 
 @attrs.frozen

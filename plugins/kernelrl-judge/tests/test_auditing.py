@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.tasks.audits import FLAGS
 from kernelrl_core.types import EvaluationSettings, Task
+from kernelrl_core.types.audits import FLAGS
 from kernelrl_judge.audit_process import Auditor
 
 torch = pytest.importorskip("torch")

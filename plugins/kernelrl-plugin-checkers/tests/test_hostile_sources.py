@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kernelrl_core.prompts.extraction import MAX_SOURCE_CHARACTERS
+from kernelrl_core.sources.syntax import MAX_SOURCE_CHARACTERS
 from kernelrl_core.types import Candidate, EmbeddedSource, Finding, SourceFacts, Task
 from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.cpp_tokens import tokens

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_core.interfaces.component import Requires
-from kernelrl_core.interfaces.requirements import gpu_vendors
+from kernelrl_core.interfaces.requirements import Requires, gpu_vendors
 from kernelrl_core.planning.load import recipe_from_mapping
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.problems import RecipeError

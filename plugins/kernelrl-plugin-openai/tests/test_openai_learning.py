@@ -27,15 +27,9 @@ from kernelrl_openai_server import OpenAIServer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from kernelrl_core.errors import KernelRLError
-from kernelrl_core.interfaces.kinds import (
-    LossSettings,
-    OptimizerSettings,
-    PolicyContext,
-    SamplingSettings,
-    TrainingSample,
-    TrainingStep,
-)
+from kernelrl_core.interfaces.policies import PolicyContext
 from kernelrl_core.types import Message, Reply
+from kernelrl_core.types.training import Loss, OptimizerSettings, SamplingSettings, TrainingSample, Update
 from kernelrl_plugin_openai.config import OpenAIConfig
 from kernelrl_plugin_openai.learning import LearningPolicy
 from kernelrl_plugin_openai.policy import make_policy
@@ -151,15 +145,15 @@ async def one_reply(policy: LearningPolicy, seed: int = 3) -> Reply:
     return await policy.sample(policy.render(ASK), settings)
 
 
-def lesson(policy: LearningPolicy, replies: list[Reply]) -> TrainingStep:
+def lesson(policy: LearningPolicy, replies: list[Reply]) -> Update:
     """Learn the first reply and unlearn the others."""
     prompt = policy.render(ASK).tokens
     samples = tuple(
         TrainingSample(str(index), prompt, reply.tokens, reply.logprobs, -1.0 if index else 1.0)
         for index, reply in enumerate(replies)
     )
-    loss = LossSettings("importance_sampling", 0.2, 0.2, float(sum(len(reply.tokens) for reply in replies)))
-    return TrainingStep(0, samples, 1, loss, OptimizerSettings(3e-2, 0.9, 0.95, 1e-8, 0.0, None))
+    loss = Loss("importance_sampling", 0.2, 0.2, float(sum(len(reply.tokens) for reply in replies)))
+    return Update(0, samples, 1, loss, OptimizerSettings(3e-2, 0.9, 0.95, 1e-8, 0.0, None))
 
 
 def test_sampler_and_learner_agree_before_and_after_a_step(server: OpenAIServer, model: Path, tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ sys.path.append(str(Path(__file__).parents[3] / "tests/servers"))
 from kernelrl_openai_server import LOGPROB, OpenAIServer
 
 from kernelrl_core.errors import ExitCode, InfrastructureError, KernelRLError, MissingPrerequisite, UsageError
-from kernelrl_core.interfaces.kinds import PolicyContext, SamplingSettings
+from kernelrl_core.interfaces.policies import PolicyContext
 from kernelrl_core.types import Message, Reply
+from kernelrl_core.types.training import SamplingSettings
 from kernelrl_plugin_openai import endpoint
 from kernelrl_plugin_openai.config import OpenAIConfig
 from kernelrl_plugin_openai.endpoint import UNREADABLE, HalfAnswer

@@ -11,15 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelrl_core.errors import UsageError
-from kernelrl_core.interfaces.kinds import (
-    LossSettings,
-    OptimizerSettings,
-    PolicyContext,
-    SamplingSettings,
-    TrainingSample,
-    TrainingStep,
-)
+from kernelrl_core.interfaces.policies import PolicyContext
 from kernelrl_core.types import Message
+from kernelrl_core.types.training import Loss, OptimizerSettings, SamplingSettings, TrainingSample, Update
 from kernelrl_plugin_scripted.config import ScriptedConfig, ScriptedReply
 from kernelrl_plugin_scripted.policy import ScriptedPolicy
 
@@ -118,9 +112,7 @@ def test_replies_take_their_time_side_by_side() -> None:
 def test_training_reports_and_changes_nothing() -> None:
     policy = started(ScriptedReply("a"))
     sample = TrainingSample("0", (1,), (97, 256), (0.0, 0.0), 1.5)
-    step = TrainingStep(
-        0, (sample,), 1, LossSettings("ppo", 0.2, 0.2, 6.0), OptimizerSettings(1e-3, 0.9, 0.95, 1e-8, 0.0, None)
-    )
+    step = Update(0, (sample,), 1, Loss("ppo", 0.2, 0.2, 6.0), OptimizerSettings(1e-3, 0.9, 0.95, 1e-8, 0.0, None))
     metrics = asyncio.run(policy.train(step))
     assert metrics["loss"] == pytest.approx(-0.5)
     assert metrics["tokens"] == 2

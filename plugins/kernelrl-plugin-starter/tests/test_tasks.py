@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pytest
 
 from kernelrl_core.errors import UsageError
-from kernelrl_core.tasks.lookup import parse_task_source
+from kernelrl_core.sources.task_source import parse_task_source
 from kernelrl_core.types import Demonstration, Outcome, Task
 from kernelrl_plugin_starter.catalogue import ENTRIES
 from kernelrl_plugin_starter.config import StarterOptions

@@ -11,15 +11,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from kernelrl_core.interfaces.kinds import (
-    LossSettings,
-    OptimizerSettings,
-    PolicyContext,
-    SamplingSettings,
-    TrainingSample,
-    TrainingStep,
-)
+from kernelrl_core.interfaces.policies import PolicyContext
 from kernelrl_core.types import Message, Outcome, WarmStartExample
+from kernelrl_core.types.training import Loss, OptimizerSettings, SamplingSettings, TrainingSample, Update
 from kernelrl_plugin_tinker.config import TinkerConfig
 from kernelrl_plugin_tinker.policy import TinkerPolicy
 from kernelrl_tinker_server.local import LocalServer
@@ -76,8 +70,8 @@ def sampling():
 
 @pytest.fixture
 def loss():
-    def make(name: str = "ppo", normaliser: float = 50.0, **more: Any) -> LossSettings:
-        return LossSettings(name, 0.2, 0.28, normaliser, **more)
+    def make(name: str = "ppo", normaliser: float = 50.0, **more: Any) -> Loss:
+        return Loss(name, 0.2, 0.28, normaliser, **more)
 
     return make
 
@@ -156,7 +150,7 @@ def learn(loss, optimizer):
             for number in range(steps):
                 if then is not None:
                     await then(policy, number)
-                metrics = await policy.train(TrainingStep(number, samples, 2, loss("importance_sampling"), optimizer()))
+                metrics = await policy.train(Update(number, samples, 2, loss("importance_sampling"), optimizer()))
             return metrics
 
         return work

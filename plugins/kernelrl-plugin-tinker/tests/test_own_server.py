@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from kernelrl_core.interfaces.kinds import TrainingSample, TrainingStep
 from kernelrl_core.types import Message
+from kernelrl_core.types.training import TrainingSample, Update
 from kernelrl_plugin_tinker.config import LocalModel, TinkerConfig
 from kernelrl_plugin_tinker.policy import TinkerPolicy
 
@@ -31,7 +31,7 @@ def test_it_is_started_again_when_it_dies_and_leaves_nothing_behind(
             assert policy._own is not None
             prompt = policy.render(ASKED)
             samples = tuple(TrainingSample(str(a), prompt.tokens, (65 + a,), (-5.0,), 1.0 - a) for a in range(3))
-            await policy.train(TrainingStep(0, samples, 1, loss(), optimizer()))
+            await policy.train(Update(0, samples, 1, loss(), optimizer()))
             await policy.save(directory)
             if trouble:
                 policy._own.server.kill()
@@ -40,7 +40,7 @@ def test_it_is_started_again_when_it_dies_and_leaves_nothing_behind(
             await policy.save(directory)
             if trouble:
                 policy._own.server.kill()
-            await policy.train(TrainingStep(1, samples, 1, loss(), optimizer()))
+            await policy.train(Update(1, samples, 1, loss(), optimizer()))
             return [*replies, await policy.sample(prompt, sampling(2))]
         finally:
             await policy.aclose()

@@ -9,9 +9,10 @@ import attrs
 import numpy as np
 import pytest
 
-from kernelrl_core.interfaces.kinds import PolicyContext, TrainingSample, TrainingStep
+from kernelrl_core.interfaces.policies import PolicyContext
 from kernelrl_core.recipe.schema import MismatchSettings
 from kernelrl_core.types import Message, Reply
+from kernelrl_core.types.training import TrainingSample, Update
 from kernelrl_plugin_tinker.config import LocalModel, TinkerConfig
 from kernelrl_plugin_tinker.policy import TinkerPolicy
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
@@ -46,7 +47,7 @@ async def play(policy: Any, context: PolicyContext, sampling, steps, *, streamed
                 )
                 for i, ((prompt, _), reply) in enumerate(zip(asked, replies, strict=True))
             )
-            step = TrainingStep(number, samples, substeps, loss, settings)
+            step = Update(number, samples, substeps, loss, settings)
             for sample in samples[:streamed]:
                 await policy.accumulate(attrs.evolve(step, samples=(sample,)))
             metrics = await policy.train(step)

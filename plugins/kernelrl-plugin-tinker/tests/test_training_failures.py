@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 from kernelrl_core.errors import InfrastructureError, KernelRLError, UsageError
-from kernelrl_core.interfaces.kinds import SamplingSettings, TrainingSample, TrainingStep
 from kernelrl_core.types import Message
+from kernelrl_core.types.training import SamplingSettings, TrainingSample, Update
 from kernelrl_plugin_tinker.policy import TinkerPolicy
 
 ASKED = (Message("user", "Write relu.\n"),)
@@ -130,7 +130,7 @@ def test_passes_before_the_rest_of_a_step_end_alike_whatever_fails(
         async def work(started: TinkerPolicy):
             prompt = started.render(ASKED).tokens
             samples = tuple(TrainingSample(str(a), prompt, (65 + a, 66), (-5.0, -5.0), 2.0 - a) for a in range(5))
-            step = TrainingStep(0, samples, 1, loss("ppo"), optimizer())
+            step = Update(0, samples, 1, loss("ppo"), optimizer())
             for number, (begin, end) in enumerate(((0, 2), (2, 3))):
                 if trouble == ("first pass", "second pass")[number]:
                     proxy.fault("failed", "retrieve_future")
@@ -153,7 +153,7 @@ def test_a_step_in_passes_is_the_step_but_for_rounding(run, policy, loss, optimi
         async def work(started: TinkerPolicy):
             prompt = started.render(ASKED).tokens
             samples = tuple(TrainingSample(str(a), prompt, (65 + a, 66), (-5.0, -5.0), 2.0 - a) for a in range(5))
-            step = TrainingStep(0, samples, 2, loss("ppo"), optimizer())
+            step = Update(0, samples, 2, loss("ppo"), optimizer())
             for begin, end in cuts:
                 await started.accumulate(attrs.evolve(step, samples=samples[begin:end]))
             return dict(await started.train(step))

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.interfaces.kinds import LossSettings, OptimizerSettings, PolicyContext, SamplingSettings
+from kernelrl_core.interfaces.policies import PolicyContext
 from kernelrl_core.types import Message, Outcome, WarmStartExample
+from kernelrl_core.types.training import Loss, OptimizerSettings, SamplingSettings
 
 OPERATIONS = {
     "relu": ("torch.relu(x)", "tl.maximum(x, 0.0)"),
@@ -129,7 +130,7 @@ def sampling():
 @pytest.fixture
 def loss():
     def make(name: str = "importance_sampling", normaliser: float = 1.0, low: float = 0.2, high: float = 0.28):
-        return LossSettings(name, low, high, normaliser)
+        return Loss(name, low, high, normaliser)
 
     return make
 

@@ -11,8 +11,8 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from kernelrl_core.errors import MissingPrerequisite, UsageError
-from kernelrl_core.interfaces.kinds import TrainingSample, TrainingStep
 from kernelrl_core.types import Message
+from kernelrl_core.types.training import TrainingSample, Update
 from kernelrl_plugin_torch import warm_start
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
 from kernelrl_plugin_torch.policy import TorchPolicy
@@ -140,7 +140,7 @@ def test_it_trains_saves_and_resumes(make_context, model_dir, sampling, loss, op
             TrainingSample(str(index), prompt.tokens, reply.tokens, reply.logprobs, advantage)
             for index, (reply, advantage) in enumerate(zip(replies, (1.0, -1.0), strict=True))
         )
-        step = TrainingStep(0, samples, 1, loss("ppo", 10.0, 0.9, 5.0), optimizer(5e-3, 1.0))
+        step = Update(0, samples, 1, loss("ppo", 10.0, 0.9, 5.0), optimizer(5e-3, 1.0))
         before = await policy.train(step)
         assert abs(before["kl"]) < 1e-5
         for _ in range(3):

@@ -10,11 +10,11 @@ import attrs
 import pytest
 
 from kernelrl_core.errors import KernelRLError, UsageError
-from kernelrl_core.interfaces.kinds import TrainingSample, TrainingStep
 from kernelrl_core.types import Message
+from kernelrl_core.types.training import TrainingSample, Update
 from kernelrl_plugin_torch import policy as policy_module
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
-from kernelrl_plugin_torch.language_model import Spoken
+from kernelrl_plugin_torch.language_model import PromptAndReply
 from kernelrl_plugin_torch.policy import TorchPolicy
 
 SMALL = TorchConfig(
@@ -125,7 +125,7 @@ def test_a_cancelled_sample_leaves_the_others_whole(make_context, bundled, sampl
         await policy.aclose()
         await policy.aclose()
         with pytest.raises(KernelRLError, match="closed"):
-            await policy.train(TrainingStep(0, (), 1, None, None))
+            await policy.train(Update(0, (), 1, None, None))
 
     run(work())
 
@@ -137,7 +137,7 @@ def test_training_metrics_at_unchanged_weights(make_context, bundled, sampling, 
         replies = await asyncio.gather(*(policy.sample(prompt, sampling(seed)) for seed in range(8)))
         samples = learnt(prompt, replies, [1.0, 0.0] * 4)
         assert samples[0].logprobs
-        metrics = await policy.train(TrainingStep(0, samples, 1, loss(normaliser=10.0), optimizer(0.0)))
+        metrics = await policy.train(Update(0, samples, 1, loss(normaliser=10.0), optimizer(0.0)))
         n = sum(len(reply.tokens) for reply in replies)
         assert metrics["tokens"] == n
         assert abs(metrics["kl"]) < 1e-5
@@ -145,7 +145,7 @@ def test_training_metrics_at_unchanged_weights(make_context, bundled, sampling, 
         assert metrics["loss"] == pytest.approx(-sum(len(reply.tokens) for reply in replies[::2]) / 10, rel=1e-4)
         assert metrics["grad_norm"] > 0
         assert metrics["entropy"] > 0
-        scores = policy._model.score([Spoken(sample.prompt_tokens, sample.tokens) for sample in samples])
+        scores = policy._model.score([PromptAndReply(sample.prompt_tokens, sample.tokens) for sample in samples])
         recomputed = scores.logprobs.tolist()
         sampled = [x for sample in samples for x in sample.logprobs]
         assert max(abs(a - b) for a, b in zip(recomputed, sampled, strict=True)) < 1e-4
@@ -167,7 +167,7 @@ def test_the_ratio_of_a_reply_is_what_its_tokens_share(make_context, bundled, sa
         samples = (TrainingSample("0", prompt.tokens, reply.tokens[:even], shifted, 1.0),)
         said = {}
         for ratio in ("token", "sequence"):
-            step = TrainingStep(0, samples, 1, attrs.evolve(loss("ppo"), ratio=ratio), optimizer(0.0))
+            step = Update(0, samples, 1, attrs.evolve(loss("ppo"), ratio=ratio), optimizer(0.0))
             said[ratio] = (await policy.train(step))["ratio_mean"]
         assert said == {"token": pytest.approx(1.1276, abs=1e-3), "sequence": pytest.approx(1.0, abs=1e-3)}
         await policy.aclose()
@@ -182,10 +182,10 @@ def test_a_rewarded_reply_becomes_more_probable(make_context, bundled, sampling,
         replies = [await policy.sample(prompt, sampling(seed)) for seed in (1, 2)]
         assert replies[0].tokens != replies[1].tokens
         samples = learnt(prompt, replies, [1.0, -1.0])
-        still = TrainingStep(0, samples, 1, loss(), optimizer(0.0))
+        still = Update(0, samples, 1, loss(), optimizer(0.0))
         before = await policy.train(still)
         for step in range(3):
-            moved = await policy.train(TrainingStep(step, samples, 2, loss("ppo", 10.0), optimizer(1e-3, 1.0)))
+            moved = await policy.train(Update(step, samples, 2, loss("ppo", 10.0), optimizer(1e-3, 1.0)))
         after = await policy.train(still)
         assert after["loss"] < before["loss"] - 0.1
         assert moved["clipped_share"] >= 0
@@ -205,7 +205,7 @@ def test_a_loaded_policy_continues_bit_for_bit(
         prompt = policy.render(bundled[0].messages)
         replies = await asyncio.gather(*(policy.sample(prompt, sampling(10 * number + i)) for i in range(4)))
         samples = learnt(prompt, replies, [1.0, -0.5, 0.2, -0.7])
-        await policy.train(TrainingStep(number, samples, 2, loss("ppo", 20.0), optimizer(1e-3, 1.0)))
+        await policy.train(Update(number, samples, 2, loss("ppo", 20.0), optimizer(1e-3, 1.0)))
         return replies
 
     async def work() -> None:
@@ -327,7 +327,7 @@ def test_gradients_of_a_step_in_parts_are_those_of_the_whole(
             for sample in learnt(prompt, drawn, (1.0, -0.5, 0.25, -1.0, 0.25))
         )
         for number in range(2):
-            step = TrainingStep(number, samples, substeps, loss("ppo", 400.0), optimizer(max_grad_norm=0.5))
+            step = Update(number, samples, substeps, loss("ppo", 400.0), optimizer(max_grad_norm=0.5))
             sure = -(-len(samples) // substeps)
             for begin, end in ((0, 1), (1, 3), (3, sure)):
                 await parted.accumulate(attrs.evolve(step, samples=samples[begin:end]))

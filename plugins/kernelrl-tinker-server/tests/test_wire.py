@@ -41,16 +41,16 @@ def test_a_datum_is_read_as_it_was_meant(prompt, reply, packed: bool) -> None:
     body = request(prompt, tokens, {"logprobs": logprobs, "advantages": advantages}, clip_low_threshold=0.7)
     body = zstandard.ZstdCompressor().compress(body) if packed else body
     read = read_training_request(body, "zstd" if packed else "")
-    (lesson,), (skipped,) = read.lessons, read.skipped
+    (datum,), (skipped,) = read.data, read.skipped
     assert (read.run, read.number, read.loss, read.bounds) == ("s1:train:0", 3, "ppo", (0.7, 1.2))
-    assert [*lesson.prompt, *lesson.reply] == [*prompt, *tokens]
+    assert [*datum.prompt, *datum.reply] == [*prompt, *tokens]
     # Tokens that count nothing may be taken for a part of the prompt, and no other.
-    cut = len(lesson.prompt) - len(prompt)
+    cut = len(datum.prompt) - len(prompt)
     assert 0 <= cut < len(tokens)
-    assert skipped == len(lesson.prompt) - 1
+    assert skipped == len(datum.prompt) - 1
     assert not any(logprobs[:cut]) and not any(advantages[:cut])  # noqa: PT018
-    assert list(lesson.sampled) == logprobs[cut:]
-    assert list(lesson.advantages) == advantages[cut:]
+    assert list(datum.sampled) == logprobs[cut:]
+    assert list(datum.advantages) == advantages[cut:]
 
 
 @given(st.binary(max_size=200), st.sampled_from(["", "zstd"]))

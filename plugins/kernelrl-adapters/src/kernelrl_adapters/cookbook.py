@@ -28,14 +28,17 @@ from tinker_cookbook.rl.types import (
 from kernelrl_adapters.shared import read_recipe, recipe_of, shared_environment
 from kernelrl_adapters.speech import Speech, recommended_renderer
 from kernelrl_adapters.stepping import Question, SteppedEpisode
-from kernelrl_core.errors import InfrastructureError
-from kernelrl_core.plugins.registry import registry
-from kernelrl_core.prompts.history import require_kept_thinking
-from kernelrl_core.rollout.episode import reply_limit
-from kernelrl_core.rollout.groups import eval_tasks
-from kernelrl_core.tasks.audits import training_tasks
-from kernelrl_core.tasks.schedule import schedule
-from kernelrl_core.types import Task, Turn
+from kernelrl_core.api.episodes import (
+    Turn,
+    eval_tasks,
+    registry,
+    reply_limit,
+    require_kept_thinking,
+    schedule,
+    training_tasks,
+)
+from kernelrl_core.api.errors import InfrastructureError
+from kernelrl_core.api.tasks import Task
 
 __all__ = ["KernelDataset", "KernelDatasetBuilder", "KernelEnv", "KernelGroupBuilder"]
 

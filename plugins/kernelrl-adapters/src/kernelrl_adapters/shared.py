@@ -12,11 +12,8 @@ import os
 from collections.abc import AsyncGenerator, Sequence
 from weakref import WeakKeyDictionary
 
-from kernelrl_core.environment.environment import Environment
-from kernelrl_core.planning.load import load_recipe, recipe_from_mapping
-from kernelrl_core.plugins.registry import registry
-from kernelrl_core.recipe.schema import Recipe
-from kernelrl_core.storage import cache_directory
+from kernelrl_core.api.config import cache_directory
+from kernelrl_core.api.episodes import Environment, Recipe, load_recipe, recipe_from_mapping, registry
 
 __all__ = ["make_environment", "read_recipe", "recipe_of", "shared_environment"]
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from tinker_cookbook import model_info, renderers, tokenizer_utils
 
-from kernelrl_core.errors import UsageError
-from kernelrl_core.prompts.extraction import opened_thinking
-from kernelrl_core.types import Message, Prompt, Reply
+from kernelrl_core.api.errors import UsageError
+from kernelrl_core.api.policies import Message, Prompt, Reply, open_think_tag
 
 __all__ = ["CHAT_TEMPLATE", "Speech", "recommended_renderer"]
 
@@ -40,9 +39,9 @@ class Speech:
         asked = [renderers.Message(role=message.role, content=message.content) for message in shown]
         if renderer is None:
             text = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
-            text += prefill if not opened_thinking(text) else ""
+            text += prefill if not open_think_tag(text) else ""
             return Prompt(
-                tuple(messages), tuple(tokenizer.encode(text, add_special_tokens=False)), opened_thinking(text)
+                tuple(messages), tuple(tokenizer.encode(text, add_special_tokens=False)), open_think_tag(text)
             )
         tokens = renderer.build_generation_prompt(asked).to_ints()
         # Renderers of thinking models open the thinking by themselves.
@@ -51,7 +50,7 @@ class Speech:
         return Prompt(tuple(messages), tuple(tokens), self._opening(tokens))
 
     def _opening(self, tokens: list[int]) -> str:
-        return opened_thinking(self.load_tokenizer().decode(tokens[-_LAST_TOKENS:]))
+        return open_think_tag(self.load_tokenizer().decode(tokens[-_LAST_TOKENS:]))
 
     def stops(self) -> Any:
         """What ends a reply."""

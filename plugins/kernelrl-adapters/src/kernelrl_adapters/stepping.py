@@ -12,10 +12,9 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from kernelrl_core.environment.environment import Environment
-from kernelrl_core.interfaces.kinds import SamplingSettings
-from kernelrl_core.rollout.episode import Player
-from kernelrl_core.types import Message, Prompt, Reply, Task, Turn
+from kernelrl_core.api.episodes import Environment, Player, Turn
+from kernelrl_core.api.policies import Message, Prompt, Reply, SamplingSettings
+from kernelrl_core.api.tasks import Task
 
 __all__ = ["Question", "SteppedEpisode", "estimated_prompt"]
 

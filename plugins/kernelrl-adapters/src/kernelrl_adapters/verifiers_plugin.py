@@ -16,10 +16,10 @@ from pydantic import Field
 
 from kernelrl_adapters.shared import make_environment, read_recipe, recipe_of
 from kernelrl_adapters.stepping import Question, SteppedEpisode, estimated_prompt
-from kernelrl_core.environment.environment import Environment
-from kernelrl_core.errors import InfrastructureError, UsageError
-from kernelrl_core.interfaces.kinds import SamplingSettings
-from kernelrl_core.types import Message, Reply, Task, Turn
+from kernelrl_core.api.episodes import Environment, Turn
+from kernelrl_core.api.errors import InfrastructureError, UsageError
+from kernelrl_core.api.policies import Message, Reply, SamplingSettings
+from kernelrl_core.api.tasks import Task
 
 __all__ = ["KernelEnv", "KernelEnvConfig", "KernelHarness", "KernelTaskset", "KernelTasksetConfig", "load_environment"]
 

@@ -21,8 +21,7 @@ from typing import IO, Any, NoReturn
 
 import torch
 
-from kernelrl_core.types import EvaluationSettings
-from kernelrl_core.types import serialization as codec
+from kernelrl_core.api.evaluators import EvaluationSettings, from_json
 from kernelrl_judge import sandbox
 from kernelrl_judge.auditing import audit
 
@@ -97,7 +96,7 @@ def _answer(request: dict[str, Any], answer: int, said: int) -> NoReturn:
                 held = int(file.read().split()[0]) * resource.getpagesize()
             limit = held + request["memory_bytes"]
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        settings = codec.from_json(EvaluationSettings, request["settings"])
+        settings = from_json(EvaluationSettings, request["settings"])
         found = audit(request["source"], request["task_id"], settings, device)
         name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
         with os.fdopen(answer, "w", closefd=False) as file:

@@ -9,9 +9,7 @@ import os
 import signal
 import sys
 
-from kernelrl_core.tasks.audits import audit_conditions
-from kernelrl_core.types import EvaluationSettings, Task, TaskAudit
-from kernelrl_core.types import serialization as codec
+from kernelrl_core.api.evaluators import EvaluationSettings, Task, TaskAudit, audit_conditions, from_json, to_json
 
 __all__ = ["Auditor"]
 
@@ -36,7 +34,7 @@ class Auditor:
         request = {
             "task_id": task.id,
             "source": task.reference,
-            "settings": codec.to_json(settings),
+            "settings": to_json(settings),
             "timeout_s": timeout_s,
             "memory_bytes": int(_free_memory_bytes() * _MEMORY_SHARE / jobs),
         }
@@ -85,7 +83,7 @@ class Auditor:
 
 def _audit(task: Task, settings: EvaluationSettings, **found: object) -> TaskAudit:
     conditions = audit_conditions(settings)
-    return codec.from_json(TaskAudit, {"task_id": task.id, "sha256": task.sha256, "conditions": conditions, **found})
+    return from_json(TaskAudit, {"task_id": task.id, "sha256": task.sha256, "conditions": conditions, **found})
 
 
 def _free_memory_bytes() -> int:

@@ -14,8 +14,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from kernelrl_core.types import EvaluationSettings
-from kernelrl_core.types import serialization as codec
+from kernelrl_core.api.evaluators import EvaluationSettings, from_json, to_json
 from kernelrl_judge.broadcasts import Broadcasts
 from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
 from kernelrl_judge.overlays import OVERLAYS
@@ -75,7 +74,7 @@ def audit(source: str, task_id: str, settings: EvaluationSettings, device: str) 
 
 def _mends(kind: str, module: Any, task_id: str, settings: EvaluationSettings, device: str) -> bool:
     """Whether no shortcut passes under an overlay, and the reference stays finite."""
-    other = codec.from_json(EvaluationSettings, {**codec.to_json(settings), "input_overlay": kind})
+    other = from_json(EvaluationSettings, {**to_json(settings), "input_overlay": kind})
     try:
         subject = _Subject(Reference(module, task_id, other, device).under(_SEED), tolerance(settings))
         return subject.non_finite() == 0 and not subject.shortcuts()

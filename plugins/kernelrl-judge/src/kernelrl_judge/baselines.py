@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from kernelrl_core.types import EvaluationRequest
+from kernelrl_core.api.evaluators import EvaluationRequest
 from kernelrl_judge.device_facts import machine_facts
 from kernelrl_judge.input_indices import FIRST_TIMED
 from kernelrl_judge.reference import Reference

@@ -13,12 +13,8 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_core.storage import cache_directory
-from kernelrl_core.types import (
-    Evaluation,
-    EvaluationRequest,
-    EvaluationSettings,
-)
+from kernelrl_core.api.config import cache_directory
+from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, EvaluationSettings
 from kernelrl_judge import decoys, device_facts, overheads, wording
 from kernelrl_judge.building.lexing import Unreadable
 from kernelrl_judge.building.service import BuildService, BuildUnavailable

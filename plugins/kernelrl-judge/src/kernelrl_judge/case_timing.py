@@ -8,8 +8,8 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.storage import cache_directory
-from kernelrl_core.types import Evaluation, EvaluationRequest, Finding, Severity
+from kernelrl_core.api.config import cache_directory
+from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, Finding, Severity
 from kernelrl_judge import device_facts, host_memory, overheads, timing
 from kernelrl_judge.comparing import tolerance
 from kernelrl_judge.dialogue import Dialogue

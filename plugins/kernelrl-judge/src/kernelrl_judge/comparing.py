@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_core.types import EvaluationSettings, Mismatch
+from kernelrl_core.api.evaluators import EvaluationSettings, Mismatch
 from kernelrl_judge.value_trees import TensorLeaf
 
 __all__ = ["Tolerance", "compare_bytes", "compare_described", "compare_values", "tolerance"]

@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_core.types import Evaluation, EvaluationRequest, Finding, Outcome, Severity
+from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, Finding, Outcome, Severity
 from kernelrl_judge import wording
 from kernelrl_judge.reference import Trial
 
@@ -41,7 +41,7 @@ def why_not(request: EvaluationRequest, evaluation: Evaluation, backend: Any, mo
         return ""
     if not request.kernels:
         return "no kernel was found in the source"
-    if not hasattr(backend, "disable_kernels"):
+    if not backend.disables_kernels:
         return f"backend {request.backend} cannot disable kernels"
     return None
 

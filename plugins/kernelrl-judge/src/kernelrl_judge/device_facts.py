@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_core.interfaces.requirements import gpu_vendors
+from kernelrl_core.api.config import gpu_vendors
 
 __all__ = [
     "Ceilings",

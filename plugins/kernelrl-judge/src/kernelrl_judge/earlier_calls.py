@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kernelrl_core.types import Mismatch
+from kernelrl_core.api.evaluators import Mismatch
 from kernelrl_judge import protocol
 from kernelrl_judge.comparing import compare_bytes, compare_described
 from kernelrl_judge.exchange import Exchange

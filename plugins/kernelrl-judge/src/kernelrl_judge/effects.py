@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from kernelrl_core.types import Finding, Mismatch, Severity
+from kernelrl_core.api.evaluators import Finding, Mismatch, Severity
 from kernelrl_judge.comparing import Tolerance, compare_bytes, compare_values
 from kernelrl_judge.layouts import leaves_bytes
 from kernelrl_judge.protocol import ProtocolError

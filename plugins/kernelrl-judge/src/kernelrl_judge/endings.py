@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kernelrl_core.types import (
+from kernelrl_core.api.evaluators import (
     BuildStatus,
     Evaluation,
     EvaluationSettings,

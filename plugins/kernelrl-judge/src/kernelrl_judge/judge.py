@@ -31,8 +31,7 @@ def main() -> None:
     requests = os.fdopen(os.dup(0), "rb", buffering=0)
     # Nothing that is imported becomes garbage: to look for it takes a tenth of the start, and of each look later.
     gc.disable()
-    from kernelrl_core.types import EvaluationRequest
-    from kernelrl_core.types import serialization as codec
+    from kernelrl_core.api.evaluators import EvaluationRequest, from_json, to_json
     from kernelrl_judge import health
     from kernelrl_judge.bench import Bench, DeviceFault, Unavailable
     from kernelrl_judge.building.service import BuildCrashed
@@ -59,9 +58,9 @@ def main() -> None:
             answer({"probed": health.examine(message["probe"], lambda limit_s: answer({"within_s": limit_s}))})
         if "request" not in message:
             continue
-        request = codec.from_json(EvaluationRequest, message["request"])
+        request = from_json(EvaluationRequest, message["request"])
         try:
-            answer({"evaluation": codec.to_json(bench.evaluate(request, message["runner"]))})
+            answer({"evaluation": to_json(bench.evaluate(request, message["runner"]))})
         except TaskError as error:
             answer({"task_error": str(error)})
         except Unavailable as error:

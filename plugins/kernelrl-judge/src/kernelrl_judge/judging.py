@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import attrs
 import torch
 
-from kernelrl_core.storage import cache_directory
-from kernelrl_core.types import (
+from kernelrl_core.api.config import cache_directory
+from kernelrl_core.api.evaluators import (
     BuildStatus,
     Evaluation,
     EvaluationRequest,

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from kernelrl_core.types import EvaluationSettings, RuntimeStatistics
+from kernelrl_core.api.evaluators import EvaluationSettings, RuntimeStatistics
 from kernelrl_judge import protocol
 from kernelrl_judge.exchange import Exchange
 from kernelrl_judge.input_indices import FIRST_TIMED

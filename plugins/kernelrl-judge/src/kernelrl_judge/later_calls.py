@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from kernelrl_core.types import EvaluationSettings, Finding, Severity
+from kernelrl_core.api.evaluators import EvaluationSettings, Finding, Severity
 from kernelrl_judge import protocol
 from kernelrl_judge.comparing import compare_described, compare_values, tolerance
 from kernelrl_judge.dialogue import CandidateFailed

@@ -1,4 +1,4 @@
-"""What judge and runner say to each other, and what a backend's runner half must offer.
+"""The messages between judge and runner.
 
 The two share one stream socket and two anonymous files made by the judge: `inputs`, which the judge writes and the
 runner reads, and `outputs`, which the runner writes and the judge reads. On a GPU, two arenas of device memory take
@@ -21,9 +21,8 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any, Protocol
 
 import attrs
 
@@ -31,7 +30,6 @@ __all__ = [
     "HEADER",
     "MAGIC",
     "MAX_BODY_BYTES",
-    "BackendRunner",
     "Frame",
     "FrameKind",
     "ProtocolError",
@@ -180,49 +178,3 @@ def _exactly(stream: socket.socket, count: int, handles: list[int] | None = None
         parts.append(part)
         missing -= len(part)
     return b"".join(parts)
-
-
-class BackendRunner(Protocol):
-    """The half of a backend that works inside the zygote and the runner. Nothing of it runs in the main process.
-
-    It is made once in the zygote, before any candidate is known, and called in forks of it.
-    """
-
-    def mode(self, options: Mapping[str, Any], has_gpu: bool) -> str:
-        """`interpreter`, `cpu` or `gpu`: which zygote serves these options. Called in the judge; imports nothing."""
-        ...
-
-    def environment(self, mode: str, options: Mapping[str, Any]) -> Mapping[str, str]:
-        """Environment variables of the zygote, set before Python starts, and of its runners."""
-        ...
-
-    def preload(self, mode: str) -> Sequence[str]:
-        """Modules that the zygote imports beside torch, so that each fork has them."""
-        ...
-
-    def toolchain(self, options: Mapping[str, Any], mode: str) -> Mapping[str, Any] | None:
-        """How `load_inline` of a candidate is built; None: candidates build nothing.
-
-        Keys: `language` (`cuda`, `hip` or `cpp`), `arch` (a list; empty for that of the GPU at hand), `flags` (added to
-        every build), `device_only`."""
-        ...
-
-    def load(self, path: str, options: Mapping[str, Any]) -> Any:
-        """Load the candidate written at `path` and return its `ModelNew` class. Called in the runner.
-
-        Raises whatever the candidate's code raises.
-        """
-        ...
-
-    def classify(self, error: BaseException) -> str:
-        """`compile`, `memory` or `error` for an exception raised by the candidate."""
-        ...
-
-    # In mode `compile`, where nothing is run, a runner half may offer
-    #     def compile_check(self, module, options) -> str
-    # which compiles what the loaded module defines and says in a sentence what was checked.
-    #
-    # For the probe `no_op` it may offer
-    #     def disable_kernels(self) -> None
-    # called in the runner before a candidate is loaded: no kernel that the candidate launches then does anything.
-    # Extensions are not its concern: they are built with empty kernels, and those for the processor do nothing.

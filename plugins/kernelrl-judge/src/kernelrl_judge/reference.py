@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_core.types import EvaluationSettings
+from kernelrl_core.api.evaluators import EvaluationSettings
 from kernelrl_judge.attributes import kept_numbers, kept_tensors, version_of, versions_of_kept
 from kernelrl_judge.comparing import compare_bytes
 from kernelrl_judge.input_indices import FIRST_TIMED

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kernelrl_core.types import Finding, Mismatch, RuntimeStatistics, Severity
+from kernelrl_core.api.evaluators import Finding, Mismatch, RuntimeStatistics, Severity
 from kernelrl_judge import host_memory, protocol
 from kernelrl_judge.comparing import Tolerance, compare_bytes, compare_values
 from kernelrl_judge.exchange import ArenaExchange, Exchange

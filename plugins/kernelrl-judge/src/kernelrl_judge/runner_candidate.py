@@ -83,10 +83,9 @@ class Candidate:
             from kernelrl_judge import runner_turns
 
             runner_turns.install(stream, lambda: self.dialogue.order in (FrameKind.CONSTRUCT, FrameKind.CALL))
-        check = getattr(self._backend, "compile_check", None)
-        if self.mode == "compile" and check is not None:
+        if self.mode == "compile" and self._backend.checks_compilation:
             module = sys.modules.get("candidate")
-            note = attempt(Stage.LOAD, lambda: str(check(module, options)))
+            note = attempt(Stage.LOAD, lambda: str(self._backend.compile_check(module, options)))
             self.dialogue.answer(FrameKind.LOADED, note)
         else:
             self.dialogue.answer(FrameKind.LOADED)

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kernelrl_core.storage import cache_directory
+from kernelrl_core.api.config import cache_directory
 from kernelrl_judge import processors, protocol
 from kernelrl_judge.exchange import FileExchange
 from kernelrl_judge.protocol import Frame, FrameKind

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from kernelrl_core.types import RuntimeStatistics
+from kernelrl_core.api.evaluators import RuntimeStatistics
 
 __all__ = ["interval_of_ratio", "settled", "summarise"]
 

@@ -45,7 +45,7 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_core.types import EvaluationSettings, Finding, Severity
+from kernelrl_core.api.evaluators import EvaluationSettings, Finding, Severity
 from kernelrl_judge import stress_inputs
 from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
 from kernelrl_judge.device_memory import give_back_spare

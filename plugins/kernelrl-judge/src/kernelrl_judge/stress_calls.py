@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_core.types import EvaluationSettings, Mismatch
+from kernelrl_core.api.evaluators import EvaluationSettings, Mismatch
 from kernelrl_judge.comparing import compare_bytes, tolerance
 from kernelrl_judge.reference import Reference, Trial
 from kernelrl_judge.stress_bounds import ROUNDING, Bounds, bounds, computes_in_double

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_core.types import EvaluationSettings, Mismatch
+from kernelrl_core.api.evaluators import EvaluationSettings, Mismatch
 from kernelrl_judge.comparing import compare_bytes
 from kernelrl_judge.effects import returned_inputs
 from kernelrl_judge.reference import Trial

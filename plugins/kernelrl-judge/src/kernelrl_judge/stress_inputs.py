@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_core.types import EvaluationSettings
+from kernelrl_core.api.evaluators import EvaluationSettings
 from kernelrl_judge.comparing import tolerance
 from kernelrl_judge.layouts import laid_out_as
 from kernelrl_judge.overlays import overlaid

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.types import EvaluationSettings, Finding
+from kernelrl_core.api.evaluators import EvaluationSettings, Finding
 from kernelrl_judge import stress, wording
 from kernelrl_judge.dialogue import CandidateFailed, Dialogue
 from kernelrl_judge.layouts import leaves_bytes

@@ -24,7 +24,7 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.types import Finding, RuntimeStatistics
+from kernelrl_core.api.evaluators import Finding, RuntimeStatistics
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.rounds import Rounds
 from kernelrl_judge.statistics import interval_of_ratio, settled, summarise

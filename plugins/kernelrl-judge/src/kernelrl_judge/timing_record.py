@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from kernelrl_core.types import Finding, RuntimeStatistics, Severity
+from kernelrl_core.api.evaluators import Finding, RuntimeStatistics, Severity
 from kernelrl_judge import protocol
 from kernelrl_judge.suspending import Standing
 from kernelrl_judge.value_trees import decode_tree

@@ -21,7 +21,7 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_core.types import EvaluationSettings, Finding, Mismatch, Severity
+from kernelrl_core.api.evaluators import EvaluationSettings, Finding, Mismatch, Severity
 from kernelrl_judge import protocol
 from kernelrl_judge.comparing import Tolerance, compare_described, compare_values, tolerance
 from kernelrl_judge.computing import computing, raced

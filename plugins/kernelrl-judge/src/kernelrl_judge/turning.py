@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from kernelrl_core.types import Finding, Severity
+from kernelrl_core.api.evaluators import Finding, Severity
 from kernelrl_judge import device_facts
 from kernelrl_judge.overheads import REHEARSED, Flush
 from kernelrl_judge.protocol import FrameKind

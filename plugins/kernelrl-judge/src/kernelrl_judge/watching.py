@@ -24,7 +24,7 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_core.types import EvaluationSettings, Finding, Mismatch, Severity
+from kernelrl_core.api.evaluators import EvaluationSettings, Finding, Mismatch, Severity
 from kernelrl_judge import protocol, stress, wording
 from kernelrl_judge.comparing import compare_bytes, compare_described, tolerance
 from kernelrl_judge.computing import computing

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.types import Evaluation, Finding, Mismatch, Outcome
+from kernelrl_core.api.evaluators import Evaluation, Finding, Mismatch, Outcome
 from kernelrl_judge.failures import Failure, Stage
 
 __all__ = [

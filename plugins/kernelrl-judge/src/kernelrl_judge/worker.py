@@ -10,10 +10,9 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kernelrl_core.errors import InfrastructureError, MissingPrerequisite, UsageError
-from kernelrl_core.storage import cache_directory
-from kernelrl_core.types import Evaluation, EvaluationRequest
-from kernelrl_core.types import serialization as codec
+from kernelrl_core.api.config import cache_directory
+from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite, UsageError
+from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, from_json, to_json
 from kernelrl_judge import wire
 
 __all__ = ["DeviceFault", "JudgeDied", "JudgeWorker"]
@@ -61,7 +60,7 @@ class JudgeWorker:
         """
         process = await self._started()
         settings = request.settings
-        message = {"request": codec.to_json(request), "runner": runner}
+        message = {"request": to_json(request), "runner": runner}
         # Trials and timing have a limit each; other judges may hold the device; a toolchain may be prepared first.
         # The last build of several begins within the limit, and may have twice the time on a busy machine.
         limit = 2 * settings.timeout_s + 3 * settings.build_timeout_s + (_QUEUE_S if settings.timing else 0) + _GRACE_S
@@ -93,7 +92,7 @@ class JudgeWorker:
             raise UsageError(answer["task_error"])
         if "missing" in answer:
             raise MissingPrerequisite(answer["missing"], fix=answer["fix"])
-        return codec.from_json(Evaluation, answer["evaluation"])
+        return from_json(Evaluation, answer["evaluation"])
 
     async def probe(self, device: str = "cuda") -> str | None:
         """Why the device is unwell, or None. A judge whose device is unwell, or that does not answer, is ended.

@@ -30,7 +30,7 @@ def command(context: click.Context, evaluator: str, only: tuple[str, ...], gpu: 
       kernelrl lab
       kernelrl lab --only C2 --only K9-cpp --json
     """
-    from kernelrl_core.plugins.registry import registry
+    from kernelrl_core.api.episodes import registry
     from kernelrl_lab.running import run
 
     fixtures = _chosen(only, "gpu" if gpu else "cpu")
@@ -46,8 +46,7 @@ def command(context: click.Context, evaluator: str, only: tuple[str, ...], gpu: 
 
 
 def _chosen(only: tuple[str, ...], where: str) -> list[Fixture]:
-    from kernelrl_core.errors import LookupFailed
-    from kernelrl_core.naming import suggestion
+    from kernelrl_core.api.errors import LookupFailed, suggestion
     from kernelrl_lab.catalogue import FIXTURES
 
     here = [fixture for fixture in FIXTURES if fixture.where == where]

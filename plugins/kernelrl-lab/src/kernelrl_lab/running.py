@@ -14,22 +14,22 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.environment.environment import Environment
-from kernelrl_core.planning.load import recipe_from_mapping
-from kernelrl_core.plugins.registry import Registry
-from kernelrl_core.prompts.extraction import extract_file
-from kernelrl_core.recipe.merge import Merged, merge_layers, override_layer
-from kernelrl_core.recipe.schema import Recipe
-from kernelrl_core.storage import cache_directory
-from kernelrl_core.tasks.audits import (
-    annotate,
-    append_audit,
-    audit_conditions,
-    audit_key,
-    quarantine_reasons,
-    read_audits,
+from kernelrl_core.api.config import cache_directory
+from kernelrl_core.api.episodes import (
+    Environment,
+    Merged,
+    Recipe,
+    Registry,
+    SampleId,
+    Turn,
+    extract_file,
+    merge_layers,
+    override_layer,
+    recipe_from_mapping,
 )
-from kernelrl_core.types import Outcome, Prompt, Reply, SampleId, Severity, Task, Turn, Verdict
+from kernelrl_core.api.evaluators import Outcome, Severity, Task, Verdict, audit_conditions, audit_key
+from kernelrl_core.api.policies import Prompt, Reply
+from kernelrl_core.api.tasks import annotate, append_audit, quarantine_reasons, read_audits
 from kernelrl_lab.fixture import Fixture
 
 __all__ = ["Report", "Result", "run"]

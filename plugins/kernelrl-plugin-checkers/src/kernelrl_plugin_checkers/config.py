@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import attrs
 
-from kernelrl_core.naming import suggestion
-from kernelrl_core.types import Severity
+from kernelrl_core.api.checkers import CheckerConfig, Severity
+from kernelrl_core.api.errors import suggestion
 from kernelrl_plugin_checkers.rules import RULES
 
 __all__ = ["EvaluationRulesConfig", "KernelguardConfig", "SourceRulesConfig"]
@@ -16,7 +16,7 @@ _SEVERITIES = tuple(severity.value for severity in Severity)
 
 
 @attrs.frozen
-class SourceRulesConfig:
+class SourceRulesConfig(CheckerConfig):
     """Which rules are looked at, and how much a breach weighs."""
 
     skip: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class SourceRulesConfig:
 
 
 @attrs.frozen
-class EvaluationRulesConfig:
+class EvaluationRulesConfig(CheckerConfig):
     """Which rules are looked at."""
 
     skip: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class EvaluationRulesConfig:
 
 
 @attrs.frozen
-class KernelguardConfig:
+class KernelguardConfig(CheckerConfig):
     """Which of kernelguard's patterns are left out."""
 
     skip: tuple[str, ...] = ()

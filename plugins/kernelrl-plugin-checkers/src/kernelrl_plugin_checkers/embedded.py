@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from kernelrl_core.types import SourceFacts
+from kernelrl_core.api.checkers import SourceFacts
 
 __all__ = ["Embedded", "embedded_texts"]
 

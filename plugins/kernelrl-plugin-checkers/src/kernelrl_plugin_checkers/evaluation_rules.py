@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelrl_core.types import Candidate, Evaluation, Finding, Rule, Severity, Task
+from kernelrl_core.api.checkers import Candidate, Checker, Evaluation, Finding, Rule, Severity, Task
 from kernelrl_plugin_checkers.config import EvaluationRulesConfig
 
 __all__ = ["EvaluationRules"]
@@ -46,8 +46,8 @@ _RULES = (
 )
 
 
-class EvaluationRules:
-    """See `kernelrl_core.interfaces.kinds.Checker`."""
+class EvaluationRules(Checker):
+    """See `Checker`."""
 
     rules: Sequence[Rule] = _RULES
 

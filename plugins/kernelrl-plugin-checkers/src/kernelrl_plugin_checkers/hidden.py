@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernelrl_core.sources.reachability import parse_source
-from kernelrl_core.types import Candidate, Evaluation, Outcome
+from kernelrl_core.api.checkers import Candidate, Evaluation, Outcome
+from kernelrl_core.api.sources import parse_source
 from kernelrl_plugin_checkers.cpp_names import Defined
 from kernelrl_plugin_checkers.cpp_rules import CppText, cpp_breaches, cpp_texts, unread_cpp
 from kernelrl_plugin_checkers.embedded import Embedded, embedded_texts

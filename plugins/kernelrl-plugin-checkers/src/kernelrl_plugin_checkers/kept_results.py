@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 
-from kernelrl_core.sources.syntax import children
+from kernelrl_core.api.sources import children
 from kernelrl_plugin_checkers.reading import Breach, Reading
 
 __all__ = ["kept_results"]

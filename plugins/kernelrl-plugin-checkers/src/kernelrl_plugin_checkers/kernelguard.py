@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import kernelguard  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-from kernelrl_core.errors import UsageError
-from kernelrl_core.naming import suggestion
-from kernelrl_core.types import Candidate, Evaluation, Finding, Rule, Severity, Task
+from kernelrl_core.api.checkers import Candidate, Checker, Evaluation, Finding, Rule, Severity, Task
+from kernelrl_core.api.errors import UsageError, suggestion
 from kernelrl_plugin_checkers.config import KernelguardConfig
 
 __all__ = ["Kernelguard"]
@@ -20,8 +19,8 @@ _MAX_CHARACTERS = 20_000
 _MAX_EVIDENCE = 300
 
 
-class Kernelguard:
-    """See `kernelrl_core.interfaces.kinds.Checker`.
+class Kernelguard(Checker):
+    """See `Checker`.
 
     Raises:
         UsageError: the options name a rule that there is not.

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from kernelrl_core.sources.syntax import children
+from kernelrl_core.api.sources import children
 from kernelrl_plugin_checkers import plain_names as plain
 from kernelrl_plugin_checkers.plain_calls import CALLED_ONLY, Calls, Note
 from kernelrl_plugin_checkers.plain_scope import BUILDS, FIRST_ARGUMENTS, PYTHONS, around

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from kernelrl_core.sources.reachability import names_in, targets_of
-from kernelrl_core.sources.syntax import children
-from kernelrl_core.types import SourceFacts
+from kernelrl_core.api.checkers import SourceFacts
+from kernelrl_core.api.sources import children, names_in, targets_of
 from kernelrl_plugin_checkers.reading import Breach, Reading
 from kernelrl_plugin_checkers.torch_names import (
     ALLOCATORS,

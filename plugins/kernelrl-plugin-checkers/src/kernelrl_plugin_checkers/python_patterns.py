@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
-from kernelrl_core.sources.reachability import ENTRY
+from kernelrl_core.api.sources import ENTRY
 from kernelrl_plugin_checkers.kept_results import kept_results
 from kernelrl_plugin_checkers.reading import Breach, Reading
 

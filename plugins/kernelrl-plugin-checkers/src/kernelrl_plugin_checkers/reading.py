@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from kernelrl_core.sources.reachability import SourceIndex, free_names
-from kernelrl_core.sources.syntax import children, walk
+from kernelrl_core.api.sources import SourceIndex, children, free_names, walk
 
 __all__ = ["Breach", "Reading", "TooMuch"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelrl_core.types import Rule, Severity
+from kernelrl_core.api.checkers import Rule, Severity
 
 __all__ = ["RULES"]
 

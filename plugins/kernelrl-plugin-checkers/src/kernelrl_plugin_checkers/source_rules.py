@@ -14,9 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
-from kernelrl_core.prompts.extraction import MAX_SOURCE_CHARACTERS
-from kernelrl_core.sources.reachability import parse_source
-from kernelrl_core.types import Candidate, Evaluation, Finding, Rule, Severity, SourceFacts, Task
+from kernelrl_core.api.checkers import Candidate, Checker, Evaluation, Finding, Rule, Severity, SourceFacts, Task
+from kernelrl_core.api.sources import MAX_SOURCE_CHARACTERS, parse_source
 from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.cpp_names import Defined
 from kernelrl_plugin_checkers.cpp_rules import cpp_breaches, cpp_texts, unread_cpp
@@ -36,8 +35,8 @@ _MAX_PER_RULE = 5
 _MAX_EXCERPT = 120
 
 
-class SourceRules:
-    """See `kernelrl_core.interfaces.kinds.Checker`."""
+class SourceRules(Checker):
+    """See `Checker`."""
 
     def __init__(self, config: SourceRulesConfig) -> None:
         self._rules: dict[str, Rule] = {

@@ -11,8 +11,7 @@ import ast
 import builtins
 from collections.abc import Iterator
 
-from kernelrl_core.sources.reachability import free_names, targets_of
-from kernelrl_core.sources.syntax import children, walk
+from kernelrl_core.api.sources import children, free_names, targets_of, walk
 from kernelrl_plugin_checkers.reading import Breach, Reading
 from kernelrl_plugin_checkers.triton_names import BUILTINS, is_compiled, is_constant_of, wrong_attribute
 

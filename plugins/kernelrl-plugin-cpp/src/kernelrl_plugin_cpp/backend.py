@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kernelrl_core.interfaces.kinds import BackendFacts
-from kernelrl_core.types import SourceFacts
+from kernelrl_core.api.backends import Backend, BackendFacts, SourceFacts
 from kernelrl_judge.building.kernel_facts import extension_facts
 from kernelrl_plugin_cpp.config import CppConfig
 from kernelrl_plugin_cpp.examples import FEW_SHOT, ONE_SHOT
@@ -18,8 +17,8 @@ _INSTRUCTIONS = (
 )
 
 
-class CppBackend:
-    """See `kernelrl_core.interfaces.kinds.Backend`."""
+class CppBackend(Backend):
+    """See `Backend`."""
 
     facts = BackendFacts(
         title="C++", fences=("cpp", "c++"), instructions=_INSTRUCTIONS, example=ONE_SHOT, few_shot=FEW_SHOT

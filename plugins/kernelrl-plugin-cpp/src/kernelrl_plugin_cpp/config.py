@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 import attrs
 
-from kernelrl_core.interfaces.component import Requires
-from kernelrl_core.recipe.schema import PositiveInt
+from kernelrl_core.api import Requires
+from kernelrl_core.api.backends import BackendConfig
+from kernelrl_core.api.config import MachineFact, PositiveInt
 from kernelrl_judge.building.survey import requires_compilers, survey
 
 __all__ = ["CppConfig"]
 
 
 @attrs.frozen
-class CppConfig:
+class CppConfig(BackendConfig):
     """How C++ kernels are compiled and run."""
 
     threads: PositiveInt = 1
@@ -25,5 +26,5 @@ class CppConfig:
     def requires(self) -> Requires:
         return requires_compilers("cpp")
 
-    def found_here(self) -> Mapping[str, str]:
+    def found_here(self) -> Iterable[MachineFact]:
         return survey("cpp")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelrl_core.types import Example
+from kernelrl_core.api.backends import Example
 
 __all__ = ["FEW_SHOT", "ONE_SHOT"]
 

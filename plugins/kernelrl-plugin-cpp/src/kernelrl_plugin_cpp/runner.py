@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kernelrl_core.api.backends import BackendRunner
 from kernelrl_judge.candidates import import_candidate
 
 __all__ = ["CppRunner"]
@@ -12,8 +13,10 @@ __all__ = ["CppRunner"]
 _FLAGS = ("-O3", "-march=native", "-fopenmp")
 
 
-class CppRunner:
-    """Loads C++ candidates; see `kernelrl_judge.protocol.BackendRunner`."""
+class CppRunner(BackendRunner):
+    """Loads C++ candidates; see `BackendRunner`."""
+
+    disables_kernels = True
 
     def mode(self, options: Mapping[str, Any], has_gpu: bool) -> str:
         """Always the processor."""
@@ -38,7 +41,7 @@ class CppRunner:
         return import_candidate(path).ModelNew
 
     def disable_kernels(self) -> None:
-        """See `kernelrl_judge.protocol.BackendRunner`."""
+        """See `BackendRunner`."""
         # Its kernels are functions of extensions.
 
     def classify(self, error: BaseException) -> str:

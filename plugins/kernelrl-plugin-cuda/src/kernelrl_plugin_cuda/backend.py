@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kernelrl_core.interfaces.kinds import BackendFacts
-from kernelrl_core.types import SourceFacts
+from kernelrl_core.api.backends import Backend, BackendFacts, SourceFacts
 from kernelrl_judge.building.kernel_facts import extension_facts
 from kernelrl_plugin_cuda.config import CudaConfig
 from kernelrl_plugin_cuda.examples import FEW_SHOT, ONE_SHOT
@@ -21,8 +20,8 @@ _INSTRUCTIONS = (
 )
 
 
-class CudaBackend:
-    """See `kernelrl_core.interfaces.kinds.Backend`."""
+class CudaBackend(Backend):
+    """See `Backend`."""
 
     facts = BackendFacts(
         title="CUDA",

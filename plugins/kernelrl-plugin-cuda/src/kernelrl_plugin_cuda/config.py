@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Literal
 
 import attrs
 
-from kernelrl_core.interfaces.component import Requires
+from kernelrl_core.api import Requires
+from kernelrl_core.api.backends import BackendConfig
+from kernelrl_core.api.config import MachineFact
 from kernelrl_judge.building.survey import nvidia_gpus, requires_compilers, survey
 
 __all__ = ["CudaConfig"]
@@ -18,7 +20,7 @@ _WITHOUT_POINT = re.compile(r"(?:sm_?|compute_?)?(1?\d)(\d)(?:\.0)?([af]?)")
 
 
 @attrs.frozen
-class CudaConfig:
+class CudaConfig(BackendConfig):
     """Where CUDA kernels run and for what they are compiled."""
 
     arch: str | float = "auto"
@@ -42,5 +44,5 @@ class CudaConfig:
         fixes = [text for text in (compilers.fix, fix) if text]
         return attrs.evolve(compilers, gpu="nvidia", fix="; ".join(fixes))
 
-    def found_here(self) -> Mapping[str, str]:
-        return {**survey("cuda"), **nvidia_gpus()}
+    def found_here(self) -> Iterable[MachineFact]:
+        return [*survey("cuda"), *nvidia_gpus()]

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kernelrl_core.api.backends import BackendRunner
 from kernelrl_judge.building.toolchain import programs
 from kernelrl_judge.candidates import import_candidate
 from kernelrl_judge.disabling import disable_runtime_compilers, disable_triton
@@ -16,8 +17,10 @@ _COMPILE_ERRORS = ("CompileException", "JitifyException", "NVRTCError")
 """Of cupy, by name: it may not be installed."""
 
 
-class CudaRunner:
-    """Loads CUDA candidates; see `kernelrl_judge.protocol.BackendRunner`."""
+class CudaRunner(BackendRunner):
+    """Loads CUDA candidates; see `BackendRunner`."""
+
+    disables_kernels = True
 
     def mode(self, options: Mapping[str, Any], has_gpu: bool) -> str:
         """`gpu` where there is one and nothing else is asked for, otherwise `compile`."""
@@ -62,7 +65,7 @@ class CudaRunner:
         return import_candidate(path).ModelNew
 
     def disable_kernels(self) -> None:
-        """See `kernelrl_judge.protocol.BackendRunner`."""
+        """See `BackendRunner`."""
         disable_triton()
         disable_runtime_compilers()
 

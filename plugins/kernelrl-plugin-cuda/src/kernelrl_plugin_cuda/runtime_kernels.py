@@ -1,6 +1,7 @@
 """Kernels in a candidate's strings that are compiled while it runs: by NVRTC through torch, or as raw kernels of cupy.
 
-By names alone and on the side of reaching, like `sources.reachability`: a kernel counts as launched where code names a function that compiles, the text that the kernel stands in, and the kernel itself.
+By names alone and on the side of reaching, like `sources.reachability`: a kernel counts as launched where code names a
+function that compiles, the text that the kernel stands in, and the kernel itself.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from kernelrl_core.sources.reachability import SourceIndex, parse_source, targets_of
-from kernelrl_core.types import EmbeddedSource, KernelFact, SourceFacts
+from kernelrl_core.api.backends import EmbeddedSource, KernelFact, SourceFacts
+from kernelrl_core.api.sources import SourceIndex, parse_source, targets_of
 
 __all__ = ["runtime_facts"]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kernelrl_core.interfaces.kinds import BackendFacts
-from kernelrl_core.types import SourceFacts
+from kernelrl_core.api.backends import Backend, BackendFacts, SourceFacts
 from kernelrl_plugin_cute.config import CuteConfig
 from kernelrl_plugin_cute.examples import FEW_SHOT, ONE_SHOT
 from kernelrl_plugin_cute.kernels import find_kernels
@@ -21,8 +20,8 @@ _INSTRUCTIONS = (
 )
 
 
-class CuteBackend:
-    """See `kernelrl_core.interfaces.kinds.Backend`."""
+class CuteBackend(Backend):
+    """See `Backend`."""
 
     facts = BackendFacts(
         title="CuTe DSL", fences=("cute",), instructions=_INSTRUCTIONS, example=ONE_SHOT, few_shot=FEW_SHOT

@@ -6,13 +6,14 @@ from typing import Literal
 
 import attrs
 
-from kernelrl_core.interfaces.component import Requires
+from kernelrl_core.api import Requires
+from kernelrl_core.api.backends import BackendConfig
 
 __all__ = ["CuteConfig"]
 
 
 @attrs.frozen
-class CuteConfig:
+class CuteConfig(BackendConfig):
     """Where CuTe DSL kernels run."""
 
     mode: Literal["auto", "gpu", "compile"] = "auto"

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kernelrl_core.api.backends import BackendRunner
 from kernelrl_judge.candidates import import_candidate
 
 __all__ = ["CuteRunner"]
@@ -15,8 +16,10 @@ __all__ = ["CuteRunner"]
 _COMPILE_ARCH = "sm_90a"
 
 
-class CuteRunner:
-    """Loads candidates in the CuTe DSL; see `kernelrl_judge.protocol.BackendRunner`."""
+class CuteRunner(BackendRunner):
+    """Loads candidates in the CuTe DSL; see `BackendRunner`."""
+
+    checks_compilation = True
 
     def mode(self, options: Mapping[str, Any], has_gpu: bool) -> str:
         """`gpu` where there is one and nothing else is asked for, otherwise `compile`."""
@@ -38,10 +41,6 @@ class CuteRunner:
 
     def preload(self, mode: str) -> Sequence[str]:
         return ["torch.nn.functional", "cutlass", "cutlass.cute", "cutlass.cute.runtime"]
-
-    def toolchain(self, options: Mapping[str, Any], mode: str) -> None:
-        """CuTe kernels need no extension."""
-        return
 
     def load(self, path: str, options: Mapping[str, Any]) -> Any:
         """Import the file, because the DSL reads the source of its functions, and return `ModelNew`.

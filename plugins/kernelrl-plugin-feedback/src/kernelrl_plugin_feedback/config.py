@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import attrs
 
-from kernelrl_core.recipe.schema import PositiveInt
+from kernelrl_core.api.config import PositiveInt
+from kernelrl_core.api.feedback import FeedbackConfig
 
 __all__ = ["ProfileConfig", "RawConfig", "StructuredConfig"]
 
 
 @attrs.frozen
-class StructuredConfig:
+class StructuredConfig(FeedbackConfig):
     """Options of `structured`."""
 
     max_characters: PositiveInt = attrs.field(default=PositiveInt(1200), validator=attrs.validators.ge(300))
@@ -18,7 +19,7 @@ class StructuredConfig:
 
 
 @attrs.frozen
-class ProfileConfig:
+class ProfileConfig(FeedbackConfig):
     """Options of `profile`."""
 
     max_characters: PositiveInt = attrs.field(default=PositiveInt(1200), validator=attrs.validators.ge(300))
@@ -26,7 +27,7 @@ class ProfileConfig:
 
 
 @attrs.frozen
-class RawConfig:
+class RawConfig(FeedbackConfig):
     """Options of `raw`."""
 
     max_characters: PositiveInt = attrs.field(default=PositiveInt(8000), validator=attrs.validators.ge(300))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kernelrl_core.types import Mismatch, Outcome, Turn
+from kernelrl_core.api.feedback import Feedback, Mismatch, Outcome, Turn
 from kernelrl_plugin_feedback.wording import OUTCOMES, tests
 
 __all__ = ["Minimal"]
@@ -15,7 +15,7 @@ _MAX_STATEMENT = 200
 _PROBLEMS = {"no_code": "no code", "truncated": "cut off", "syntax": "syntax", "no_model": "no ModelNew"}
 
 
-class Minimal:
+class Minimal(Feedback):
     """Outcome, tests passed, and the class of the mistake."""
 
     def format(self, turn: Turn) -> str:

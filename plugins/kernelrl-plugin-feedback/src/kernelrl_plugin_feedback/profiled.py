@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelrl_core.types import Evaluation, Turn
+from kernelrl_core.api.feedback import Evaluation, Feedback, Turn
 from kernelrl_plugin_feedback.config import ProfileConfig, StructuredConfig
 from kernelrl_plugin_feedback.structured import Structured
 from kernelrl_plugin_feedback.wording import number
@@ -25,7 +25,7 @@ _MUCH_SHARED_BYTES = 32 * 1024
 _SHOWN_KERNELS = 3
 
 
-class Profiled:
+class Profiled(Feedback):
     """`structured`, and performance facts of a right kernel."""
 
     def __init__(self, config: ProfileConfig = ProfileConfig()) -> None:  # noqa: B008

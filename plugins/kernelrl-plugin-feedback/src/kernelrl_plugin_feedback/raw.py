@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from kernelrl_core.types import Turn
+from kernelrl_core.api.feedback import Feedback, Turn
 from kernelrl_plugin_feedback.config import RawConfig
 from kernelrl_plugin_feedback.wording import OUTCOMES, tests
 
 __all__ = ["Raw"]
 
 
-class Raw:
+class Raw(Feedback):
     """Outcome, tests passed, and the unabridged message up to a limit."""
 
     def __init__(self, config: RawConfig = RawConfig()) -> None:  # noqa: B008

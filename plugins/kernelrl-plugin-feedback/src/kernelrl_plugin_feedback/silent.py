@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kernelrl_core.types import Turn
+from kernelrl_core.api.feedback import Feedback, Turn
 
 __all__ = ["Silent"]
 
 
-class Silent:
+class Silent(Feedback):
     """Says nothing."""
 
     def format(self, turn: Turn) -> str:

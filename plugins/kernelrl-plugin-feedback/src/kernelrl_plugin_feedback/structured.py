@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kernelrl_core.sources.error_text import clean_error
-from kernelrl_core.types import Evaluation, Outcome, Severity, Turn, Verdict
+from kernelrl_core.api.feedback import Evaluation, Feedback, Outcome, Severity, Turn, Verdict, clean_error
 from kernelrl_plugin_feedback.config import StructuredConfig
 from kernelrl_plugin_feedback.wording import CANDIDATE_FILE, OUTCOMES, describe_mismatch, number, tests
 
@@ -53,7 +52,7 @@ _MISMATCH_GUIDANCE = {
 }
 
 
-class Structured:
+class Structured(Feedback):
     """Formats a turn by its category."""
 
     def __init__(self, config: StructuredConfig = StructuredConfig()) -> None:  # noqa: B008

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelrl_core.types import Mismatch, Outcome, Turn
+from kernelrl_core.api.feedback import Mismatch, Outcome, Turn
 
 __all__ = ["CANDIDATE_FILE", "OUTCOMES", "describe_mismatch", "number", "tests"]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kernelrl_core.interfaces.kinds import BackendFacts
-from kernelrl_core.types import SourceFacts
+from kernelrl_core.api.backends import Backend, BackendFacts, SourceFacts
 from kernelrl_judge.building.kernel_facts import extension_facts
 from kernelrl_plugin_hip.archs import arch_facts, chosen_archs
 from kernelrl_plugin_hip.config import HipConfig
@@ -22,8 +21,8 @@ _INSTRUCTIONS = (
 )
 
 
-class HipBackend:
-    """See `kernelrl_core.interfaces.kinds.Backend`."""
+class HipBackend(Backend):
+    """See `Backend`."""
 
     runner = "kernelrl_plugin_hip.runner:HipRunner"
 

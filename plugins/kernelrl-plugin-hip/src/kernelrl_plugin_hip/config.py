@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Literal
 
 import attrs
 
-from kernelrl_core.interfaces.component import Requires
+from kernelrl_core.api import Requires
+from kernelrl_core.api.backends import BackendConfig
+from kernelrl_core.api.config import MachineFact
 from kernelrl_judge.building.survey import requires_compilers, survey
 from kernelrl_plugin_hip.archs import installed_archs
 
@@ -18,7 +20,7 @@ _ARCH = re.compile(r"gfx[0-9a-f]{3,4}(?::(?:xnack|sramecc)[+-])*|gfx\d+(?:-\d+)*
 
 
 @attrs.frozen
-class HipConfig:
+class HipConfig(BackendConfig):
     """Where HIP kernels run and for what they are compiled."""
 
     gpu_arch: str | tuple[str, ...] = "auto"
@@ -48,6 +50,6 @@ class HipConfig:
         fixes = [text for text in (compilers.fix, fix) if text]
         return attrs.evolve(compilers, gpu="amd", fix="; ".join(fixes))
 
-    def found_here(self) -> Mapping[str, str]:
+    def found_here(self) -> Iterable[MachineFact]:
         archs = installed_archs()
-        return {**survey("hip"), **({"GPU": ", ".join(archs)} if archs else {})}
+        return [*survey("hip"), *([MachineFact("GPU", ", ".join(archs))] if archs else [])]

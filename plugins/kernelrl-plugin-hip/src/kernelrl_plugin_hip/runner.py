@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelrl_core.interfaces.requirements import gpu_vendors
+from kernelrl_core.api.backends import BackendRunner
+from kernelrl_core.api.config import gpu_vendors
 from kernelrl_judge.candidates import import_candidate
 from kernelrl_judge.disabling import disable_runtime_compilers, disable_triton
 from kernelrl_plugin_hip.archs import chosen_archs
@@ -13,8 +14,10 @@ from kernelrl_plugin_hip.archs import chosen_archs
 __all__ = ["HipRunner"]
 
 
-class HipRunner:
-    """Loads HIP candidates; see `kernelrl_judge.protocol.BackendRunner`."""
+class HipRunner(BackendRunner):
+    """Loads HIP candidates; see `BackendRunner`."""
+
+    disables_kernels = True
 
     def mode(self, options: Mapping[str, Any], has_gpu: bool) -> str:
         """`gpu` where there is one of AMD's and nothing else is asked for, otherwise `compile`."""
@@ -47,7 +50,7 @@ class HipRunner:
         return import_candidate(path).ModelNew
 
     def disable_kernels(self) -> None:
-        """See `kernelrl_judge.protocol.BackendRunner`."""
+        """See `BackendRunner`."""
         disable_triton()
         disable_runtime_compilers()
 

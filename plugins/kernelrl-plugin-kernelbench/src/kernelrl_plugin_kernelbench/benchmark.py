@@ -9,8 +9,8 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.errors import MissingPrerequisite, UsageError
-from kernelrl_core.types import Task
+from kernelrl_core.api.errors import MissingPrerequisite, UsageError
+from kernelrl_core.api.tasks import Task
 from kernelrl_plugin_kernelbench.clone import commit_of, find_clone
 from kernelrl_plugin_kernelbench.collection import Collection, Found, LazyCollection, collect, refuse
 from kernelrl_plugin_kernelbench.config import FractionHoldout, KernelBenchConfig

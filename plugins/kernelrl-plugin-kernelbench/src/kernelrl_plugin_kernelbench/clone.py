@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from kernelrl_core.errors import MissingPrerequisite
+from kernelrl_core.api.errors import MissingPrerequisite
 
 __all__ = ["commit_of", "find_clone"]
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from kernelrl_core.errors import UsageError
-from kernelrl_core.naming import suggestion
-from kernelrl_core.tasks.audits import annotate, read_audits
-from kernelrl_core.tasks.lookup import parse_task_source
-from kernelrl_core.types import Task
+from kernelrl_core.api.errors import UsageError, suggestion
+from kernelrl_core.api.tasks import Task, TaskSource, annotate, parse_task_source, read_audits
 
 __all__ = ["HELD_OUT", "TRAIN", "Collection", "Found", "collect", "refuse"]
 
@@ -51,7 +48,7 @@ class Collection:
         return {**self.origin, "tasks": hashes}
 
 
-class LazyCollection(ABC):
+class LazyCollection(TaskSource):
     """A task source that reads its collection on first use, so that a recipe can be validated without it."""
 
     def __init__(self) -> None:

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 import attrs
 
-from kernelrl_core.interfaces.component import Requires
-from kernelrl_core.recipe.schema import Fraction, NonNegativeInt, PositiveInt
+from kernelrl_core.api import Requires
+from kernelrl_core.api.config import Fraction, NonNegativeInt, PositiveInt
+from kernelrl_core.api.tasks import TaskConfig
 
 __all__ = [
     "Columns",
@@ -60,7 +61,7 @@ class LevelNumbers:
 
 
 @attrs.frozen
-class KernelBenchConfig:
+class KernelBenchConfig(TaskConfig):
     """Which problems of KernelBench take part, and which of them are held out."""
 
     source: Literal["auto", "local", "hub"] = "auto"
@@ -97,7 +98,7 @@ class KernelBenchConfig:
 
 
 @attrs.frozen
-class DirectoryConfig:
+class DirectoryConfig(TaskConfig):
     """Which files are tasks, and which of them are held out."""
 
     path: Path
@@ -127,7 +128,7 @@ class Columns:
 
 
 @attrs.frozen
-class DatasetConfig:
+class DatasetConfig(TaskConfig):
     """Which rows are tasks, and which of them are held out."""
 
     path: Path | None = None

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kernelrl_core.errors import UsageError
-from kernelrl_core.naming import suggestion
-from kernelrl_core.types import Task
+from kernelrl_core.api.errors import UsageError, suggestion
+from kernelrl_core.api.tasks import Task
 from kernelrl_plugin_kernelbench.collection import TRAIN, Collection, Found, LazyCollection, collect, refuse
 from kernelrl_plugin_kernelbench.config import DatasetConfig
 from kernelrl_plugin_kernelbench.holdout import held_out_ids

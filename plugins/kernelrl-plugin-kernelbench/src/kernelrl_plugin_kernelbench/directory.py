@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernelrl_core.errors import UsageError
-from kernelrl_core.types import Task
+from kernelrl_core.api.errors import UsageError
+from kernelrl_core.api.tasks import Task
 from kernelrl_plugin_kernelbench.collection import Collection, Found, LazyCollection, collect, refuse
 from kernelrl_plugin_kernelbench.config import DirectoryConfig
 from kernelrl_plugin_kernelbench.holdout import held_out_ids

@@ -7,9 +7,8 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 
-from kernelrl_core.errors import UsageError
-from kernelrl_core.naming import suggestion
-from kernelrl_core.types import Task
+from kernelrl_core.api.errors import UsageError, suggestion
+from kernelrl_core.api.tasks import Task
 from kernelrl_plugin_kernelbench.config import FractionHoldout, LevelNumbers, NamedHoldout
 
 __all__ = ["KEVIN", "by_fraction", "by_names", "held_out_ids"]

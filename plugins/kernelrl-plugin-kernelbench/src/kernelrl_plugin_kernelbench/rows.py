@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from kernelrl_core.errors import InfrastructureError, MissingPrerequisite, UsageError
+from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite, UsageError
 
 __all__ = ["Row", "hub_rows", "read_rows"]
 

@@ -9,13 +9,15 @@ import logging
 import os
 from typing import Any
 
-from kernelrl_core.errors import InfrastructureError, MissingPrerequisite
-from kernelrl_core.plugins.registry import registry
-from kernelrl_core.storage import cache_directory
-from kernelrl_core.types import (
+from kernelrl_core.api import API_VERSION
+from kernelrl_core.api.components import registry
+from kernelrl_core.api.config import cache_directory
+from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite
+from kernelrl_core.api.evaluators import (
     Evaluation,
     EvaluationRequest,
     EvaluationSettings,
+    Evaluator,
     Finding,
     Outcome,
     Severity,
@@ -23,7 +25,6 @@ from kernelrl_core.types import (
     TaskAudit,
     sha256_text,
 )
-from kernelrl_core.version import API_VERSION
 from kernelrl_judge import processors
 from kernelrl_judge.audit_process import Auditor
 from kernelrl_judge.building.calls import find_inline_calls
@@ -37,8 +38,8 @@ __all__ = ["LocalEvaluator"]
 logger = logging.getLogger(__name__)
 
 
-class LocalEvaluator:
-    """Judges candidates on this machine; see `kernelrl_core.interfaces.kinds.Evaluator`.
+class LocalEvaluator(Evaluator):
+    """Judges candidates on this machine; see `Evaluator`.
 
     A candidate goes through two queues: its extensions are compiled on the processor, then a judge takes it, on a GPU
     where its backend runs on one. A judge that dies under a candidate is replaced, and that candidate runs once more
@@ -95,7 +96,7 @@ class LocalEvaluator:
                 )
 
     async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float) -> TaskAudit:
-        """Audit a task on the first GPU, or on the processor; see `kernelrl_core.interfaces.kinds.TaskAuditor`."""
+        """Audit a task on the first GPU, or on the processor; see `Evaluator.audit`."""
         async with self._auditing:
             auditor = self._auditors.pop() if self._auditors else Auditor()
             try:
@@ -132,8 +133,7 @@ class LocalEvaluator:
 
     def _runner(self, backend: str) -> tuple[str, Any]:
         if backend not in self._runners:
-            component = registry().find("backends", backend)
-            target = str(component.load().runner)
+            target = str(registry().load("backends", backend).runner)
             module, _, attribute = target.partition(":")
             self._runners[backend] = target, getattr(importlib.import_module(module), attribute)()
         return self._runners[backend]

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from kernelrl_core.errors import InfrastructureError, MissingPrerequisite
-from kernelrl_core.interfaces.requirements import gpu_vendors
-from kernelrl_core.types import Evaluation, EvaluationRequest
+from kernelrl_core.api.config import gpu_vendors
+from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite
+from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest
 from kernelrl_judge.worker import DeviceFault, JudgeDied, JudgeWorker
 
 __all__ = ["Lanes", "visible_gpus"]

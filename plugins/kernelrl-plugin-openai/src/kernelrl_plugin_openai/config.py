@@ -9,12 +9,10 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from kernelrl_core.interfaces.component import Requires
-from kernelrl_core.plugins.registry import registry
-from kernelrl_core.recipe.merge import Merged
-from kernelrl_core.recipe.problems import RecipeError
-from kernelrl_core.recipe.schema import PositiveFloat, PositiveInt, Use
-from kernelrl_core.recipe.structure import structure_block
+from kernelrl_core.api import Requires
+from kernelrl_core.api.components import RecipeError, Use, component_block, registry
+from kernelrl_core.api.config import PositiveFloat, PositiveInt
+from kernelrl_core.api.policies import PolicyCapabilities, PolicyConfig
 
 __all__ = ["OpenAIConfig"]
 
@@ -22,7 +20,7 @@ _RESERVED = frozenset({"messages", "model", "n", "stream", "logprobs", "max_toke
 
 
 @attrs.frozen
-class OpenAIConfig:
+class OpenAIConfig(PolicyConfig):
     """Which endpoint and model, and how long it may keep us waiting."""
 
     model: str
@@ -61,7 +59,15 @@ class OpenAIConfig:
         """
         if self.learner is None:
             return None
-        return structure_block("policy", Merged({"policy": dict(self.learner)}, {}), registry())
+        return component_block("policy", self.learner, registry())
+
+    def capabilities(self) -> PolicyCapabilities:
+        learner = self.learner_use
+        if learner is None:
+            return PolicyCapabilities()
+        theirs: PolicyCapabilities = learner.options.capabilities()
+        # Replies come from the endpoint, and each step's adapters are published once.
+        return attrs.evolve(theirs, deterministic=False, streams=False, exports=False)
 
     def requires(self) -> Requires:
         needs = Requires(modules=("openai",))
@@ -69,7 +75,7 @@ class OpenAIConfig:
             fix = f"export {self.api_key_env}=…, or write it into .env; policy.api_key_env=null where none is asked for"
             needs = attrs.evolve(needs, environment=(self.api_key_env,), fix=fix)
         learner = self.learner_use
-        if learner is not None and hasattr(learner.options, "requires"):
+        if learner is not None:
             theirs: Requires = learner.options.requires()
             fix = "; ".join(filter(None, (needs.fix, theirs.fix)))
             modules = (*needs.modules, *theirs.modules)

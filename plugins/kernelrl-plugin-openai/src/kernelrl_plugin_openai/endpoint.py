@@ -23,8 +23,7 @@ from typing import Any, TypeVar
 import openai
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
-from kernelrl_core.errors import InfrastructureError, KernelRLError, MissingPrerequisite, UsageError
-from kernelrl_core.naming import suggestion
+from kernelrl_core.api.errors import InfrastructureError, KernelRLError, MissingPrerequisite, UsageError, suggestion
 from kernelrl_plugin_openai.config import OpenAIConfig
 
 __all__ = ["CHAT", "UNREADABLE", "Endpoint", "HalfAnswer", "readable_logprob"]

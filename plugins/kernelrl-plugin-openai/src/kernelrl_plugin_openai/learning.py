@@ -14,12 +14,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import attrs
-
-from kernelrl_core.errors import InfrastructureError, KernelRLError, UsageError
-from kernelrl_core.interfaces.kinds import Policy, PolicyContext, SamplingSettings, TrainingStep
-from kernelrl_core.plugins.registry import registry
-from kernelrl_core.types import Message, Prompt, Reply
+from kernelrl_core.api.components import registry
+from kernelrl_core.api.errors import InfrastructureError, KernelRLError, UsageError
+from kernelrl_core.api.policies import (
+    Message,
+    PolicyContext,
+    Prompt,
+    Reply,
+    SamplingSettings,
+    TrainablePolicy,
+    TrainingSample,
+    Update,
+)
 from kernelrl_plugin_openai.config import OpenAIConfig
 from kernelrl_plugin_openai.endpoint import Endpoint, HalfAnswer, readable_logprob
 
@@ -30,25 +36,25 @@ _KEPT = 2
 """Adapters that the endpoint holds: the newest, and the one that replies under way may be using."""
 
 
-class LearningPolicy:
-    """See `kernelrl_core.interfaces.kinds.Policy`."""
+class LearningPolicy(TrainablePolicy):
+    """See `Policy`."""
 
     def __init__(self, options: OpenAIConfig) -> None:
         use = options.learner_use
         assert use is not None, "made only where there is a learner"
         assert options.adapters is not None, "checked with the options"
         self._options, self._use = options, use
-        self._learner: Policy = registry().make("policies", use)
-        if not callable(getattr(self._learner, "export", None)):
+        learner = registry().make("policies", use)
+        if not isinstance(learner, TrainablePolicy) or not learner.capabilities.exports:
             raise UsageError(f"policy openai: learner {use.use!r} cannot export adapters", fix="use torch as learner")
+        self._learner = learner
         self._directory = options.adapters
         self._endpoint: Endpoint | None = None
         # Of this process alone: an endpoint refuses a name that it has had.
         self._name = f"kernelrl-{os.urandom(4).hex()}"
         self._loaded: list[str] = []
         self._n_exported = 0
-        # Who samples makes the difference.
-        self.capabilities = attrs.evolve(self._learner.capabilities, deterministic=False, streams=False)
+        self.capabilities = options.capabilities()
         self.context_tokens = options.context_tokens or 0
 
     async def start(self, context: PolicyContext) -> None:
@@ -65,10 +71,15 @@ class LearningPolicy:
     async def sample(self, prompt: Prompt, settings: SamplingSettings) -> Reply:
         return await self._there().ask(self._body(prompt, settings), self._reply, path=_COMPLETIONS)
 
-    async def train(self, step: TrainingStep) -> Mapping[str, float]:
-        metrics = await self._learner.train(step)
+    async def update(self, update: Update) -> Mapping[str, float]:
+        metrics = await self._learner.update(update)
         await self._publish()
         return metrics
+
+    async def logprobs(
+        self, samples: Sequence[TrainingSample], weights: Literal["current", "reference"]
+    ) -> Sequence[Sequence[float]]:
+        return await self._learner.logprobs(samples, weights)
 
     async def save(self, directory: Path) -> Mapping[str, Any]:
         return await self._learner.save(directory)
@@ -93,7 +104,7 @@ class LearningPolicy:
         self._n_exported += 1
         path = self._directory / name
         path.mkdir(parents=True)
-        await self._learner.export(path)  # type: ignore[attr-defined]
+        await self._learner.export(path)
         body = {"lora_name": name, "lora_path": str(path.absolute())}
         try:
             await self._there().ask(body, _whole, path="/load_lora_adapter")

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from kernelrl_core.errors import KernelRLError, UsageError
-from kernelrl_core.interfaces.kinds import Policy, PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
-from kernelrl_core.types import Message, Prompt, Reply
+from kernelrl_core.api.errors import KernelRLError, UsageError
+from kernelrl_core.api.policies import (
+    Message,
+    Policy,
+    PolicyCapabilities,
+    PolicyContext,
+    Prompt,
+    Reply,
+    SamplingSettings,
+)
 from kernelrl_plugin_openai.config import OpenAIConfig
 from kernelrl_plugin_openai.endpoint import Endpoint, HalfAnswer, readable_logprob
 
@@ -34,10 +40,10 @@ def make_policy(options: OpenAIConfig) -> Policy:
     return LearningPolicy(options)
 
 
-class OpenAIPolicy:
-    """See `kernelrl_core.interfaces.kinds.Policy`."""
+class OpenAIPolicy(Policy):
+    """See `Policy`."""
 
-    capabilities = PolicyCapabilities(checkpoints=False)
+    capabilities = PolicyCapabilities()
 
     def __init__(self, options: OpenAIConfig) -> None:
         self._options = options
@@ -69,15 +75,6 @@ class OpenAIPolicy:
         if self._endpoint is None:
             raise KernelRLError("the policy was used before start()")
         return await self._endpoint.ask(self._body(prompt.messages, settings), self._reply)
-
-    async def train(self, step: TrainingStep) -> Mapping[str, float]:
-        self._cannot_learn()
-
-    async def save(self, directory: Path) -> Mapping[str, Any]:
-        return {}
-
-    async def load(self, state: Mapping[str, Any], directory: Path) -> None:
-        self._cannot_learn()
 
     async def aclose(self) -> None:
         if self._endpoint is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from kernelrl_core.types import Outcome, Turn
+from kernelrl_core.api.rewards import Outcome, Reward, Turn
 from kernelrl_plugin_rewards.config import (
     CompileConfig,
     CorrectnessConfig,
@@ -25,7 +25,7 @@ from kernelrl_plugin_rewards.config import (
 __all__ = ["Compile", "Correctness", "Coverage", "CudaL1", "Format", "Length", "Milestone", "Speedup", "Thinking"]
 
 
-class Format:
+class Format(Reward):
     """1 for a reply with usable code, else the penalty."""
 
     def __init__(self, config: FormatConfig) -> None:
@@ -35,7 +35,7 @@ class Format:
         return self._config.penalty if turn.candidate is None else 1.0
 
 
-class Compile:
+class Compile(Reward):
     """1 for a kernel that builds, else 0."""
 
     def __init__(self, config: CompileConfig) -> None:
@@ -46,7 +46,7 @@ class Compile:
         return 1.0 if turn.correct or built else 0.0
 
 
-class Correctness:
+class Correctness(Reward):
     """1 for a correct kernel; with `partial`, `partial_share` times the share of passed tests for a wrong one."""
 
     def __init__(self, config: CorrectnessConfig) -> None:
@@ -61,7 +61,7 @@ class Correctness:
         return self._partial_share * (evaluation.tests_passed / evaluation.tests_total)
 
 
-class Speedup:
+class Speedup(Reward):
     """Speedup of a correct kernel above the baseline, linearly or in doublings, from 0 to the cap.
 
     Without a measured speedup the score is 0. With weight 1, beside `correctness` with weight 0.3 and without a cap, it
@@ -80,7 +80,7 @@ class Speedup:
         return _capped(self._config.scale * gain, self._config.cap)
 
 
-class Milestone:
+class Milestone(Reward):
     """One of four scores: not correct, correct, faster than eager PyTorch, and faster than `torch.compile` as well.
 
     Source: CUDA Agent (arXiv 2602.24286): -1, 1, 2 and 3, faster meaning by more than 5 %, which is read as a speedup
@@ -101,7 +101,7 @@ class Milestone:
         return config.faster_than_both if _faster(compiled, config.margin) else config.faster_than_eager
 
 
-class Coverage:
+class Coverage(Reward):
     """Share of the device's time that a correct kernel's call spends in kernels of the candidate's own source.
 
     0 for what is not correct, or where nobody profiled. Source: Dr. Kernel (arXiv 2602.05885), the term PR of
@@ -116,7 +116,7 @@ class Coverage:
         return share if turn.correct and share is not None else 0.0
 
 
-class CudaL1:
+class CudaL1(Reward):
     """Speedup of a correct kernel, read conservatively: decimals are cut off towards 1, and what was measured with too
     much noise counts as no gain.
 
@@ -138,7 +138,7 @@ class CudaL1:
         return _capped(_cut_towards_one(speedup, self._config.digits), self._config.cap)
 
 
-class Thinking:
+class Thinking(Reward):
     """1 for thinking of moderate length, less for none or for very much; 0 without code."""
 
     def __init__(self, config: ThinkingConfig) -> None:
@@ -154,7 +154,7 @@ class Thinking:
         return (1.0 - position) + config.beyond * position
 
 
-class Length:
+class Length(Reward):
     """1 for a short source, falling linearly to 0 for a long one; 0 without code."""
 
     def __init__(self, config: LengthConfig) -> None:

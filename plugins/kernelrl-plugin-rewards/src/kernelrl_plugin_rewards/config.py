@@ -12,8 +12,8 @@ from typing import Literal
 
 import attrs
 
-from kernelrl_core.interfaces.kinds import RewardBounds
-from kernelrl_core.recipe.schema import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from kernelrl_core.api.config import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from kernelrl_core.api.rewards import RewardBounds, RewardConfig
 
 __all__ = [
     "CompileConfig",
@@ -29,7 +29,7 @@ __all__ = [
 
 
 @attrs.frozen
-class FormatConfig:
+class FormatConfig(RewardConfig):
     """Options of `format`."""
 
     penalty: float = 0.0
@@ -42,23 +42,17 @@ class FormatConfig:
     def bounds(self) -> RewardBounds:
         return RewardBounds(low=self.penalty, high=1.0, gap=0.0)
 
-    def needs_timing(self) -> bool:
-        return False
-
 
 @attrs.frozen
-class CompileConfig:
+class CompileConfig(RewardConfig):
     """Options of `compile`: none."""
 
     def bounds(self) -> RewardBounds:
         return RewardBounds(low=0.0, high=1.0, gap=0.0)
 
-    def needs_timing(self) -> bool:
-        return False
-
 
 @attrs.frozen
-class CorrectnessConfig:
+class CorrectnessConfig(RewardConfig):
     """Options of `correctness`."""
 
     mode: Literal["all", "partial"] = "all"
@@ -73,12 +67,9 @@ class CorrectnessConfig:
     def bounds(self) -> RewardBounds:
         return RewardBounds(low=0.0, high=1.0, gap=1.0 - (self.partial_share if self.mode == "partial" else 0.0))
 
-    def needs_timing(self) -> bool:
-        return False
-
 
 @attrs.frozen
-class SpeedupConfig:
+class SpeedupConfig(RewardConfig):
     """Options of `speedup`."""
 
     curve: Literal["linear", "log2"] = "linear"
@@ -102,7 +93,7 @@ class SpeedupConfig:
 
 
 @attrs.frozen
-class MilestoneConfig:
+class MilestoneConfig(RewardConfig):
     """Options of `milestone`."""
 
     failed: float = -1.0
@@ -133,7 +124,7 @@ class MilestoneConfig:
 
 
 @attrs.frozen
-class CoverageConfig:
+class CoverageConfig(RewardConfig):
     """Options of `coverage`: none."""
 
     def bounds(self) -> RewardBounds:
@@ -148,7 +139,7 @@ class CoverageConfig:
 
 
 @attrs.frozen
-class CudaL1Config:
+class CudaL1Config(RewardConfig):
     """Options of `cuda_l1`."""
 
     digits: NonNegativeInt = NonNegativeInt(2)
@@ -166,7 +157,7 @@ class CudaL1Config:
 
 
 @attrs.frozen
-class ThinkingConfig:
+class ThinkingConfig(RewardConfig):
     """Options of `thinking`. Lengths are in characters."""
 
     full: NonNegativeInt = NonNegativeInt(2000)
@@ -185,12 +176,9 @@ class ThinkingConfig:
     def bounds(self) -> RewardBounds:
         return RewardBounds(low=0.0, high=1.0, gap=min(self.without, self.beyond) - 1.0)
 
-    def needs_timing(self) -> bool:
-        return False
-
 
 @attrs.frozen
-class LengthConfig:
+class LengthConfig(RewardConfig):
     """Options of `length`. Lengths are in characters of the extracted source."""
 
     full: NonNegativeInt = NonNegativeInt(500)
@@ -204,6 +192,3 @@ class LengthConfig:
 
     def bounds(self) -> RewardBounds:
         return RewardBounds(low=0.0, high=1.0, gap=-1.0)
-
-    def needs_timing(self) -> bool:
-        return False

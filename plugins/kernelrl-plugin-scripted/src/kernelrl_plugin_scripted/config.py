@@ -8,7 +8,8 @@ from typing import Literal
 
 import attrs
 
-from kernelrl_core.recipe.schema import NonNegativeFloat, PositiveInt
+from kernelrl_core.api.config import NonNegativeFloat, PositiveInt
+from kernelrl_core.api.policies import PolicyCapabilities, PolicyConfig
 
 __all__ = ["LOSSES", "ScriptedConfig", "ScriptedReply"]
 
@@ -34,7 +35,7 @@ class ScriptedReply:
 
 
 @attrs.frozen
-class ScriptedConfig:
+class ScriptedConfig(PolicyConfig):
     """Which replies, and how one of several is chosen."""
 
     path: Path | None = None
@@ -49,11 +50,8 @@ class ScriptedConfig:
     context_tokens: PositiveInt = PositiveInt(1_000_000)
     """Longest prompt and reply together, in bytes."""
 
-    def losses(self) -> Iterable[str]:
-        return LOSSES
-
-    def ratios(self) -> Iterable[str]:
-        return ("token",)
+    def capabilities(self) -> PolicyCapabilities:
+        return PolicyCapabilities(losses=LOSSES, deterministic=self.choose == "seed")
 
     def problems(self) -> Iterable[str]:
         if (self.path is None) == (not self.replies):

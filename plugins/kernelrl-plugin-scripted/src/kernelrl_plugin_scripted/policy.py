@@ -11,10 +11,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelrl_core.errors import KernelRLError, UsageError
-from kernelrl_core.interfaces.kinds import PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
-from kernelrl_core.types import Message, Prompt, Reply
-from kernelrl_plugin_scripted.config import LOSSES, ScriptedConfig, ScriptedReply
+from kernelrl_core.api.errors import KernelRLError, UsageError
+from kernelrl_core.api.policies import (
+    Message,
+    PolicyContext,
+    Prompt,
+    Reply,
+    SamplingSettings,
+    TrainablePolicy,
+    Update,
+)
+from kernelrl_plugin_scripted.config import ScriptedConfig, ScriptedReply
 from kernelrl_plugin_scripted.script import read_script
 
 __all__ = ["ScriptedPolicy"]
@@ -23,8 +30,8 @@ _END = 256
 _ROLES = {"system": 257, "user": 258, "assistant": 259}
 
 
-class ScriptedPolicy:
-    """See `kernelrl_core.interfaces.kinds.Policy`."""
+class ScriptedPolicy(TrainablePolicy):
+    """See `Policy`."""
 
     def __init__(self, options: ScriptedConfig) -> None:
         self._options = options
@@ -33,7 +40,7 @@ class ScriptedPolicy:
         """How often each set of fitting replies was asked for."""
         self._steps = 0
         self.context_tokens: int = options.context_tokens
-        self.capabilities = PolicyCapabilities(losses=LOSSES, deterministic=options.choose == "seed")
+        self.capabilities = options.capabilities()
 
     async def start(self, context: PolicyContext) -> None:
         path = self._options.path
@@ -97,12 +104,11 @@ class ScriptedPolicy:
             )
         return self._script[fitting[used % len(fitting)]]
 
-    async def train(self, step: TrainingStep) -> Mapping[str, float]:
+    async def update(self, update: Update) -> Mapping[str, float]:
         self._steps += 1
-        tokens = [(sample.advantage, logprob) for sample in step.samples for logprob in sample.logprobs]
-        loss = -sum(advantage for advantage, _ in tokens) / step.loss.normaliser
+        tokens = [advantage for substep in update.substeps for sample in substep for advantage in sample.advantages]
         return {
-            "loss": loss,
+            "loss": -sum(tokens),
             "grad_norm": 0.0,
             "ratio_mean": 1.0,
             "clipped_share": 0.0,

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import yaml
 
-from kernelrl_core.errors import UsageError
+from kernelrl_core.api.errors import UsageError
 from kernelrl_plugin_scripted.config import ScriptedReply
 
 __all__ = ["read_script"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kernelrl_core.types import Demonstration, Outcome
+from kernelrl_core.api.tasks import Demonstration, Outcome
 from kernelrl_plugin_starter.config import Size
 from kernelrl_plugin_starter.cpp_flaws import CPP_SEMANTIC, CPP_SYNTACTIC
 from kernelrl_plugin_starter.cpp_frames import STYLES, cpp_program

@@ -7,7 +7,8 @@ from typing import Literal
 
 import attrs
 
-from kernelrl_core.recipe.schema import Fraction, NonNegativeInt
+from kernelrl_core.api.config import Fraction, NonNegativeInt
+from kernelrl_core.api.tasks import TaskConfig
 
 __all__ = ["Size", "StarterOptions"]
 
@@ -15,7 +16,7 @@ Size = Literal["small", "large", "huge"]
 
 
 @attrs.frozen
-class StarterOptions:
+class StarterOptions(TaskConfig):
     """Which of the starter tasks take part, and how their answers are weighted."""
 
     levels: tuple[Literal[1, 2, 3], ...] = (1, 2, 3)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import attrs
 
-from kernelrl_core.types import Outcome
+from kernelrl_core.api.tasks import Outcome
 from kernelrl_plugin_starter.cpp_frames import CppProgram, Style, cpp_program
 from kernelrl_plugin_starter.cpp_vocabulary import MISTAKES
 from kernelrl_plugin_starter.frames import Frame, Reference

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import attrs
 
-from kernelrl_core.types import Outcome
+from kernelrl_core.api.tasks import Outcome
 from kernelrl_plugin_starter.frames import Frame, Program, Reference
 from kernelrl_plugin_starter.vocabulary import MISTAKES, SAME_SHAPE
 

@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelrl_core.errors import UsageError
-from kernelrl_core.types import Demonstration, Task
+from kernelrl_core.api.errors import UsageError
+from kernelrl_core.api.tasks import Demonstration, Task, TaskSource
 from kernelrl_plugin_starter.answers import answers
 from kernelrl_plugin_starter.catalogue import ENTRIES
 from kernelrl_plugin_starter.config import StarterOptions
@@ -20,7 +20,7 @@ __all__ = ["StarterTasks"]
 _SPLITS = ("train", "held_out", "practice")
 
 
-class StarterTasks:
+class StarterTasks(TaskSource):
     """Small tasks of kernelrl's own, in KernelBench's format, with right and flawed answers in Triton and C++.
 
     Raises:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kernelrl_core.interfaces.kinds import BackendFacts
-from kernelrl_core.types import SourceFacts
+from kernelrl_core.api.backends import Backend, BackendFacts, SourceFacts
 from kernelrl_plugin_tilelang.config import TileLangConfig
 from kernelrl_plugin_tilelang.examples import FEW_SHOT, ONE_SHOT
 from kernelrl_plugin_tilelang.kernels import find_kernels
@@ -20,8 +19,8 @@ _INSTRUCTIONS = (
 )
 
 
-class TileLangBackend:
-    """See `kernelrl_core.interfaces.kinds.Backend`."""
+class TileLangBackend(Backend):
+    """See `Backend`."""
 
     facts = BackendFacts(
         title="TileLang", fences=("tilelang",), instructions=_INSTRUCTIONS, example=ONE_SHOT, few_shot=FEW_SHOT

@@ -6,13 +6,14 @@ from typing import Literal
 
 import attrs
 
-from kernelrl_core.interfaces.component import Requires
+from kernelrl_core.api import Requires
+from kernelrl_core.api.backends import BackendConfig
 
 __all__ = ["TileLangConfig"]
 
 
 @attrs.frozen
-class TileLangConfig:
+class TileLangConfig(BackendConfig):
     """Where TileLang kernels run."""
 
     mode: Literal["auto", "gpu", "compile"] = "auto"

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from kernelrl_core.api.backends import BackendRunner
 from kernelrl_judge.candidates import import_candidate
 
 __all__ = ["TileLangRunner"]
@@ -18,8 +19,10 @@ _COMPILE_ARCH = "sm_90a"
 _COMPILER_PARTS = ("language", "engine", "transform", "contrib", "backend", "cuda", "tileop", "layout")
 
 
-class TileLangRunner:
-    """Loads TileLang candidates; see `kernelrl_judge.protocol.BackendRunner`."""
+class TileLangRunner(BackendRunner):
+    """Loads TileLang candidates; see `BackendRunner`."""
+
+    checks_compilation = True
 
     def mode(self, options: Mapping[str, Any], has_gpu: bool) -> str:
         """`gpu` where there is one and nothing else is asked for, otherwise `compile`."""
@@ -47,10 +50,6 @@ class TileLangRunner:
 
     def preload(self, mode: str) -> Sequence[str]:
         return ["torch.nn.functional", "tilelang", "tilelang.language"]
-
-    def toolchain(self, options: Mapping[str, Any], mode: str) -> None:
-        """TileLang kernels need no extension."""
-        return
 
     def load(self, path: str, options: Mapping[str, Any]) -> Any:
         """Import the file, because TileLang reads the source of its functions, and return `ModelNew`.

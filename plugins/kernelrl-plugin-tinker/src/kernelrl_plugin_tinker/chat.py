@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from kernelrl_core.errors import MissingPrerequisite, UsageError
-from kernelrl_core.prompts.extraction import opened_thinking
-from kernelrl_core.types import Message, Prompt, Reply
+from kernelrl_core.api.errors import MissingPrerequisite, UsageError
+from kernelrl_core.api.policies import Message, Prompt, Reply, open_think_tag
 
 __all__ = [
     "CHAT_TEMPLATE",
@@ -75,7 +74,7 @@ class ChatTemplate:
             continue_final_message=continued,
         )
         tokens = self._tokenizer.encode(text, add_special_tokens=False)
-        return Prompt(tuple(messages), tuple(tokens), opened_thinking(text))
+        return Prompt(tuple(messages), tuple(tokens), open_think_tag(text))
 
     def stops(self, strings: Sequence[str]) -> list[str] | list[int] | None:
         return [self._tokenizer.eos_token, *strings] if strings else None
@@ -114,7 +113,7 @@ class CookbookChat:
         return Prompt(tuple(messages), tuple(tokens), self._opening(tokens))
 
     def _opening(self, tokens: list[int]) -> str:
-        return opened_thinking(self._tokenizer.decode(tokens[-_LAST_TOKENS:]))
+        return open_think_tag(self._tokenizer.decode(tokens[-_LAST_TOKENS:]))
 
     def stops(self, strings: Sequence[str]) -> list[str] | list[int] | None:
         own = list(self._renderer.get_stop_sequences())

@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from kernelrl_core.interfaces.component import Requires
-from kernelrl_core.recipe.schema import NonNegativeInt, PositiveFloat, PositiveInt
+from kernelrl_core.api import Requires
+from kernelrl_core.api.config import NonNegativeInt, PositiveFloat, PositiveInt
+from kernelrl_core.api.policies import PolicyCapabilities, PolicyConfig
 
 __all__ = ["LOSSES", "LocalModel", "TinkerConfig", "problems_of_address"]
 
@@ -43,7 +44,7 @@ class LocalModel:
 
 
 @attrs.frozen
-class TinkerConfig:
+class TinkerConfig(PolicyConfig):
     """Which model is trained, and where."""
 
     model: str | None = None
@@ -82,28 +83,39 @@ class TinkerConfig:
             modules += ("kernelrl_tinker_server",)
             gpu: Literal["", "any"] = "any" if self.local.device == "cuda" else ""
             return Requires(modules=modules, gpu=gpu, fix="" if gpu else "pip install 'kernelrl-plugin-tinker[local]'")
-        return Requires(modules=modules, environment=() if self.has_key() else ("TINKER_API_KEY",))
+        return Requires(modules=modules, environment=() if self.has_key else ("TINKER_API_KEY",))
 
     def prices(self) -> Mapping[str, float]:
         """Of tokens; what a server elsewhere asks is not known here."""
-        return {"prompt": 0.0, "reply": 0.0, "train": 0.0} if self.server == "local" or self.on_this_machine() else {}
+        return {"prompt": 0.0, "reply": 0.0, "train": 0.0} if self.server == "local" or self.on_this_machine else {}
 
-    def losses(self) -> Iterable[str]:
-        return LOSSES
+    def capabilities(self) -> PolicyCapabilities:
+        is_local = self.server == "local"
+        return PolicyCapabilities(
+            losses=LOSSES,
+            ratios=self._ratios(),
+            warm_start=is_local and self.model is None,
+            deterministic=is_local and self.local.device == "cpu",
+            streams=True,
+            logprobs=True,
+            reference=True,
+        )
 
-    def ratios(self) -> Iterable[str]:
-        """At an address that was given there may be a `kernelrl tinker-server`, which is asked at the start."""
-        return {"token", "sequence"} if self.server == "local" or self._address() else {"token"}
+    def _ratios(self) -> frozenset[str]:
+        # At an address that was given there may be a `kernelrl tinker-server`, which is asked at the start.
+        return frozenset({"token", "sequence"} if self.server == "local" or self._address() else {"token"})
 
     def _address(self) -> str:
         return self.base_url or os.environ.get("TINKER_BASE_URL") or ""
 
+    @property
     def has_key(self) -> bool:
         """Whether the SDK will find a key, or none is needed since the server is on this machine."""
         if any(os.environ.get(name) for name in ("TINKER_API_KEY", "TINKER_CREDENTIAL_CMD")):
             return True
-        return self.on_this_machine() or Path("~/.tinker/credentials.json").expanduser().is_file()
+        return self.on_this_machine or Path("~/.tinker/credentials.json").expanduser().is_file()
 
+    @property
     def on_this_machine(self) -> bool:
         host = ""
         try:

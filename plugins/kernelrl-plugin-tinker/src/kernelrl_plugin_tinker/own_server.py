@@ -10,7 +10,7 @@ from pathlib import Path
 
 import attrs
 
-from kernelrl_core.interfaces.kinds import PolicyContext
+from kernelrl_core.api.policies import PolicyContext
 from kernelrl_plugin_tinker.config import TinkerConfig
 from kernelrl_plugin_tinker.saved import SavedState
 from kernelrl_tinker_server.local import LocalServer

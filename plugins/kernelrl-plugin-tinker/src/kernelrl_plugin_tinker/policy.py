@@ -13,11 +13,21 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import attrs
 from tinker import types
 
-from kernelrl_core.errors import InfrastructureError, KernelRLError, UsageError
-from kernelrl_core.interfaces.kinds import PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
-from kernelrl_core.types import Message, Prompt, Reply
+from kernelrl_core.api.errors import InfrastructureError, KernelRLError, UsageError
+from kernelrl_core.api.policies import (
+    Loss,
+    LossSample,
+    Message,
+    PolicyContext,
+    Prompt,
+    Reply,
+    SamplingSettings,
+    TrainablePolicy,
+    TrainingSample,
+    Update,
+)
 from kernelrl_plugin_tinker.chat import CHAT_TEMPLATE, Chat, load_tokenizer, make_chat, recommended_renderer
-from kernelrl_plugin_tinker.config import LOSSES, TinkerConfig, problems_of_address
+from kernelrl_plugin_tinker.config import TinkerConfig, problems_of_address
 from kernelrl_plugin_tinker.saved import STATE_FILE, SavedState
 from kernelrl_plugin_tinker.service import Service, choose_model
 from kernelrl_plugin_tinker.trainer import Trainer
@@ -33,19 +43,13 @@ _log = logging.getLogger(__name__)
 _NOT_SECRET = "tml-for-a-server-on-this-machine"
 
 
-class TinkerPolicy:
-    """See `kernelrl_core.interfaces.kinds.Policy`."""
+class TinkerPolicy(TrainablePolicy):
+    """See `Policy`."""
 
     def __init__(self, options: TinkerConfig) -> None:
         self._options = options
         self._is_local = options.server == "local"
-        self.capabilities = PolicyCapabilities(
-            losses=LOSSES,
-            ratios=frozenset(options.ratios()),
-            warm_start=self._is_local and options.model is None,
-            deterministic=self._is_local and options.local.device == "cpu",
-            streams=True,
-        )
+        self.capabilities = options.capabilities()
         self.context_tokens: int = options.context_tokens or options.local.context_tokens
         self._model = self._model_key = options.model or ""
         self._learns = False
@@ -92,7 +96,7 @@ class TinkerPolicy:
         """The key to use; None lets the SDK look for it."""
         if self._own is not None:
             return self._own.server.api_key
-        if os.environ.get("TINKER_API_KEY") or not self._options.on_this_machine():
+        if os.environ.get("TINKER_API_KEY") or not self._options.on_this_machine:
             return None
         return _NOT_SECRET
 
@@ -163,16 +167,24 @@ class TinkerPolicy:
 
     def _seed(self, seed: int) -> int:
         # What range the hosted service takes is not known; every server takes 31 bits.
-        return seed if self._is_local or self._options.on_this_machine() else seed % 2**31
+        return seed if self._is_local or self._options.on_this_machine else seed % 2**31
 
     # --- learning -------------------------------------------------------------------------------------------------
 
-    async def train(self, step: TrainingStep) -> Mapping[str, float]:
-        metrics = await _present(self._trainer).train(step)
+    async def update(self, update: Update) -> Mapping[str, float]:
+        metrics = await _present(self._trainer).update(update)
         return metrics | {"retried": float(_present(self._service).take_retried())}
 
-    async def accumulate(self, step: TrainingStep) -> None:
-        await _present(self._trainer).accumulate(step)
+    async def backward(self, samples: Sequence[LossSample], loss: Loss) -> None:
+        await _present(self._trainer).backward(samples, loss)
+
+    async def logprobs(
+        self, samples: Sequence[TrainingSample], weights: Literal["current", "reference"]
+    ) -> Sequence[Sequence[float]]:
+        trainer = _present(self._trainer)
+        return await (
+            trainer.current_logprobs(samples) if weights == "current" else trainer.reference_logprobs(samples)
+        )
 
     # --- checkpoints ----------------------------------------------------------------------------------------------
 

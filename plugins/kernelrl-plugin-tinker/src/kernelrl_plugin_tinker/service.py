@@ -20,8 +20,7 @@ import tinker
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential, wait_random
 from tinker.lib.retry_handler import RetryConfig
 
-from kernelrl_core.errors import InfrastructureError, KernelRLError, MissingPrerequisite, UsageError
-from kernelrl_core.naming import nearest
+from kernelrl_core.api.errors import InfrastructureError, KernelRLError, MissingPrerequisite, UsageError, nearest
 
 __all__ = ["ServerGone", "Service", "choose_model", "explained"]
 

@@ -14,11 +14,10 @@ from typing import Any
 
 from tinker import types
 
-from kernelrl_core.algorithms.loss_shaping import ShapedStep, parts, shape_step
-from kernelrl_core.errors import InfrastructureError, KernelRLError, UsageError
-from kernelrl_core.interfaces.kinds import TrainingSample, TrainingStep
+from kernelrl_core.api.errors import InfrastructureError, KernelRLError, UsageError
+from kernelrl_core.api.policies import Loss, LossSample, TrainingSample, Update
 from kernelrl_plugin_tinker.config import TinkerConfig
-from kernelrl_plugin_tinker.lessons import Ahead, adam, datum, loss_options, present_logprobs, scored_datum
+from kernelrl_plugin_tinker.passes import PassesAhead, adam, datum, loss_options, present_logprobs, scored_datum
 from kernelrl_plugin_tinker.saved import SavedPaths, SavedState, seconds_to_live
 from kernelrl_plugin_tinker.service import Service
 
@@ -27,6 +26,7 @@ __all__ = ["Trainer"]
 _log = logging.getLogger(__name__)
 
 _PROBE = TrainingSample("probe", (1,), (1,), (-1.0,), 0.0)
+_LOSS_PROBE = LossSample("probe", (1,), (1,), (-1.0,), (0.0,))
 
 
 class Trainer:
@@ -42,8 +42,8 @@ class Trainer:
         self._ttl = None if options.server == "local" else seconds_to_live(options.checkpoint_days)
         self._client: Any = None
         self._reference: Any = None
-        self._ahead: Ahead | None = None
-        """Passes of the step under way that came before `train`."""
+        self._ahead: PassesAhead | None = None
+        """Passes of the step under way that came before `update`."""
         self._lock = asyncio.Lock()
         self._unsaved = 0
         """Steps since the last checkpoint."""
@@ -101,13 +101,13 @@ class Trainer:
     async def _probe(self, loss: str) -> None:
         """A position that counts nothing has no gradient, so the training client stays as it was."""
         try:
-            await self._call(f"the loss {loss}", self._client.forward_backward([datum(_PROBE, [0.0])], loss))
+            await self._call(f"the loss {loss}", self._client.forward_backward([datum(_LOSS_PROBE)], loss))
         except UsageError as error:
             raise UsageError(f"train.loss: {self._service.name} does not offer {loss!r}: {error.message}") from error
 
     async def _probe_reference(self) -> None:
         try:
-            await self._reference_logprobs([_PROBE])
+            await self.reference_logprobs([_PROBE])
         except UsageError as error:
             raise UsageError(
                 f"train.kl: {self._service.name} gives no log-probabilities of prompts: {error.message}",
@@ -116,10 +116,10 @@ class Trainer:
 
     # --- learning -------------------------------------------------------------------------------------------------
 
-    async def train(self, step: TrainingStep) -> dict[str, float]:
-        """One step; see `kernelrl_core.interfaces.kinds.Policy`."""
+    async def update(self, update: Update) -> dict[str, float]:
+        """One step; see `TrainablePolicy`."""
         async with self._lock:
-            metrics, path = await self._service.retrying(lambda: self._whole_step(step))
+            metrics, path = await self._service.retrying(lambda: self._whole_step(update))
             try:
                 self.sampler = await self._service.sampling_client(model_path=path)
             except BaseException as error:
@@ -132,18 +132,16 @@ class Trainer:
             self.at_server.add_sampler(path)
         return metrics
 
-    async def accumulate(self, step: TrainingStep) -> None:
-        """A pass over samples of the first substep. A failure costs no more than the pass, which `train` repeats."""
+    async def backward(self, samples: Sequence[LossSample], loss: Loss) -> None:
+        """A pass over samples of the first substep. A failure costs no more than the pass, which `update` repeats."""
         async with self._lock:
-            ahead = self._ahead_of(step)
-            ahead.sizes.append(len(step.samples))
+            self._ahead = ahead = self._ahead or PassesAhead(loss)
+            ahead.sizes.append(len(samples))
             if ahead.done < len(ahead.sizes) - 1:
-                return  # after a failure all of them are left to `train`
+                return  # after a failure all of them are left to `update`
             try:
                 await self._require_client()
-                shaped = shape_step(step)
-                pairs = list(zip(shaped.samples, shaped.advantages, strict=True))
-                ahead.told.add_part(pairs, await self._call("a training pass", self._pass(step, pairs)))
+                ahead.metrics.add_part(samples, await self._call("a training pass", self._pass(samples, loss)))
                 ahead.done += 1
             except InfrastructureError as error:
                 _log.warning("a training pass failed, and is repeated with the rest of the step: %s", error.message)
@@ -152,51 +150,49 @@ class Trainer:
                 self._give_up_client(error)
                 raise
 
-    async def _whole_step(self, step: TrainingStep) -> tuple[dict[str, float], str]:
+    async def _whole_step(self, update: Update) -> tuple[dict[str, float], str]:
         """Metrics and path of the sampler weights of one step from the state at its beginning."""
         try:
             await self._require_client()
-            metrics = await self._update(step)
+            metrics = await self._passes(update)
             return metrics, await self._save_for_sampler(f"step-{self.steps + 1:06d}")
         except BaseException as error:
             self._give_up_client(error)
             raise
 
-    async def _update(self, step: TrainingStep) -> dict[str, float]:
-        shaped = await self._shape(step)
-        ahead = self._ahead_of(step)
-        pairs = list(zip(shaped.samples, shaped.advantages, strict=True))
-        for number, part in enumerate(parts(pairs, step.substeps)):
-            pieces = ahead.left(part) if number == 0 else [part]
+    async def _passes(self, update: Update) -> dict[str, float]:
+        self._ahead = ahead = self._ahead or PassesAhead(update.loss)
+        for number, substep in enumerate(update.substeps):
+            pieces = ahead.left(substep) if number == 0 else [substep]
             # All are sent before the first is awaited, so the server has no gap to wait in.
-            passes = [(piece, self._pass(step, piece)) for piece in pieces]
-            update = self._client.optim_step(adam(step.optimizer))
+            passes = [(piece, self._pass(piece, update.loss)) for piece in pieces]
+            step = self._client.optim_step(adam(update.optimizer))
             for piece, future in passes:
-                ahead.told.add_part(piece, await self._call("a training pass", future))
-            ahead.told.add_norm((await self._call("an optimizer step", update)).metrics)
-        return ahead.told.metrics() | dict(shaped.metrics)
+                ahead.metrics.add_part(piece, await self._call("a training pass", future))
+            ahead.metrics.add_norm((await self._call("an optimizer step", step)).metrics)
+        return ahead.metrics.metrics()
 
-    def _pass(self, step: TrainingStep, pairs: Sequence[tuple[TrainingSample, Sequence[float]]]) -> Any:
-        data = [datum(sample, row) for sample, row in pairs]
-        return self._client.forward_backward(data, step.loss.name, loss_options(step.loss))
+    def _pass(self, samples: Sequence[LossSample], loss: Loss) -> Any:
+        return self._client.forward_backward([datum(sample) for sample in samples], loss.name, loss_options(loss))
 
-    def _ahead_of(self, step: TrainingStep) -> Ahead:
-        if self._ahead is None or self._ahead.step != step.step:
-            self._ahead = Ahead(step.step, step.loss)
-        return self._ahead
+    async def current_logprobs(self, samples: Sequence[TrainingSample]) -> list[list[float]]:
+        """[sample][token] log-probabilities under the weights that the next step starts from."""
 
-    async def _shape(self, step: TrainingStep) -> ShapedStep:
-        present = reference = None
-        if step.loss.mismatch is not None:
-            data = [scored_datum(sample) for sample in step.samples]
-            output = await self._call("a forward pass", self._client.forward(data, "cross_entropy"))
-            present = [row.tolist() for row in present_logprobs(step.samples, output)]
-        if step.loss.kl:
-            reference = await self._reference_logprobs(step.samples)
-        return shape_step(step, present=present, reference=reference)
+        async def score() -> list[list[float]]:
+            try:
+                await self._require_client()
+                data = [scored_datum(sample) for sample in samples]
+                output = await self._call("a forward pass", self._client.forward(data, "cross_entropy"))
+            except BaseException as error:
+                self._give_up_client(error)
+                raise
+            return [row.tolist() for row in present_logprobs(samples, output)]
 
-    async def _reference_logprobs(self, samples: Sequence[TrainingSample]) -> list[list[float]]:
-        """[sample][token] log-probabilities under the model as it started."""
+        async with self._lock:
+            return await self._service.retrying(score)
+
+    async def reference_logprobs(self, samples: Sequence[TrainingSample]) -> list[list[float]]:
+        """[sample][token] log-probabilities under the reference policy."""
         if self._reference is None:
             which = {"base_model": self._model}
             if self.saved.first_sampler is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelrl_core import Component, hookimpl
+from kernelrl_core.api import Component, hookimpl
 
 
 @hookimpl

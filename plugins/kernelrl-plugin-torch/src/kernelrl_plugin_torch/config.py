@@ -7,8 +7,9 @@ from typing import Literal
 
 import attrs
 
-from kernelrl_core.interfaces.component import Requires
-from kernelrl_core.recipe.schema import NonNegativeFloat, PositiveFloat, PositiveInt
+from kernelrl_core.api import Requires
+from kernelrl_core.api.config import NonNegativeFloat, PositiveFloat, PositiveInt
+from kernelrl_core.api.policies import PolicyCapabilities, PolicyConfig
 
 __all__ = ["LOSSES", "RATIOS", "TorchConfig", "WarmStart"]
 
@@ -37,7 +38,7 @@ class WarmStart:
 
 
 @attrs.frozen
-class TorchConfig:
+class TorchConfig(PolicyConfig):
     """Which model, and how it is run. Without `model` a small transformer is built from scratch."""
 
     model: str | None = None
@@ -88,11 +89,18 @@ class TorchConfig:
         modules = ("torch", "transformers", "peft") if self.lora_rank else ("torch", "transformers")
         return Requires(modules=modules, gpu=gpu, fix="pip install 'kernelrl-plugin-torch[hf]'" if not gpu else "")
 
-    def losses(self) -> Iterable[str]:
-        return LOSSES
-
-    def ratios(self) -> Iterable[str]:
-        return RATIOS
+    def capabilities(self) -> PolicyCapabilities:
+        return PolicyCapabilities(
+            losses=LOSSES,
+            ratios=RATIOS,
+            warm_start=self.warm_start_settings is not None,
+            # On a GPU gradients are summed in an order that changes from run to run.
+            deterministic=self.device == "cpu",
+            streams=True,
+            logprobs=True,
+            reference=True,
+            exports=self.model is None or self.lora_rank is not None,
+        )
 
     def problems(self) -> Iterable[str]:
         if self.model is None:

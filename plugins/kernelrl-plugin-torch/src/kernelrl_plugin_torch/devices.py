@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import torch
 
-from kernelrl_core.errors import MissingPrerequisite
+from kernelrl_core.api.errors import MissingPrerequisite
 from kernelrl_judge.device_facts import device_name
 from kernelrl_judge.turns import DeviceTurns
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernelrl_core.interfaces.kinds import SamplingSettings
+from kernelrl_core.api.policies import SamplingSettings
 
 __all__ = ["draw", "keep_mask", "uniforms"]
 

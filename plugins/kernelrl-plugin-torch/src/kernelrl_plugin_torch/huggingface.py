@@ -10,12 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernelrl_core.errors import MissingPrerequisite, UsageError
-from kernelrl_core.prompts.extraction import opened_thinking
-from kernelrl_core.types import Message
+from kernelrl_core.api.errors import MissingPrerequisite, UsageError
+from kernelrl_core.api.policies import Message, open_think_tag
 from kernelrl_plugin_torch.config import TorchConfig
 from kernelrl_plugin_torch.devices import usable_device
-from kernelrl_plugin_torch.language_model import Prefix, Scores, Spoken
+from kernelrl_plugin_torch.language_model import Prefix, PromptAndReply, Scores
 
 try:
     import transformers
@@ -86,7 +85,7 @@ class HuggingFaceModel:
         return tuple(self._tokenizer.encode(text, add_special_tokens=False))
 
     def opening(self, prompt: Sequence[int]) -> str:
-        return opened_thinking(self._tokenizer.decode(list(prompt[-_LAST_TOKENS:])))
+        return open_think_tag(self._tokenizer.decode(list(prompt[-_LAST_TOKENS:])))
 
     def encode_reply(self, text: str) -> tuple[int, ...]:
         return (*self._tokenizer.encode(text, add_special_tokens=False), self._turn_end)
@@ -110,7 +109,7 @@ class HuggingFaceModel:
         assert isinstance(shape, int)
         return _Decoder(self.module, rows, shape, self.device)
 
-    def score(self, batch: Sequence[Spoken]) -> Scores:
+    def score(self, batch: Sequence[PromptAndReply]) -> Scores:
         rows = [(*spoken.prompt, *spoken.reply) for spoken in batch]
         longest, kept = max(map(len, rows)), max(len(spoken.reply) for spoken in batch) + 1
         padding = torch.tensor([longest - len(row) for row in rows], device=self.device)[:, None]

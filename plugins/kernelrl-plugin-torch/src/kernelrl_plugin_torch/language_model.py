@@ -9,12 +9,12 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from kernelrl_core.types import Message, Prompt
+from kernelrl_core.api.policies import Message, Prompt
 
-__all__ = ["Decoder", "LanguageModel", "Prefix", "Scores", "Spoken", "rendered"]
+__all__ = ["Decoder", "LanguageModel", "Prefix", "PromptAndReply", "Scores", "rendered"]
 
 
-class Spoken(NamedTuple):
+class PromptAndReply(NamedTuple):
     """A prompt and what is said after it."""
 
     prompt: tuple[int, ...]
@@ -104,7 +104,7 @@ class LanguageModel(Protocol):
 
     def decoder(self, rows: int, shape: Hashable) -> Decoder: ...
 
-    def score(self, batch: Sequence[Spoken]) -> Scores:
+    def score(self, batch: Sequence[PromptAndReply]) -> Scores:
         """Log-probabilities of replies, for training."""
         ...
 

@@ -5,21 +5,22 @@ Policy `torch` and the Tinker-compatible server learn through this class, so tha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from kernelrl_core.interfaces.kinds import OptimizerSettings
-from kernelrl_plugin_torch.language_model import LanguageModel, Spoken
+from kernelrl_core.api.policies import OptimizerSettings
+from kernelrl_plugin_torch.language_model import LanguageModel, PromptAndReply
 from kernelrl_plugin_torch.losses import token_loss
 
-__all__ = ["Learner", "Lesson", "Totals", "micro_batches"]
+__all__ = ["Datum", "Learner", "Totals", "mean_gap", "micro_batches"]
 
 
-class Lesson(NamedTuple):
-    """A reply and what each of its tokens is worth."""
+class Datum(NamedTuple):
+    """A reply and the advantage of each of its tokens."""
 
     prompt: tuple[int, ...]
     reply: tuple[int, ...]
@@ -40,32 +41,32 @@ class Learner:
         self._optimizer = torch.optim.AdamW(self._parameters, lr=0.0, weight_decay=0.0)
 
     def backward(
-        self, lessons: Sequence[Lesson], loss: str, bounds: tuple[float, float], totals: Totals, ratio: str = "token"
+        self, data: Sequence[Datum], loss: str, bounds: tuple[float, float], totals: Totals, ratio: str = "token"
     ) -> list[Tensor]:
-        """Add the gradient of a batch; returns [lesson] log-probabilities [len(reply)] under the present weights.
+        """Add the gradient of a batch; returns [datum] log-probabilities [len(reply)] under the present weights.
 
         `loss` and the `bounds` of the ratio are those of `token_loss`; `ratio` says whose it is, `token` or `sequence`.
         """
         # Dropout would make other probabilities than sampling saw, and draw on a generator that no checkpoint holds.
         self._model.module.eval()
         seen: list[Tensor] = []
-        for batch in micro_batches(lessons, self.max_tokens):
-            scores = self._model.score([Spoken(lesson.prompt, lesson.reply) for lesson in batch])
+        for batch in micro_batches(data, self.max_tokens):
+            scores = self._model.score([PromptAndReply(datum.prompt, datum.reply) for datum in batch])
             device = scores.logprobs.device
-            sampled = torch.tensor([x for lesson in batch for x in lesson.sampled], device=device)
-            advantages = torch.tensor([x for lesson in batch for x in lesson.advantages], device=device)
-            lengths = [len(lesson.reply) for lesson in batch] if ratio == "sequence" else None
+            sampled = torch.tensor([x for datum in batch for x in datum.sampled], device=device)
+            advantages = torch.tensor([x for datum in batch for x in datum.advantages], device=device)
+            lengths = [len(datum.reply) for datum in batch] if ratio == "sequence" else None
             tokens = token_loss(loss, scores.logprobs, sampled, advantages, bounds, lengths)
             total = tokens.loss.sum()
             if total.requires_grad:
                 total.backward()
             now = scores.logprobs.detach()
             totals.add(total, tokens.ratio, tokens.clipped, sampled - now, scores.entropy)
-            seen += now.split([len(lesson.reply) for lesson in batch])
+            seen += now.split([len(datum.reply) for datum in batch])
         return seen
 
     @torch.no_grad()
-    def logprobs(self, spoken: Sequence[Spoken]) -> list[list[float]]:
+    def logprobs(self, spoken: Sequence[PromptAndReply]) -> list[list[float]]:
         """[reply][token] log-probabilities under the present weights."""
         self._model.module.eval()
         seen: list[list[float]] = []
@@ -136,3 +137,13 @@ def micro_batches(replies: Sequence[Any], max_tokens: int) -> Iterator[Sequence[
         total += size
     if start < len(replies):
         yield replies[start:]
+
+
+def mean_gap(sampler: Sequence[Sequence[float]], trainer: Sequence[Sequence[float]]) -> float:
+    """Mean over all tokens of |log p_train - log p_sample|; 0 without tokens."""
+    gaps = [
+        abs(now - then)
+        for row, before in zip(trainer, sampler, strict=True)
+        for now, then in zip(row, before, strict=True)
+    ]
+    return math.fsum(gaps) / max(len(gaps), 1)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from kernelrl_core.errors import UsageError
+from kernelrl_core.api.errors import UsageError
 from kernelrl_plugin_torch.config import LOSSES
 
 __all__ = ["TokenLoss", "token_loss"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
-from kernelrl_core.errors import UsageError
+from kernelrl_core.api.errors import UsageError
 from kernelrl_plugin_torch.files import read_tensors, write_tensors, write_text
 from kernelrl_plugin_torch.scratch_model import ScratchModel
 from kernelrl_plugin_torch.scratch_tokenizer import ScratchTokenizer

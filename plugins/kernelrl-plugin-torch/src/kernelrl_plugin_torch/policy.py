@@ -13,21 +13,31 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import attrs
 import torch
 from torch import Tensor
 
-from kernelrl_core.algorithms.loss_shaping import ShapedStep, mean_gap, parts, shape_step
-from kernelrl_core.errors import KernelRLError, UsageError
-from kernelrl_core.interfaces.kinds import PolicyCapabilities, PolicyContext, SamplingSettings, TrainingStep
-from kernelrl_core.types import Message, Prompt, Reply, WarmStartExample
-from kernelrl_plugin_torch.config import LOSSES, RATIOS, TorchConfig
+from kernelrl_core.api.errors import KernelRLError, UsageError
+from kernelrl_core.api.policies import (
+    Loss,
+    LossSample,
+    Message,
+    PolicyContext,
+    Prompt,
+    Reply,
+    SamplingSettings,
+    TrainablePolicy,
+    TrainingSample,
+    Update,
+    WarmStartExample,
+)
+from kernelrl_plugin_torch.config import TorchConfig
 from kernelrl_plugin_torch.devices import DeviceShare
 from kernelrl_plugin_torch.files import read_tensors, write_tensors
-from kernelrl_plugin_torch.language_model import LanguageModel, Spoken, rendered
-from kernelrl_plugin_torch.learner import Learner, Lesson, Totals, micro_batches
+from kernelrl_plugin_torch.language_model import LanguageModel, PromptAndReply, rendered
+from kernelrl_plugin_torch.learner import Datum, Learner, Totals, mean_gap, micro_batches
 from kernelrl_plugin_torch.model_directory import write_model
 from kernelrl_plugin_torch.sampler import Request, Sampler, rows_agree
 from kernelrl_plugin_torch.scratch_model import TOKENIZER_FILE, ScratchModel
@@ -42,19 +52,12 @@ _STATE_FILE = "policy.pt"
 _SCRATCH_CONTEXT = 1024
 
 
-class TorchPolicy:
-    """See `kernelrl_core.interfaces.kinds.Policy`."""
+class TorchPolicy(TrainablePolicy):
+    """See `Policy`."""
 
     def __init__(self, options: TorchConfig) -> None:
         self._options = options
-        self.capabilities = PolicyCapabilities(
-            losses=LOSSES,
-            ratios=RATIOS,
-            warm_start=options.warm_start_settings is not None,
-            # On a GPU gradients are summed in an order that changes from run to run.
-            deterministic=options.device == "cpu",
-            streams=True,
-        )
+        self.capabilities = options.capabilities()
         self.context_tokens = options.context_tokens or _SCRATCH_CONTEXT
         self._worker = ThreadPoolExecutor(
             1, "torch-policy", initializer=torch.set_num_threads, initargs=(options.threads,)
@@ -68,7 +71,7 @@ class TorchPolicy:
         self._model: LanguageModel | None = None
         self._sampler: Sampler | None = None
         self._learner: Learner | None = None
-        self._begun: _Begun | None = None
+        self._partial: _PartialStep | None = None
         """A step of which gradients are there already."""
         self._reference: dict[str, Tensor] | None = None
         """Weights before the first training step; kept only for a KL penalty."""
@@ -153,7 +156,7 @@ class TorchPolicy:
         self._model, self.context_tokens = model, model.context_tokens
         self._sampler = Sampler(model, rows)
         self._learner = Learner(model, self._options.train_tokens)
-        self._begun = None
+        self._partial = None
         model.module.zero_grad(set_to_none=True)
 
     async def aclose(self) -> None:
@@ -213,57 +216,55 @@ class TorchPolicy:
 
     # --- learning -------------------------------------------------------------------------------------------------
 
-    async def train(self, step: TrainingStep) -> Mapping[str, float]:
+    async def update(self, update: Update) -> Mapping[str, float]:
         def work() -> dict[str, float]:
-            metrics = self._learn(step)
+            metrics = self._learn(update)
             _present(self._sampler).weights_changed()
             self._steps += 1
             return metrics
 
         return await self._do(work)
 
-    def _learn(self, step: TrainingStep) -> dict[str, float]:
-        """Exactly `min(substeps, n)` optimizer steps over consecutive parts of the n samples that are kept."""
-        learner, loss = _present(self._learner), step.loss
-        spoken = [Spoken(sample.prompt_tokens, sample.tokens) for sample in step.samples]
-        shaped = shape_step(
-            step,
-            present=learner.logprobs(spoken) if loss.mismatch is not None else None,
-            reference=self._reference_logprobs(spoken) if loss.kl else None,
-        )
-        bounds = (1 - loss.clip_low, 1 + loss.clip_high)
-        begun, self._begun = self._begun_of(step), None
-        totals, norms, gap = begun.totals, [], 0.0
-        for part in parts(_lessons(shaped), step.substeps):
-            lessons = list(part)
-            seen = begun.seen if not norms else []
-            seen += learner.backward(lessons[len(seen) :], loss.name, bounds, totals, loss.ratio)
+    def _learn(self, update: Update) -> dict[str, float]:
+        learner, loss = _present(self._learner), update.loss
+        partial, self._partial = self._partial or _PartialStep(), None
+        if partial.n_samples != sum(update.accumulated):
+            learner.take_gradients()  # of a step that was given up
+            partial = _PartialStep()
+        totals, norms, gap = partial.totals, [], 0.0
+        for substep in update.substeps:
+            data = [_datum(sample) for sample in substep]
+            seen = partial.seen if not norms else []
+            seen += learner.backward(data[len(seen) :], loss.name, _bounds(loss), totals, loss.ratio)
             if not norms:
-                gap = mean_gap([lesson.sampled for lesson in lessons], [row.tolist() for row in seen])
-            norms.append(learner.update(step.optimizer))
+                gap = mean_gap([datum.sampled for datum in data], [row.tolist() for row in seen])
+            norms.append(learner.update(update.optimizer))
         norm = sum(norms) / len(norms) if norms else 0.0
-        return totals.metrics() | {"grad_norm": norm, "mismatch": gap} | shaped.metrics
+        return totals.metrics() | {"grad_norm": norm, "mismatch": gap}
 
-    async def accumulate(self, step: TrainingStep) -> None:
-        def work() -> None:
-            # What may belong to a batch with samples that follow waits for them: batches are those of a whole step.
-            self._begun = begun = self._begun_of(step)
-            *whole, begun.waiting = micro_batches([*begun.waiting, *_lessons(shape_step(step))], learner.max_tokens)
-            bounds = (1 - step.loss.clip_low, 1 + step.loss.clip_high)
-            for batch in whole:
-                begun.seen += learner.backward(batch, step.loss.name, bounds, begun.totals, step.loss.ratio)
-
+    async def backward(self, samples: Sequence[LossSample], loss: Loss) -> None:
         learner = _present(self._learner)
+
+        def work() -> None:
+            partial = self._partial = self._partial or _PartialStep()
+            partial.n_samples += len(samples)
+            # What may belong to a batch with samples that follow waits for them: batches are those of a whole step.
+            data = [*partial.waiting, *map(_datum, samples)]
+            *whole, partial.waiting = micro_batches(data, learner.max_tokens)
+            for batch in whole:
+                partial.seen += learner.backward(batch, loss.name, _bounds(loss), partial.totals, loss.ratio)
+
         await self._do(work)
 
-    def _begun_of(self, step: TrainingStep) -> _Begun:
-        if self._begun is not None and self._begun.step == step.step:
-            return self._begun
-        if self._begun is not None:
-            _present(self._learner).take_gradients()  # of a step that was given up
-        return _Begun(step.step)
+    async def logprobs(
+        self, samples: Sequence[TrainingSample], weights: Literal["current", "reference"]
+    ) -> Sequence[Sequence[float]]:
+        spoken = [PromptAndReply(sample.prompt_tokens, sample.tokens) for sample in samples]
+        if weights == "reference":
+            return await self._do(lambda: self._reference_logprobs(spoken))
+        return await self._do(lambda: _present(self._learner).logprobs(spoken))
 
-    def _reference_logprobs(self, spoken: Sequence[Spoken]) -> list[list[float]]:
+    def _reference_logprobs(self, spoken: Sequence[PromptAndReply]) -> list[list[float]]:
         if self._reference is None:
             raise KernelRLError("the policy was started without a reference, and the loss has a KL penalty")
         model = _present(self._model)
@@ -339,22 +340,24 @@ class TorchPolicy:
 
 
 @attrs.define(eq=False)
-class _Begun:
+class _PartialStep:
     """The first part of a step whose gradients are being gathered."""
 
-    step: int
+    n_samples: int = 0
+    """Samples that `backward` was given."""
     totals: Totals = attrs.field(factory=Totals)
     seen: list[Tensor] = attrs.field(factory=list)
-    """[lesson] what `Learner.backward` returned for those that are done."""
-    waiting: Sequence[Lesson] = ()
+    """[sample] what `Learner.backward` returned for those whose gradients are there."""
+    waiting: Sequence[Datum] = ()
     """Those that follow them."""
 
 
-def _lessons(shaped: ShapedStep) -> list[Lesson]:
-    return [
-        Lesson(sample.prompt_tokens, sample.tokens, sample.logprobs, advantages)
-        for sample, advantages in zip(shaped.samples, shaped.advantages, strict=True)
-    ]
+def _datum(sample: LossSample) -> Datum:
+    return Datum(sample.prompt_tokens, sample.tokens, sample.sampler_logprobs, sample.advantages)
+
+
+def _bounds(loss: Loss) -> tuple[float, float]:
+    return 1 - loss.clip_low, 1 + loss.clip_high
 
 
 def weights_hash(state: Mapping[str, Tensor]) -> str:

@@ -14,8 +14,7 @@ import attrs
 import torch
 from torch import Tensor
 
-from kernelrl_core.interfaces.kinds import SamplingSettings
-from kernelrl_core.types import Reply
+from kernelrl_core.api.policies import Reply, SamplingSettings
 from kernelrl_plugin_torch.drawing import draw, uniforms
 from kernelrl_plugin_torch.language_model import Decoder, LanguageModel, Prefix
 

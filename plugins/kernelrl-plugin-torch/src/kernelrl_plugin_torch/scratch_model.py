@@ -16,10 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kernelrl_core.types import Message
+from kernelrl_core.api.policies import Message
 from kernelrl_plugin_torch.devices import usable_device
 from kernelrl_plugin_torch.files import write_text
-from kernelrl_plugin_torch.language_model import Prefix, Scores, Spoken
+from kernelrl_plugin_torch.language_model import Prefix, PromptAndReply, Scores
 from kernelrl_plugin_torch.scratch_tokenizer import ScratchTokenizer
 
 __all__ = ["TOKENIZER_FILE", "ScratchModel"]
@@ -206,7 +206,7 @@ class ScratchModel:
     def decoder(self, rows: int, shape: Hashable) -> _Decoder:
         return _Decoder(self._net, rows, self.context_tokens, self.device)
 
-    def score(self, batch: Sequence[Spoken]) -> Scores:
+    def score(self, batch: Sequence[PromptAndReply]) -> Scores:
         """Neighbours with the same prompt share its computation: prompt and replies stand in one row, and a mask keeps
         the replies from seeing one another."""
         packs = [

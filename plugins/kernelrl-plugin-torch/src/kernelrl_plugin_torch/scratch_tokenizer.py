@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from kernelrl_core.types import Message
+from kernelrl_core.api.policies import Message
 
 __all__ = ["ScratchTokenizer"]
 

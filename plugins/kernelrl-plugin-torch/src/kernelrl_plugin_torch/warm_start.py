@@ -17,12 +17,11 @@ import attrs
 import numpy as np
 import torch
 
-from kernelrl_core.errors import UsageError
-from kernelrl_core.prompts.extraction import said_behind
-from kernelrl_core.types import Message, Prompt, WarmStartExample
+from kernelrl_core.api.errors import UsageError
+from kernelrl_core.api.policies import Message, Prompt, WarmStartExample, continuation_after
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
 from kernelrl_plugin_torch.files import read_tensors, sync, write_tensors
-from kernelrl_plugin_torch.language_model import LanguageModel, Spoken, rendered
+from kernelrl_plugin_torch.language_model import LanguageModel, PromptAndReply, rendered
 
 __all__ = ["WarmStartCache", "imitate", "warm_start_key"]
 
@@ -93,7 +92,7 @@ class _Corpus:
                 self._replies.append([])
                 weights.append([])
             place = places[example.messages]
-            reply = model.encode_reply(said_behind(prompts[place].begun, example.reply))
+            reply = model.encode_reply(continuation_after(prompts[place].begun, example.reply))
             length = len(self._prompts[place]) + len(reply)
             if length > model.context_tokens:
                 raise UsageError(
@@ -109,14 +108,14 @@ class _Corpus:
         self._prompt_shares = totals / totals.sum()
         self._reply_shares = [np.array(row) / (sum(row) or 1.0) for row in weights]
 
-    def draw(self, generator: np.random.Generator, settings: WarmStart) -> list[Spoken]:
+    def draw(self, generator: np.random.Generator, settings: WarmStart) -> list[PromptAndReply]:
         """A batch: different prompts by their weight, and for each some of its replies by theirs."""
         n = min(settings.prompts_per_step, int((self._prompt_shares > 0).sum()))
-        batch: list[Spoken] = []
+        batch: list[PromptAndReply] = []
         for place in generator.choice(len(self._prompts), size=n, replace=False, p=self._prompt_shares):
             replies = self._replies[place]
             chosen = generator.choice(len(replies), size=settings.replies_per_prompt, p=self._reply_shares[place])
-            batch += [Spoken(self._prompts[place], replies[index]) for index in chosen]
+            batch += [PromptAndReply(self._prompts[place], replies[index]) for index in chosen]
         return batch
 
 

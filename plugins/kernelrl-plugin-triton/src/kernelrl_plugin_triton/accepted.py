@@ -30,7 +30,7 @@ from triton.runtime.interpreter import FunctionRewriter, InterpretedFunction
 from triton.runtime.jit import ConstexprFunction, JITFunction, TensorWrapper, mangle_type
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from kernelrl_core.sources.reachability import free_names
+from kernelrl_core.api.sources import free_names
 from kernelrl_plugin_triton.compiled import not_compiled
 
 __all__ = ["install"]

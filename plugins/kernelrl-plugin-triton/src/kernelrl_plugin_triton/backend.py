@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kernelrl_core.interfaces.kinds import BackendFacts
-from kernelrl_core.types import SourceFacts
+from kernelrl_core.api.backends import Backend, BackendFacts, SourceFacts
 from kernelrl_plugin_triton.config import TritonConfig
 from kernelrl_plugin_triton.examples import FEW_SHOT, ONE_SHOT
 from kernelrl_plugin_triton.kernels import triton_facts
@@ -18,8 +17,8 @@ _INSTRUCTIONS = (
 )
 
 
-class TritonBackend:
-    """See `kernelrl_core.interfaces.kinds.Backend`."""
+class TritonBackend(Backend):
+    """See `Backend`."""
 
     facts = BackendFacts(
         title="Triton", fences=("triton",), instructions=_INSTRUCTIONS, example=ONE_SHOT, few_shot=FEW_SHOT

@@ -6,14 +6,14 @@ from typing import Literal
 
 import attrs
 
-from kernelrl_core.interfaces.component import Requires
-from kernelrl_core.types import EvaluationSettings
+from kernelrl_core.api import Requires
+from kernelrl_core.api.backends import BackendConfig, EvaluationSettings
 
 __all__ = ["TritonConfig"]
 
 
 @attrs.frozen
-class TritonConfig:
+class TritonConfig(BackendConfig):
     """Where Triton kernels run."""
 
     mode: Literal["auto", "interpreter", "gpu"] = "auto"

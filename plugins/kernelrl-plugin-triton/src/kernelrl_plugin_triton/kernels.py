@@ -10,8 +10,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from kernelrl_core.sources.reachability import SourceIndex, names_in, parse_source
-from kernelrl_core.types import KernelFact, SourceFacts
+from kernelrl_core.api.backends import KernelFact, SourceFacts
+from kernelrl_core.api.sources import SourceIndex, names_in, parse_source
 
 __all__ = ["find_kernels", "triton_facts"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kernelrl_core.api.backends import BackendRunner
 from kernelrl_judge.candidates import import_candidate
 from kernelrl_judge.disabling import disable_runtime_compilers, disable_triton
 from kernelrl_judge.runner_builds import refuse_tools
@@ -14,8 +15,10 @@ __all__ = ["TritonRunner"]
 _PASSES_FAILED = "PassManager::run failed"
 
 
-class TritonRunner:
-    """Loads Triton candidates; see `kernelrl_judge.protocol.BackendRunner`."""
+class TritonRunner(BackendRunner):
+    """Loads Triton candidates; see `BackendRunner`."""
+
+    disables_kernels = True
 
     def mode(self, options: Mapping[str, Any], has_gpu: bool) -> str:
         """`gpu` where there is one and nothing else is asked for, otherwise Triton's `interpreter`."""
@@ -50,7 +53,7 @@ class TritonRunner:
         return import_candidate(path).ModelNew
 
     def disable_kernels(self) -> None:
-        """See `kernelrl_judge.protocol.BackendRunner`."""
+        """See `BackendRunner`."""
         disable_triton()
         disable_runtime_compilers()
 

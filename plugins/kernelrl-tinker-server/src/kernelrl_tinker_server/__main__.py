@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kernelrl_core.errors import KernelRLError
+from kernelrl_core.api.errors import KernelRLError
 from kernelrl_tinker_server.command import command
 
 if __name__ == "__main__":

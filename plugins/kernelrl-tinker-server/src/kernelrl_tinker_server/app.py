@@ -17,11 +17,10 @@ from typing import Any
 
 from aiohttp import web
 
-from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError
-from kernelrl_core.interfaces.kinds import OptimizerSettings
-from kernelrl_core.types import Reply
+from kernelrl_core.api.errors import KernelRLError, LookupFailed, UsageError
+from kernelrl_core.api.policies import OptimizerSettings, Reply
 from kernelrl_plugin_torch.config import RATIOS
-from kernelrl_plugin_torch.language_model import Spoken
+from kernelrl_plugin_torch.language_model import PromptAndReply
 from kernelrl_tinker_server.engine import Engine
 from kernelrl_tinker_server.models import ServedModel
 from kernelrl_tinker_server.pending import Body, Pendings
@@ -264,7 +263,7 @@ class _Server:
 
     async def forward_backward(self, request: web.Request) -> web.Response:
         asked = read_training_request(await request.read(), request.headers.get("Content-Encoding", ""))
-        longest = max((len(lesson.prompt) + len(lesson.reply) for lesson in asked.lessons), default=0)
+        longest = max((len(datum.prompt) + len(datum.reply) for datum in asked.data), default=0)
         if longest > self._engine.model.context_tokens:
             raise UsageError(
                 f"a datum has {longest} tokens; the model's context holds {self._engine.model.context_tokens}"
@@ -272,9 +271,9 @@ class _Server:
 
         def work(engine: Engine) -> bytes:
             if asked.forward_only:
-                spoken = [Spoken(lesson.prompt, lesson.reply) for lesson in asked.lessons]
+                spoken = [PromptAndReply(datum.prompt, datum.reply) for datum in asked.data]
                 return trained_body(engine.forward(asked.run, spoken), asked.skipped, {"loss:sum": 0.0})
-            rows, totals = engine.backward(asked.run, asked.lessons, asked.loss, asked.bounds, asked.ratio)
+            rows, totals = engine.backward(asked.run, asked.data, asked.loss, asked.bounds, asked.ratio)
             metrics = {"loss:sum": totals.sums["loss"], "entropy:sum": totals.sums["entropy"]}
             return trained_body(rows, asked.skipped, metrics | {"tokens:sum": float(totals.tokens)})
 

@@ -13,10 +13,10 @@ import attrs
 import torch
 from torch import Tensor
 
-from kernelrl_core.errors import InfrastructureError, UsageError
-from kernelrl_core.interfaces.kinds import OptimizerSettings
-from kernelrl_plugin_torch.language_model import LanguageModel, Spoken
-from kernelrl_plugin_torch.learner import Learner, Lesson, Totals
+from kernelrl_core.api.errors import InfrastructureError, UsageError
+from kernelrl_core.api.policies import OptimizerSettings
+from kernelrl_plugin_torch.language_model import LanguageModel, PromptAndReply
+from kernelrl_plugin_torch.learner import Datum, Learner, Totals
 from kernelrl_plugin_torch.sampler import Request, Sampler, rows_agree
 
 __all__ = ["Engine", "Weights"]
@@ -78,14 +78,14 @@ class Engine:
             self._owner = {}
 
     def backward(
-        self, run: str, lessons: Sequence[Lesson], loss: str, bounds: tuple[float, float], ratio: str
+        self, run: str, data: Sequence[Datum], loss: str, bounds: tuple[float, float], ratio: str
     ) -> tuple[list[list[float]], Totals]:
-        """Gather gradients; returns [lesson][token] log-probabilities before any update."""
+        """Gather gradients; returns [datum][token] log-probabilities before any update."""
         learner, totals = self._take(run), Totals()
-        rows = learner.backward(lessons, loss, bounds, totals, ratio)
+        rows = learner.backward(data, loss, bounds, totals, ratio)
         return [row.tolist() for row in rows], totals
 
-    def forward(self, run: str, spoken: Sequence[Spoken]) -> list[list[float]]:
+    def forward(self, run: str, spoken: Sequence[PromptAndReply]) -> list[list[float]]:
         return self._take(run).logprobs(spoken)
 
     def update(self, run: str, settings: OptimizerSettings) -> float:
@@ -145,7 +145,9 @@ class Engine:
             self._give(weights)
             self._owner = weights
         self.model.module.eval()
-        logprobs: list[float] = self.model.score([Spoken(tuple(prompt[:-n]), tuple(prompt[-n:]))]).logprobs.tolist()
+        logprobs: list[float] = self.model.score(
+            [PromptAndReply(tuple(prompt[:-n]), tuple(prompt[-n:]))]
+        ).logprobs.tolist()
         return logprobs
 
 

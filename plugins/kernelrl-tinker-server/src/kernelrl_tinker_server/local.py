@@ -19,7 +19,7 @@ from pathlib import Path
 from queue import Empty, Queue
 from types import TracebackType
 
-from kernelrl_core.errors import InfrastructureError
+from kernelrl_core.api.errors import InfrastructureError
 
 __all__ = ["DUMMY_KEY", "LocalServer"]
 

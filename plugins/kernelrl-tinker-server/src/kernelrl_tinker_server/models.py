@@ -10,9 +10,8 @@ from pathlib import Path
 
 import attrs
 
-from kernelrl_core.errors import LookupFailed, UsageError
-from kernelrl_core.interfaces.kinds import PolicyContext
-from kernelrl_core.naming import nearest
+from kernelrl_core.api.errors import LookupFailed, UsageError, nearest
+from kernelrl_core.api.policies import PolicyContext
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
 from kernelrl_plugin_torch.language_model import LanguageModel
 from kernelrl_plugin_torch.model_directory import is_scratch_directory, read_model, write_model

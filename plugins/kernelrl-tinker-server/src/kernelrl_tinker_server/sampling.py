@@ -8,8 +8,8 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-from kernelrl_core.errors import LookupFailed, UsageError
-from kernelrl_core.interfaces.kinds import SamplingSettings
+from kernelrl_core.api.errors import LookupFailed, UsageError
+from kernelrl_core.api.policies import SamplingSettings
 from kernelrl_plugin_torch.language_model import LanguageModel
 from kernelrl_tinker_server.engine import Engine, Weights
 from kernelrl_tinker_server.models import ServedModel

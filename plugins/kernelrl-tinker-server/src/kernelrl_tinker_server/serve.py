@@ -17,7 +17,7 @@ from pathlib import Path
 import attrs
 from aiohttp import web
 
-from kernelrl_core.errors import MissingPrerequisite, UsageError
+from kernelrl_core.api.errors import MissingPrerequisite, UsageError
 from kernelrl_plugin_torch.config import TorchConfig
 from kernelrl_tinker_server.app import make_app
 from kernelrl_tinker_server.engine import Engine

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import attrs
 
-from kernelrl_core.errors import UsageError
+from kernelrl_core.api.errors import UsageError
 from kernelrl_plugin_torch.files import read_tensors, sync, write_tensors, write_text
 
 __all__ = ["KINDS", "Checkpoint", "CheckpointPath", "Store"]

@@ -11,9 +11,9 @@ import zstandard
 from google.protobuf.message import DecodeError
 from tinker.proto import tinker_public_pb2 as pb
 
-from kernelrl_core.errors import UsageError
-from kernelrl_core.types import Reply
-from kernelrl_plugin_torch.learner import Lesson
+from kernelrl_core.api.errors import UsageError
+from kernelrl_core.api.policies import Reply
+from kernelrl_plugin_torch.learner import Datum
 
 __all__ = ["LOSSES", "TrainingRequest", "read_training_request", "sampled_body", "trained_body"]
 
@@ -35,9 +35,9 @@ class TrainingRequest:
     ratio: str
     """Whose ratio of probabilities counts: each `token`'s, or that of the whole reply (`sequence`)."""
     forward_only: bool
-    lessons: tuple[Lesson, ...]
+    data: tuple[Datum, ...]
     skipped: tuple[int, ...]
-    """[lesson] tokens before the first that counts; the log-probabilities reported for them are 0."""
+    """[datum] tokens before the first that counts; the log-probabilities reported for them are 0."""
 
 
 def read_training_request(body: bytes, encoding: str) -> TrainingRequest:
@@ -66,19 +66,19 @@ def read_training_request(body: bytes, encoding: str) -> TrainingRequest:
         # An option of this server alone.
         ratio="sequence" if options.get("sequence_ratio") else "token",
         forward_only=message.forward_only,
-        lessons=tuple(lesson for lesson, _ in read),
+        data=tuple(datum for datum, _ in read),
         skipped=tuple(skipped for _, skipped in read),
     )
 
 
-def _read_datum(datum: Any, loss: str, forward_only: bool) -> tuple[Lesson, int]:
+def _read_datum(sent: Any, loss: str, forward_only: bool) -> tuple[Datum, int]:
     """A datum as prompt and reply: the reply begins at the first token that counts for the loss."""
-    for chunk in datum.model_input:
+    for chunk in sent.model_input:
         if not chunk.HasField("encoded_text"):
             raise UsageError("only text can be trained on here; the request holds an image or sound")
-    given = [np.frombuffer(chunk.encoded_text.tokens, np.int32) for chunk in datum.model_input]
+    given = [np.frombuffer(chunk.encoded_text.tokens, np.int32) for chunk in sent.model_input]
     tokens = np.concatenate(given) if given else np.zeros(0, np.int32)
-    inputs = {name: _read_tensor(name, tensor) for name, tensor in datum.loss_fn_inputs.items()}
+    inputs = {name: _read_tensor(name, tensor) for name, tensor in sent.loss_fn_inputs.items()}
     targets = inputs.get("target_tokens")
     if targets is None or targets.ndim != 1 or len(targets) != len(tokens) or not len(tokens):
         raise UsageError("target_tokens must be as many as the tokens of model_input, at least 1, in one dimension")
@@ -88,13 +88,13 @@ def _read_datum(datum: Any, loss: str, forward_only: bool) -> tuple[Lesson, int]
     first = 0 if forward_only else int(counts[0]) if len(counts) else len(tokens) - 1
     if not np.array_equal(tokens[first + 1 :], targets[first:-1]):
         raise UsageError("target_tokens must be model_input shifted by one; other targets are not served here")
-    lesson = Lesson(
+    datum = Datum(
         tuple(tokens[: first + 1].tolist()),
         tuple(targets[first:].tolist()),
         sampled[first:].tolist(),
         advantages[first:].tolist(),
     )
-    return lesson, first
+    return datum, first
 
 
 def _per_token(inputs: Mapping[str, np.ndarray], loss: str, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -121,8 +121,8 @@ def trained_body(logprobs: Sequence[Sequence[float]], skipped: Sequence[int], me
     """The result of a training request.
 
     Args:
-        logprobs: [lesson][token that counts].
-        skipped: [lesson] tokens before those.
+        logprobs: [datum][token that counts].
+        skipped: [datum] tokens before those.
         metrics: by name with reduction, such as `loss:sum`.
     """
     message = pb.ForwardBackwardOutput(loss_fn_output_type="ArrayRecord")

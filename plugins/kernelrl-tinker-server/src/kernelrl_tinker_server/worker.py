@@ -12,9 +12,8 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_core.errors import KernelRLError
-from kernelrl_core.interfaces.kinds import SamplingSettings
-from kernelrl_core.types import Reply
+from kernelrl_core.api.errors import KernelRLError
+from kernelrl_core.api.policies import Reply, SamplingSettings
 from kernelrl_plugin_torch.devices import DeviceShare
 from kernelrl_plugin_torch.sampler import Request
 from kernelrl_tinker_server.engine import Engine, Weights

@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.sources.reachability import parse_source
+from kernelrl_core.api.sources import parse_source
 
 __all__ = ["InlineCall", "SourceText", "find_inline_calls"]
 

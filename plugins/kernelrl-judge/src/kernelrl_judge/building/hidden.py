@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from kernelrl_core.types import EmbeddedSource, Finding, Severity, SourceFacts
+from kernelrl_core.api.evaluators import EmbeddedSource, Finding, Severity, SourceFacts
 from kernelrl_judge.building.calls import InlineCall, SourceText, find_inline_calls
 from kernelrl_judge.building.kernel_facts import call_facts
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from kernelrl_core.sources.reachability import SourceIndex, parse_source
-from kernelrl_core.types import EmbeddedSource, KernelFact, SourceFacts
+from kernelrl_core.api.evaluators import EmbeddedSource, KernelFact, SourceFacts
+from kernelrl_core.api.sources import SourceIndex, parse_source
 from kernelrl_judge.building.calls import InlineCall, SourceText, find_inline_calls
 from kernelrl_judge.building.lexing import Item, Unreadable, items, text_of
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kernelrl_core.types import EvaluationSettings
+from kernelrl_core.api.evaluators import EvaluationSettings
 from kernelrl_judge.building.calls import InlineCall, find_inline_calls
 from kernelrl_judge.building.emptying import without_kernel_bodies
 from kernelrl_judge.building.imports import gives_up_lock, library_imports

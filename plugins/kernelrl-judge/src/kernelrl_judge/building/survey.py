@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
-from kernelrl_core.interfaces.component import Requires
-from kernelrl_core.storage import cache_directory
+from kernelrl_core.api import Requires
+from kernelrl_core.api.config import MachineFact, cache_directory
 from kernelrl_judge.building.prepare import prepare
 from kernelrl_judge.building.toolchain import ToolchainMissing, known_toolchain, programs
 
@@ -26,28 +27,32 @@ def requires_compilers(language: str) -> Requires:
     return Requires(executables=tuple(program for program, _ in missing), fix="; ".join(fix for _, fix in missing))
 
 
-def survey(language: str) -> dict[str, str]:
+def survey(language: str) -> list[MachineFact]:
     """Compilers with version and place, and whether the first build will be slow."""
     found = {program: f"{_version(path)}, {path}" for program, path, _ in programs(language) if path is not None}
     directory = cache_directory() / "builds"
     try:
         toolchain = known_toolchain(language, directory)
     except ToolchainMissing:
-        return found
+        return _facts(found)
     if toolchain is not None and toolchain.archs:
         found["architectures"] = ", ".join(toolchain.archs)
     headers = [] if toolchain is None else _headers(prepare(toolchain, directory / "toolchains").directory)
     found["precompiled headers"] = f"prepared: {', '.join(headers)}" if headers else _NOT_PREPARED
-    return found
+    return _facts(found)
 
 
-def nvidia_gpus() -> dict[str, str]:
+def nvidia_gpus() -> list[MachineFact]:
     """Name, driver and compute capability of NVIDIA's GPUs, as the driver says."""
     command = ["nvidia-smi", "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"]
     lines = dict.fromkeys(_said(command).strip().splitlines())
     parts = [line.split(", ") for line in lines if line.count(", ") == 2]
     said = [f"{name}, driver {driver}, architecture {arch}" for name, driver, arch in parts]
-    return {"GPU": "; ".join(said)} if said else {}
+    return _facts({"GPU": "; ".join(said)} if said else {})
+
+
+def _facts(found: Mapping[str, str]) -> list[MachineFact]:
+    return [MachineFact(label, detail) for label, detail in found.items()]
 
 
 def _headers(directory: Path) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.naming import nearest
+from kernelrl_core.api.errors import nearest
 
 __all__ = ["Toolchain", "ToolchainMissing", "find_compilers", "find_toolchain", "known_toolchain", "programs"]
 

@@ -1,10 +1,10 @@
 """Every hook of kernelrl on one screen.
 
 A plugin is a module named by an entry point of the group `kernelrl`. It holds hook implementations and nothing else;
-each returns a list of `Component`, which names its implementation without importing it. What the implementation of
-each kind must look like is said in `kernelrl_core.interfaces.kinds`.
+each returns a list of `Component`, which names its implementation without importing it. `kernelrl_core.interfaces` has
+one file per kind, with the base class of its implementations and a whole sample plugin.
 
-    from kernelrl_core import Component, hookimpl
+    from kernelrl_core.api import Component, hookimpl
 
     @hookimpl
     def kernelrl_rewards():
@@ -34,52 +34,52 @@ class Hooks:
 
     @hookspec
     def kernelrl_backends(self) -> Iterable[Component]:
-        """Languages a kernel can be written in: `kinds.Backend`."""
+        """Languages a kernel can be written in: `interfaces.backends`."""
         raise AssertionError("a hook specification is never called")
 
     @hookspec
     def kernelrl_evaluators(self) -> Iterable[Component]:
-        """Where candidates are built, checked and timed: `kinds.Evaluator`."""
+        """Where candidates are built, checked and timed: `interfaces.evaluators`."""
         raise AssertionError("a hook specification is never called")
 
     @hookspec
     def kernelrl_tasks(self) -> Iterable[Component]:
-        """Sources of tasks: `kinds.TaskSource`."""
+        """Sources of tasks: `interfaces.tasks`."""
         raise AssertionError("a hook specification is never called")
 
     @hookspec
     def kernelrl_retrievers(self) -> Iterable[Component]:
-        """Finders of worked examples for a task: `kinds.Retriever`."""
+        """Retrievers of worked examples: `interfaces.retrievers`."""
         raise AssertionError("a hook specification is never called")
 
     @hookspec
     def kernelrl_rewards(self) -> Iterable[Component]:
-        """Reward components: `kinds.Reward`."""
+        """Reward components: `interfaces.rewards`."""
         raise AssertionError("a hook specification is never called")
 
     @hookspec
     def kernelrl_checkers(self) -> Iterable[Component]:
-        """Hack-checkers: `kinds.Checker`."""
+        """Checkers, which look for reward hacks: `interfaces.checkers`."""
         raise AssertionError("a hook specification is never called")
 
     @hookspec
     def kernelrl_feedback(self) -> Iterable[Component]:
-        """Feedback formatters: `kinds.Feedback`."""
+        """Feedback formatters: `interfaces.feedback`."""
         raise AssertionError("a hook specification is never called")
 
     @hookspec
     def kernelrl_policies(self) -> Iterable[Component]:
-        """Policies, which sample and learn: `kinds.Policy`."""
+        """Policies, which sample and learn: `interfaces.policies`."""
         raise AssertionError("a hook specification is never called")
 
     @hookspec
     def kernelrl_advantages(self) -> Iterable[Component]:
-        """Advantage estimators, plain functions: `kinds.Estimator`."""
+        """Advantages, plain functions: `interfaces.advantages`."""
         raise AssertionError("a hook specification is never called")
 
     @hookspec
     def kernelrl_loggers(self) -> Iterable[Component]:
-        """Observers of a run: `kinds.Logger`."""
+        """Loggers, which observe a run: `interfaces.loggers`."""
         raise AssertionError("a hook specification is never called")
 
     @hookspec

@@ -1,4 +1,4 @@
-"""Training samples in the SDK's form, and what an update says in the words of kernelrl."""
+"""Training samples in the SDK's form, and the metrics of training passes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, TypeVar
 import numpy as np
 from tinker import types
 
-from kernelrl_core.interfaces.kinds import LossSettings, OptimizerSettings, TrainingSample
+from kernelrl_core.api.policies import Loss, LossSample, OptimizerSettings, TrainingSample
 
-__all__ = ["Ahead", "UpdateMetrics", "adam", "datum", "loss_options", "scored_datum"]
+__all__ = ["PassesAhead", "UpdateMetrics", "adam", "datum", "loss_options", "scored_datum"]
 
 T = TypeVar("T")
 
 
-def datum(sample: TrainingSample, advantages: Sequence[float]) -> types.Datum:
-    """A sample for a policy-gradient loss: positions of the prompt count nothing."""
-    return _datum(sample, {"logprobs": sample.logprobs, "advantages": advantages})
+def datum(sample: LossSample) -> types.Datum:
+    """A sample for a policy-gradient loss: positions of the prompt have weight 0."""
+    return _datum(sample, {"logprobs": sample.sampler_logprobs, "advantages": sample.advantages})
 
 
 def scored_datum(sample: TrainingSample) -> types.Datum:
@@ -26,7 +26,7 @@ def scored_datum(sample: TrainingSample) -> types.Datum:
     return _datum(sample, {"weights": [1.0] * len(sample.tokens)})
 
 
-def _datum(sample: TrainingSample, per_token: Mapping[str, Sequence[float]]) -> types.Datum:
+def _datum(sample: TrainingSample | LossSample, per_token: Mapping[str, Sequence[float]]) -> types.Datum:
     tokens = [*sample.prompt_tokens, *sample.tokens]
     context = [0.0] * (len(sample.prompt_tokens) - 1)
     inputs = {"target_tokens": _tensor(tokens[1:], np.int64)}
@@ -38,7 +38,7 @@ def _tensor(values: Sequence[float], dtype: Any) -> types.TensorData:
     return types.TensorData.from_numpy(np.asarray(values, dtype))
 
 
-def loss_options(loss: LossSettings) -> dict[str, float] | None:
+def loss_options(loss: Loss) -> dict[str, float] | None:
     """Bounds of the ratio, which are always said: a server's own defaults are its own affair."""
     options = {"sequence_ratio": 1.0} if loss.ratio == "sequence" else {}
     if loss.name != "importance_sampling":
@@ -60,7 +60,7 @@ def adam(settings: OptimizerSettings) -> types.AdamParams:
 class UpdateMetrics:
     """Sums over the tokens of a step; the same numbers that policy `torch` reports."""
 
-    def __init__(self, loss: LossSettings) -> None:
+    def __init__(self, loss: Loss) -> None:
         self._loss = loss
         self._n = 0
         self._sums = {"ratio_mean": 0.0, "clipped_share": 0.0, "kl": 0.0}
@@ -70,14 +70,15 @@ class UpdateMetrics:
         """Sum over the tokens of the first substep of |log p_train - log p_sample|, and their number."""
         self._updated = False
 
-    def add_part(self, pairs: Sequence[tuple[TrainingSample, Sequence[float]]], output: Any) -> None:
-        """What a forward and backward pass said of some samples, each with the advantages of its tokens."""
-        samples, advantages = [sample for sample, _ in pairs], [row for _, row in pairs]
+    def add_part(self, samples: Sequence[LossSample], output: Any) -> None:
+        """Add the output of a forward and backward pass over some samples."""
         rows = present_logprobs(samples, output)
         now = np.concatenate([*rows, np.zeros(0, np.float32)])
-        then = np.asarray([x for sample in samples for x in sample.logprobs], np.float32)
-        worth = np.asarray([x for row in advantages for x in row], np.float32)
-        gaps = [row - np.asarray(sample.logprobs, np.float32) for row, sample in zip(rows, samples, strict=True)]
+        then = np.asarray([x for sample in samples for x in sample.sampler_logprobs], np.float32)
+        worth = np.asarray([x for sample in samples for x in sample.advantages], np.float32)
+        gaps = [
+            row - np.asarray(sample.sampler_logprobs, np.float32) for row, sample in zip(rows, samples, strict=True)
+        ]
         if self._loss.ratio == "sequence":
             gaps = [np.full_like(row, row.mean()) for row in gaps]
         ratio = np.exp(np.concatenate([*gaps, np.zeros(0, np.float32)]))
@@ -111,21 +112,20 @@ class UpdateMetrics:
         return {name: value for name, value in row.items() if value == value}
 
 
-class Ahead:
+class PassesAhead:
     """Passes over the first substep that were asked for before the rest of a step was known."""
 
-    def __init__(self, step: int, loss: LossSettings) -> None:
-        self.step = step
+    def __init__(self, loss: Loss) -> None:
         self._loss = loss
         self.sizes: list[int] = []
         """Samples of each pass. A repeated step is divided in the same way, so that its sums are rounded alike."""
         self.done = 0
         """How many of the passes the training client has made."""
-        self.told = UpdateMetrics(loss)
+        self.metrics = UpdateMetrics(loss)
 
     def restart(self) -> None:
         """Nothing is made yet: the training client is a new one."""
-        self.done, self.told = 0, UpdateMetrics(self._loss)
+        self.done, self.metrics = 0, UpdateMetrics(self._loss)
 
     def left(self, part: Sequence[T]) -> list[Sequence[T]]:
         """The first substep in the pieces that are still to be made."""
@@ -133,7 +133,7 @@ class Ahead:
         return [part[begin:end] for begin, end in list(pairwise(bounds))[self.done :] if end > begin]
 
 
-def present_logprobs(samples: Sequence[TrainingSample], output: Any) -> list[np.ndarray]:
+def present_logprobs(samples: Sequence[TrainingSample | LossSample], output: Any) -> list[np.ndarray]:
     """[sample][token of the reply] log-probabilities that a pass reports."""
     return [
         np.asarray(row["logprobs"].to_numpy(), np.float32)[len(sample.prompt_tokens) - 1 :]

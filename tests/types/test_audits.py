@@ -18,17 +18,18 @@ from kernelrl_core.errors import UsageError
 from kernelrl_core.planning.load import recipe_from_mapping
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.schema import TrainSettings
-from kernelrl_core.tasks.audits import (
+from kernelrl_core.tasks.selection import training_tasks
+from kernelrl_core.types import Candidate, EvaluationSettings, Task
+from kernelrl_core.types import serialization as codec
+from kernelrl_core.types.audits import (
     FLAGS,
+    TaskAudit,
     annotate,
     append_audit,
     audit_conditions,
     quarantine_reasons,
     read_audits,
-    training_tasks,
 )
-from kernelrl_core.types import Candidate, EvaluationSettings, Task, TaskAudit
-from kernelrl_core.types import serialization as codec
 
 SETTINGS = EvaluationSettings()
 TASKS = [Task(f"t/{name}", f"source of {name}") for name in ("a", "b", "c")]

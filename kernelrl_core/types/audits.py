@@ -1,10 +1,9 @@
-"""Audits of tasks: the flags, the file they are kept in, and the tasks that training leaves out for them."""
+"""Audits of tasks: what running a reference showed, the flags, and the file that keeps them."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +11,20 @@ import attrs
 import cattrs
 
 from kernelrl_core.errors import UsageError
-from kernelrl_core.interfaces.kinds import TaskSource
-from kernelrl_core.plugins.boundary import stage
-from kernelrl_core.recipe.schema import TrainSettings
-from kernelrl_core.types import EvaluationSettings, Task, TaskAudit
+from kernelrl_core.types import EvaluationSettings, Task
 from kernelrl_core.types import serialization as codec
 from kernelrl_core.version import API_VERSION
 
 __all__ = [
     "FLAGS",
     "Flag",
+    "TaskAudit",
     "annotate",
     "append_audit",
     "audit_conditions",
     "audit_key",
-    "listed",
     "quarantine_reasons",
     "read_audits",
-    "training_tasks",
 ]
 
 _VERSION = 1
@@ -64,6 +59,25 @@ FLAGS: Mapping[str, Flag] = {
     "fixed_number": Flag("A plain whole number among the inputs is the same in every call.", quarantines=False),
     "tiny": Flag("On a data-centre GPU the launch takes longer than the work.", quarantines=False),
 }
+
+
+@attrs.frozen
+class TaskAudit:
+    """What running a task's reference showed about the task."""
+
+    task_id: str
+    sha256: str
+    """Content hash of the task."""
+    conditions: Mapping[str, Any]
+    """Settings and versions of the audit; another audit under equal conditions need not be made."""
+    flags: Mapping[str, str] = attrs.field(factory=dict)
+    """What was measured, by the flag (`kernelrl_core.types.audits.FLAGS`) that it led to."""
+    mended_by: str | None = None
+    """Input overlay under which no shortcut passes any more."""
+    unaudited: str | None = None
+    """Why the audit could not be made; None where it was."""
+    provenance: Mapping[str, Any] = attrs.field(factory=dict)
+    """Where it was made: device and versions."""
 
 
 def audit_conditions(settings: EvaluationSettings) -> dict[str, Any]:
@@ -131,38 +145,3 @@ def quarantine_reasons(task: Task) -> tuple[str, ...]:
         return flag.quarantines and not (flag.mendable and task.input_overlay is not None)
 
     return tuple(name for name in task.flags if name in FLAGS and counts(FLAGS[name]))
-
-
-def training_tasks(source: TaskSource, settings: TrainSettings) -> tuple[Sequence[Task], str | None]:
-    """Tasks that are trained on, and a line that says how many were left out and why.
-
-    Raises:
-        UsageError: the split is unknown, or nothing of it is left.
-        KernelRLError: the source failed.
-    """
-    tasks = listed(source, settings.split)
-    if not settings.quarantine:
-        return tasks, None
-    kept = [task for task in tasks if not quarantine_reasons(task)]
-    if len(kept) == len(tasks):
-        return tasks, None
-    line = f"{len(tasks) - len(kept)} of {len(tasks)} tasks are in quarantine ({_counted(tasks)})"
-    if not kept:
-        raise UsageError(f"split {settings.split!r}: {line}", fix="train.quarantine=false trains on them all the same")
-    return kept, f"{line}; train.quarantine=false takes them"
-
-
-def listed(source: TaskSource, split: str) -> Sequence[Task]:
-    """The tasks of a split.
-
-    Raises:
-        KernelRLError: the source's own message, or one that names the source where its code failed.
-    """
-    kind = type(source)
-    with stage(f"task source {kind.__module__}:{kind.__qualname__}", f"listing split {split!r}"):
-        return source.tasks(split)
-
-
-def _counted(tasks: Iterable[Task]) -> str:
-    counts = Counter(reason for task in tasks for reason in quarantine_reasons(task))
-    return ", ".join(f"{name} {count}" for name, count in counts.most_common())

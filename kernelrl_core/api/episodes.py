@@ -1,0 +1,41 @@
+"""Drive episodes from another program: an adapter, a lab, a notebook.
+
+Loads the whole core except the command line.
+"""
+
+from __future__ import annotations
+
+from kernelrl_core.environment.environment import Environment
+from kernelrl_core.planning.load import load_recipe, recipe_from_mapping
+from kernelrl_core.plugins.registry import Registry, registry
+from kernelrl_core.plugins.use import Use
+from kernelrl_core.prompts.extraction import extract_file
+from kernelrl_core.prompts.history import require_kept_thinking
+from kernelrl_core.recipe.merge import Merged, merge_layers, override_layer
+from kernelrl_core.recipe.schema import Recipe
+from kernelrl_core.rollout.episode import Player, reply_limit
+from kernelrl_core.tasks.schedule import schedule
+from kernelrl_core.tasks.selection import eval_tasks, training_tasks
+from kernelrl_core.types.turns import SampleId, Turn
+
+__all__ = [
+    "Environment",
+    "Merged",
+    "Player",
+    "Recipe",
+    "Registry",
+    "SampleId",
+    "Turn",
+    "Use",
+    "eval_tasks",
+    "extract_file",
+    "load_recipe",
+    "merge_layers",
+    "override_layer",
+    "recipe_from_mapping",
+    "registry",
+    "reply_limit",
+    "require_kept_thinking",
+    "schedule",
+    "training_tasks",
+]

@@ -1,0 +1,46 @@
+"""Write an evaluator, or read what one returns."""
+
+from __future__ import annotations
+
+from kernelrl_core.interfaces.evaluators import Evaluator, EvaluatorConfig
+from kernelrl_core.types.audits import TaskAudit, audit_conditions, audit_key
+from kernelrl_core.types.evaluations import (
+    BuildStatus,
+    Evaluation,
+    EvaluationRequest,
+    EvaluationSettings,
+    Isolation,
+    Mismatch,
+    RuntimeStatistics,
+)
+from kernelrl_core.types.hashes import sha256_text
+from kernelrl_core.types.outcomes import Finding, Outcome, Severity, Verdict
+from kernelrl_core.types.replies import EmbeddedSource, KernelFact, SourceFacts
+from kernelrl_core.types.serialization import from_json, to_json
+from kernelrl_core.types.tasks import Task
+
+__all__ = [
+    "BuildStatus",
+    "EmbeddedSource",
+    "Evaluation",
+    "EvaluationRequest",
+    "EvaluationSettings",
+    "Evaluator",
+    "EvaluatorConfig",
+    "Finding",
+    "Isolation",
+    "KernelFact",
+    "Mismatch",
+    "Outcome",
+    "RuntimeStatistics",
+    "Severity",
+    "SourceFacts",
+    "Task",
+    "TaskAudit",
+    "Verdict",
+    "audit_conditions",
+    "audit_key",
+    "from_json",
+    "sha256_text",
+    "to_json",
+]

@@ -1,0 +1,25 @@
+"""Write a feedback formatter."""
+
+from __future__ import annotations
+
+from kernelrl_core.interfaces.feedback import Feedback, FeedbackConfig
+from kernelrl_core.sources.error_text import clean_error
+from kernelrl_core.types.evaluations import BuildStatus, Evaluation, Mismatch
+from kernelrl_core.types.outcomes import Finding, Outcome, Severity, Verdict
+from kernelrl_core.types.tasks import Task
+from kernelrl_core.types.turns import Turn
+
+__all__ = [
+    "BuildStatus",
+    "Evaluation",
+    "Feedback",
+    "FeedbackConfig",
+    "Finding",
+    "Mismatch",
+    "Outcome",
+    "Severity",
+    "Task",
+    "Turn",
+    "Verdict",
+    "clean_error",
+]

@@ -1,0 +1,24 @@
+"""Write a reward component."""
+
+from __future__ import annotations
+
+from kernelrl_core.interfaces.rewards import Reward, RewardBounds, RewardConfig
+from kernelrl_core.types.evaluations import Evaluation
+from kernelrl_core.types.outcomes import Finding, Outcome, Severity, Verdict
+from kernelrl_core.types.replies import Candidate
+from kernelrl_core.types.tasks import Task
+from kernelrl_core.types.turns import Turn
+
+__all__ = [
+    "Candidate",
+    "Evaluation",
+    "Finding",
+    "Outcome",
+    "Reward",
+    "RewardBounds",
+    "RewardConfig",
+    "Severity",
+    "Task",
+    "Turn",
+    "Verdict",
+]

@@ -1,0 +1,109 @@
+'''Evaluators: where candidates are built, checked and timed.
+
+The core adds capacity limits, joining of identical requests in flight, retries and the evaluation cache.
+
+    # my_plugin/__init__.py
+    from kernelrl_core.api import Component, hookimpl
+
+    @hookimpl
+    def kernelrl_evaluators():
+        return [Component("cluster", "my_plugin.cluster:Cluster", config="my_plugin.cluster:ClusterConfig")]
+
+    # my_plugin/cluster.py
+    import asyncio
+    import json
+
+    import attrs
+
+    from kernelrl_core.api.errors import InfrastructureError
+    from kernelrl_core.api.evaluators import Evaluator, EvaluatorConfig, Evaluation, from_json, to_json
+
+    @attrs.frozen
+    class ClusterConfig(EvaluatorConfig):
+        command: str
+        """Program that reads a request as JSON and writes an evaluation as JSON."""
+
+    class Cluster(Evaluator):
+        def __init__(self, config):
+            self.capacity = 8
+            self._command = config.command
+
+        def identity(self):
+            return self._command
+
+        async def evaluate(self, request):
+            process = await asyncio.create_subprocess_exec(
+                self._command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+            )
+            output, _ = await process.communicate(json.dumps(to_json(request)).encode())
+            if process.returncode:
+                raise InfrastructureError(f"{self._command} failed with {process.returncode}")
+            return from_json(Evaluation, json.loads(output))
+'''
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import attrs
+
+from kernelrl_core.errors import UsageError
+from kernelrl_core.interfaces.config import ComponentConfig
+from kernelrl_core.interfaces.requirements import Requires
+from kernelrl_core.types.audits import TaskAudit
+from kernelrl_core.types.evaluations import Evaluation, EvaluationRequest, EvaluationSettings
+from kernelrl_core.types.tasks import Task
+
+__all__ = ["Evaluator", "EvaluatorConfig"]
+
+
+@attrs.frozen
+class EvaluatorConfig(ComponentConfig):
+    """Options of an evaluator."""
+
+    def requires_for(self, settings: EvaluationSettings) -> Requires:
+        """Prerequisites that depend on how candidates are evaluated."""
+        return Requires()
+
+    def prices(self) -> Mapping[str, float]:
+        """What the evaluator charges, in USD, under the names of the recipe block `cost.prices`: `gpu_hour`."""
+        return {}
+
+
+class Evaluator(ABC):
+    """Builds, checks and times candidates."""
+
+    capacity: int
+    """How many requests may be under way at once; at least 1, known after the constructor."""
+
+    @abstractmethod
+    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        """Evaluate one candidate. A bad kernel is an `Evaluation`; a broken machine raises.
+
+        Raises:
+            InfrastructureError: the evaluation could not be carried out; the core retries it.
+            UsageError, MissingPrerequisite: the task or the options cannot be used; the run ends.
+        """
+
+    async def start(self) -> None:
+        """Connect, or start processes. Called once, before the first evaluation or audit."""
+
+    def identity(self) -> str:
+        """What an evaluation depends on beside the request and the versions of the plugins, such as the kind of GPU. A
+        part of the key of the evaluation cache; asked for after `start`."""
+        return ""
+
+    async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float) -> TaskAudit:
+        """Run a task's reference in a process of its own and flag the shortcuts that would pass it.
+
+        A task that hangs, takes all memory or ends its process is `unaudited`.
+
+        Raises:
+            InfrastructureError: the process could not be started.
+            UsageError: this evaluator audits no tasks.
+        """
+        raise UsageError(f"evaluator {type(self).__name__} audits no tasks", fix="--evaluator local")
+
+    async def aclose(self) -> None:
+        """End every process and connection. Safe to call twice."""

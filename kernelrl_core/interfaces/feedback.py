@@ -1,0 +1,40 @@
+"""Feedback formatters: what the next turn's prompt says about this one.
+
+# my_plugin/__init__.py
+from kernelrl_core.api import Component, hookimpl
+
+@hookimpl
+def kernelrl_feedback():
+    return [Component("terse", "my_plugin.terse:Terse")]
+
+# my_plugin/terse.py
+from kernelrl_core.api.feedback import Feedback
+
+class Terse(Feedback):
+    def format(self, turn):
+        return "Correct." if turn.correct else f"{turn.outcome.value}: {turn.message}"
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import attrs
+
+from kernelrl_core.interfaces.config import ComponentConfig
+from kernelrl_core.types.turns import Turn
+
+__all__ = ["Feedback", "FeedbackConfig"]
+
+
+@attrs.frozen
+class FeedbackConfig(ComponentConfig):
+    """Options of a feedback formatter."""
+
+
+class Feedback(ABC):
+    """Describes to the model how its turn ended. Pure."""
+
+    @abstractmethod
+    def format(self, turn: Turn) -> str:
+        """Text for the next turn's prompt. Never called with an `infra_error`."""

@@ -1,0 +1,87 @@
+'''Task sources: collections of reference programs.
+
+Listing parses and never executes: a reference runs in the judge and nowhere else.
+
+    # my_plugin/__init__.py
+    from kernelrl_core.api import Component, hookimpl
+
+    @hookimpl
+    def kernelrl_tasks():
+        return [Component("elementwise", "my_plugin.source:Elementwise")]
+
+    # my_plugin/source.py
+    from kernelrl_core.api.tasks import Task, TaskSource, parse_task_source
+
+    REFERENCE = """
+    import torch
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return torch.{function}(x)
+
+    def get_inputs():
+        return [torch.randn(1024)]
+
+    def get_init_inputs():
+        return []
+    """
+
+    class Elementwise(TaskSource):
+        _functions = {"train": ("sin", "cos"), "held_out": ("tanh",)}
+
+        def splits(self):
+            return tuple(self._functions)
+
+        def tasks(self, split):
+            tasks = []
+            for function in self._functions[split]:
+                reference = REFERENCE.format(function=function)
+                parse_task_source(reference, f"elementwise/{function}")
+                tasks.append(Task(id=f"elementwise/{function}", reference=reference, split=split))
+            return tasks
+
+        def manifest(self):
+            return {"functions": self._functions}
+'''
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from kernelrl_core.interfaces.config import ComponentConfig
+from kernelrl_core.types.tasks import Demonstration, Task
+
+__all__ = ["TaskConfig", "TaskSource"]
+
+
+@attrs.frozen
+class TaskConfig(ComponentConfig):
+    """Options of a task source."""
+
+
+class TaskSource(ABC):
+    """A collection of tasks."""
+
+    @abstractmethod
+    def splits(self) -> Sequence[str]:
+        """Names of the splits, the training split first."""
+
+    @abstractmethod
+    def tasks(self, split: str) -> Sequence[Task]:
+        """The tasks of a split, in a stable order.
+
+        Raises:
+            UsageError: unknown split, missing file, a file that is not a task.
+        """
+
+    def manifest(self) -> Mapping[str, Any]:
+        """What identifies the collection (revision, hashes, hold-out), saved with the run."""
+        return {}
+
+    def demonstrations(self, task: Task) -> Sequence[Demonstration]:
+        """Right and flawed kernels for a task of the training split, for a supervised warm start; empty for others."""
+        return ()

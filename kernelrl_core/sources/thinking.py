@@ -1,0 +1,78 @@
+"""Thinking in the text of prompts and replies: where it is opened, closed and cut away."""
+
+from __future__ import annotations
+
+import re
+
+import attrs
+
+__all__ = ["ThinkingCut", "continuation_after", "cut_thinking", "open_think_tag", "split_thinking"]
+
+_LONGEST_OPENING = 64
+"""Characters at the end of a prompt in which an opening think tag is looked for."""
+
+_THINK = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE | re.ASCII)
+_OPENED = re.compile(r"<think(?:ing)?>\s*\Z", re.IGNORECASE | re.ASCII)
+
+
+@attrs.frozen
+class ThinkingCut:
+    """The thinking of a text."""
+
+    thinking: str
+    unclosed: bool
+    """A thinking block never ended."""
+
+
+def split_thinking(text: str, thinking: str = "") -> tuple[str, str]:
+    """The text without its thinking, and the thinking; `thinking` is what a renderer separated, if it did."""
+    visible, cut = cut_thinking(text, thinking)
+    return visible, cut.thinking
+
+
+def open_think_tag(rendered: str) -> str:
+    """The opening think tag with which a rendered prompt ends, and the white space behind it; empty for none.
+
+    Many chat templates open the thinking themselves, so the model's reply begins inside it: see `Prompt.opening`.
+    """
+    opened = _OPENED.search(rendered[-_LONGEST_OPENING:])
+    return opened[0] if opened else ""
+
+
+def continuation_after(opening: str, reply: str) -> str:
+    """The text to append after a prefill, so that both together read like the whole `reply`.
+
+    After an open think tag a reply without thinking closes it first.
+    """
+    tag = _THINK.search(reply)
+    if reply.startswith(opening) or not open_think_tag(opening) or (tag and tag[1]):
+        return reply.removeprefix(opening)
+    return reply[tag.end() :] if tag and not reply[: tag.start()].strip() else f"\n</think>\n\n{reply}"
+
+
+def cut_thinking(text: str, given: str) -> tuple[str, ThinkingCut]:
+    """The text without its thinking, and the thinking."""
+    thoughts: list[str] = []
+    if given.strip():
+        thoughts.append(given.strip())
+        found = text.find(given)
+        if found >= 0:
+            text = text[found + len(given) :]
+            # The closing tag that follows would otherwise read as the end of thinking without a beginning.
+            text = re.sub(r"\A\s*</think(?:ing)?>", "", text, count=1, flags=re.IGNORECASE)
+    visible: list[str] = []
+    position, opened = 0, False
+    for tag in _THINK.finditer(text):
+        part, closing = text[position : tag.start()], bool(tag[1])
+        position = tag.end()
+        if opened or closing:
+            if closing and not opened:
+                thoughts.extend(visible)
+                visible.clear()
+            thoughts.append(part)
+            opened = opened and not closing
+        else:
+            visible.append(part)
+            opened = True
+    (thoughts if opened else visible).append(text[position:])
+    return "".join(visible), ThinkingCut("\n\n".join(part.strip() for part in thoughts if part.strip()), opened)
