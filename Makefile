@@ -38,6 +38,7 @@ lint: setup
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
+	$(BIN)/lint-imports --no-cache
 
 format: setup
 	$(BIN)/python -m ruff check --fix .
