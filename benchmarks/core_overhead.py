@@ -38,12 +38,12 @@ from kernelrl_core.environment.environment import Environment
 from kernelrl_core.environment.evaluation_service import EvaluationService
 from kernelrl_core.environment.scoring import WeightedReward
 from kernelrl_core.interfaces.policies import PolicyCapabilities
-from kernelrl_core.monitoring.loggers import Observers
+from kernelrl_core.monitoring.loggers import LoggerThreads
 from kernelrl_core.planning.load import load_recipe
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.rollout.session import Session
 from kernelrl_core.runs.directory import RunDir
-from kernelrl_core.runs.run_journal import Ledger
+from kernelrl_core.runs.run_journal import RunJournal
 from kernelrl_core.training.loop import Training
 from kernelrl_core.types import (
     BuildStatus,
@@ -182,10 +182,10 @@ async def play(samples: int, reply_tokens: int, folder: Path) -> dict[str, Any]:
     )
     policy, meter = Policy(kernel, reply_tokens), Meter()
     run = RunDir.create(folder / "run", {}, {})
-    ledger = Ledger(run)
+    ledger = RunJournal(run)
     session = Session(recipe, environment, policy)  # type: ignore[arg-type]
     try:
-        await Training(run, {}, session, grpo, ledger, Observers({}), meter, lambda: False).go_on()
+        await Training(run, {}, session, grpo, ledger, LoggerThreads({}), meter, lambda: False).go_on()
     finally:
         ledger.close()
         run.unlock()

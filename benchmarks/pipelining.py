@@ -41,11 +41,11 @@ from provenance import provenance
 from kernelrl_core.algorithms.advantages import dr_grpo
 from kernelrl_core.environment.evaluation_service import EvaluationService
 from kernelrl_core.interfaces.policies import PolicyCapabilities
-from kernelrl_core.monitoring.loggers import Observers
+from kernelrl_core.monitoring.loggers import LoggerThreads
 from kernelrl_core.recipe.schema import EpisodeSettings, Recipe, RewardUse, SamplingOptions, TrainSettings, Use
 from kernelrl_core.rollout.session import Session
 from kernelrl_core.runs.directory import RunDir
-from kernelrl_core.runs.run_journal import Ledger
+from kernelrl_core.runs.run_journal import RunJournal
 from kernelrl_core.training.loop import Training
 from kernelrl_core.types import (
     Candidate,
@@ -257,7 +257,7 @@ class Environment:
     async def examples(self, task: Task) -> tuple[()]:
         return ()
 
-    async def judge_reply(
+    async def evaluate_reply(
         self, where: SampleId, task: Task, prompt: Prompt, reply: Reply, *, seconds: Mapping[str, float]
     ) -> Turn:
         settings = EvaluationSettings()
@@ -344,9 +344,9 @@ async def play(drawn: Latencies, way: Way, directory: Path, scale: float = 1.0) 
     service = Batcher(evaluator, scale) if way.batcher else EvaluationService(evaluator, cache_dir=None)
     session = Session(recipe, Environment(service), Sampler(seconds, scale, way.training))  # type: ignore[arg-type]
     run = RunDir.create(directory, {}, {})
-    ledger = Ledger(run)
+    ledger = RunJournal(run)
     try:
-        await Training(run, {}, session, dr_grpo, ledger, Observers({}), Silent(), lambda: False).go_on()
+        await Training(run, {}, session, dr_grpo, ledger, LoggerThreads({}), Silent(), lambda: False).go_on()
     finally:
         ledger.close()
         run.unlock()

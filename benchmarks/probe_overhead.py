@@ -94,9 +94,9 @@ async def measure(
                 begin = time.monotonic()
                 found = await evaluator.evaluate(asked)
                 whole = time.monotonic() - begin
-                suspicions = [finding.rule for finding in found.findings if finding.severity is not Severity.NOTE]
-                if found.outcome is not Outcome.CORRECT or suspicions:
-                    wrong.append(f"{name}: {found.outcome.value} {suspicions}")
+                suspect_rules = [finding.rule for finding in found.findings if finding.severity is not Severity.NOTE]
+                if found.outcome is not Outcome.CORRECT or suspect_rules:
+                    wrong.append(f"{name}: {found.outcome.value} {suspect_rules}")
                 if number:
                     seconds[name].append(whole - found.seconds.get("build", 0.0) - found.seconds.get("wait", 0.0))
     await evaluator.aclose()

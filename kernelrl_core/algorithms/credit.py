@@ -33,11 +33,11 @@ class Credit:
     """What one sample earned."""
 
     turn: Turn
-    value: float | None = None
+    return_: float | None = None
     """Return; None when the sample is masked."""
     advantage: float | None = None
     """None when the sample is masked."""
-    dropped: str = ""
+    exclusion_reason: str = ""
     """Why it is not trained on: `infra_error` (it was lost), `incomplete` (a later turn of its attempt was lost, so its
     return is not known), `small_group` (too few attempts are left), `uniform` (all advantages of its group are 0),
     `low_coverage` (correct, but its time is mostly spent in kernels that are not its own). Empty: it is trained on."""
@@ -52,11 +52,11 @@ class Credit:
             "sample": str(self.turn.id),
             "step": self.turn.id.step,
             "reward": None if self.turn.masked else self.turn.score.total,
-            "return": self.value,
+            "return": self.return_,
             "advantage": self.advantage,
             "masked": self.masked,
-            "filtered": bool(self.dropped) and not self.masked,
-            "reason": self.dropped,
+            "filtered": bool(self.exclusion_reason) and not self.masked,
+            "reason": self.exclusion_reason,
         }
 
 
@@ -114,7 +114,7 @@ def training_samples(batch: Sequence[Credit]) -> tuple[TrainingSample, ...]:
             advantage=credit.advantage,
         )
         for credit in batch
-        if credit.advantage is not None and not credit.dropped
+        if credit.advantage is not None and not credit.exclusion_reason
     )
 
 
@@ -133,11 +133,11 @@ def coverage_keep_probability(share: float, settings: CoverageRejection) -> floa
 def _without_lazy(credit: Credit, settings: CoverageRejection, seed: int) -> Credit:
     # Wrong kernels stay, as in the paper's code: what is not fast says nothing about what is not right.
     evaluation = credit.turn.evaluation
-    if credit.dropped or not credit.turn.correct or evaluation is None or evaluation.own_kernel_share is None:
+    if credit.exclusion_reason or not credit.turn.correct or evaluation is None or evaluation.own_kernel_share is None:
         return credit
     keep = coverage_keep_probability(evaluation.own_kernel_share, settings)
     drawn = derived_seed(seed, "coverage", str(credit.turn.id)) / 2**63
-    return credit if drawn < keep else attrs.evolve(credit, dropped="low_coverage")
+    return credit if drawn < keep else attrs.evolve(credit, exclusion_reason="low_coverage")
 
 
 def _credit_group(
@@ -150,13 +150,13 @@ def _credit_group(
     ]
     attempts = [turns for turns in valid if turns]
     credited = [
-        Credit(turn, dropped=why)
+        Credit(turn, exclusion_reason=why)
         for episode, row in zip(group.episodes, reasons, strict=True)
         for turn, why in zip(episode.turns, row, strict=True)
         if why
     ]
     if len(attempts) < train.min_group_size:
-        return credited + [Credit(turn, dropped="small_group") for turns in attempts for turn in turns]
+        return credited + [Credit(turn, exclusion_reason="small_group") for turns in attempts for turn in turns]
     values = [
         discounted_returns([t.score.total for t in turns], returns.gamma, returns.aggregate) for turns in attempts
     ]

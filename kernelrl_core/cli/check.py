@@ -117,7 +117,9 @@ async def _judge(recipe: Recipe, registry: Registry, task: Task, text: str, seed
     try:
         extraction = extract_file(text, fences=environment.backend.facts.fences, backend=recipe.backend.use)
         reply = Reply(text, (), (), "stop")
-        return await environment.judge(SampleId(0, 0, 0, 0), task, Prompt((), ()), reply, extraction, seconds={})
+        return await environment.evaluate_extraction(
+            SampleId(0, 0, 0, 0), task, Prompt((), ()), reply, extraction, seconds={}
+        )
     finally:
         await environment.aclose()
 

@@ -55,12 +55,12 @@ def show_command(name: str, as_json: bool) -> None:
         _component(registry(), found, kind, item) for kind, items in found.components.items() for item in items
     ]
     if as_json:
-        click.echo(json.dumps({**_row(found), "stage": found.stage, "trace": found.trace, "components": described}))
+        click.echo(json.dumps({**_row(found), "stage": found.failed_at, "trace": found.trace, "components": described}))
         return
     click.echo(f"{found.name}  {found.dist} {found.version}  {found.state}")
     if found.error:
-        stage = f" at {found.stage}" if found.stage else ""
-        click.echo(f"\n{found.state}{stage}: {found.error}\n{found.trace}".rstrip())
+        where = f" at {found.failed_at}" if found.failed_at else ""
+        click.echo(f"\n{found.state}{where}: {found.error}\n{found.trace}".rstrip())
     for item in described:
         click.echo(f"\n{item['kind']} {item['name']}: {item['summary']}")
         for option in item["options"]:

@@ -43,7 +43,7 @@ def continue_run(context: click.Context, run: RunDir, *, accept_changes: bool = 
     from kernelrl_core.errors import UsageError
     from kernelrl_core.planning.load import load_recipe
     from kernelrl_core.plugins.registry import registry
-    from kernelrl_core.training.execution import carry_out
+    from kernelrl_core.training.execution import execute_run
 
     run.lock()
     if run.recipe_changed():
@@ -54,7 +54,7 @@ def continue_run(context: click.Context, run: RunDir, *, accept_changes: bool = 
             )
         run.accept_recipe()
     loaded = load_recipe(str(run.path / "recipe.yaml"), registry=registry())
-    code = carry_out(run, loaded.recipe, loaded.resolved, registry())
+    code = execute_run(run, loaded.recipe, loaded.resolved, registry())
     print_result(run, as_json=as_json)
     context.exit(code)
 

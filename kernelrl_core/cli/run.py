@@ -51,7 +51,7 @@ def command(
     from kernelrl_core.planning.plan import preflight
     from kernelrl_core.runs.directory import RunDir, default_name, recipe_text
     from kernelrl_core.runs.provenance import provenance
-    from kernelrl_core.training.execution import carry_out
+    from kernelrl_core.training.execution import execute_run
     from kernelrl_core.types import sha256_text
 
     run = RunDir(Path("runs") / (name or default_name(loaded.name)))
@@ -72,6 +72,6 @@ def command(
         preflight(loaded.recipe, registry())
     run = RunDir.create(run.path, loaded.resolved, details)
     click.echo(f"run: {run.path}", err=as_json)
-    code = carry_out(run, loaded.recipe, loaded.resolved, registry())
+    code = execute_run(run, loaded.recipe, loaded.resolved, registry())
     print_result(run, as_json=as_json)
     context.exit(code)

@@ -52,7 +52,7 @@ class Judging(Protocol):
     backend: Backend
     composer: Composer
 
-    async def judge(
+    async def evaluate_extraction(
         self,
         id: SampleId,  # noqa: A002
         task: Task,
@@ -149,7 +149,7 @@ class Demonstrations:
         text = environment.composer.reply_text(answer.source)
         reply = Reply(text, (), (), "stop")
         extraction = extract(text, fences=environment.backend.facts.fences, backend=environment.recipe.backend.use)
-        turn = await environment.judge(
+        turn = await environment.evaluate_extraction(
             SampleId(0, 0, 0, 0),
             task,
             Prompt((), ()),

@@ -23,7 +23,7 @@ from kernelrl_core.interfaces.checkers import Checker
 from kernelrl_core.interfaces.feedback import Feedback
 from kernelrl_core.interfaces.retrievers import Retriever
 from kernelrl_core.interfaces.tasks import TaskSource
-from kernelrl_core.plugins.boundary import stage
+from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.prompts import Composer
 from kernelrl_core.prompts.extraction import extract
@@ -135,7 +135,7 @@ class Environment:
             secret=secret,
         )
 
-    async def judge_reply(
+    async def evaluate_reply(
         self,
         id: SampleId,  # noqa: A002
         task: Task,
@@ -150,15 +150,15 @@ class Environment:
             KernelRLError: a plugin failed, or the task cannot be used.
         """
         extraction = extract(
-            prompt.begun + reply.text,
+            prompt.prefill + reply.text,
             stop_reason=reply.stop_reason,
             fences=self.backend.facts.fences,
             backend=self.recipe.backend.use,
             thinking=reply.thinking,
         )
-        return await self.judge(id, task, prompt, reply, extraction, seconds=seconds)
+        return await self.evaluate_extraction(id, task, prompt, reply, extraction, seconds=seconds)
 
-    async def judge(
+    async def evaluate_extraction(
         self,
         id: SampleId,  # noqa: A002
         task: Task,
@@ -179,13 +179,13 @@ class Environment:
         after: tuple[Finding, ...] = ()
         evaluation: Evaluation | None = None
         if extraction.candidate is not None:
-            candidate, before, spent["check"] = await self._aside(self._read, extraction.candidate, task)
+            candidate, before, spent["check"] = await self._in_reader_thread(self._read, extraction.candidate, task)
             extraction = attrs.evolve(extraction, candidate=candidate)
             if forbidden(before, self._forbid) is None:
                 begin = time.monotonic()
                 evaluation = await self._service.evaluate(self._request(task, candidate, seed, before))
                 spent["evaluate"] = time.monotonic() - begin
-                after = (*evaluation.findings, *await self._aside(self._check, candidate, task, evaluation))
+                after = (*evaluation.findings, *await self._in_reader_thread(self._check, candidate, task, evaluation))
         conclusion = conclude(extraction, evaluation, before, after, self._forbid)
         turn = Turn(
             id=id,
@@ -206,7 +206,7 @@ class Environment:
         weights = task.settings.weights
         rewards = [attrs.evolve(r, weight=weights.get(r.name, r.weight)) for r in self._rewards]
         turn = attrs.evolve(turn, score=score(turn, rewards, self.recipe.verdicts))
-        with stage(f"feedback {self.recipe.feedback.use!r}", "format"):
+        with plugin_boundary(f"feedback {self.recipe.feedback.use!r}", "format"):
             return attrs.evolve(turn, feedback=self._feedback.format(turn))
 
     async def verify(self, turn: Turn) -> Turn:
@@ -237,13 +237,13 @@ class Environment:
             return ()
         use = self.recipe.retriever
         search, backend = self._retriever.search, self.recipe.backend.use
-        with stage(f"retriever {use.use!r}", "search"):
+        with plugin_boundary(f"retriever {use.use!r}", "search"):
             return await asyncio.to_thread(lambda: tuple(itertools.islice(search(task, backend), use.k)))
 
     async def observe(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Give the rows of `credits.jsonl` of a finished step to the retriever."""
         if self._retriever is not None and self.recipe.retriever is not None:
-            with stage(f"retriever {self.recipe.retriever.use!r}", "observe"):
+            with plugin_boundary(f"retriever {self.recipe.retriever.use!r}", "observe"):
                 await asyncio.to_thread(self._retriever.observe, rows)
 
     def state(self) -> dict[str, Any]:
@@ -269,7 +269,7 @@ class Environment:
         self._reader.shutdown(wait=False)
         await self._service.aclose()
 
-    async def _aside(self, function: Callable[..., _T], *arguments: Any) -> _T:
+    async def _in_reader_thread(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Call it in the thread that reads sources: one that is long to read must not hold up the run."""
         call = functools.partial(contextvars.copy_context().run, function, *arguments)
         return await asyncio.get_running_loop().run_in_executor(self._reader, call)
@@ -277,7 +277,7 @@ class Environment:
     def _read(self, candidate: Candidate, task: Task) -> tuple[Candidate, tuple[Finding, ...], float]:
         """The candidate with what its source says, findings on that, and how many seconds it took."""
         begin = time.monotonic()
-        with stage(f"backend {self.recipe.backend.use!r}", "source_facts"):
+        with plugin_boundary(f"backend {self.recipe.backend.use!r}", "source_facts"):
             candidate = attrs.evolve(candidate, facts=self.backend.source_facts(candidate.source))
         found = self._check(candidate, task, None)
         return candidate, found, time.monotonic() - begin
@@ -303,7 +303,7 @@ class Environment:
     def _request(
         self, task: Task, candidate: Candidate, seed: str | None, found: Sequence[Finding] = ()
     ) -> EvaluationRequest:
-        settings = self.recipe.evaluation.of_stage(task)
+        settings = self.recipe.evaluation.for_task(task)
         if task.precision is not None:
             settings = codec.from_json(type(settings), {**codec.to_json(settings), "precision": task.precision})
         # Profile `kernelbench` judges on the benchmark's own inputs.
@@ -325,5 +325,5 @@ class Environment:
                 *(kernel.name for kernel in candidate.facts.kernels),
                 *(("…",) if candidate.facts.unread else ()),
             ),
-            suspicions=tuple(sorted({finding.rule for finding in found if finding.severity is not Severity.NOTE})),
+            suspect_rules=tuple(sorted({finding.rule for finding in found if finding.severity is not Severity.NOTE})),
         )

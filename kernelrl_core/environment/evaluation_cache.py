@@ -14,12 +14,12 @@ import cattrs
 from kernelrl_core.types import Evaluation
 from kernelrl_core.types.serialization import from_json, to_json
 
-__all__ = ["VerdictCache"]
+__all__ = ["EvaluationCache"]
 
 logger = logging.getLogger(__name__)
 
 
-class VerdictCache:
+class EvaluationCache:
     """One JSON file per verdict, written atomically.
 
     Args:

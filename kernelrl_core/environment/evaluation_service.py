@@ -18,7 +18,7 @@ from typing import TypeVar
 import attrs
 import tenacity
 
-from kernelrl_core.environment.evaluation_cache import VerdictCache
+from kernelrl_core.environment.evaluation_cache import EvaluationCache
 from kernelrl_core.errors import InfrastructureError, KernelRLError
 from kernelrl_core.interfaces.evaluators import Evaluator
 from kernelrl_core.types import Evaluation, EvaluationRequest, Outcome
@@ -73,7 +73,7 @@ class EvaluationService:
         self._backoff_s = backoff_s
         self._slots = asyncio.Semaphore(evaluator.capacity)
         self._flights: dict[str, _Flight] = {}
-        self._cache = VerdictCache(cache_dir, cache_entries) if cache_dir is not None else None
+        self._cache = EvaluationCache(cache_dir, cache_entries) if cache_dir is not None else None
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="verdict-cache")
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
@@ -131,7 +131,7 @@ class EvaluationService:
             if found is not None:
                 return attrs.evolve(found, provenance={**found.provenance, "cached": True})
         try:
-            evaluation = await self._persist(request)
+            evaluation = await self._evaluate_with_retries(request)
         except InfrastructureError as error:
             logger.warning("evaluation of %s gave up after %d attempts: %s", request.task_id, self._attempts, error)
             return Evaluation(
@@ -141,7 +141,7 @@ class EvaluationService:
             await self._on_disk(self._cache.write, key, evaluation)
         return evaluation
 
-    async def _persist(self, request: EvaluationRequest) -> Evaluation:
+    async def _evaluate_with_retries(self, request: EvaluationRequest) -> Evaluation:
         """Evaluate, and try again after an infrastructure error; the slot is free during the pause.
 
         Raises:

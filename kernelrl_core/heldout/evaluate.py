@@ -12,7 +12,7 @@ import attrs
 
 from kernelrl_core.errors import KernelRLError
 from kernelrl_core.heldout.scoreboard import best_turn, scoreboard
-from kernelrl_core.heldout.split import play_split
+from kernelrl_core.heldout.split import rollout_split
 from kernelrl_core.monitoring.console import Console
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.schema import Recipe
@@ -82,7 +82,7 @@ async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, A
             tasks = eval_tasks(session.environment.tasks, settings)
             console.expect(f"evaluating {settings.split}", len(tasks) * settings.samples * recipe.episode.turns)
             finished = {sample_id(row): turn_from_row(row, tasks[row["task_index"]]) for row in kept}
-            groups = await play_split(session, settings, update=update, finished=finished, record=record)
+            groups = await rollout_split(session, settings, update=update, finished=finished, record=record)
     finally:
         console.close()
         if journal is not None:

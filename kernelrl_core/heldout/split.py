@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from kernelrl_core.recipe.schema import EvalSettings
 from kernelrl_core.rollout.episode import Player
-from kernelrl_core.rollout.groups import play_groups
+from kernelrl_core.rollout.groups import rollout_groups
 from kernelrl_core.rollout.session import Session
 from kernelrl_core.tasks.selection import eval_tasks
 from kernelrl_core.types import Group, Prompt, SampleId, Turn
 
-__all__ = ["play_split"]
+__all__ = ["rollout_split"]
 
 
-async def play_split(
+async def rollout_split(
     session: Session,
     settings: EvalSettings,
     *,
@@ -36,4 +36,4 @@ async def play_split(
         timeline=session.timeline,
         slots=session.slots,
     )
-    return await play_groups(player, update, eval_tasks(session.environment.tasks, settings), settings.samples)
+    return await rollout_groups(player, update, eval_tasks(session.environment.tasks, settings), settings.samples)

@@ -20,7 +20,7 @@ from kernelrl_core.types import Turn
 
 __all__ = [
     "BudgetReached",
-    "Meter",
+    "CostMeter",
     "Spent",
     "prices_of",
     "spent_on_row",
@@ -150,7 +150,7 @@ def _gpu_seconds(seconds: Mapping[str, float], provenance: Mapping[str, Any]) ->
     return sum(float(seconds.get(key, 0.0)) for key in ("run", "timing", "no_op")) if provenance.get("gpu") else 0.0
 
 
-class Meter:
+class CostMeter:
     """Counts what a run spends.
 
     Args:

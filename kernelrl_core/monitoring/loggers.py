@@ -12,16 +12,16 @@ from typing import Any
 
 from kernelrl_core.interfaces.loggers import Logger
 
-__all__ = ["Observers"]
+__all__ = ["LoggerThreads"]
 
 _log = logging.getLogger(__name__)
 
 
-class Observers:
+class LoggerThreads:
     """All loggers of a run."""
 
     def __init__(self, loggers: Mapping[str, Logger], *, patience_s: float = 30.0) -> None:
-        self._threads = [_Observer(name, logger) for name, logger in loggers.items()]
+        self._threads = [_LoggerThread(name, logger) for name, logger in loggers.items()]
         self._patience_s = patience_s
         self._started = False
 
@@ -57,7 +57,7 @@ class Observers:
             observer.inbox.put((method, arguments))
 
 
-class _Observer:
+class _LoggerThread:
     def __init__(self, name: str, logger: Logger) -> None:
         self.name = name
         self._logger = logger

@@ -72,17 +72,17 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
 def credit_metrics(batch: Sequence[Credit]) -> dict[str, float]:
     """What became of the samples of a step."""
     valid = [credit for credit in batch if not credit.masked]
-    trained = [credit for credit in valid if not credit.dropped]
-    row = _spread("reward/discounted", [c.value for c in valid if c.value is not None], separator="_")
+    trained = [credit for credit in valid if not credit.exclusion_reason]
+    row = _spread("reward/discounted", [c.return_ for c in valid if c.return_ is not None], separator="_")
     row |= _spread("advantage", [c.advantage for c in trained if c.advantage is not None])
     groups: dict[int, bool] = {}
     for credit in valid:
         index = credit.turn.id.task_index
         groups[index] = groups.get(index, True) and credit.advantage == 0
     row |= _mean("uniform_group_frac", list(groups.values()))
-    if any(credit.turn.behind for credit in batch):
-        row |= _mean("train/staleness_mean", [credit.turn.behind for credit in trained])
-        row["train/staleness_max"] = max((credit.turn.behind for credit in trained), default=0)
+    if any(credit.turn.staleness for credit in batch):
+        row |= _mean("train/staleness_mean", [credit.turn.staleness for credit in trained])
+        row["train/staleness_max"] = max((credit.turn.staleness for credit in trained), default=0)
     row["batch/trained_samples"] = len(trained)
     row["batch/filtered_samples"] = len(valid) - len(trained)
     row["batch/masked_samples"] = len(batch) - len(valid)

@@ -11,7 +11,7 @@ from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.prompts import Composer
 from kernelrl_core.recipe.prerequisites import missing_prerequisites, require_prerequisites
 from kernelrl_core.recipe.schema import PriceSettings, Recipe
-from kernelrl_core.tasks.curriculum import Course
+from kernelrl_core.tasks.curriculum import TaskSchedule
 from kernelrl_core.tasks.selection import eval_tasks, training_tasks
 from kernelrl_core.types import Task
 
@@ -34,7 +34,7 @@ def preflight(recipe: Recipe, registry: Registry) -> None:
     """
     require_prerequisites(recipe, registry)
     tasks = registry.make("tasks", recipe.tasks)
-    Course(training_tasks(tasks, recipe.train)[0], recipe)
+    TaskSchedule(training_tasks(tasks, recipe.train)[0], recipe)
     if recipe.eval.every or recipe.eval.at_start or recipe.eval.at_end:
         eval_tasks(tasks, recipe.eval)
 
@@ -52,7 +52,7 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
     except KernelRLError as error:
         told = str(error) if error.message.startswith(f"{recipe.tasks.use}:") else f"{recipe.tasks.use}: {error}"
         missing.append(told.replace("\n", "; "))
-    steps = Course(tasks, recipe).n_steps if tasks is not None else recipe.train.steps
+    steps = TaskSchedule(tasks, recipe).n_steps if tasks is not None else recipe.train.steps
     per_step = recipe.train.tasks_per_step * recipe.train.group_size * recipe.episode.turns
     known = _prompt_tokens(recipe, registry, tasks or [])
     prompt = ASSUMED_PROMPT_TOKENS if known is None else known

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 from kernelrl_core.errors import KernelRLError
 
-__all__ = ["first_error", "stage"]
+__all__ = ["first_error", "plugin_boundary"]
 
 _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def stage(component: str, action: str) -> Iterator[None]:
+def plugin_boundary(component: str, action: str) -> Iterator[None]:
     """Run code of a component, such as `policy 'torch'`, in a stage such as `sample`.
 
     Raises:

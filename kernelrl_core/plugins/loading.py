@@ -46,7 +46,7 @@ class PluginInfo:
     """A broken or disabled plugin offers nothing."""
     error: str = ""
     """Why it is broken or disabled, in one line."""
-    stage: str = ""
+    failed_at: str = ""
     """Where it broke: `metadata`, `name`, `version`, `import`, or the name of a hook."""
     trace: str = ""
     """Traceback of the error, where there is one."""
@@ -67,11 +67,11 @@ class _Found:
 
 
 class _Refused(Exception):
-    """A plugin breaks a rule; `stage` says at which point."""
+    """A plugin breaks a rule; `failed_at` says at which point."""
 
-    def __init__(self, stage: str, message: str) -> None:
+    def __init__(self, failed_at: str, message: str) -> None:
         super().__init__(message)
-        self.stage = stage
+        self.failed_at = failed_at
 
 
 def load_plugins(environment: Mapping[str, str] = os.environ) -> tuple[PluginInfo, ...]:
@@ -95,7 +95,7 @@ def load_plugins(environment: Mapping[str, str] = os.environ) -> tuple[PluginInf
             info = attrs.evolve(info, state="disabled", error="not named in KERNELRL_PLUGINS")
         elif owner is not found:
             error = f"the plugin name {found.name!r} is given by both {owner.dist} and {found.dist}; uninstall one"
-            info = attrs.evolve(info, state="broken", stage="name", error=error)
+            info = attrs.evolve(info, state="broken", failed_at="name", error=error)
         else:
             info = _load(found, info, trace=trace)
         plugins.append(info)
@@ -139,26 +139,26 @@ def _installed() -> Iterator[_Found]:
 
 
 def _load(found: _Found, info: PluginInfo, *, trace: bool) -> PluginInfo:
-    stage = "metadata"
+    phase = "metadata"
     try:
         if found.problem is not None:
             raise found.problem
         assert found.entry is not None
-        stage = "version"
+        phase = "version"
         _check_version(found)
-        stage = "import"
+        phase = "import"
         # Output of a plugin must not end up in what a command prints as its result.
         with contextlib.redirect_stdout(sys.stderr):
             module = found.entry.load()
             manager = pluggy.PluginManager(GROUP)
             manager.add_hookspecs(Hooks)
-            stage = "hooks"
+            phase = "hooks"
             manager.register(module, name=found.name)
             _check_hooks(manager, module)
             components = {}
             for kind in KINDS:
-                stage = f"kernelrl_{kind}"
-                if offered := _ask(manager, stage, found.name, trace=trace):
+                phase = f"kernelrl_{kind}"
+                if offered := _ask(manager, phase, found.name, trace=trace):
                     components[kind] = offered
     # SystemExit: a plugin that leaves at import must not take the command line with it.
     except (Exception, SystemExit) as error:
@@ -166,7 +166,7 @@ def _load(found: _Found, info: PluginInfo, *, trace: bool) -> PluginInfo:
         return attrs.evolve(
             info,
             state="broken",
-            stage=error.stage if isinstance(error, _Refused) else stage,
+            failed_at=error.failed_at if isinstance(error, _Refused) else phase,
             error=_one_line(str(error)) if refused else _one_line(f"{type(error).__name__}: {_text(error)}"),
             trace="" if refused else "".join(traceback.format_exception(error)),
         )

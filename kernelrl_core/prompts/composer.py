@@ -151,7 +151,7 @@ class Composer:
             "task": task,
             "examples": (*examples, *self._own_examples(first)),
             "precision": self._precision(task),
-            "tests": self._evaluation.of_stage(task),
+            "tests": self._evaluation.for_task(task),
         }
         asked = self._template.render("user", values)
         if shown and self._history.form == "prompt":
@@ -177,7 +177,7 @@ class Composer:
     def _precision(self, task: Task) -> dict[str, str] | None:
         if not self._settings.state_precision:
             return None
-        evaluation = self._evaluation.of_stage(task)
+        evaluation = self._evaluation.for_task(task)
         name = task.precision or evaluation.precision
         atol = _TOLERANCES[name] if evaluation.atol is None else evaluation.atol
         rtol = _TOLERANCES[name] if evaluation.rtol is None else evaluation.rtol

@@ -34,7 +34,7 @@ def shown_turns(turns: Sequence[Turn], history: HistorySettings) -> tuple[Turn, 
 
 def raw_reply(turn: Turn, *, with_thinking: bool) -> str:
     """What the model wrote in a reply without usable code, bounded and never empty."""
-    text = turn.prompt.begun + turn.reply.text
+    text = turn.prompt.prefill + turn.reply.text
     if not with_thinking:
         text, _ = split_thinking(text, turn.reply.thinking or "")
     return bounded(text.strip(), MAX_RAW_CHARACTERS) or "(no answer)"

@@ -10,7 +10,7 @@ import attrs
 from kernelrl_core.errors import InfrastructureError
 from kernelrl_core.interfaces.policies import Policy
 from kernelrl_core.monitoring.timeline import Timeline, split_judgement
-from kernelrl_core.plugins.boundary import stage
+from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.prompts import Composer
 from kernelrl_core.recipe.schema import Recipe, SpeedupStop
 from kernelrl_core.rollout.sampling_slots import SamplingSlots
@@ -26,7 +26,7 @@ class Judging(Protocol):
 
     composer: Composer
 
-    async def judge_reply(
+    async def evaluate_reply(
         self,
         id: SampleId,  # noqa: A002
         task: Task,
@@ -84,7 +84,7 @@ class Player:
 
     async def _turn(self, where: SampleId, task: Task, earlier: tuple[Turn, ...]) -> Turn:
         examples = await self.environment.examples(task)
-        with stage(f"policy {self.recipe.policy.use!r}", "render"):
+        with plugin_boundary(f"policy {self.recipe.policy.use!r}", "render"):
             prompt, max_tokens = self.environment.composer.fit(
                 task,
                 render=self.policy.render,
@@ -103,22 +103,22 @@ class Player:
             seed=sample_seed(self.recipe.seed, self.purpose, where, task.id),
         )
         async with self.slots.place(where) as waited_s:
-            behind = where.step - self.updates() if self.updates is not None else 0
+            staleness = where.step - self.updates() if self.updates is not None else 0
             if self.beginning is not None:
                 await self.beginning(where, prompt)
             with self.timeline.span("sampling") as sampled:
                 try:
-                    with stage(f"policy {self.recipe.policy.use!r}", "sample"):
+                    with plugin_boundary(f"policy {self.recipe.policy.use!r}", "sample"):
                         reply = await self.policy.sample(prompt, settings)
                 except InfrastructureError as error:
                     return _unsampled(where, task, prompt, error, sampled.seconds())
         seconds = {"wait": waited_s, "sample": sampled.seconds()}
         with self.timeline.span("evaluating") as judged:
-            turn = await self.environment.judge_reply(where, task, prompt, reply, seconds=seconds)
+            turn = await self.environment.evaluate_reply(where, task, prompt, reply, seconds=seconds)
             turn = await self.environment.verify(turn) if self._is_verified(turn) else turn
         split_judgement(judged, turn)
         self.slots.took(where, sampled.seconds() + judged.seconds())
-        return attrs.evolve(turn, behind=behind) if behind else turn
+        return attrs.evolve(turn, staleness=staleness) if staleness else turn
 
     def _is_verified(self, turn: Turn) -> bool:
         if not turn.correct or turn.candidate is None:

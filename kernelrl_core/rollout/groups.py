@@ -9,10 +9,10 @@ from kernelrl_core.monitoring.costs import BudgetReached
 from kernelrl_core.rollout.episode import Player
 from kernelrl_core.types import Episode, Group, Task
 
-__all__ = ["play_groups"]
+__all__ = ["rollout_groups"]
 
 
-async def play_groups(
+async def rollout_groups(
     player: Player,
     step: int,
     tasks: Sequence[Task],

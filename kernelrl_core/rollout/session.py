@@ -13,7 +13,7 @@ from kernelrl_core.environment.environment import Environment
 from kernelrl_core.errors import UsageError
 from kernelrl_core.interfaces.policies import Policy, PolicyContext, TrainablePolicy
 from kernelrl_core.monitoring.timeline import Timeline
-from kernelrl_core.plugins.boundary import stage
+from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.prompts.history import require_kept_thinking
 from kernelrl_core.recipe.schema import Recipe
@@ -81,9 +81,9 @@ async def open_session(
             loss=recipe.train.loss if run_dir is not None else "",
             reference=recipe.train.kl > 0 and run_dir is not None,
         )
-        with stage(session.policy_label, "start"):
+        with plugin_boundary(session.policy_label, "start"):
             await policy.start(context)
-        with stage(session.policy_label, "render"):
+        with plugin_boundary(session.policy_label, "render"):
             require_kept_thinking(recipe, policy.render)
         yield session
     finally:

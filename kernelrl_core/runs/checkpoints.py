@@ -13,7 +13,7 @@ from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError
 from kernelrl_core.runs.journal import disk_error
 from kernelrl_core.interfaces.policies import (Policy)
 from kernelrl_core.interfaces.policies import Policy, TrainablePolicy
-from kernelrl_core.plugins.boundary import stage
+from kernelrl_core.plugins.boundary import plugin_boundary
 
 __all__ = ["checkpoint_name", "choose_checkpoint", "load_checkpoint", "prune_checkpoints", "save_checkpoint", "sweep"]
 
@@ -33,7 +33,7 @@ async def save_checkpoint(policy: TrainablePolicy, directory: Path, name: str, *
     try:
         shutil.rmtree(growing, ignore_errors=True)
         growing.mkdir(parents=True)
-        with stage(component, "save"):
+        with plugin_boundary(component, "save"):
             try:
                 state: Mapping[str, Any] = await policy.save(growing)
             except OSError as error:
@@ -57,7 +57,7 @@ async def load_checkpoint(policy: Policy, directory: Path, row: Mapping[str, Any
         raise UsageError(f"{component} cannot load checkpoints", fix="use the policy that the run was trained with")
     if not files.is_dir():
         raise KernelRLError(f"the files of checkpoint {row['name']} are gone from {directory}")
-    with stage(component, "load"):
+    with plugin_boundary(component, "load"):
         await policy.load(row["policy"], files)
 
 

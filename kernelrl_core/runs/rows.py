@@ -14,6 +14,11 @@ from kernelrl_core.types import Episode, SampleId, Task, Turn
 __all__ = ["sample_id", "sample_row", "turn_from_row", "why_lost"]
 
 
+_ROW_KEYS = {"staleness": "behind"}
+"""Field of `Turn` -> its key in a row, where the two differ."""
+_FIELDS = {key: field for field, key in _ROW_KEYS.items()}
+
+
 def sample_row(turn: Turn) -> dict[str, Any]:
     """Everything about a turn except the task's source, which is the same in every row of a task."""
     row: dict[str, Any] = {"sample": str(turn.id)}
@@ -25,7 +30,7 @@ def sample_row(turn: Turn) -> dict[str, Any]:
         kernel_sha256=turn.candidate.sha256 if turn.candidate else None,
         speedup=turn.speedup,
     )
-    row.update({key: value for key, value in to_json(turn).items() if key not in ("id", "task")})
+    row.update({_ROW_KEYS.get(key, key): value for key, value in to_json(turn).items() if key not in ("id", "task")})
     clean: dict[str, Any] = _finite(row)
     return clean
 
@@ -43,6 +48,7 @@ def turn_from_row(row: Mapping[str, Any], task: Task) -> Turn:
         )
     derived = {"sample", "step", "task_index", "attempt", "turn", "task_id", "task_sha256", "level"}
     fields = {key: value for key, value in row.items() if key not in derived | {"kernel_sha256", "speedup"}}
+    fields = {_FIELDS.get(key, key): value for key, value in fields.items()}
     return from_json(Turn, {**fields, "id": to_json(sample_id(row)), "task": to_json(task)})
 
 

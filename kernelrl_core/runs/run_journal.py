@@ -27,10 +27,10 @@ from kernelrl_core.runs.directory import JOURNALS, RunDir
 from kernelrl_core.runs.rows import sample_id, sample_row, turn_from_row
 from kernelrl_core.types import Outcome, SampleId, Task, Turn
 
-__all__ = ["Ledger"]
+__all__ = ["RunJournal"]
 
 
-class Ledger:
+class RunJournal:
     """The journals of a run that this process has locked."""
 
     def __init__(self, run: RunDir) -> None:

@@ -15,15 +15,15 @@ from typing import Any
 import attrs
 
 from kernelrl_core.errors import UsageError
-from kernelrl_core.recipe.schema import Difficulty, NonNegativeInt, Recipe, Stage
+from kernelrl_core.recipe.schema import CurriculumStage, Difficulty, NonNegativeInt, Recipe
 from kernelrl_core.tasks.schedule import schedule
 from kernelrl_core.types import Group, Task, TaskSettings
 from kernelrl_core.types.seeds import derived_seed
 
-__all__ = ["Course", "signal_chance"]
+__all__ = ["TaskSchedule", "signal_chance"]
 
 
-class Course:
+class TaskSchedule:
     """The tasks of every step of a run.
 
     Args:
@@ -104,7 +104,7 @@ class Course:
         self._stage, self._began, self._window = int(kept["stage"]), int(kept["began"]), list(kept["window"])
         self._history = {name: [(right, n) for right, n in rows] for name, rows in kept["history"].items()}
 
-    def _is_over(self, step: int, stage: Stage, row: Mapping[str, Any]) -> bool:
+    def _is_over(self, step: int, stage: CurriculumStage, row: Mapping[str, Any]) -> bool:
         if stage.max_steps is not None and step - self._began + 1 >= stage.max_steps:
             return True
         if stage.until is None:
@@ -155,7 +155,7 @@ def signal_chance(right: int, n: int, group_size: int, *, solved_teaches: bool =
     return 1.0 - all_wrong - (0.0 if solved_teaches else all_right)
 
 
-def _pool(tasks: Sequence[Task], stage: Stage, number: int) -> list[Task]:
+def _pool(tasks: Sequence[Task], stage: CurriculumStage, number: int) -> list[Task]:
     levels = stage.levels
     kept = [task for task in tasks if levels is None or task.level in levels]
     if not kept:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from kernelrl_core.errors import UsageError
 from kernelrl_core.interfaces.tasks import TaskSource
-from kernelrl_core.plugins.boundary import stage
+from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.recipe.schema import EvalSettings, TrainSettings
 from kernelrl_core.types import Task
 from kernelrl_core.types.audits import quarantine_reasons
@@ -54,7 +54,7 @@ def listed(source: TaskSource, split: str) -> Sequence[Task]:
         KernelRLError: the source's own message, or one that names the source where its code failed.
     """
     kind = type(source)
-    with stage(f"task source {kind.__module__}:{kind.__qualname__}", f"listing split {split!r}"):
+    with plugin_boundary(f"task source {kind.__module__}:{kind.__qualname__}", f"listing split {split!r}"):
         return source.tasks(split)
 
 

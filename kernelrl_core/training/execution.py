@@ -15,21 +15,21 @@ from kernelrl_core.errors import ExitCode, KernelRLError
 from kernelrl_core.interfaces.loggers import Logger
 from kernelrl_core.monitoring.console import Console
 from kernelrl_core.monitoring.costs import BudgetReached
-from kernelrl_core.monitoring.loggers import Observers
+from kernelrl_core.monitoring.loggers import LoggerThreads
 from kernelrl_core.plugins.boundary import first_error
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.rollout.session import open_session, require_learning
 from kernelrl_core.runs.directory import RunDir, State
-from kernelrl_core.runs.run_journal import Ledger
+from kernelrl_core.runs.run_journal import RunJournal
 from kernelrl_core.training.loop import Training
 
-__all__ = ["carry_out"]
+__all__ = ["execute_run"]
 
 _log = logging.getLogger(__name__)
 
 
-def carry_out(run: RunDir, recipe: Recipe, resolved: Mapping[str, Any], registry: Registry) -> ExitCode:
+def execute_run(run: RunDir, recipe: Recipe, resolved: Mapping[str, Any], registry: Registry) -> ExitCode:
     """Train a run that this process has locked, from where it stands, and record how it ends.
 
     The first interrupt ends the run after the step, the second at once; before the first step one is enough.
@@ -60,8 +60,8 @@ async def _train(
     interrupts.listen()
     loggers: dict[str, Logger] = {name: registry.make("loggers", use) for name, use in recipe.loggers.items()}
     estimator = registry.make("advantages", recipe.advantage)
-    ledger = Ledger(run)
-    observers = Observers(loggers)
+    ledger = RunJournal(run)
+    observers = LoggerThreads(loggers)
     state: State = "failed"
     try:
         async with open_session(recipe, registry, secret=run.secret(), run_dir=run.path, say=console.say) as session:

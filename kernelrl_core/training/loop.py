@@ -21,23 +21,23 @@ from kernelrl_core.algorithms.credit import Credit, assign_credit, loss_denomina
 from kernelrl_core.algorithms.loss_shaping import shape_samples, split_evenly
 from kernelrl_core.errors import KernelRLError
 from kernelrl_core.heldout.scoreboard import scoreboard
-from kernelrl_core.heldout.split import play_split
+from kernelrl_core.heldout.split import rollout_split
 from kernelrl_core.interfaces.advantages import AdvantageFunction
 from kernelrl_core.interfaces.policies import TrainablePolicy
 from kernelrl_core.monitoring.alarms import Alarms
-from kernelrl_core.monitoring.costs import Meter, prices_of, spent_on_training, spent_on_turn
-from kernelrl_core.monitoring.loggers import Observers
+from kernelrl_core.monitoring.costs import CostMeter, prices_of, spent_on_training, spent_on_turn
+from kernelrl_core.monitoring.loggers import LoggerThreads
 from kernelrl_core.monitoring.metrics import batch_metrics, credit_metrics, rollout_metrics, time_metrics
-from kernelrl_core.plugins.boundary import stage
+from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.recipe.schema import EvalSettings, TrainSettings
 from kernelrl_core.rollout.episode import Player, reply_limit
-from kernelrl_core.rollout.groups import play_groups
+from kernelrl_core.rollout.groups import rollout_groups
 from kernelrl_core.rollout.session import Session
 from kernelrl_core.runs.checkpoints import checkpoint_name, load_checkpoint, prune_checkpoints, save_checkpoint, sweep
 from kernelrl_core.runs.directory import RunDir, now
 from kernelrl_core.runs.rows import why_lost
-from kernelrl_core.runs.run_journal import Ledger
-from kernelrl_core.tasks.curriculum import Course
+from kernelrl_core.runs.run_journal import RunJournal
+from kernelrl_core.tasks.curriculum import TaskSchedule
 from kernelrl_core.tasks.schedule import repeats_tasks
 from kernelrl_core.tasks.selection import eval_tasks, training_tasks
 from kernelrl_core.training.gradient_stream import GradientStream, Rollout, streaming_obstacle
@@ -72,13 +72,13 @@ class Training:
     """The recipe as it is saved, for the loggers."""
     session: Session
     estimator: AdvantageFunction
-    ledger: Ledger
-    observers: Observers
+    ledger: RunJournal
+    observers: LoggerThreads
     display: Display
     stopping: Callable[[], bool]
     """Whether the user wants the run to end after the step."""
     _alarms: Alarms = attrs.field(factory=Alarms, init=False)
-    _meter: Meter = attrs.field(init=False)
+    _meter: CostMeter = attrs.field(init=False)
     _rollouts: dict[int, Rollout] = attrs.field(factory=dict, init=False)
     """Steps that are being sampled."""
     _updates: int = attrs.field(default=0, init=False)
@@ -88,7 +88,7 @@ class Training:
 
     def __attrs_post_init__(self) -> None:
         recipe, ledger = self.session.recipe, self.ledger
-        self._meter = Meter(prices_of(recipe), recipe.cost.budget_usd, before=ledger.spent, booked=ledger.booked)
+        self._meter = CostMeter(prices_of(recipe), recipe.cost.budget_usd, before=ledger.spent, booked=ledger.booked)
         self._updates = ledger.next_step
 
     async def go_on(self) -> bool:
@@ -97,7 +97,7 @@ class Training:
         tasks, left_out = training_tasks(self.session.environment.tasks, recipe.train)
         if left_out is not None:
             self.display.say(left_out)
-        course = Course(tasks, recipe)
+        course = TaskSchedule(tasks, recipe)
         if repeats_tasks(len(tasks), recipe.train):
             self.display.say(
                 f"only {len(tasks)} tasks for {recipe.train.tasks_per_step} places: tasks repeat in a step"
@@ -122,7 +122,7 @@ class Training:
             await asyncio.gather(*(rollout.cancel() for rollout in self._rollouts.values()))
         return True
 
-    async def _step(self, step: int, course: Course) -> dict[str, Any]:
+    async def _step(self, step: int, course: TaskSchedule) -> dict[str, Any]:
         recipe, n_steps, begin = self.session.recipe, course.n_steps, time.monotonic()
         rate = learning_rate(recipe.train, step, n_steps)
         if recipe.sampling.concurrency is not None:
@@ -157,13 +157,13 @@ class Training:
         row |= {"time/rollout": played - begin, "time/train": trained - played}
         return row
 
-    def _sample_ahead(self, step: int, course: Course) -> None:
+    def _sample_ahead(self, step: int, course: TaskSchedule) -> None:
         """Begin the later steps that may be sampled before `step` is learnt from."""
         ahead = 0 if self.stopping() else self.session.recipe.train.staleness
         for later in range(step + 1, min(step + ahead + 1, course.n_steps)):
             self._rollout(later, course)
 
-    def _rollout(self, step: int, course: Course) -> Rollout:
+    def _rollout(self, step: int, course: TaskSchedule) -> Rollout:
         """The step's rollout, which begins now unless it has begun."""
         if step not in self._rollouts:
             tasks = course.batch(step)
@@ -199,7 +199,7 @@ class Training:
             session.timeline,
             session.slots,
         )
-        return await play_groups(player, step, tasks, recipe.train.group_size, complete)
+        return await rollout_groups(player, step, tasks, recipe.train.group_size, complete)
 
     def _require_samples(self, step: int, groups: Sequence[Group]) -> None:
         episodes = [episode for group in groups for episode in group.episodes]
@@ -215,7 +215,7 @@ class Training:
 
         async def accumulate(samples: tuple[TrainingSample, ...]) -> None:
             shaped = shape_samples(samples, self._loss_denominator(step, [], planned))
-            with self.session.timeline.span("training"), stage(self.session.policy_label, "backward"):
+            with self.session.timeline.span("training"), plugin_boundary(self.session.policy_label, "backward"):
                 await policy.backward(shaped.samples, self._loss)
             self._meter.add(spent_on_training(_tokens(samples), recipe.train, scored=0))
 
@@ -227,7 +227,7 @@ class Training:
         )
 
     def _estimate(self, returns: Sequence[Sequence[float]]) -> list[list[float]]:
-        with stage(f"advantage {self.session.recipe.advantage.use!r}", "estimate"):
+        with plugin_boundary(f"advantage {self.session.recipe.advantage.use!r}", "estimate"):
             return self.estimator(returns)
 
     async def _learn(self, step: int, stream: GradientStream, rate: float, planned: int | None) -> dict[str, float]:
@@ -257,7 +257,7 @@ class Training:
                     rate, train.beta1, train.beta2, train.eps, train.weight_decay, train.max_grad_norm
                 ),
             )
-            with stage(self.session.policy_label, "update"):
+            with plugin_boundary(self.session.policy_label, "update"):
                 said = {**await policy.update(update), **shaped.metrics}
         self._meter.add(spent_on_training(_tokens(shaped.samples[stream.handed :]), train, scored=0))
         own = ("time/", "cost/")
@@ -266,7 +266,7 @@ class Training:
     async def _logprobs(
         self, samples: Sequence[TrainingSample], weights: Literal["current", "reference"]
     ) -> Sequence[Sequence[float]]:
-        with stage(self.session.policy_label, "logprobs"):
+        with plugin_boundary(self.session.policy_label, "logprobs"):
             return await self._policy.logprobs(samples, weights)
 
     @property
@@ -301,7 +301,7 @@ class Training:
             f"evaluating {settings.split}", len(tasks) * settings.samples * session.recipe.episode.turns
         )
         finished = self.ledger.finished_evals(update, tasks)
-        groups = await play_split(
+        groups = await rollout_split(
             session, settings, update=update, finished=finished, record=record, beginning=beginning
         )
         board = scoreboard(groups, settings)
@@ -309,7 +309,7 @@ class Training:
         self.observers.evaluation({"step": update, **numbers})
         return numbers | {"time/eval": time.monotonic() - begin}
 
-    async def _close_step(self, step: int, course: Course, row: dict[str, Any]) -> None:
+    async def _close_step(self, step: int, course: TaskSchedule, row: dict[str, Any]) -> None:
         recipe, policy, begin = self.session.recipe, self._policy, time.monotonic()
         last = step + 1 == course.n_steps
         if (step + 1) % recipe.train.checkpoint_every == 0 or last or self.stopping():
@@ -340,7 +340,7 @@ class Training:
             **self._meter.book(),
         }
 
-    async def _restore(self, course: Course) -> None:
+    async def _restore(self, course: TaskSchedule) -> None:
         sweep(self.run.checkpoints)
         await self.ledger.complete_metrics()
         for earlier in self.run.rows("metrics"):

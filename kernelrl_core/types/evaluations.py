@@ -95,7 +95,7 @@ class EvaluationSettings:
     input_overlay: Literal["none", "signed", "heavy_tailed", "row_scaled", "mixed"] = "none"
     """What floating-point inputs are multiplied with: random signs, log-normal factors, a factor per row, or all."""
 
-    def of_stage(self, task: Task) -> EvaluationSettings:
+    def for_task(self, task: Task) -> EvaluationSettings:
         """The settings with the tolerances and trials that a curriculum asks of the task."""
         asked = {key: getattr(task.settings, key) for key in ("atol", "rtol", "trials")}
         changes: dict[str, Any] = {key: value for key, value in asked.items() if value is not None}
@@ -122,7 +122,7 @@ class EvaluationRequest:
     """kernelrl version of the sender; a worker of another version refuses the request."""
     kernels: tuple[str, ...] = ()
     """Names of the kernels in the source, as its backend reads them; `…` stands for such as it could not read."""
-    suspicions: tuple[str, ...] = ()
+    suspect_rules: tuple[str, ...] = ()
     """Rules that the source breaks as its checkers see it: they choose probes that are too dear for everyone."""
 
 

@@ -30,7 +30,7 @@ class Prompt:
     """The opening think tag with which the chat template ends (`open_think_tag`): the reply begins inside thinking."""
 
     @property
-    def begun(self) -> str:
+    def prefill(self) -> str:
         """What the prompt holds of the reply: `opening`, or else a last message of the assistant."""
         if self.opening or not self.messages or self.messages[-1].role != "assistant":
             return self.opening
@@ -42,7 +42,7 @@ class Reply:
     """One sampled continuation of a prompt."""
 
     text: str
-    """The raw text behind what the prompt holds of the reply (`Prompt.begun`), thinking included."""
+    """The raw text behind what the prompt holds of the reply (`Prompt.prefill`), thinking included."""
     tokens: tuple[int, ...]
     """[n] sampled token ids, the stop token included when it was sampled."""
     logprobs: tuple[float, ...]

@@ -62,9 +62,9 @@ class Turn:
     """Wall time by stage: `sample`, `check`, `evaluate`, …"""
     verified: bool | None = None
     """Whether a second judgement, which pays nothing, found it correct as well; None where there was none."""
-    behind: int = 0
-    """Updates that are made between the weights that drew the reply and those that learn from it, other than by
-    substeps; 0 unless steps are sampled ahead."""
+    staleness: int = 0
+    """Updates between the weights that sampled the reply and the update that trains on it, substeps apart; 0 unless
+    steps are sampled ahead."""
 
     @property
     def candidate(self) -> Candidate | None:

@@ -64,7 +64,7 @@ def test_kevin_from_scores_to_advantages() -> None:
     scores = [[0.0, 1.3], [0.0, 0.0], [1.3, 1.5]]
     group = Group(TASK, tuple(Episode(tuple(turn(i, j, s) for j, s in enumerate(row))) for i, row in enumerate(scores)))
     batch = assign_credit([group], grpo, ReturnSettings(Fraction(0.4)), TrainSettings(), 0)
-    assert [credit.value for credit in batch] == pytest.approx([0.52, 1.3, 0, 0, 1.9, 1.5])
+    assert [credit.return_ for credit in batch] == pytest.approx([0.52, 1.3, 0, 0, 1.9, 1.5])
     expected = [-0.4734, 0.5817, -1.1769, -1.1769, 1.3933, 0.8522]
     assert [credit.advantage for credit in batch] == pytest.approx(expected, abs=1e-4)
     undiscounted = assign_credit([group], trloo, ReturnSettings(), TrainSettings(), 0)
@@ -127,7 +127,7 @@ def test_lazy_kernels_are_left_out_after_the_advantages_and_wrong_ones_stay() ->
     train = TrainSettings(coverage_rejection=CoverageRejection())
     assign = partial(assign_credit, [group], grpo, ReturnSettings())
     batch = assign(train, 0)
-    assert [credit.dropped for credit in batch] == ["", "low_coverage", "", ""]
+    assert [credit.exclusion_reason for credit in batch] == ["", "low_coverage", "", ""]
     whole = assign(attrs.evolve(train, coverage_rejection=None), 0)
     assert [credit.advantage for credit in batch] == [credit.advantage for credit in whole]
     assert [sample.id for sample in training_samples(batch)] == ["0.0.0.0", "0.0.2.0", "0.0.3.0"]
@@ -140,6 +140,8 @@ def test_the_draw_follows_the_seed_and_the_probability() -> None:
     turns = [turn(i, 0, float(i % 2), correct=True, share=0.35) for i in range(400)]
     group = Group(TASK, tuple(Episode((one,)) for one in turns))
     train = TrainSettings(coverage_rejection=CoverageRejection())
-    drawn = [[c.dropped for c in assign_credit([group], grpo, ReturnSettings(), train, seed)] for seed in (0, 0, 1)]
+    drawn = [
+        [c.exclusion_reason for c in assign_credit([group], grpo, ReturnSettings(), train, seed)] for seed in (0, 0, 1)
+    ]
     assert drawn[0] == drawn[1] != drawn[2]
     assert 160 < Counter(drawn[0])[""] < 240

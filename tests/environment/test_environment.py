@@ -128,7 +128,7 @@ def judged(
             service=EvaluationService(evaluator, cache_dir=None),
             secret=secret,
         )
-        turn = await environment.judge_reply(HERE, task, asked, Reply(text, (), (), "stop"), seconds={})
+        turn = await environment.evaluate_reply(HERE, task, asked, Reply(text, (), (), "stop"), seconds={})
         if second is not None:
             evaluator.answer, evaluator.findings = second, found_then
             turn = await environment.verify(turn)
@@ -234,7 +234,7 @@ def test_the_evaluator_is_told_the_kernels_of_the_source_and_what_is_suspect_abo
     kernel = "import triton\n\n\n@triton.jit\ndef mine(x):\n    pass\n\n\nclass ModelNew:\n    pass"
     _, evaluator = judged(f"```python\n{kernel}\n```", checker=Suspects())
     assert evaluator.requests[0].kernels == ("mine",)
-    assert evaluator.requests[0].suspicions == ("dynamic_code",)
+    assert evaluator.requests[0].suspect_rules == ("dynamic_code",)
 
 
 def test_kernels_that_cannot_be_read_are_told_of_as_such() -> None:

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from kernelrl_core.errors import UsageError
-from kernelrl_core.monitoring.costs import BudgetReached, Meter, Spent, prices_of, spent_on_row
+from kernelrl_core.monitoring.costs import BudgetReached, CostMeter, Spent, prices_of, spent_on_row
 from kernelrl_core.planning.estimates import spent_at_most
 from kernelrl_core.recipe.schema import (
     CostSettings,
@@ -128,4 +128,4 @@ def test_a_budget_that_is_spent_is_told_with_digits_that_say_something(budget: f
     """At 1 dollar a million tokens, 4,200 tokens cost 0.0042 dollars."""
     spent = Spent(reply_tokens=4200 if budget < 1 else 1_200_500_000)
     with pytest.raises(BudgetReached, match=f"the budget is spent: {told}"):
-        Meter(PriceSettings(1.0, 1.0, 1.0), budget, before=spent).check()
+        CostMeter(PriceSettings(1.0, 1.0, 1.0), budget, before=spent).check()

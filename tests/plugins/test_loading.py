@@ -129,7 +129,7 @@ def test_an_error_whose_text_raises_is_recorded_all_the_same(install: Install) -
 def test_an_incompatible_plugin_is_refused_before_its_import(install: Install, requirement: str) -> None:
     install("old", "raise AssertionError('imported')", requires=requirement)
     plugin = loaded()["old"]
-    assert (plugin.state, plugin.stage) == ("broken", "version")
+    assert (plugin.state, plugin.failed_at) == ("broken", "version")
     assert "this is kernelrl 0.1.0" in plugin.error
 
 
@@ -153,7 +153,9 @@ def test_a_doubled_name_is_reported_and_the_distribution_called_after_it_keeps_i
 def test_unreadable_entry_points_break_their_own_distribution_only(install: Install) -> None:
     install("odd", GOOD, entry_points="[kernelrl]\nthis line says nothing\n")
     plugins = load_plugins({})
-    assert [(plugin.name, plugin.stage) for plugin in plugins if plugin.state == "broken"] == [("demo-odd", "metadata")]
+    assert [(plugin.name, plugin.failed_at) for plugin in plugins if plugin.state == "broken"] == [
+        ("demo-odd", "metadata")
+    ]
 
 
 def test_a_plugin_can_be_switched_off_and_is_then_not_imported(install: Install) -> None:

@@ -19,14 +19,14 @@ from kernelrl_core.errors import UsageError
 from kernelrl_core.recipe.schema import (
     Advance,
     CurriculumSettings,
+    CurriculumStage,
     Difficulty,
     Recipe,
     RewardUse,
-    Stage,
     TrainSettings,
     Use,
 )
-from kernelrl_core.tasks.curriculum import Course, signal_chance
+from kernelrl_core.tasks.curriculum import TaskSchedule, signal_chance
 from kernelrl_core.tasks.schedule import schedule
 from kernelrl_core.types import (
     Episode,
@@ -50,9 +50,9 @@ RECIPE = Recipe(
 )
 
 
-def course(curriculum: CurriculumSettings | None, tasks: Sequence[Task] = TASKS, **train: Any) -> Course:
+def course(curriculum: CurriculumSettings | None, tasks: Sequence[Task] = TASKS, **train: Any) -> TaskSchedule:
     recipe = attrs.evolve(RECIPE, curriculum=curriculum, train=attrs.evolve(RECIPE.train, **train))
-    return Course(tasks, recipe)
+    return TaskSchedule(tasks, recipe)
 
 
 def group(task: Task, *outcomes: Outcome) -> Group:
@@ -77,9 +77,9 @@ def test_without_a_curriculum_a_run_follows_the_schedule() -> None:
 
 STAGES = CurriculumSettings(
     (
-        Stage(levels=(1,), until=Advance(above=0.5, over=2), trials=1, atol=1e-2, weights={"correct": 2.0}),
-        Stage(levels=(1, 2), max_steps=3),
-        Stage(),
+        CurriculumStage(levels=(1,), until=Advance(above=0.5, over=2), trials=1, atol=1e-2, weights={"correct": 2.0}),
+        CurriculumStage(levels=(1, 2), max_steps=3),
+        CurriculumStage(),
     )
 )
 
@@ -111,14 +111,14 @@ def test_a_stage_has_its_levels_and_settings() -> None:
 
 
 def test_a_pass_over_a_stage_visits_all_its_tasks() -> None:
-    told = course(CurriculumSettings((Stage(levels=(2,), max_steps=9), Stage())))
+    told = course(CurriculumSettings((CurriculumStage(levels=(2,), max_steps=9), CurriculumStage())))
     seen = Counter(task.id for step in range(4) for task in told.batch(step))
     assert seen == {f"t2.{i}": 2 for i in range(6)}
 
 
 def test_steps_without_the_metric_do_not_count() -> None:
     speed = Advance(above=1.0, over=1, metric="multiturn/best_speedup_mean")
-    told = course(CurriculumSettings((Stage(levels=(1,), until=speed), Stage())))
+    told = course(CurriculumSettings((CurriculumStage(levels=(1,), until=speed), CurriculumStage())))
     assert told.learn(0, [], {})["curriculum/stage"] == 0
     told.learn(1, [], {"multiturn/best_speedup_mean": 1.2})
     assert told.learn(2, [], {})["curriculum/stage"] == 1
@@ -126,7 +126,7 @@ def test_steps_without_the_metric_do_not_count() -> None:
 
 def test_a_stage_without_tasks_is_refused() -> None:
     with pytest.raises(UsageError, match="stage 2 has no tasks of its levels \\[4\\]; known: 1, 2, 3"):
-        course(CurriculumSettings((Stage(max_steps=1), Stage(levels=(4,)))))
+        course(CurriculumSettings((CurriculumStage(max_steps=1), CurriculumStage(levels=(4,)))))
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_fewer_tasks_than_places_repeat() -> None:
 def test_a_course_goes_on_from_its_state_as_if_nothing_had_been(rates: list[float], cut: int) -> None:
     both = attrs.evolve(STAGES, difficulty=Difficulty())
 
-    def play(told: Course, steps: range) -> list[Any]:
+    def play(told: TaskSchedule, steps: range) -> list[Any]:
         seen = []
         for step in steps:
             batch = told.batch(step)
@@ -231,6 +231,6 @@ def test_a_course_goes_on_from_its_state_as_if_nothing_had_been(rates: list[floa
 
 def test_settings_of_a_stage_reach_the_judgement() -> None:
     task = attrs.evolve(TASKS[0], settings=TaskSettings(atol=0.1, trials=2))
-    found = EvaluationSettings(rtol=0.5).of_stage(task)
+    found = EvaluationSettings(rtol=0.5).for_task(task)
     assert (found.atol, found.rtol, found.trials) == (0.1, 0.5, 2)
-    assert EvaluationSettings().of_stage(TASKS[0]) == EvaluationSettings()
+    assert EvaluationSettings().for_task(TASKS[0]) == EvaluationSettings()

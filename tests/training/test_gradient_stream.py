@@ -14,7 +14,7 @@ import pytest
 from kernelrl_core.algorithms import advantages
 from kernelrl_core.interfaces.policies import PolicyCapabilities
 from kernelrl_core.monitoring.costs import BudgetReached
-from kernelrl_core.monitoring.loggers import Observers
+from kernelrl_core.monitoring.loggers import LoggerThreads
 from kernelrl_core.recipe.schema import (
     CostSettings,
     EpisodeSettings,
@@ -29,7 +29,7 @@ from kernelrl_core.recipe.schema import (
 )
 from kernelrl_core.rollout.session import Session
 from kernelrl_core.runs.directory import RunDir
-from kernelrl_core.runs.run_journal import Ledger
+from kernelrl_core.runs.run_journal import RunJournal
 from kernelrl_core.training.gradient_stream import streaming_obstacle
 from kernelrl_core.training.loop import Training
 from kernelrl_core.types import (
@@ -120,7 +120,7 @@ class Environment:
     async def examples(self, task: Task) -> tuple[()]:
         return ()
 
-    async def judge_reply(
+    async def evaluate_reply(
         self, where: SampleId, task: Task, prompt: Prompt, reply: Reply, *, seconds: Mapping[str, float]
     ) -> Turn:
         await asyncio.sleep(0.001)
@@ -159,9 +159,9 @@ def play(path: Path, recipe: Recipe = RECIPE, policy: Policy | None = None) -> t
     run = RunDir(path) if path.exists() else RunDir.create(path, {}, {})
     policy, display = policy or Policy((0.0, 0.0, 0.0)), Display()
     session = Session(recipe, Environment(), policy)  # type: ignore[arg-type]
-    ledger = Ledger(run)
+    ledger = RunJournal(run)
     try:
-        training = Training(run, {}, session, advantages.dr_grpo, ledger, Observers({}), display, lambda: False)
+        training = Training(run, {}, session, advantages.dr_grpo, ledger, LoggerThreads({}), display, lambda: False)
         asyncio.run(training.go_on())
     finally:
         ledger.close()
@@ -325,7 +325,7 @@ def test_what_is_only_scored_is_metered_and_known_on_resume(tmp_path: Path) -> N
     (row,) = run.rows("metrics")
     assert (row["cost/train_tokens"], row["cost/scored_tokens"]) == (84, 168)
     assert row["cost/usd"] == 168 + 60
-    ledger = Ledger(run)
+    ledger = RunJournal(run)
     ledger.close()
     assert ledger.spent == ledger.booked
     assert ledger.spent.scored_tokens == 168

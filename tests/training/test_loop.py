@@ -15,10 +15,11 @@ import pytest
 from kernelrl_core.algorithms import advantages
 from kernelrl_core.errors import InfrastructureError, KernelRLError, UsageError
 from kernelrl_core.interfaces.policies import PolicyCapabilities
-from kernelrl_core.monitoring.loggers import Observers
+from kernelrl_core.monitoring.loggers import LoggerThreads
 from kernelrl_core.recipe.schema import (
     Advance,
     CurriculumSettings,
+    CurriculumStage,
     Difficulty,
     EpisodeSettings,
     EvalSettings,
@@ -27,14 +28,13 @@ from kernelrl_core.recipe.schema import (
     ReturnSettings,
     RewardUse,
     SamplingOptions,
-    Stage,
     TrainSettings,
     Use,
     VerifySettings,
 )
 from kernelrl_core.rollout.session import Session, require_learning
 from kernelrl_core.runs.directory import RunDir
-from kernelrl_core.runs.run_journal import Ledger
+from kernelrl_core.runs.run_journal import RunJournal
 from kernelrl_core.training.loop import Training, learning_rate
 from kernelrl_core.types import (
     BuildStatus,
@@ -114,7 +114,7 @@ class Environment:
     async def examples(self, task: Task) -> tuple[()]:
         return ()
 
-    async def judge_reply(
+    async def evaluate_reply(
         self, where: SampleId, task: Task, prompt: Prompt, reply: Reply, *, seconds: Mapping[str, float]
     ) -> Turn:
         self.judged += 1
@@ -171,7 +171,11 @@ COURSE = attrs.evolve(
     RECIPE,
     train=attrs.evolve(RECIPE.train, steps=6),
     curriculum=CurriculumSettings(
-        (Stage(levels=(1,), until=Advance(above=0.2, over=2)), Stage(levels=(1, 2), max_steps=2), Stage()),
+        (
+            CurriculumStage(levels=(1,), until=Advance(above=0.2, over=2)),
+            CurriculumStage(levels=(1, 2), max_steps=2),
+            CurriculumStage(),
+        ),
         Difficulty(),
     ),
     eval=EvalSettings(),
@@ -200,10 +204,10 @@ def begin(path: Path, *, resume: bool = False, recipe: Recipe = RECIPE, stop_aft
     environment.lose |= hooks.get("lose", set())
     if "estimator" not in hooks:
         hooks["estimator"] = advantages.grpo
-    ledger = Ledger(run)
+    ledger = RunJournal(run)
     session = Session(recipe, environment, policy)  # type: ignore[arg-type]
     training = Training(
-        run, {}, session, hooks["estimator"], ledger, hooks.get("observers", Observers({})), display,
+        run, {}, session, hooks["estimator"], ledger, hooks.get("observers", LoggerThreads({})), display,
         lambda: len(policy.steps) >= stop_after,
     )  # fmt: skip
     try:
@@ -332,7 +336,7 @@ def test_a_broken_logger_stops_nothing(tmp_path: Path) -> None:
         def __getattr__(self, name: str) -> Any:
             raise RuntimeError("no tracker")
 
-    observers = Observers({"mine": Broken()})  # type: ignore[dict-item]
+    observers = LoggerThreads({"mine": Broken()})  # type: ignore[dict-item]
     assert begin(tmp_path / "run", observers=observers).finished
     observers.finish("finished")
 

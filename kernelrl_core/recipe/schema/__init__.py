@@ -19,7 +19,7 @@ from kernelrl_core.recipe.schema.attempts import (
     SpeedupStop,
 )
 from kernelrl_core.recipe.schema.costs import CostSettings, PriceSettings
-from kernelrl_core.recipe.schema.curricula import Advance, CurriculumSettings, Difficulty, Stage
+from kernelrl_core.recipe.schema.curricula import Advance, CurriculumSettings, CurriculumStage, Difficulty
 from kernelrl_core.recipe.schema.judgements import EvalSettings, VerdictSettings, VerifySettings
 from kernelrl_core.recipe.schema.learning import (
     CoverageRejection,
@@ -38,6 +38,7 @@ __all__ = [
     "CostSettings",
     "CoverageRejection",
     "CurriculumSettings",
+    "CurriculumStage",
     "DemonstrationSettings",
     "Difficulty",
     "EpisodeSettings",
@@ -60,7 +61,6 @@ __all__ = [
     "RewardUse",
     "SamplingOptions",
     "SpeedupStop",
-    "Stage",
     "TrainSettings",
     "Use",
     "VerdictSettings",

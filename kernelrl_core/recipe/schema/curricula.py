@@ -8,7 +8,7 @@ import attrs
 
 from kernelrl_core.types.numbers import PositiveFloat, PositiveInt
 
-__all__ = ["Advance", "CurriculumSettings", "Difficulty", "Stage"]
+__all__ = ["Advance", "CurriculumSettings", "CurriculumStage", "Difficulty"]
 
 
 @attrs.frozen
@@ -31,7 +31,7 @@ class Advance:
 
 
 @attrs.frozen
-class Stage:
+class CurriculumStage:
     """A part of a run with tasks, tolerances or rewards of its own."""
 
     levels: tuple[int, ...] | None = None
@@ -66,7 +66,7 @@ class Difficulty:
 class CurriculumSettings:
     """What changes while a run learns. Held-out evaluations stay as `evaluation` and `rewards` say."""
 
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[CurriculumStage, ...] = ()
     """In order; the last one lasts to the end."""
     difficulty: Difficulty | None = None
     """Draw tasks by what was measured; null: in turn."""

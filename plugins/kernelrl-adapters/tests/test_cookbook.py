@@ -21,7 +21,7 @@ from tinker_cookbook.rl.types import InitialObservationOverflow
 from transformers import PreTrainedTokenizerFast
 
 from kernelrl_adapters.cookbook import KernelDatasetBuilder
-from kernelrl_adapters.speech import CHAT_TEMPLATE, Speech
+from kernelrl_adapters.speech import CHAT_TEMPLATE, ChatRenderer
 from kernelrl_core.errors import UsageError
 from kernelrl_core.prompts.extraction import extract
 from kernelrl_core.types import Message, Prompt
@@ -70,7 +70,7 @@ def builder(tmp_path: Path, tokenizer: str) -> Callable[..., KernelDatasetBuilde
 class Scripted(TokenCompleter):
     """Answers a prompt from a function of its text."""
 
-    def __init__(self, speech: Speech, answer: Callable[[str], str]) -> None:
+    def __init__(self, speech: ChatRenderer, answer: Callable[[str], str]) -> None:
         self._tokenizer, self._answer = speech.load_tokenizer(), answer
 
     async def __call__(self, model_input: tinker.ModelInput, stop: Any) -> TokensWithLogprobs:
@@ -252,13 +252,13 @@ def test_thinking_that_the_renderer_would_leave_out_is_not_kept(
 ) -> None:
     kept = ("history.thinking=kept", "episode.turns=2")
     asyncio.run(builder(*kept)())
-    monkeypatch.setattr(Speech, "render", lambda speech, messages: Prompt(tuple(messages), (1, 2)))
+    monkeypatch.setattr(ChatRenderer, "render", lambda speech, messages: Prompt(tuple(messages), (1, 2)))
     with pytest.raises(UsageError, match=r"history\.thinking=kept"):
         asyncio.run(builder(*kept)())
 
 
 def test_an_opened_thought_is_a_prefill_and_not_a_message(tokenizer: str) -> None:
-    speech = Speech(tokenizer, "role_colon", 1000)
+    speech = ChatRenderer(tokenizer, "role_colon", 1000)
     asked = (Message("user", "Write."),)
     plain = speech.render(asked).tokens
     opened = speech.render((*asked, Message("assistant", "<think>\n"))).tokens
@@ -300,19 +300,19 @@ def test_the_unmodified_training_loop_runs_on_a_local_server(
 # --- how a model is spoken to ---------------------------------------------------------------------------------------
 
 
-def spoken(speech: Speech, text: str) -> Any:
+def spoken(speech: ChatRenderer, text: str) -> Any:
     tokens = speech.load_tokenizer().encode(text, add_special_tokens=False)
     return speech.reply(speech.render((Message("user", "Write."),)), tokens, cut=False)
 
 
 def test_the_end_of_a_turn_is_no_part_of_the_reply(tokenizer: str) -> None:
-    reply = spoken(Speech(tokenizer, "role_colon", 1000), "Done.\n\nUser:")
+    reply = spoken(ChatRenderer(tokenizer, "role_colon", 1000), "Done.\n\nUser:")
     assert (reply.text, reply.stop_reason) == ("Done.", "stop")
-    assert spoken(Speech(tokenizer, "role_colon", 1000), "Done.").stop_reason == "length"  # nobody said `cut`
+    assert spoken(ChatRenderer(tokenizer, "role_colon", 1000), "Done.").stop_reason == "length"  # nobody said `cut`
 
 
 def test_the_tokenizer_s_own_template_serves_models_the_cookbook_does_not_know(tokenizer: str) -> None:
-    speech = Speech(tokenizer, CHAT_TEMPLATE, 1000)
+    speech = ChatRenderer(tokenizer, CHAT_TEMPLATE, 1000)
     loaded = speech.load_tokenizer()
     loaded.chat_template = "{% for m in messages %}{{ m['role'] }}={{ m['content'] }};{% endfor %}assistant="
     asked = (Message("system", "s"), Message("user", "u"))
@@ -340,7 +340,7 @@ def test_thinking_in_parts_is_joined_and_told_apart(tokenizer: str, monkeypatch:
             return {"role": "assistant", "content": parts}, ParseTermination.STOP_SEQUENCE
 
     monkeypatch.setattr(module, "_renderer", lambda speech: Thinking())
-    reply = spoken(Speech(tokenizer, "thinks", 1000), "anything")
+    reply = spoken(ChatRenderer(tokenizer, "thinks", 1000), "anything")
     assert (reply.text, reply.thinking) == ("<think>\nHm.\n</think>\n\nDone.", "Hm.")
 
 
@@ -349,7 +349,7 @@ def test_a_renderer_that_opens_the_thinking_itself_is_not_given_a_second_tag(
 ) -> None:
     from kernelrl_adapters import speech as module
 
-    speech = Speech(tokenizer, "thinks", 1000)
+    speech = ChatRenderer(tokenizer, "thinks", 1000)
     begun = speech.load_tokenizer().encode("user: u assistant: <think>\n", add_special_tokens=False)
 
     class Opens:
@@ -374,7 +374,7 @@ def test_thinking_that_the_prompt_opened_ends_with_its_closing_tag_alone(
     loaded.chat_template = "{% for m in messages %}{{ m['content'] }};{% endfor %}assistant: {{ '<think>\n' }}"
     monkeypatch.setattr(module, "_tokenizer", lambda name: loaded)
     module._renderer.cache_clear()
-    speech = Speech(tokenizer, renderer, 1000)
+    speech = ChatRenderer(tokenizer, renderer, 1000)
     prompt = speech.render((Message("user", "Write."), *([Message("assistant", "<think>\n")] if pushed else [])))
     assert prompt.opening == ("<think>\n" if pushed or renderer != "role_colon" else "")
     opening = "" if prompt.opening else "<think>\n"
@@ -383,7 +383,7 @@ def test_thinking_that_the_prompt_opened_ends_with_its_closing_tag_alone(
 
     def read(text: str, *, cut: bool = False) -> Any:
         reply = speech.reply(prompt, loaded.encode(opening + text, add_special_tokens=False), cut=cut)
-        return extract(prompt.begun + reply.text, backend="cuda", thinking=reply.thinking)
+        return extract(prompt.prefill + reply.text, backend="cuda", thinking=reply.thinking)
 
     assert read(f"First\n{draft}\nand then", cut=True).candidate is None
     assert read(f"First\n{draft}\nand then{ends[0]}").candidate is None

@@ -38,10 +38,10 @@ def judged(
     source: str,
     *args: Any,
     kernels: tuple[str, ...] = ("kernel",),
-    suspicions: tuple[str, ...] = ("unusual_python",),
+    suspect_rules: tuple[str, ...] = ("unusual_python",),
     **settings: Any,
 ) -> Evaluation:
-    request = attrs.evolve(bench.request(source, *args, **settings), kernels=kernels, suspicions=suspicions)
+    request = attrs.evolve(bench.request(source, *args, **settings), kernels=kernels, suspect_rules=suspect_rules)
     evaluation: Evaluation = bench.runner.run(bench.evaluator.evaluate(request))
     return evaluation
 
@@ -121,20 +121,20 @@ def test_where_the_probe_is_not_made_it_finds_nothing(
 
 
 def test_who_gives_no_reason_to_doubt_is_not_probed(bench: Any, good: str) -> None:
-    evaluation = judged(bench, good, suspicions=())
+    evaluation = judged(bench, good, suspect_rules=())
     assert (evaluation.outcome, evaluation.findings) == (Outcome.CORRECT, ()), evaluation.detail
     assert "no_op" not in evaluation.profile
 
 
 def test_where_operators_are_not_listed_all_are_probed(bench: Any, good: str) -> None:
-    assert judged(bench, good, suspicions=(), probes=("no_op",)).profile["no_op"] == "incorrect"
+    assert judged(bench, good, suspect_rules=(), probes=("no_op",)).profile["no_op"] == "incorrect"
 
 
 @pytest.mark.parametrize("source", [f"return {ANSWER}", "return torch.tensor([2.0 * max(v, 0.0) for v in x.tolist()])"])
 def test_who_computes_beside_its_kernels_is_probed_whatever_its_source_says(
     bench: Any, doing: Any, source: str
 ) -> None:
-    assert rules(judged(bench, doing(source), suspicions=())) == ["decoy_kernels"]
+    assert rules(judged(bench, doing(source), suspect_rules=())) == ["decoy_kernels"]
 
 
 def test_why_it_was_not_made_is_told(bench: Any, good: str) -> None:

@@ -78,7 +78,7 @@ def judged(bench: Any, source: str, backend: str, *kernels: str, reference: str 
     """A candidate that its checkers find suspect."""
     request = bench.request(source, *([reference] if reference else []), **settings)
     request = attrs.evolve(
-        request, backend=backend, backend_options={"mode": "gpu"}, kernels=kernels, suspicions=("library_compute",)
+        request, backend=backend, backend_options={"mode": "gpu"}, kernels=kernels, suspect_rules=("library_compute",)
     )
     evaluation: Evaluation = bench.runner.run(bench.evaluator.evaluate(request))
     return evaluation

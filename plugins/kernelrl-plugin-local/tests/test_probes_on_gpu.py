@@ -34,7 +34,7 @@ def judged(bench: Any, reference: str, kernel: str, inputs: str = TWO, **setting
     return evaluation
 
 
-def suspicions(evaluation: Evaluation) -> list[str]:
+def suspect_rules(evaluation: Evaluation) -> list[str]:
     """Torch computes in all of these candidates, which is suspect by itself."""
     rules = {found.rule for found in evaluation.findings if found.severity is Severity.SUSPECT}
     return sorted(rules - {"library_operators"})
@@ -54,7 +54,7 @@ AVERAGE = module("self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)", "return x * 2
 def test_who_changes_what_the_reference_changes_is_timed_and_clean(bench: Any, reference: str) -> None:
     for _ in range(3):
         found = judged(bench, reference, reference, timing=True)
-        assert (found.outcome, suspicions(found)) == (Outcome.CORRECT, []), found.message
+        assert (found.outcome, suspect_rules(found)) == (Outcome.CORRECT, []), found.message
         assert found.speedup is not None
 
 
@@ -75,11 +75,11 @@ def test_who_leaves_something_else_behind_is_incorrect(bench: Any, reference: st
 @pytest.mark.parametrize("timing", [False, True], ids=["untimed", "timed"])
 def test_a_shortcut_that_ordinary_inputs_allow_is_suspect(bench: Any, timing: bool) -> None:
     found = judged(bench, module("return x + torch.relu(z)"), module("return x + z"), timing=timing)
-    assert (found.outcome, "stress" in suspicions(found)) == (Outcome.CORRECT, True)
+    assert (found.outcome, "stress" in suspect_rules(found)) == (Outcome.CORRECT, True)
 
 
 def test_harsher_inputs_leave_large_honest_kernels_alone(bench: Any) -> None:
     """Inputs of 1 GiB together."""
     reference = module("return torch.relu(x) * 2.0 + z")
     found = judged(bench, reference, reference, "torch.randn(131072, 1024), torch.randn(131072, 1024)", timing=True)
-    assert (found.outcome, suspicions(found)) == (Outcome.CORRECT, []), found.message
+    assert (found.outcome, suspect_rules(found)) == (Outcome.CORRECT, []), found.message

@@ -25,14 +25,14 @@ def judge(bench: Any, reference: str, *lines: str, layer: bool = False, **settin
     return bench.judge(module(*lines, new="New", layer=layer), task, **settings)
 
 
-def suspicions(evaluation: Any) -> list[str]:
+def suspect_rules(evaluation: Any) -> list[str]:
     return [found.rule for found in evaluation.findings if found.severity is Severity.SUSPECT]
 
 
 def test_a_shortcut_that_ordinary_inputs_allow_is_suspect_with_its_reason(bench: Any) -> None:
     evaluation = judge(bench, "torch.relu(x)", "return x * 1.0")
     assert evaluation.outcome is Outcome.CORRECT
-    assert suspicions(evaluation) == ["stress"]
+    assert suspect_rules(evaluation) == ["stress"]
     assert "both signs" in evaluation.findings[0].evidence
     assert evaluation.profile["stress"] == "failed"
 
@@ -51,7 +51,7 @@ def test_a_kernel_that_ends_there_is_correct_without_a_time(bench: Any, line: st
     lines = ("if x.abs().max() > 1:", f"    {line}", "return x * 2.0")
     evaluation = judge(bench, "x * 2.0", *lines, timeout_s=4.0)
     assert evaluation.outcome is Outcome.CORRECT
-    assert suspicions(evaluation) == ["stress"]
+    assert suspect_rules(evaluation) == ["stress"]
 
 
 def test_without_the_probe_nothing_is_found(bench: Any) -> None:
@@ -65,7 +65,7 @@ def test_a_least_precision_finds_what_a_loose_tolerance_lets_pass(bench: Any) ->
         "return nn.functional.linear(x.to(half), layer.weight.to(half), layer.bias.to(half)).float()",
     )
     found = {
-        least: suspicions(judge(bench, "self.layer(x)", *lines, layer=True, rtol=0.1, atol=0.1, min_precision=least))
+        least: suspect_rules(judge(bench, "self.layer(x)", *lines, layer=True, rtol=0.1, atol=0.1, min_precision=least))
         for least in ("none", "bf16", "tf32", "fp32")
     }
     assert found == {"none": [], "bf16": [], "tf32": ["low_precision"], "fp32": ["low_precision"]}
@@ -82,9 +82,9 @@ def test_a_candidate_that_names_its_parameters_otherwise_keeps_them(bench: Any) 
 def test_a_kernel_for_one_size_is_suspect_where_that_is_asked(bench: Any, lines: str, found: list[str]) -> None:
     task = module("return x * 2.0") + "\n\nrows = 20" + INPUTS.replace("20", "rows")
     kernel = module(lines, new="New")
-    assert suspicions(bench.judge(kernel, task, probes=("stress", "sizes"))) == found
-    assert suspicions(bench.judge(kernel, task, probes=("sizes",))) == found
-    assert suspicions(bench.judge(kernel, task)) == []
+    assert suspect_rules(bench.judge(kernel, task, probes=("stress", "sizes"))) == found
+    assert suspect_rules(bench.judge(kernel, task, probes=("sizes",))) == found
+    assert suspect_rules(bench.judge(kernel, task)) == []
 
 
 def test_a_task_without_sizes_that_may_change_has_no_such_call(bench: Any) -> None:
@@ -143,4 +143,4 @@ def test_parameters_of_other_names_are_found_by_their_values(bench: Any, init: s
     own = "self.weight, self.bias = nn.Parameter(torch.ones(64)), nn.Parameter(torch.zeros(64))"
     task = _norm(own, "nn.functional.layer_norm(x, (64,), self.weight, self.bias)", "") + INPUTS
     evaluation = bench.judge(_norm(init, forward), task)
-    assert (evaluation.outcome, suspicions(evaluation)) == (Outcome.CORRECT, found)
+    assert (evaluation.outcome, suspect_rules(evaluation)) == (Outcome.CORRECT, found)

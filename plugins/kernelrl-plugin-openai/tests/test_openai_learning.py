@@ -244,7 +244,7 @@ def test_thinking_that_the_learner_s_template_opens_is_told_of(
 
     async def play(policy: LearningPolicy) -> str:
         await one_reply(policy)
-        return policy.render(ASK).begun
+        return policy.render(ASK).prefill
 
     assert played(options(server, thinker, tmp_path), play, tmp_path) == "<think>\n"
     assert len(server.requests[-1]["prompt"]) == len("user: Say abc.\nassistant: <think>\n")

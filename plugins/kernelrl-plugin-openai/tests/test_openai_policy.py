@@ -24,7 +24,7 @@ from kernelrl_core.types import Message, Reply
 from kernelrl_core.types.training import SamplingSettings
 from kernelrl_plugin_openai import endpoint
 from kernelrl_plugin_openai.config import OpenAIConfig
-from kernelrl_plugin_openai.endpoint import UNREADABLE, HalfAnswer
+from kernelrl_plugin_openai.endpoint import UNREADABLE, IncompleteResponse
 from kernelrl_plugin_openai.policy import UNKNOWN_TOKEN, OpenAIPolicy
 
 KEY = "sk-very-secret-0123456789"
@@ -171,7 +171,7 @@ def test_an_answer_of_any_shape_is_a_reply_or_unreadable(answer: Any, logprobs: 
     policy = OpenAIPolicy(OpenAIConfig("tiny", logprobs=logprobs))
     try:
         reply = policy._reply(answer)
-    except (HalfAnswer, *UNREADABLE):
+    except (IncompleteResponse, *UNREADABLE):
         return
     assert isinstance(reply.text, str)
     assert len(reply.tokens) == len(reply.logprobs)

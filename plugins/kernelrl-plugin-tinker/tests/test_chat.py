@@ -71,7 +71,10 @@ def said(chat, tokenizer, text: str, *, prompt=ASKED, reason: str = "stop", end:
 
 def read(chat, asked, reply):
     return extract(
-        chat.render(asked).begun + reply.text, backend="triton", thinking=reply.thinking, stop_reason=reply.stop_reason
+        chat.render(asked).prefill + reply.text,
+        backend="triton",
+        thinking=reply.thinking,
+        stop_reason=reply.stop_reason,
     )
 
 

@@ -39,7 +39,7 @@ torch::Tensor doubled(torch::Tensor x) {
 extension = load_inline(name="a_25_child_and_pipe", cpp_sources=source, functions=['doubled'])
 
 
-def begun():
+def prefill():
     return getattr(os, "fo" + "rk")()
 
 

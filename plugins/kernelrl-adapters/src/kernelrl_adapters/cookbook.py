@@ -26,7 +26,7 @@ from tinker_cookbook.rl.types import (
 )
 
 from kernelrl_adapters.shared import read_recipe, recipe_of, shared_environment
-from kernelrl_adapters.speech import Speech, recommended_renderer
+from kernelrl_adapters.speech import ChatRenderer, recommended_renderer
 from kernelrl_adapters.stepping import Question, SteppedEpisode
 from kernelrl_core.api.episodes import (
     Turn,
@@ -46,7 +46,7 @@ __all__ = ["KernelDataset", "KernelDatasetBuilder", "KernelEnv", "KernelGroupBui
 class KernelEnv(Env):
     """One attempt at a task."""
 
-    def __init__(self, episode: SteppedEpisode, speech: Speech, max_tokens: int) -> None:
+    def __init__(self, episode: SteppedEpisode, speech: ChatRenderer, max_tokens: int) -> None:
         self._episode, self._speech, self._max_tokens = episode, speech, max_tokens
         self._question: Question | None = None
 
@@ -98,7 +98,7 @@ class KernelGroupBuilder(EnvGroupBuilder):
     recipe: str
     """The recipe as text, see `shared.read_recipe`."""
     task: Task
-    speech: Speech
+    speech: ChatRenderer
     attempts: int
     purpose: str
     """`train` or `eval`."""
@@ -142,7 +142,7 @@ class KernelDataset(RLDataset):
     recipe: str
     batches: tuple[tuple[Task, ...], ...]
     """Tasks of each step."""
-    speech: Speech
+    speech: ChatRenderer
     attempts: int
     purpose: str
 
@@ -183,7 +183,7 @@ class KernelDatasetBuilder(RLDatasetBuilder):
         order = schedule([task.id for task in tasks], recipe.train, recipe.seed)
         batches = tuple(tuple(tasks[index] for index in step) for step in order)
         renderer = self.renderer_name or recommended_renderer(self.model_name)
-        speech = Speech(self.model_name, renderer, self.context_tokens)
+        speech = ChatRenderer(self.model_name, renderer, self.context_tokens)
         require_kept_thinking(recipe, speech.render)
         training = KernelDataset(text, batches, speech, recipe.train.group_size, "train")
         if not self.test:

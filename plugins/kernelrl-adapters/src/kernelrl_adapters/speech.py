@@ -12,7 +12,7 @@ from tinker_cookbook import model_info, renderers, tokenizer_utils
 from kernelrl_core.api.errors import UsageError
 from kernelrl_core.api.policies import Message, Prompt, Reply, open_think_tag
 
-__all__ = ["CHAT_TEMPLATE", "Speech", "recommended_renderer"]
+__all__ = ["CHAT_TEMPLATE", "ChatRenderer", "recommended_renderer"]
 
 CHAT_TEMPLATE = "chat_template"
 """Name that stands for the template of the tokenizer, for models that the cookbook does not know."""
@@ -22,7 +22,7 @@ _LAST_TOKENS = 16
 
 
 @dataclass(frozen=True)
-class Speech:
+class ChatRenderer:
     """How a model is spoken to. Plain text, so that it can be sent to other processes."""
 
     tokenizer: str
@@ -69,7 +69,7 @@ class Speech:
             text, thinking = tokenizer.decode(tokens[:-1] if whole else tokens), None
         else:
             _, prefill = _split(prompt.messages)
-            begun = tokenizer.encode(prompt.begun, add_special_tokens=False) if prefill else []
+            begun = tokenizer.encode(prompt.prefill, add_special_tokens=False) if prefill else []
             message, termination = renderer.parse_response([*begun, *tokens])
             whole = termination.is_clean
             if not whole:
@@ -78,8 +78,8 @@ class Speech:
                 message, _ = renderer.parse_response([*begun, *tokens, *self._end()])
             text, thinking = _text(message["content"])
             if isinstance(message["content"], str):
-                text = text.removeprefix(prompt.begun)
-            elif prompt.begun:
+                text = text.removeprefix(prompt.prefill)
+            elif prompt.prefill:
                 # Parts do not say whether thinking that the prompt has opened was empty or never ended.
                 ends = {stop for stop in self.stops() if not isinstance(stop, str)}
                 text = tokenizer.decode([token for token in tokens if token not in ends])
@@ -116,7 +116,7 @@ def _tokenizer(model: str) -> Any:
 
 
 @cache
-def _renderer(speech: Speech) -> renderers.Renderer | None:
+def _renderer(speech: ChatRenderer) -> renderers.Renderer | None:
     if speech.renderer == CHAT_TEMPLATE:
         return None
     return renderers.get_renderer(speech.renderer, _tokenizer(speech.tokenizer), model_name=speech.tokenizer)

@@ -53,7 +53,7 @@ class KernelTask(vf.Task[KernelTaskData]):
         return self.data.id or self.hash
 
 
-class Court:
+class LazyEnvironment:
     """The environment of a taskset and its tasks, made when they are first needed."""
 
     def __init__(self, config: KernelTasksetConfig) -> None:
@@ -93,7 +93,7 @@ class KernelTaskset(vf.Taskset[KernelTask, KernelTasksetConfig]):
     def __init__(self, config: KernelTasksetConfig) -> None:
         super().__init__(config)
         # Selections of a taskset are shallow copies; they share it.
-        self.court = Court(config)
+        self.court = LazyEnvironment(config)
 
     def load(self) -> Iterable[KernelTask]:
         for task in self.court.tasks.values():
@@ -146,7 +146,7 @@ class KernelEnv(vf.Env[KernelEnvConfig]):
     """Plays the recipe's episodes: its turns, prompts, judge, rewards and feedback."""
 
     @property
-    def court(self) -> Court:
+    def court(self) -> LazyEnvironment:
         """Where episodes are judged.
 
         Raises:

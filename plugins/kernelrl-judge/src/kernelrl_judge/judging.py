@@ -330,7 +330,7 @@ class Case:
         return found
 
     def _suspect(self, findings: Sequence[Finding]) -> bool:
-        return bool(self._request.suspicions or self._profile.get("computing_operators")) or any(
+        return bool(self._request.suspect_rules or self._profile.get("computing_operators")) or any(
             found.severity is Severity.SUSPECT for found in findings
         )
 

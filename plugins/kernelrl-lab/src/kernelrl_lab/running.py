@@ -204,7 +204,9 @@ async def _judge(environment: Environment, fixture: Fixture, task: Task) -> Resu
     reply = Reply(fixture.candidate, (), (), "stop")
     turn: Any = None
     for _ in range(fixture.times):
-        turn = await environment.judge(SampleId(0, 0, 0, 0), task, Prompt((), ()), reply, extraction, seconds={})
+        turn = await environment.evaluate_extraction(
+            SampleId(0, 0, 0, 0), task, Prompt((), ()), reply, extraction, seconds={}
+        )
     return attrs.evolve(_result(fixture, turn), quarantine=quarantine_reasons(task))
 
 

@@ -24,7 +24,7 @@ def kernelrl_checkers() -> list[Component]:
             "kernelguard",
             target="kernelrl_plugin_checkers.kernelguard:Kernelguard",
             config="kernelrl_plugin_checkers.config:KernelguardConfig",
-            summary="The patterns of the package kernelguard, as notes and suspicions",
+            summary="The patterns of the package kernelguard, as notes and suspect_rules",
             requires=Requires(modules=("kernelguard",), fix="pip install 'kernelrl-plugin-checkers[kernelguard]'"),
         ),
     ]

@@ -26,7 +26,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 from kernelrl_core.api.errors import InfrastructureError, KernelRLError, MissingPrerequisite, UsageError, suggestion
 from kernelrl_plugin_openai.config import OpenAIConfig
 
-__all__ = ["CHAT", "UNREADABLE", "Endpoint", "HalfAnswer", "readable_logprob"]
+__all__ = ["CHAT", "UNREADABLE", "Endpoint", "IncompleteResponse", "readable_logprob"]
 
 _LOWEST_LOGPROB = -9999.0
 """What endpoints say for a probability of 0, which JSON cannot hold as a logarithm."""
@@ -44,7 +44,7 @@ _LONGEST_WAIT_S = 60.0
 _MAX_TEXT = 300
 
 
-class HalfAnswer(Exception):
+class IncompleteResponse(Exception):
     """An answer that lacks what was asked for.
 
     Args:
@@ -57,7 +57,7 @@ class HalfAnswer(Exception):
         self.fix = fix
 
 
-class _Away(Exception):
+class Unavailable(Exception):
     """Overloaded or not there; worth another try.
 
     Args:
@@ -125,8 +125,8 @@ class Endpoint:
 
         Args:
             body: fields of the request; the model, where it names none, and `extra_body` are added.
-            read: takes what is needed out of the answer, plain data, or text where it is not JSON; raises `HalfAnswer`
-                where it is not there.
+            read: extracts the result from the response, plain data, or text where it is not JSON; raises
+                `IncompleteResponse` where it is missing.
             path: what is asked, below the address.
             patience_s: in place of the option.
 
@@ -140,20 +140,20 @@ class Endpoint:
         def stop(state: RetryCallState) -> bool:
             nonlocal halves
             failure = state.outcome.exception() if state.outcome else None
-            halves += isinstance(failure, HalfAnswer)
+            halves += isinstance(failure, IncompleteResponse)
             return halves >= _MAX_HALF_ANSWERS or time.monotonic() + state.upcoming_sleep > began + patience
 
         retrying = AsyncRetrying(
-            retry=retry_if_exception_type((_Away, HalfAnswer)), wait=_wait, stop=stop, reraise=True
+            retry=retry_if_exception_type((Unavailable, IncompleteResponse)), wait=_wait, stop=stop, reraise=True
         )
         try:
             async with self._slots:
                 began = time.monotonic()
                 answer: T = await retrying(self._once, path, body, read)
-        except HalfAnswer as error:
+        except IncompleteResponse as error:
             told = f"{error}, {halves} times" if error.fix else f"half an answer, {halves} times: {error}"
             raise InfrastructureError(f"{self._where}: {told}", fix=error.fix) from None
-        except _Away as error:
+        except Unavailable as error:
             waited = time.monotonic() - began
             told = f"{self._where}: {error.told}, for {waited:.0f} s"
             if self._last_answer > began:
@@ -181,25 +181,25 @@ class Endpoint:
                 cast_to=object,
             )
         except openai.APITimeoutError:
-            raise _Away(f"no answer within {self._options.timeout_s:g} s") from None
+            raise Unavailable(f"no answer within {self._options.timeout_s:g} s") from None
         except openai.APIConnectionError as error:
-            raise _Away(f"no connection ({self._clean(str(error.__cause__ or error))})") from None
+            raise Unavailable(f"no connection ({self._clean(str(error.__cause__ or error))})") from None
         except openai.APIStatusError as error:
             raise await self._refused(error) from None
         except (openai.OpenAIError, ValueError) as error:
             if isinstance(error, json.JSONDecodeError) and error.pos == 0:
                 raise self._no_json() from None
-            raise HalfAnswer(self._clean(f"{type(error).__name__}: {error}")) from None
+            raise IncompleteResponse(self._clean(f"{type(error).__name__}: {error}")) from None
         try:
             found: T = read(answer)
             return found
         except UNREADABLE as error:
             if isinstance(answer, str):
                 raise self._no_json() from None
-            raise HalfAnswer(self._clean(f"it cannot be read ({type(error).__name__}: {error})")) from None
+            raise IncompleteResponse(self._clean(f"it cannot be read ({type(error).__name__}: {error})")) from None
 
-    def _no_json(self) -> HalfAnswer:
-        return HalfAnswer(
+    def _no_json(self) -> IncompleteResponse:
+        return IncompleteResponse(
             "the answer is no JSON of an OpenAI-compatible server",
             fix=f"correct policy.base_url, {self._options.base_url}: the address of the API, up to and including /v1",
         )
@@ -214,7 +214,7 @@ class Endpoint:
             # A 429 like that of an overload, but no waiting helps.
             return MissingPrerequisite(f"{self._where}: the account has no credit left", fix="add credit, then go on")
         if status in (408, 409, 425, 429) or status >= 500:
-            return _Away(f"answers {status} ({told})", _retry_after(error))
+            return Unavailable(f"answers {status} ({told})", _retry_after(error))
         if status == 404 or "model" in told.lower():
             served = await self.models()
             if served and self._options.model not in served:
@@ -231,7 +231,7 @@ class Endpoint:
 
 def _wait(state: RetryCallState) -> float:
     failure = state.outcome.exception() if state.outcome else None
-    asked = failure.wait_s if isinstance(failure, _Away) else None
+    asked = failure.wait_s if isinstance(failure, Unavailable) else None
     drawn: float = wait_random_exponential(multiplier=_FIRST_WAIT_S, max=_LONGEST_WAIT_S)(state)
     # On top, so that those who are told the same moment do not all come back in it.
     return drawn if asked is None else min(asked, _LONGEST_WAIT_S) + min(drawn, 1.0)

@@ -27,7 +27,7 @@ from kernelrl_core.api.policies import (
     Update,
 )
 from kernelrl_plugin_openai.config import OpenAIConfig
-from kernelrl_plugin_openai.endpoint import Endpoint, HalfAnswer, readable_logprob
+from kernelrl_plugin_openai.endpoint import Endpoint, IncompleteResponse, readable_logprob
 
 __all__ = ["LearningPolicy"]
 
@@ -153,7 +153,7 @@ class LearningPolicy(TrainablePolicy):
         tokens = tuple(map(int, choice["token_ids"]))
         logprobs = tuple(map(readable_logprob, choice["logprobs"]["token_logprobs"]))
         if len(tokens) != len(logprobs) or not tokens:
-            raise HalfAnswer(f"it has {len(tokens)} token ids and {len(logprobs)} log-probabilities")
+            raise IncompleteResponse(f"it has {len(tokens)} token ids and {len(logprobs)} log-probabilities")
         reason: Literal["stop", "length"] = "length" if choice["finish_reason"] == "length" else "stop"
         return Reply(str(choice["text"]), tokens, logprobs, reason)
 

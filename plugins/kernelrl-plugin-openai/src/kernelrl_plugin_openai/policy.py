@@ -17,7 +17,7 @@ from kernelrl_core.api.policies import (
     SamplingSettings,
 )
 from kernelrl_plugin_openai.config import OpenAIConfig
-from kernelrl_plugin_openai.endpoint import Endpoint, HalfAnswer, readable_logprob
+from kernelrl_plugin_openai.endpoint import Endpoint, IncompleteResponse, readable_logprob
 
 __all__ = ["UNKNOWN_TOKEN", "OpenAIPolicy", "make_policy"]
 
@@ -122,12 +122,12 @@ class OpenAIPolicy(Policy):
         choice = answer["choices"][0]
         reason = choice["finish_reason"]
         if not isinstance(reason, str):
-            raise HalfAnswer("it says not why it ended")
+            raise IncompleteResponse("it says not why it ended")
         message = choice["message"]
         content = message.get("content") or ""
         thinking = message.get("reasoning_content") or message.get("reasoning") or None
         if not isinstance(content, str) or not isinstance(thinking, str | None):
-            raise HalfAnswer("its content is no text")
+            raise IncompleteResponse("its content is no text")
         text = f"<think>\n{thinking}\n</think>\n\n{content}" if thinking else content
         stop_reason: Literal["stop", "length"] = "length" if reason == "length" else "stop"
         if not self._options.logprobs:
@@ -135,13 +135,13 @@ class OpenAIPolicy(Policy):
         logprobs = self._logprobs(choice)
         tokens = tuple(int(token) for token in choice.get("token_ids") or (UNKNOWN_TOKEN,) * len(logprobs))
         if len(tokens) != len(logprobs):
-            raise HalfAnswer(f"it has {len(tokens)} token ids and {len(logprobs)} log-probabilities")
+            raise IncompleteResponse(f"it has {len(tokens)} token ids and {len(logprobs)} log-probabilities")
         return Reply(text, tokens, logprobs, stop_reason, thinking)
 
     def _logprobs(self, choice: Mapping[str, Any]) -> tuple[float, ...]:
         entries = (choice.get("logprobs") or {}).get("content")
         if entries is None:
-            raise HalfAnswer(
+            raise IncompleteResponse(
                 "there are no log-probabilities of tokens in it; policy.logprobs=false evaluates without them"
             )
         return tuple(readable_logprob(entry["logprob"]) for entry in entries)

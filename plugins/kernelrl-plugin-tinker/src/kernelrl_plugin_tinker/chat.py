@@ -130,15 +130,15 @@ class CookbookChat:
         strings: Sequence[str],
     ) -> Reply:
         _, prefill = _split_prefill(prompt.messages)
-        begun = self._tokenizer.encode(prompt.begun, add_special_tokens=False) if prefill else []
+        begun = self._tokenizer.encode(prompt.prefill, add_special_tokens=False) if prefill else []
         message, termination = self._renderer.parse_response([*begun, *tokens])
         if not termination.is_clean:
             # What has no end is not parsed at all, so that thinking in marks other than tags would not be told apart.
             message, _ = self._renderer.parse_response([*begun, *tokens, *self._end()])
         text, thinking = _join(message["content"])
         if isinstance(message["content"], str):
-            text = text.removeprefix(prompt.begun)
-        elif prompt.begun:
+            text = text.removeprefix(prompt.prefill)
+        elif prompt.prefill:
             # Parts do not say whether thinking that the prompt has opened was empty or never ended.
             ends = {stop for stop in self._renderer.get_stop_sequences() if not isinstance(stop, str)}
             text = self._tokenizer.decode([token for token in tokens if token not in ends])

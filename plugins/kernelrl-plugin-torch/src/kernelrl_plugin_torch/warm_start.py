@@ -92,7 +92,7 @@ class _Corpus:
                 self._replies.append([])
                 weights.append([])
             place = places[example.messages]
-            reply = model.encode_reply(continuation_after(prompts[place].begun, example.reply))
+            reply = model.encode_reply(continuation_after(prompts[place].prefill, example.reply))
             length = len(self._prompts[place]) + len(reply)
             if length > model.context_tokens:
                 raise UsageError(
