@@ -15,7 +15,7 @@ from kernelrl_core.algorithms.credit import (
     Credit,
     assign_credit,
     coverage_keep_probability,
-    loss_normaliser,
+    loss_denominator,
     training_samples,
 )
 from kernelrl_core.recipe.schema import (
@@ -81,21 +81,21 @@ def test_what_the_summed_loss_is_divided_by(length_norm: Any, divisor: float) ->
     group = Group(TASK, tuple(Episode((turn(i, 0, float(i)),)) for i in range(4)))
     train = TrainSettings(length_norm=length_norm)
     batch = assign_credit([group], grpo, ReturnSettings(), train, 0)
-    assert loss_normaliser(batch, train, 22528, None) == divisor
+    assert loss_denominator(batch, train, 22528, None) == divisor
 
 
 def test_each_optimizer_step_is_divided_by_its_part_of_the_batch() -> None:
     """Four samples in two substeps: each sums two samples, so 2 L of 4 L."""
     train = TrainSettings(length_norm=PositiveInt(100), substeps=PositiveInt(2))
-    batch = [Credit(turn(i, 0, 1.0), value=1.0, advantage=1.0) for i in range(4)]
-    assert loss_normaliser(batch, train, 50, None) == 200
+    batch = [Credit(turn(i, 0, 1.0), return_=1.0, advantage=1.0) for i in range(4)]
+    assert loss_denominator(batch, train, 50, None) == 200
 
 
 def test_a_constant_length_makes_an_advantage_small() -> None:
     """A = 1.03 and L = 16384 for a single sample: 1.03 / 16384 = 6.29e-5 per token (Kevin)."""
-    batch = [Credit(turn(0, 0, 1.0), value=1.0, advantage=1.03)]
+    batch = [Credit(turn(0, 0, 1.0), return_=1.0, advantage=1.03)]
     train = TrainSettings(length_norm=PositiveInt(16384))
-    assert 1.03 / loss_normaliser(batch, train, 22528, None) == pytest.approx(6.29e-5, rel=1e-3)
+    assert 1.03 / loss_denominator(batch, train, 22528, None) == pytest.approx(6.29e-5, rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -8,33 +8,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_core.algorithms.loss_shaping import mean_gap, mismatched, parts, shape_step
-from kernelrl_core.recipe.schema import MismatchSettings
-from kernelrl_core.types.training import Loss, OptimizerSettings, TrainingSample, Update
-
-
-def _step(*samples: TrainingSample, normaliser: float = 4.0, kl: float = 0.0, mismatch=None) -> Update:
-    loss = Loss("ppo", 0.2, 0.28, normaliser, kl, mismatch)
-    return Update(0, samples, 1, loss, OptimizerSettings(1e-3, 0.9, 0.95, 1e-8, 0.0, None))
+from kernelrl_core.algorithms.loss_shaping import mismatched, shape_samples, split_evenly
+from kernelrl_core.types.training import MismatchSettings, TrainingSample
 
 
 def _sample(name: str, logprobs: tuple[float, ...], advantage: float) -> TrainingSample:
     return TrainingSample(name, (1,), (2,) * len(logprobs), logprobs, advantage)
 
 
-def test_advantages_are_divided_by_the_normaliser() -> None:
-    shaped = shape_step(_step(_sample("a", (-1.0, -2.0), 3.0), _sample("b", (-1.0,), -1.0)))
-    assert shaped.advantages == ((0.75, 0.75), (-0.25,))  # 3 / 4 and -1 / 4
+def test_advantages_are_divided_by_the_denominator() -> None:
+    shaped = shape_samples([_sample("a", (-1.0, -2.0), 3.0), _sample("b", (-1.0,), -1.0)], 4.0)
+    assert tuple(sample.advantages for sample in shaped.samples) == ((0.75, 0.75), (-0.25,))  # 3 / 4 and -1 / 4
     assert shaped.metrics == {}
 
 
 def test_the_kl_penalty_moves_advantage_to_tokens_nearer_the_reference() -> None:
-    step = _step(_sample("a", (-1.0, -2.0), 3.0), _sample("b", (-1.0,), -1.0), kl=0.5)
+    samples = [_sample("a", (-1.0, -2.0), 3.0), _sample("b", (-1.0,), -1.0)]
     # d = [-1 - -1.3, -2 - -2, -1 - -1.6] = [0.3, 0, 0.6], mean 0.3;
     # A + 0.5 * (0.3 - d) = [3, 3.15 | -1.15], over 4.
-    shaped = shape_step(step, reference=[[-1.3, -2.0], [-1.6]])
-    assert shaped.advantages[0] == pytest.approx((0.75, 0.7875))
-    assert shaped.advantages[1] == pytest.approx((-0.2875,))
+    shaped = shape_samples(samples, 4.0, kl=0.5, reference=[[-1.3, -2.0], [-1.6]])
+    assert shaped.samples[0].advantages == pytest.approx((0.75, 0.7875))
+    assert shaped.samples[1].advantages == pytest.approx((-0.2875,))
     assert shaped.metrics["kl_reference"] == pytest.approx(0.3)
 
 
@@ -48,27 +42,44 @@ def test_a_mean_gap_of_0_0005_is_kept_and_of_0_002_rejected() -> None:
 
 
 def test_rejected_samples_are_left_out_and_counted() -> None:
-    step = _step(_sample("a", (-1.0,), 3.0), _sample("b", (-1.0,), -1.0), mismatch=MismatchSettings())
-    shaped = shape_step(step, present=[[-1.5], [-1.0]])
+    samples = [_sample("a", (-1.0,), 3.0), _sample("b", (-1.0,), -1.0)]
+    shaped = shape_samples(samples, 4.0, mismatch=MismatchSettings(), current=[[-1.5], [-1.0]])
     assert [sample.id for sample in shaped.samples] == ["b"]
     assert shaped.metrics == {"rejected": 0.5}
 
 
-def test_the_gap_is_a_mean_over_tokens() -> None:
-    assert mean_gap([[-1.0, -2.0], [-3.0]], [[-1.5, -2.0], [-2.0]]) == pytest.approx(0.5)  # (0.5 + 0 + 1) / 3
-    assert mean_gap([], []) == 0
+def test_the_kl_penalty_is_centred_over_the_samples_that_were_not_rejected() -> None:
+    samples = [_sample("a", (-1.0,), 3.0), _sample("b", (-1.0, -2.0), 1.0)]
+    shaped = shape_samples(
+        samples,
+        1.0,
+        mismatch=MismatchSettings(),
+        current=[[-1.5], [-1.0, -2.0]],
+        kl=1.0,
+        reference=[[-9.0], [-1.2, -2.4]],
+    )
+    # d = [0.2, 0.4] of the second sample alone, mean 0.3: 1 + 0.3 - d.
+    assert shaped.samples[0].advantages == pytest.approx((1.1, 0.9))
+    assert shaped.metrics["kl_reference"] == pytest.approx(0.3)
+
+
+def test_log_probabilities_that_are_needed_must_be_given() -> None:
+    with pytest.raises(ValueError, match="log-probabilities"):
+        shape_samples([_sample("a", (-1.0,), 3.0)], 1.0, mismatch=MismatchSettings())
+    with pytest.raises(ValueError, match="log-probabilities"):
+        shape_samples([_sample("a", (-1.0,), 3.0)], 1.0, kl=0.5)
 
 
 @given(st.lists(st.floats(-20, 0), min_size=1, max_size=6), st.floats(-5, 5), st.floats(0, 2))
 def test_the_kl_penalty_adds_nothing_on_the_whole(logprobs: list[float], advantage: float, kl: float) -> None:
-    step = _step(_sample("a", tuple(logprobs), advantage), normaliser=1.0, kl=kl)
-    row = shape_step(step, reference=[[0.0] * len(logprobs)]).advantages[0]
+    samples = [_sample("a", tuple(logprobs), advantage)]
+    row = shape_samples(samples, 1.0, kl=kl, reference=[[0.0] * len(logprobs)]).samples[0].advantages
     assert math.fsum(row) == pytest.approx(advantage * len(logprobs), abs=1e-6)
 
 
 @given(st.integers(0, 40), st.integers(1, 50))
 def test_parts_are_nearly_equal_and_in_order(n: int, substeps: int) -> None:
-    made = parts(list(range(n)), substeps)
+    made = split_evenly(list(range(n)), substeps)
     assert len(made) == min(n, substeps)
     assert [item for part in made for item in part] == list(range(n))
     sizes = [len(part) for part in made]

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelrl_plugin_torch.language_model import PromptAndReply
-from kernelrl_plugin_torch.learner import micro_batches
+from kernelrl_plugin_torch.learner import mean_gap, micro_batches
 
 
 @given(st.integers(0, 40), st.integers(1, 30))
@@ -14,3 +15,8 @@ def test_micro_batches_keep_order_and_budget(n: int, budget: int) -> None:
     assert [reply for batch in made for reply in batch] == replies
     for batch in made:
         assert len(batch) == 1 or sum(len(s.prompt) + len(s.reply) for s in batch) <= budget
+
+
+def test_the_gap_is_a_mean_over_tokens() -> None:
+    assert mean_gap([[-1.0, -2.0], [-3.0]], [[-1.5, -2.0], [-2.0]]) == pytest.approx(0.5)  # (0.5 + 0 + 1) / 3
+    assert mean_gap([], []) == 0
