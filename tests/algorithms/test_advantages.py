@@ -127,7 +127,7 @@ def test_shape_is_kept_and_input_unchanged(estimate: advantages.Estimate, return
 
 def test_estimators_are_components_of_the_core() -> None:
     from kernelrl_core.plugins.registry import registry
-    from kernelrl_core.recipe.schema import Use
+    from kernelrl_core.plugins.use import Use
 
     for name in ("grpo", "dr_grpo", "rloo", "trloo", "per_turn"):
         cls = registry().config_class("advantages", name)

@@ -29,7 +29,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     def write(name: str, body: str, *, dist: str = "", requires: str = "", entry_points: str | None = None) -> None:
         dist = dist or f"demo-{name}"
         module = dist.replace("-", "_")
-        code = "from kernelrl_core import Component, hookimpl\n" + textwrap.dedent(body)
+        code = "from kernelrl_core.api import Component, hookimpl\n" + textwrap.dedent(body)
         (tmp_path / f"{module}.py").write_text(code)
         info = tmp_path / f"{module}-1.5.dist-info"
         info.mkdir()
@@ -104,7 +104,7 @@ def test_a_faulty_plugin_is_broken_with_stage_and_one_line_and_harms_no_other(
     install("sound", GOOD)
     plugins = loaded()
     faulty = plugins["faulty"]
-    assert (faulty.state, faulty.stage) == ("broken", stage)
+    assert (faulty.state, faulty.failed_at) == ("broken", stage)
     assert error in faulty.error
     assert "\n" not in faulty.error
     assert plugins["sound"].state == plugins["core"].state == "ok"

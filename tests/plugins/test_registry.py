@@ -12,9 +12,10 @@ import pytest
 from kernelrl_core.errors import ExitCode, LookupFailed, MissingPrerequisite, UsageError
 from kernelrl_core.interfaces.component import Component
 from kernelrl_core.interfaces.requirements import Requires, missing_requirements
+from kernelrl_core.interfaces.rewards import Reward, RewardConfig
 from kernelrl_core.plugins.loading import PluginInfo
 from kernelrl_core.plugins.registry import PluginFailed, Registry, registry
-from kernelrl_core.recipe.schema import Use
+from kernelrl_core.plugins.use import Use
 
 
 def plugin(name: str, *components: Component, kind: str = "rewards", **more: Any) -> PluginInfo:
@@ -66,7 +67,7 @@ def test_a_component_of_a_disabled_plugin_says_how_it_was_disabled() -> None:
 
 
 @attrs.frozen
-class Options:
+class Options(RewardConfig):
     """Options of the components below."""
 
     value: int = 1
@@ -76,13 +77,20 @@ class Options:
         return Requires(environment=(f"NO_SUCH_VARIABLE_{self.value}",))
 
 
-class Target:
+class Target(Reward):
     def __init__(self, options: Options | None = None) -> None:
         if options is not None and options.value < 0:
             raise ZeroDivisionError("negative")
         if options is not None and options.value == 0:
             raise UsageError("value: 0 is not allowed")
         self.options = options
+
+    def score(self, turn: Any) -> float:
+        return 0.0
+
+
+class Plain:
+    """Neither a reward nor its options."""
 
 
 @pytest.fixture
@@ -92,22 +100,24 @@ def targets(monkeypatch: pytest.MonkeyPatch) -> str:
     return "targets_of_this_test"
 
 
+def configured(targets: str) -> Registry:
+    return Registry((plugin("a", Component("t", f"{targets}:Target", config=f"{targets}:Options")),))
+
+
 def test_make_calls_the_implementation_with_its_options_or_with_nothing(targets: str) -> None:
-    plugins = Registry((plugin("a", Component("t", f"{targets}:Target", config=f"{targets}:Options")),))
-    assert plugins.make("rewards", Use("t", Options(3))).options == Options(3)
-    assert plugins.make("rewards", Use("t")).options is None
+    made = [configured(targets).make("rewards", use) for use in (Use("t", Options(3)), Use("t"))]
+    made.append(Registry((plugin("a", Component("t", f"{targets}:Target")),)).make("rewards", Use("t")))
+    assert [reward.options for reward in made if isinstance(reward, Target)] == [Options(3), Options(), None]
 
 
 def test_a_fault_in_an_implementation_names_the_plugin(targets: str) -> None:
-    plugins = Registry((plugin("a", Component("t", f"{targets}:Target")),))
     with pytest.raises(PluginFailed, match=r"plugin a \(dist-a 1.0\): cannot make the reward 't': ZeroDivisionError"):
-        plugins.make("rewards", Use("t", Options(-1)))
+        configured(targets).make("rewards", Use("t", Options(-1)))
 
 
 def test_an_error_for_the_user_passes_unchanged(targets: str) -> None:
-    plugins = Registry((plugin("a", Component("t", f"{targets}:Target")),))
     with pytest.raises(UsageError, match="value: 0 is not allowed"):
-        plugins.make("rewards", Use("t", Options(0)))
+        configured(targets).make("rewards", Use("t", Options(0)))
 
 
 def test_a_target_that_cannot_be_imported_names_the_plugin() -> None:
@@ -127,6 +137,17 @@ def test_options_that_are_no_attrs_class_are_the_plugins_fault() -> None:
     plugins = Registry((plugin("a", Component("t", "json:dumps", config="json:JSONDecoder")),))
     with pytest.raises(PluginFailed, match="not an attrs class"):
         plugins.config_class("rewards", "t")
+
+
+def test_an_implementation_or_options_of_another_kind_are_refused_with_the_base_to_derive_from(targets: str) -> None:
+    other = Registry((plugin("a", Component("t", f"{targets}:Plain")),))
+    with pytest.raises(PluginFailed, match=r"reward 't' .* does not derive from Reward") as caught:
+        other.make("rewards", Use("t"))
+    assert caught.value.fix == "from kernelrl_core.api.rewards import Reward, and derive Plain from it"
+    options = Component("t", f"{targets}:Target", config="kernelrl_core.types:Task")
+    with pytest.raises(PluginFailed, match=r"options of reward 't' .* do not derive from RewardConfig") as caught:
+        Registry((plugin("a", options),)).make("rewards", Use("t"))
+    assert caught.value.fix == "from kernelrl_core.api.rewards import RewardConfig, and derive Task from it"
 
 
 def test_missing_looks_at_the_declaration_and_at_the_options(targets: str) -> None:

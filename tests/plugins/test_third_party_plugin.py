@@ -29,7 +29,7 @@ FILES = {
         brevity = "stranger_brevity"
     """,
     "stranger_brevity/__init__.py": """
-        from kernelrl_core import Component, hookimpl
+        from kernelrl_core.api import Component, hookimpl
 
         @hookimpl
         def kernelrl_rewards():
@@ -43,23 +43,20 @@ FILES = {
     "stranger_brevity/parts.py": '''
         import attrs
 
-        from kernelrl_core.interfaces.kinds import RewardBounds
-        from kernelrl_core.types import Finding, Rule, Severity
+        from kernelrl_core.api.checkers import Checker, Finding, Rule, Severity
+        from kernelrl_core.api.rewards import Reward, RewardBounds, RewardConfig
 
 
         @attrs.frozen
-        class BrevityConfig:
+        class BrevityConfig(RewardConfig):
             characters: int = 2000
             """Length at which nothing is left."""
 
             def bounds(self):
                 return RewardBounds(0.0, 1.0, -1.0)
 
-            def needs_timing(self):
-                return False
 
-
-        class Brevity:
+        class Brevity(Reward):
             def __init__(self, config):
                 self.config = config
 
@@ -69,7 +66,7 @@ FILES = {
                 return max(0.0, 1.0 - len(turn.candidate.source) / self.config.characters)
 
 
-        class NoSine:
+        class NoSine(Checker):
             rules = (Rule("sine", Severity.NOTE, "Do not use sines."),)
 
             def check(self, candidate, task, evaluation):
