@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from kernelrl_core.cli.output import print_json, print_lines
 
 if TYPE_CHECKING:
     from kernelrl_core.plugins.registry import Registry
@@ -65,9 +66,9 @@ def command(
     found = find_task(task, registry=known, source=source)
     turn = asyncio.run(_judge(loaded, known, found, _read(kernel), seed, cache))
     if as_json:
-        click.echo(json.dumps(_described(turn, loaded)))
+        print_json(_described(turn, loaded))
     else:
-        click.echo("\n".join(_lines(turn)))
+        print_lines(_lines(turn))
     chosen = backend or recipe or loaded.backend.use != "triton"
     if not chosen and any(finding.rule == "no_kernel" for finding in turn.findings):
         click.echo("note: judged as a kernel in Triton; name another backend with -b, such as -b cuda", err=True)

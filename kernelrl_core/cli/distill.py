@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
+
+from kernelrl_core.cli.output import print_json
 
 
 @click.command("distill")
@@ -50,7 +51,7 @@ def command(
     tasks = len({entry["task_id"] for entry in found.conversations})
     if as_json:
         facts = {"file": str(output), "samples": len(found.conversations), "tasks": tasks}
-        click.echo(json.dumps({**facts, "left_out": dict(found.left_out)}))
+        print_json({**facts, "left_out": dict(found.left_out)})
         return
     click.echo(f"{output}: {len(found.conversations)} samples of {tasks} tasks")
     for reason, count in sorted(found.left_out.items(), key=lambda item: -item[1]):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from kernelrl_core.cli.output import print_json, print_lines, table
 
 if TYPE_CHECKING:
     from kernelrl_core.interfaces.component import Component
@@ -35,9 +36,9 @@ def command(context: click.Context, recipe: str | None, as_json: bool) -> None:
     """
     rows = list(_recipe_checks(recipe) if recipe else _machine_checks())
     if as_json:
-        click.echo(json.dumps({"checks": rows}))
+        print_json({"checks": rows})
     else:
-        click.echo("\n".join(_lines(rows)))
+        print_lines(_lines(rows))
     context.exit(3 if recipe and any(row["state"] == "missing" for row in rows) else 0)
 
 
@@ -54,15 +55,14 @@ def _lines(rows: list[dict[str, Any]]) -> list[str]:
         fix = last if [last] != details else ""
         alike.setdefault((state, "; ".join(dict.fromkeys(filter(None, details))), fix), []).append(name)
     checks = {key: ", ".join(dict.fromkeys(names)) for key, names in alike.items()}
-    width = max(map(len, checks.values()), default=0)
     told: set[str] = set()
-    lines = []
+    shown = []
     for (state, detail, fix), check in checks.items():
         new = [part for part in fix.split("; ") if part and part not in told]
         told.update(new)
         said = [detail, f"fix: {'; '.join(new)}" if new else ""]
-        lines.append(f"{state:<8} {check:<{width}}  {'; '.join(filter(None, said))}".rstrip())
-    return lines
+        shown.append((state, check, "; ".join(filter(None, said))))
+    return table(shown)
 
 
 def _row(check: str, good: bool, detail: str, fix: str = "", *, lacking: str = "missing") -> dict[str, Any]:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kernelrl_core.cli.output import print_json, print_lines, table
+
 if TYPE_CHECKING:
     from kernelrl_core.heldout.evaluate import EvalJob
     from kernelrl_core.plugins.registry import Registry
@@ -66,7 +68,10 @@ def command(
         partial.unlink()
         click.echo(f"written: {output}", err=True)
     flat = {key: value for key, value in report.items() if key not in ("rows", "provenance")}
-    click.echo(json.dumps(flat) if as_json else "\n".join(_lines(flat)))
+    if as_json:
+        print_json(flat)
+    else:
+        print_lines(_lines(flat))
 
 
 def choose_job(
@@ -115,14 +120,13 @@ def _run(evaluation: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
 
 def _lines(report: dict[str, Any]) -> list[str]:
     reasons = report["reasons"]
-    lines = []
+    rows = []
     for key, value in report.items():
         if key in ("reasons", "outcomes"):
             continue
-        shown = f"– ({reasons[key]})" if value is None and key in reasons else _shown(value)
-        lines.append(f"{key:<24}{shown}")
+        rows.append((key, f"– ({reasons[key]})" if value is None and key in reasons else _shown(value)))
     counts = ", ".join(f"{name} {count}" for name, count in report["outcomes"].items() if count)
-    return [*lines, f"{'outcomes':<24}{counts}"]
+    return table([*rows, ("outcomes", counts)])
 
 
 def _shown(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -146,9 +147,12 @@ def _say(text: str) -> None:
 
 
 def _read_dotenv() -> None:
-    from dotenv import find_dotenv, load_dotenv
+    here = Path.cwd()
+    path = next((folder / ".env" for folder in (here, *here.parents) if (folder / ".env").is_file()), None)
+    if path is None:
+        return
+    from dotenv import load_dotenv
 
-    path = find_dotenv(usecwd=True)
     try:
         load_dotenv(path, override=False)
     except (OSError, UnicodeDecodeError) as error:

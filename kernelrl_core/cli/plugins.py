@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kernelrl_core.cli import plugins_check
+from kernelrl_core.cli.output import print_json, print_lines, table
 
 if TYPE_CHECKING:
     from kernelrl_core.interfaces.component import Component
@@ -30,13 +30,14 @@ def list_command(as_json: bool) -> None:
 
     plugins = registry().plugins
     if as_json:
-        click.echo(json.dumps({"plugins": [_row(plugin) for plugin in plugins]}))
+        print_json({"plugins": [_row(plugin) for plugin in plugins]})
         return
-    width = max((len(plugin.name) for plugin in plugins), default=0)
+    rows = []
     for plugin in plugins:
         offered = [f"{_singular(kind)}:{item.name}" for kind, items in plugin.components.items() for item in items]
         state = "" if plugin.state == "ok" else f"{plugin.state.upper()}: {plugin.error}"
-        click.echo(f"{plugin.name:<{width}}  {plugin.version:<8} {state or ' '.join(offered)}".rstrip())
+        rows.append((plugin.name, plugin.version, state or " ".join(offered)))
+    print_lines(table(rows))
     if any(plugin.state == "broken" for plugin in plugins):
         click.echo("the traceback of a broken plugin: kernelrl plugins show NAME", err=True)
     if len(plugins) <= 1:
@@ -55,7 +56,7 @@ def show_command(name: str, as_json: bool) -> None:
         _component(registry(), found, kind, item) for kind, items in found.components.items() for item in items
     ]
     if as_json:
-        click.echo(json.dumps({**_row(found), "stage": found.failed_at, "trace": found.trace, "components": described}))
+        print_json({**_row(found), "stage": found.failed_at, "trace": found.trace, "components": described})
         return
     click.echo(f"{found.name}  {found.dist} {found.version}  {found.state}")
     if found.error:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
+
+from kernelrl_core.cli.output import print_json, print_lines, table
 
 
 @click.group("recipes")
@@ -21,11 +22,9 @@ def list_command(as_json: bool) -> None:
 
     rows = [{"name": name, "summary": _summary(path), "path": str(path)} for name, path in sorted(recipes().items())]
     if as_json:
-        click.echo(json.dumps({"recipes": rows}))
+        print_json({"recipes": rows})
         return
-    width = max((len(row["name"]) for row in rows), default=0)
-    for row in rows:
-        click.echo(f"{row['name']:<{width}}  {row['summary']}")
+    print_lines(table([(row["name"], row["summary"]) for row in rows]))
 
 
 @command.command("show")
@@ -52,7 +51,10 @@ def show_command(recipe: str, overrides: tuple[str, ...], resolved: bool, as_jso
         click.echo(find_recipe(recipe).read_text(encoding="utf-8"), nl=False)
         return
     loaded = load_recipe(recipe, overrides, registry=registry())
-    click.echo(json.dumps(loaded.resolved) if as_json else recipe_text(loaded.resolved), nl=as_json)
+    if as_json:
+        print_json(loaded.resolved)
+    else:
+        click.echo(recipe_text(loaded.resolved), nl=False)
 
 
 @command.command("copy")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
+
+from kernelrl_core.cli.output import print_json, print_lines, table
 
 if TYPE_CHECKING:
     from kernelrl_core.runs.directory import RunDir
@@ -61,7 +62,10 @@ def continue_run(context: click.Context, run: RunDir, *, accept_changes: bool = 
 
 def print_result(run: RunDir, *, as_json: bool) -> None:
     """What came of a run, on stdout."""
-    from kernelrl_core.runs.summary import result_lines, summary
+    from kernelrl_core.runs.summary import result_rows, summary
 
     facts = summary(run)
-    click.echo(json.dumps(facts) if as_json else "\n".join(result_lines(facts)))
+    if as_json:
+        print_json(facts)
+    else:
+        print_lines(table(result_rows(facts)))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
+
+from kernelrl_core.cli.output import print_json, print_lines, table
 
 
 @click.command("run")
@@ -41,10 +42,13 @@ def command(
     if name is not None and (Path(name).name != name or name.startswith(".")):
         raise UsageError(f"--name {name!r} must be a plain name, without folders")
     if dry_run:
-        from kernelrl_core.planning.plan import plan, plan_lines
+        from kernelrl_core.planning.plan import plan, plan_notes, plan_rows
 
         facts = plan(loaded.name, loaded.recipe, registry())
-        click.echo(json.dumps(facts) if as_json else "\n".join(plan_lines(facts)))
+        if as_json:
+            print_json(facts)
+        else:
+            print_lines([*table(plan_rows(facts)), *plan_notes(facts)])
         return
 
     from kernelrl_core.cli.resume import continue_run, print_result

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
+
+from kernelrl_core.cli.output import print_json, print_lines, table
 
 
 @click.group("runs")
@@ -27,15 +27,17 @@ def list_command(as_json: bool) -> None:
         except KernelRLError as error:
             click.echo(f"kernelrl: {error.message}", err=True)
     if as_json:
-        click.echo(json.dumps({"runs": found}))
+        print_json({"runs": found})
         return
     if not found:
         click.echo("no runs below ./runs; begin one with: kernelrl run quickstart", err=True)
+    rows = []
     for facts in found:
         rate = facts["last_correct_rate"]
-        total = facts["steps_total"] or "?"
-        correct = "" if rate is None else f"  correct {rate:.0%}"
-        click.echo(f"{facts['run']:<44}{facts['state']:<10}step {facts['steps']}/{total}{correct}")
+        correct = "" if rate is None else f"correct {rate:.0%}"
+        rows.append((facts["run"], facts["state"], f"step {facts['steps']}/{facts['steps_total'] or '?'}", correct))
+    if rows:
+        print_lines(table(rows))
 
 
 @command.command("show")
@@ -44,18 +46,16 @@ def list_command(as_json: bool) -> None:
 def show_command(run: str, as_json: bool) -> None:
     """Show a run: its state, its result and where it came from."""
     from kernelrl_core.runs.directory import find_run
-    from kernelrl_core.runs.summary import result_lines, summary
+    from kernelrl_core.runs.summary import result_rows, summary
 
     found = find_run(run)
     facts, origin = summary(found), found.provenance()
     checkpoints = [row["name"] for row in found.rows("checkpoints")]
     if as_json:
-        click.echo(json.dumps({**facts, "checkpoints": checkpoints, "provenance": origin}))
+        print_json({**facts, "checkpoints": checkpoints, "provenance": origin})
         return
-    lines = result_lines(facts)
-    lines += [f"began     {origin['started']}", f"version   kernelrl {origin['kernelrl']}"]
-    lines += [f"saved     {checkpoints[-1] if checkpoints else 'no checkpoint'}"]
-    click.echo("\n".join(lines))
+    rows = [*result_rows(facts), ("began", origin["started"]), ("version", f"kernelrl {origin['kernelrl']}")]
+    print_lines(table([*rows, ("saved", checkpoints[-1] if checkpoints else "no checkpoint")]))
 
 
 @command.command("suspects")
@@ -83,7 +83,7 @@ def suspects_command(run: str, hacked: bool, kernels: str | None, as_json: bool)
         except OSError as error:
             raise UsageError(f"--kernels {kernels}: {error.strerror or error}") from None
     if as_json:
-        click.echo(json.dumps({"run": str(found.path), "suspects": samples}))
+        print_json({"run": str(found.path), "suspects": samples})
         return
     for sample in samples:
         speedup = "" if sample["speedup"] is None else f"  speedup {sample['speedup']:.2f}"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
+
+from kernelrl_core.cli.output import print_json
 
 
 @click.command("schema")
@@ -18,4 +18,4 @@ def command() -> None:
     from kernelrl_core.plugins.registry import registry
     from kernelrl_core.recipe.json_schema import recipe_schema
 
-    click.echo(json.dumps(recipe_schema(registry()), indent=2))
+    print_json(recipe_schema(registry()), indent=2)

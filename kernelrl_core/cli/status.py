@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
+
+from kernelrl_core.cli.output import print_json, print_lines, table
 
 
 @click.command("status")
@@ -18,13 +18,13 @@ def command(run: str, as_json: bool) -> None:
       kernelrl status quickstart
     """
     from kernelrl_core.runs.directory import find_run
-    from kernelrl_core.runs.summary import result_lines, summary
+    from kernelrl_core.runs.summary import result_rows, summary
 
     facts = summary(find_run(run))
     if as_json:
-        click.echo(json.dumps(facts))
+        print_json(facts)
         return
-    lines = result_lines(facts)
+    rows = result_rows(facts)
     if facts["state"] in ("stopped", "failed", "killed"):
-        lines.append(f"continue  kernelrl resume {facts['run']}")
-    click.echo("\n".join(lines))
+        rows.append(("continue", f"kernelrl resume {facts['run']}"))
+    print_lines(table(rows))

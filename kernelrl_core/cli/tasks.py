@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kernelrl_core.cli import tasks_audit
+from kernelrl_core.cli.output import print_json, print_lines, table
 from kernelrl_core.cli.task_source import source_of
 
 if TYPE_CHECKING:
@@ -59,12 +59,11 @@ def list_command(
     splits = [split] if split else source.splits()
     tasks = [task for name in splits for task in source.tasks(name) if level in (None, task.level)]
     if as_json:
-        click.echo(json.dumps({"tasks": [_row(task) for task in tasks]}))
+        print_json({"tasks": [_row(task) for task in tasks]})
         return
-    width = max((len(task.id) for task in tasks), default=0)
-    for task in tasks:
-        known = "-" if task.level is None else task.level
-        click.echo(f"{task.id:<{width}}  level {known}  {task.split:<9} {' '.join(task.flags)}".rstrip())
+    levels = ["-" if task.level is None else task.level for task in tasks]
+    rows = zip(tasks, levels, strict=True)
+    print_lines(table([(task.id, f"level {level}", task.split, " ".join(task.flags)) for task, level in rows]))
     click.echo(f"{len(tasks)} tasks", err=True)
 
 
@@ -89,11 +88,10 @@ def show_command(task: str, settings: Sequence[str], recipe: str | None, use: st
     source = source_of(recipe, use, settings) if recipe or use or settings else None
     found = find_task(task, registry=registry(), source=source)
     if as_json:
-        click.echo(json.dumps({**_row(found), "precision": found.precision, "reference": found.reference}))
+        print_json({**_row(found), "precision": found.precision, "reference": found.reference})
         return
-    for key, value in _row(found).items():
-        shown = " ".join(value) if isinstance(value, list) else value
-        click.echo(f"# {key:<8} {shown}".rstrip())
+    facts = {key: " ".join(value) if isinstance(value, list) else value for key, value in _row(found).items()}
+    print_lines(table([(f"# {key}", value) for key, value in facts.items()]))
     click.echo(found.reference, nl=not found.reference.endswith("\n"))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kernelrl_core.cli.output import print_json, print_lines, table
 from kernelrl_core.cli.task_source import source_of
 
 if TYPE_CHECKING:
@@ -84,7 +84,10 @@ def command(
         splits = [split] if split else source.splits()
         found = [task for each in splits for task in source.tasks(each) if level in (None, task.level)]
     audits = asyncio.run(_audited(found, settings, chosen, known, output, jobs, timeout))
-    click.echo(json.dumps(_document(audits)) if as_json else "\n".join(_lines(audits)))
+    if as_json:
+        print_json(_document(audits))
+    else:
+        print_lines(_lines(audits))
 
 
 async def _audited(
@@ -160,8 +163,7 @@ def _lines(audits: Sequence[TaskAudit]) -> list[str]:
             lines.append(_line(audit))
             lines += [f"    {flag}: {evidence}" for flag, evidence in audit.flags.items()]
     counts = Counter(flag for audit in audits for flag in audit.flags)
-    width = max(map(len, FLAGS))
-    lines += [f"{flag:<{width}}  {counts[flag]:>4}  {FLAGS[flag].meaning}" for flag in FLAGS]
+    lines += table([(flag, counts[flag], FLAGS[flag].meaning) for flag in FLAGS], right=(1,))
     return [*lines, _summary(audits)]
 
 

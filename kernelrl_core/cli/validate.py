@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
+
+from kernelrl_core.cli.output import print_json
 
 
 @click.command("validate")
@@ -39,11 +39,14 @@ def command(context: click.Context, recipe: str, overrides: tuple[str, ...], as_
             }
             for problem in error.problems
         ]
-        click.echo(json.dumps({"recipe": recipe, "valid": False, "problems": problems}))
+        print_json({"recipe": recipe, "valid": False, "problems": problems})
         context.exit(int(error.exit_code))
     if loaded.recipe.cost.budget_usd is not None:
         from kernelrl_core.planning.plan import budget_lines, plan
 
         for line in budget_lines(plan(loaded.name, loaded.recipe, registry())):
             click.echo(line, err=True)
-    click.echo(json.dumps({"recipe": loaded.name, "valid": True, "problems": []}) if as_json else f"{loaded.name}: ok")
+    if as_json:
+        print_json({"recipe": loaded.name, "valid": True, "problems": []})
+    else:
+        click.echo(f"{loaded.name}: ok")

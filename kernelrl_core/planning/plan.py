@@ -15,7 +15,7 @@ from kernelrl_core.tasks.curriculum import TaskSchedule
 from kernelrl_core.tasks.selection import eval_tasks, training_tasks
 from kernelrl_core.types import Task
 
-__all__ = ["budget_lines", "plan", "plan_lines", "preflight"]
+__all__ = ["budget_lines", "plan", "plan_notes", "plan_rows", "preflight"]
 
 CHARACTERS_PER_TOKEN = 3.5
 """Rough figure for code; the policy's tokenizer is not loaded for a plan."""
@@ -90,12 +90,16 @@ def _amounts(of: str, spent: Spent | None, prices: PriceSettings) -> dict[str, A
     }
 
 
-def plan_lines(facts: dict[str, Any]) -> list[str]:
-    """A plan for people."""
+def plan_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """A plan for people: label and value of each line."""
     hidden = {"missing"} | ({"budget_usd"} if facts["budget_usd"] is None else set())
     hidden |= {key for key in facts if key.startswith("scored_tokens") and not facts["scored_tokens_per_step_at_most"]}
-    lines = [f"{key.replace('_', ' '):<32}{_shown(value)}" for key, value in facts.items() if key not in hidden]
-    lines.append("amounts are estimates: every reply as long as it may be, every sample trained on")
+    return [(key.replace("_", " "), _shown(value)) for key, value in facts.items() if key not in hidden]
+
+
+def plan_notes(facts: dict[str, Any]) -> list[str]:
+    """Sentences below a plan: what its figures assume, and what is missing."""
+    lines = ["amounts are estimates: every reply as long as it may be, every sample trained on"]
     if facts["tasks"] is None:
         lines.append(
             f"no task was read: prompts of {ASSUMED_PROMPT_TOKENS:,} tokens are assumed, evaluation is left out"

@@ -167,7 +167,7 @@ def _load(found: _Found, info: PluginInfo, *, trace: bool) -> PluginInfo:
             info,
             state="broken",
             failed_at=error.failed_at if isinstance(error, _Refused) else phase,
-            error=_one_line(str(error)) if refused else _one_line(f"{type(error).__name__}: {_text(error)}"),
+            error=_one_line(str(error)) if refused else _explained(error),
             trace="" if refused else "".join(traceback.format_exception(error)),
         )
     return attrs.evolve(info, components=components)
@@ -217,6 +217,14 @@ def _ask(manager: pluggy.PluginManager, hook: str, plugin: str, *, trace: bool) 
             if not _TARGET.fullmatch(target):
                 raise _Refused(hook, f"{hook}: {component.name}: {target!r} is not of the form module:attribute")
     return tuple(offered)
+
+
+def _explained(error: BaseException) -> str:
+    told = _one_line(f"{type(error).__name__}: {_text(error)}")
+    from kernelrl_core.plugins.moved import new_import
+
+    instead = new_import(error)
+    return f"{told}; write: {instead}" if instead else told
 
 
 def _text(error: BaseException) -> str:

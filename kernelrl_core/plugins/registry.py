@@ -247,10 +247,15 @@ class Registry:
 
     @staticmethod
     def _failed(plugin: PluginInfo, failure: str, error: BaseException) -> PluginFailed:
+        from kernelrl_core.plugins.moved import new_import
+
         told = " ".join("".join(traceback.format_exception_only(error)).split())
+        instead = new_import(error)
         return PluginFailed(
             f"plugin {plugin.name} ({plugin.dist} {plugin.version}): {failure}: {told}",
-            fix="rerun with --debug for the traceback, and tell the plugin's author",
+            fix=f"in the plugin, write: {instead}"
+            if instead
+            else "rerun with --debug for the traceback, and tell the plugin's author",
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.monitoring.timeline import KINDS, shares_text
 
-__all__ = ["result_lines", "summary"]
+__all__ = ["result_rows", "summary"]
 
 
 def summary(run: RunDir) -> dict[str, Any]:
@@ -42,25 +42,25 @@ def summary(run: RunDir) -> dict[str, Any]:
     }
 
 
-def result_lines(facts: Mapping[str, Any]) -> list[str]:
-    """A summary for people."""
+def result_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """A summary for people: label and value of each line."""
     done = f"{facts['steps']} of {facts['steps_total']}" if facts["steps_total"] else "0"
-    lines = [f"run       {facts['run']}", f"state     {facts['state']}", f"steps     {done}"]
+    rows = [("run", str(facts["run"])), ("state", facts["state"]), ("steps", done)]
     if facts["error"]:
-        lines.append(f"error     {facts['error'].splitlines()[0]}")
+        rows.append(("error", facts["error"].splitlines()[0]))
     if facts["steps"]:
-        lines.append(f"correct   {_change(facts['first_correct_rate'], facts['last_correct_rate'], '{:.0%}')}")
-        lines.append(f"reward    {_change(facts['first_reward'], facts['last_reward'], '{:.3f}')}")
+        rows.append(("correct", _change(facts["first_correct_rate"], facts["last_correct_rate"], "{:.0%}")))
+        rows.append(("reward", _change(facts["first_reward"], facts["last_reward"], "{:.3f}")))
     if facts["held_out_after"] is not None:
-        lines.append(f"held out  {_change(facts['held_out_before'], facts['held_out_after'], '{:.0%}')}")
+        rows.append(("held out", _change(facts["held_out_before"], facts["held_out_after"], "{:.0%}")))
     if facts["best_speedup"] is not None:
-        lines.append(f"speedup   {facts['best_speedup']:.2f}x at best")
+        rows.append(("speedup", f"{facts['best_speedup']:.2f}x at best"))
     if facts["steps"]:
         spent = shares_text(facts["seconds_spent_on"], facts["seconds"])
-        lines.append(f"time      {facts['seconds']:.0f} s, {facts['seconds_per_step']:.1f} s per step{spent}")
+        rows.append(("time", f"{facts['seconds']:.0f} s, {facts['seconds_per_step']:.1f} s per step{spent}"))
     if facts["usd"]:
-        lines.append(f"cost      {facts['usd']:.2f} USD")
-    return lines
+        rows.append(("cost", f"{facts['usd']:.2f} USD"))
+    return rows
 
 
 def _change(before: float | None, after: float | None, form: str) -> str:

@@ -11,7 +11,7 @@ from value_builders import make_turn
 
 from kernelrl_core.environment.scoring import WeightedReward, score
 from kernelrl_core.planning.load import load_recipe, recipe_from_mapping
-from kernelrl_core.planning.plan import plan, plan_lines
+from kernelrl_core.planning.plan import plan, plan_notes
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.recipe.yaml import parse_value
@@ -119,7 +119,7 @@ def test_a_header_says_what_a_dry_run_without_the_tasks_says(
     reply, prompt, train = map(in_millions, amounts)
     header = " ".join((RECIPES / f"{name}.yaml").read_text().split("\n\n")[0].replace("#", " ").split())
     assert f"{reply}, {prompt} and {train} million tokens" in header
-    assert "no task was read: prompts of 2,000 tokens are assumed, evaluation is left out" in plan_lines(facts)
+    assert "no task was read: prompts of 2,000 tokens are assumed, evaluation is left out" in plan_notes(facts)
 
 
 def test_kevin_is_the_published_algorithm() -> None:
