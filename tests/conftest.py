@@ -11,13 +11,16 @@ from typing import Literal
 import attrs
 import pytest
 
-from kernelrl_core.errors import MissingPrerequisite
-from kernelrl_core.interfaces.component import Component
-from kernelrl_core.interfaces.rewards import RewardBounds
+from kernelrl_core.api import Component
+from kernelrl_core.api.checkers import Candidate, Checker, Evaluation, Finding, Rule, Severity
+from kernelrl_core.api.config import ComponentConfig, Fraction, NonNegativeFloat, PositiveInt
+from kernelrl_core.api.errors import MissingPrerequisite
+from kernelrl_core.api.policies import PolicyCapabilities, PolicyConfig
+from kernelrl_core.api.retrievers import RetrieverConfig
+from kernelrl_core.api.rewards import RewardBounds, RewardConfig
+from kernelrl_core.api.tasks import Task, TaskConfig, TaskSource
 from kernelrl_core.plugins.loading import PluginInfo
 from kernelrl_core.plugins.registry import Registry
-from kernelrl_core.recipe.schema import Fraction, NonNegativeFloat, PositiveInt
-from kernelrl_core.types import Rule, Severity, Task
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -33,7 +36,7 @@ class Nested:
 
 
 @attrs.frozen
-class PolicyOptions:
+class Options(ComponentConfig):
     """Options of every type that recipes know."""
 
     model: str | None = None
@@ -59,19 +62,42 @@ class PolicyOptions:
     checked: int = attrs.field(default=5, validator=attrs.validators.ge(2))
     """At least 2, by a validator."""
 
-    def losses(self) -> Iterable[str]:
-        return ("importance_sampling", "ppo")
-
-    def ratios(self) -> Iterable[str]:
-        return ("token",)
-
     def problems(self) -> Iterable[str]:
         if self.width > 1000:
             yield "a width above 1000 does not fit"
 
 
 @attrs.frozen
-class Bounded:
+class PolicyOptions(Options, PolicyConfig):
+    def capabilities(self) -> PolicyCapabilities:
+        return PolicyCapabilities(frozenset({"importance_sampling", "ppo"}), logprobs=True, reference=True)
+
+
+@attrs.frozen
+class SilentPolicyOptions(PolicyOptions):
+    """Options of a policy that gives no log-probabilities."""
+
+    def capabilities(self) -> PolicyCapabilities:
+        return PolicyCapabilities(frozenset({"importance_sampling", "ppo"}))
+
+
+@attrs.frozen
+class TaskOptions(Options, TaskConfig):
+    pass
+
+
+@attrs.frozen
+class RetrieverOptions(Options, RetrieverConfig):
+    pass
+
+
+@attrs.frozen
+class Boundless(RewardConfig):
+    """Options of a reward that does not state its bounds."""
+
+
+@attrs.frozen
+class Bounded(RewardConfig):
     """A reward with any bounds."""
 
     gap: float = 1.0
@@ -93,9 +119,12 @@ class Bounded:
         return self.timing
 
 
-class Files:
-    def __init__(self, options: PolicyOptions) -> None:
+class Files(TaskSource):
+    def __init__(self, options: TaskOptions) -> None:
         pass
+
+    def splits(self) -> tuple[str, ...]:
+        return ("train",)
 
     def tasks(self, split: str) -> tuple[Task, ...]:
         return (Task("t", "", level=1),)
@@ -111,8 +140,11 @@ class Failing(Files):
         raise ValueError("planted")
 
 
-class RulesChecker:
+class RulesChecker(Checker):
     rules = (Rule("no_kernel", Severity.HACK, "Launch a kernel."), Rule("library_compute", Severity.HACK, "Compute."))
+
+    def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> tuple[Finding, ...]:
+        return ()
 
 
 @pytest.fixture(scope="session")
@@ -127,14 +159,14 @@ def plugins() -> Registry:
         return Component(name, f"{place}:{target}", config=f"{place}:{config}" if config else "")
 
     demo = {
-        "tasks": tuple(component(name.lower(), "PolicyOptions", name) for name in ("Files", "Elsewhere", "Failing")),
+        "tasks": tuple(component(name.lower(), "TaskOptions", name) for name in ("Files", "Elsewhere", "Failing")),
         "backends": (component("triton"),),
-        "policies": (component("tiny", "PolicyOptions"),),
-        "rewards": (component("bounded", "Bounded"), component("boundless", "PolicyOptions"), component("twice")),
+        "policies": (component("tiny", "PolicyOptions"), component("silent", "SilentPolicyOptions")),
+        "rewards": (component("bounded", "Bounded"), component("boundless", "Boundless"), component("twice")),
         "evaluators": (component("local"),),
         "feedback": (component("structured"),),
         "checkers": (component("rules", target="RulesChecker"),),
-        "retrievers": (component("bm25", "PolicyOptions"),),
+        "retrievers": (component("bm25", "RetrieverOptions"),),
         "advantages": (component("raw"),),
         "loggers": (component("unreadable", "Missing"),),
     }

@@ -9,7 +9,9 @@ from typing import Any
 import attrs
 import pytest
 
-from kernelrl_core.errors import UsageError
+from kernelrl_core.api.errors import UsageError
+from kernelrl_core.api.evaluators import EvaluatorConfig
+from kernelrl_core.api.policies import PolicyConfig
 from kernelrl_core.monitoring.costs import BudgetReached, CostMeter, Spent, prices_of, spent_on_row
 from kernelrl_core.planning.estimates import spent_at_most
 from kernelrl_core.recipe.schema import (
@@ -28,7 +30,7 @@ from kernelrl_core.recipe.schema import (
 
 
 @attrs.frozen
-class Options:
+class Options(PolicyConfig):
     model: str = "vendor/large"
 
     def prices(self) -> Mapping[str, float]:
@@ -37,6 +39,7 @@ class Options:
 
 def recipe(cost: CostSettings | None = None, **changes: object) -> Recipe:
     whole = Recipe(Use("none"), Use("none"), Use("none", Options()), {"correct": RewardUse("none")})
+    whole = attrs.evolve(whole, evaluator=Use("none", EvaluatorConfig()))
     return attrs.evolve(whole, cost=cost or whole.cost, **changes)
 
 

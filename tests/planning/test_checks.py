@@ -44,7 +44,7 @@ def check(plugins: Registry, **parts: str) -> list[str]:
         ({"curriculum": "{stages: [{levels: [2]}]}"}, "curriculum.stages.0.levels: no task of split 'train' has one"),
         (
             {"tasks": "{use: failing}", "curriculum": "{stages: [{levels: [1]}]}"},
-            "tests.recipe.conftest:Failing failed in listing split 'train': ValueError: planted",
+            "tests.conftest:Failing failed in listing split 'train': ValueError: planted",
         ),
         ({"curriculum": "{stages: [{max_steps: 2}]}"}, "curriculum.stages.0: the last stage lasts to the end"),
         ({"curriculum": "{stages: [{weights: {rr: 1}}]}"}, "curriculum.stages.0.weights.rr: there is no reward 'rr'"),
@@ -62,6 +62,14 @@ def check(plugins: Registry, **parts: str) -> list[str]:
         (
             {"train": "{ratio: sequence}"},
             "train.ratio: policy 'tiny', as it is set, weights its losses by token alone",
+        ),
+        (
+            {"policy": "{use: silent}", "train": "{kl: 0.1}"},
+            "train.kl: policy 'silent' gives no log-probabilities of its reference policy",
+        ),
+        (
+            {"policy": "{use: silent}", "train": "{mismatch: {}}"},
+            "train.mismatch: policy 'silent' gives no log-probabilities of its current weights",
         ),
         ({"train": "{beta2: 1}"}, "train.beta2: must be below 1"),
         (
@@ -107,6 +115,7 @@ def test_a_contradiction_is_refused(plugins: Registry, parts: dict[str, str], me
         {"rewards": "{r: {use: bounded, profiled: true}}", "evaluation": "{profile_kernels: true}"},
         {"rewards": "{r: {use: bounded, low: -1}}", "verdicts": "{hack_reward: -1}"},
         {"train": "{steps: 0}"},
+        {"train": "{kl: 0.1, mismatch: {}}"},
         {"train": "{exact_resume: false, staleness: 2, loss: importance_sampling}"},
         {"train": "{exact_resume: false, staleness: 3, loss: ppo}"},
         {"train": "{epochs: 0.5, warmup_ratio: 1}"},
