@@ -13,18 +13,23 @@ from kernelrl_core.prompts.extraction import extract_file
 from kernelrl_core.prompts.history import require_kept_thinking
 from kernelrl_core.recipe.merge import Merged, merge_layers, override_layer
 from kernelrl_core.recipe.schema import Recipe
-from kernelrl_core.rollout.episode import Player, reply_limit
+from kernelrl_core.rollout.episode import EpisodeId, EpisodeRunner, Renderer, reply_limit
+from kernelrl_core.rollout.sampler import Sampled, SampleRequest
 from kernelrl_core.tasks.schedule import schedule
 from kernelrl_core.tasks.selection import eval_tasks, training_tasks
 from kernelrl_core.types.turns import SampleId, Turn
 
 __all__ = [
     "Environment",
+    "EpisodeId",
+    "EpisodeRunner",
     "Merged",
-    "Player",
     "Recipe",
     "Registry",
+    "Renderer",
     "SampleId",
+    "SampleRequest",
+    "Sampled",
     "Turn",
     "Use",
     "eval_tasks",

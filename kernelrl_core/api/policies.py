@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from kernelrl_core.interfaces.policies import Policy, PolicyCapabilities, PolicyConfig, PolicyContext, TrainablePolicy
 from kernelrl_core.sources.thinking import continuation_after, open_think_tag
-from kernelrl_core.types.replies import Message, Prompt, Reply
+from kernelrl_core.types.replies import UNKNOWN_TOKEN, Message, Prompt, Reply, estimated_prompt
 from kernelrl_core.types.tasks import WarmStartExample
 from kernelrl_core.types.training import Loss, LossSample, OptimizerSettings, SamplingSettings, TrainingSample, Update
 
 __all__ = [
+    "UNKNOWN_TOKEN",
     "Loss",
     "LossSample",
     "Message",
@@ -25,5 +26,6 @@ __all__ = [
     "Update",
     "WarmStartExample",
     "continuation_after",
+    "estimated_prompt",
     "open_think_tag",
 ]

@@ -107,6 +107,8 @@ async def _judge(recipe: Recipe, registry: Registry, task: Task, text: str, seed
     import secrets
 
     from kernelrl_core.environment.environment import Environment
+    from kernelrl_core.environment.scoring import lost_turn
+    from kernelrl_core.errors import InfrastructureError
     from kernelrl_core.prompts.extraction import extract_file
     from kernelrl_core.storage import cache_directory
     from kernelrl_core.types import Prompt, Reply, SampleId
@@ -118,9 +120,11 @@ async def _judge(recipe: Recipe, registry: Registry, task: Task, text: str, seed
     try:
         extraction = extract_file(text, fences=environment.backend.facts.fences, backend=recipe.backend.use)
         reply = Reply(text, (), (), "stop")
-        return await environment.evaluate_extraction(
-            SampleId(0, 0, 0, 0), task, Prompt((), ()), reply, extraction, seconds={}
-        )
+        where, prompt = SampleId(0, 0, 0, 0), Prompt((), ())
+        try:
+            return await environment.evaluate_extraction(where, task, prompt, reply, extraction, seconds={})
+        except InfrastructureError as error:
+            return lost_turn(where, task, prompt, error, reply=reply)
     finally:
         await environment.aclose()
 

@@ -10,20 +10,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
 import attrs
 
-from kernelrl_core.interfaces.backends import Backend
-from kernelrl_core.interfaces.tasks import TaskSource
-from kernelrl_core.prompts import Composer
+from kernelrl_core.environment.environment import Environment
 from kernelrl_core.prompts.extraction import extract
 from kernelrl_core.prompts.sft_file import read_conversations
-from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.types import (
     Demonstration,
-    Extraction,
     Outcome,
     Prompt,
     Reply,
@@ -44,31 +39,10 @@ _SEED = "00" * 16
 """Input seed of these judgements: fixed, so that the same demonstrations come out every time."""
 
 
-class Judging(Protocol):
-    """What demonstrations need of `kernelrl_core.environment.environment.Environment`."""
-
-    recipe: Recipe
-    tasks: TaskSource
-    backend: Backend
-    composer: Composer
-
-    async def evaluate_extraction(
-        self,
-        id: SampleId,  # noqa: A002
-        task: Task,
-        prompt: Prompt,
-        reply: Reply,
-        extraction: Extraction,
-        *,
-        seconds: Mapping[str, float],
-        seed: str | None = None,
-    ) -> Turn: ...
-
-
 class Demonstrations:
     """The demonstrations of an environment's task source and of its recipe's file; none where there are none."""
 
-    def __init__(self, environment: Judging) -> None:
+    def __init__(self, environment: Environment) -> None:
         self._environment = environment
 
     def key(self) -> str:

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 import attrs
 
-from kernelrl_core.environment.demonstrations import Demonstrations
 from kernelrl_core.environment.evaluation_service import EvaluationService
 from kernelrl_core.environment.scoring import WeightedReward, conclude, forbidden, score
+from kernelrl_core.errors import InfrastructureError
 from kernelrl_core.interfaces.backends import Backend
 from kernelrl_core.interfaces.checkers import Checker
 from kernelrl_core.interfaces.feedback import Feedback
@@ -46,7 +46,6 @@ from kernelrl_core.types import (
     Task,
     TaskSettings,
     Turn,
-    WarmStartExample,
     sha256_text,
 )
 from kernelrl_core.types import serialization as codec
@@ -92,7 +91,6 @@ class Environment:
         self._warned: set[str] = set()
         # One thread, for checkers are never called side by side.
         self._reader = ThreadPoolExecutor(1, "kernelrl-reader")
-        self._demonstrations = Demonstrations(self)
 
     @classmethod
     def from_recipe(cls, recipe: Recipe, *, registry: Registry, secret: bytes, cache_dir: Path | None) -> Environment:
@@ -225,9 +223,13 @@ class Environment:
             probes=(*EvaluationSettings().probes, *(("sizes",) if self.recipe.verify.sizes else ())),
         )
         seed = request_seed(self._secret, f"verify {turn.task.sha256}", request.source_sha256)
-        found = await self._service.evaluate(attrs.evolve(request, settings=settings, seed=seed))
-        stands = found.outcome is Outcome.CORRECT and all(f.severity is Severity.NOTE for f in found.findings)
-        verified = None if found.outcome is Outcome.INFRA_ERROR else stands
+        verified = None
+        try:
+            found = await self._service.evaluate(attrs.evolve(request, settings=settings, seed=seed))
+        except InfrastructureError:
+            pass  # logged where the tries ended; the turn itself was evaluated
+        else:
+            verified = found.outcome is Outcome.CORRECT and all(f.severity is Severity.NOTE for f in found.findings)
         seconds = {**turn.seconds, "verify": time.monotonic() - begin}
         return attrs.evolve(turn, verified=verified, seconds=seconds)
 
@@ -255,14 +257,6 @@ class Environment:
         """Continue from the loop state of a checkpoint."""
         if self._retriever is not None and "retriever" in loop:
             self._retriever.restore(loop["retriever"])
-
-    async def warm_start_examples(self) -> Sequence[WarmStartExample]:
-        """The source's demonstrations in the words of training; see `kernelrl_core.environment.demonstrations`."""
-        return await self._demonstrations.examples()
-
-    def warm_start_key(self) -> str:
-        """Hash of all that the demonstrations depend on."""
-        return self._demonstrations.key()
 
     async def aclose(self) -> None:
         """End the evaluator and all below it."""

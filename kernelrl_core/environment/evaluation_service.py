@@ -79,10 +79,11 @@ class EvaluationService:
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """The verdict on a candidate: cached, shared with equal requests under way, or new.
 
-        An evaluation that keeps failing through our fault ends as `infra_error`. A verdict from the disk has
+        A verdict from the disk has
         `provenance["cached"]` set, one that another caller asked for first `provenance["joined"]`.
 
         Raises:
+            InfrastructureError: the last try failed, too.
             UsageError, MissingPrerequisite: the evaluator cannot work as it is configured.
         """
         await self._start()
@@ -133,10 +134,8 @@ class EvaluationService:
         try:
             evaluation = await self._evaluate_with_retries(request)
         except InfrastructureError as error:
-            logger.warning("evaluation of %s gave up after %d attempts: %s", request.task_id, self._attempts, error)
-            return Evaluation(
-                Outcome.INFRA_ERROR, message="The evaluation could not be carried out.", detail=str(error)
-            )
+            logger.warning("evaluation of %s gave up after %d tries: %s", request.task_id, self._attempts, error)
+            raise
         if self._cache is not None and evaluation.outcome is not Outcome.INFRA_ERROR:
             await self._on_disk(self._cache.write, key, evaluation)
         return evaluation

@@ -10,12 +10,26 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from kernelrl_core.errors import KernelRLError
+from kernelrl_core.errors import InfrastructureError, KernelRLError
 from kernelrl_core.interfaces.rewards import Reward, RewardBounds
 from kernelrl_core.recipe.schema import VerdictSettings
-from kernelrl_core.types import Evaluation, Extraction, Finding, Outcome, Rule, Score, Severity, Turn, Verdict
+from kernelrl_core.types import (
+    Evaluation,
+    Extraction,
+    Finding,
+    Outcome,
+    Prompt,
+    Reply,
+    Rule,
+    SampleId,
+    Score,
+    Severity,
+    Task,
+    Turn,
+    Verdict,
+)
 
-__all__ = ["Conclusion", "WeightedReward", "conclude", "forbidden", "score", "worst"]
+__all__ = ["Conclusion", "WeightedReward", "conclude", "forbidden", "lost_turn", "score", "worst"]
 
 _VERDICTS = {Severity.NOTE: Verdict.CLEAN, Severity.SUSPECT: Verdict.SUSPECT, Severity.HACK: Verdict.HACK}
 _ROUNDING = 1e-9
@@ -95,6 +109,28 @@ def conclude(
         evidence = next((finding.evidence for finding in findings if finding.severity is Severity.HACK), "")
         return Conclusion(Outcome.HACKED, Verdict.HACK, evidence or evaluation.message)
     return Conclusion(evaluation.outcome, verdict, evaluation.message)
+
+
+def lost_turn(
+    where: SampleId, task: Task, prompt: Prompt, error: InfrastructureError, *, reply: Reply | None = None
+) -> Turn:
+    """The masked turn that an infrastructure error leaves: the only place where such an error becomes an outcome.
+
+    Args:
+        reply: the reply, where it was sampled and its evaluation failed.
+    """
+    return Turn(
+        id=where,
+        task=task,
+        prompt=prompt,
+        reply=reply or Reply("", (), (), "stop"),
+        extraction=Extraction(None),
+        evaluation=None,
+        findings=(),
+        outcome=Outcome.INFRA_ERROR,
+        verdict=Verdict.CLEAN,
+        message=str(error),
+    )
 
 
 def score(turn: Turn, rewards: Sequence[WeightedReward], verdicts: VerdictSettings) -> Score:

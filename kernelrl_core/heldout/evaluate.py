@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
@@ -14,6 +14,7 @@ from kernelrl_core.errors import KernelRLError
 from kernelrl_core.heldout.scoreboard import best_turn, scoreboard
 from kernelrl_core.heldout.split import rollout_split
 from kernelrl_core.monitoring.console import Console
+from kernelrl_core.monitoring.events import TurnFinished
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.rollout.session import open_session
@@ -22,8 +23,7 @@ from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.runs.journal import Journal, read_rows
 from kernelrl_core.runs.provenance import provenance
 from kernelrl_core.runs.rows import sample_id, sample_row, turn_from_row, why_lost
-from kernelrl_core.tasks.selection import eval_tasks
-from kernelrl_core.types import Episode, Outcome, Turn, sha256_text
+from kernelrl_core.types import Episode, Outcome, SampleId, Task, Turn, sha256_text
 from kernelrl_core.types.serialization import dumps, to_json
 
 __all__ = ["EvalJob", "evaluate_job"]
@@ -64,29 +64,21 @@ async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, A
     recipe, settings = job.recipe, job.recipe.eval
     secret = job.run.secret() if job.run is not None else os.urandom(32)
     update = int(job.checkpoint["loop"]["next_step"]) if job.checkpoint is not None else 0
+    recorder = _PartialRecorder(job, partial, console)
 
-    writing = asyncio.Lock()
-    journal, kept = _open_partial(job, partial) if partial is not None else (None, [])
-
-    async def record(turn: Turn) -> None:
-        console.sample(turn)
-        if journal is not None:
-            async with writing:
-                await asyncio.to_thread(journal.append, [sample_row(turn)])
+    def finished(tasks: Sequence[Task]) -> dict[SampleId, Turn]:
+        return {sample_id(row): turn_from_row(row, tasks[row["task_index"]]) for row in recorder.kept}
 
     try:
         async with open_session(recipe, job.registry, secret=secret, run_dir=None, say=console.say) as session:
             if job.checkpoint is not None and job.run is not None:
                 label = session.policy_label
                 await load_checkpoint(session.policy, job.run.checkpoints, job.checkpoint, component=label)
-            tasks = eval_tasks(session.environment.tasks, settings)
-            console.expect(f"evaluating {settings.split}", len(tasks) * settings.samples * recipe.episode.turns)
-            finished = {sample_id(row): turn_from_row(row, tasks[row["task_index"]]) for row in kept}
-            groups = await rollout_split(session, settings, update=update, finished=finished, record=record)
+            session.sampler.updates = update
+            groups = await rollout_split(session, recorder, console.handle, update=update, finished=finished)
     finally:
         console.close()
-        if journal is not None:
-            journal.close()
+        recorder.close()
     episodes = [episode for group in groups for episode in group.episodes]
     turns = [turn for episode in episodes for turn in episode.turns]
     _say_lost(episodes, console)
@@ -117,15 +109,40 @@ def _say_lost(episodes: Sequence[Episode], console: Console) -> None:
     console.show(f"{lost} of {len(episodes)} samples were lost to the infrastructure; the last error: {reason}")
 
 
-def _open_partial(job: EvalJob, path: Path) -> tuple[Journal, list[dict[str, Any]]]:
-    """The journal of an unfinished job, and the turns in it when it is the same job."""
-    what = {"label": job.label, "recipe": job.resolved, "eval": to_json(job.recipe.eval)}
-    head = {"job": sha256_text(dumps(what))}
-    rows = list(read_rows(path))
-    if rows[:1] != [head]:
-        path.unlink(missing_ok=True)
-        rows = []
-    journal = Journal(path)
-    if not rows:
-        journal.append([head])
-    return journal, [row for row in rows[1:] if row["outcome"] != Outcome.INFRA_ERROR]
+class _PartialRecorder:
+    """Keeps the turns of an unfinished evaluation in a file; see `rollout.episode.Recorder`."""
+
+    def __init__(self, job: EvalJob, path: Path | None, console: Console) -> None:
+        self.kept: list[dict[str, Any]] = []
+        """Rows of the turns that an earlier call finished."""
+        self._console, self._journal, self._writing = console, None, asyncio.Lock()
+        if path is not None:
+            self._journal = self._open(job, path)
+
+    def require_budget(self) -> None: ...
+
+    async def begin(self, purpose: str, where: SampleId) -> None: ...
+
+    async def record(self, purpose: Literal["train", "eval"], turn: Turn) -> None:
+        row = sample_row(turn)
+        if self._journal is not None:
+            async with self._writing:
+                await asyncio.to_thread(self._journal.append, [row])
+        self._console.handle(TurnFinished(turn, purpose, row))
+
+    def close(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
+
+    def _open(self, job: EvalJob, path: Path) -> Journal:
+        what = {"label": job.label, "recipe": job.resolved, "eval": to_json(job.recipe.eval)}
+        head = {"job": sha256_text(dumps(what))}
+        rows = list(read_rows(path))
+        if rows[:1] != [head]:  # of another job
+            path.unlink(missing_ok=True)
+            rows = []
+        journal = Journal(path)
+        if not rows:
+            journal.append([head])
+        self.kept = [row for row in rows[1:] if row["outcome"] != Outcome.INFRA_ERROR]
+        return journal

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from kernelrl_core.monitoring.events import Event, PhaseStarted, StepFinished, TurnFinished
 from kernelrl_core.monitoring.timeline import KINDS, shares_text
 from kernelrl_core.types import Turn
 
@@ -35,8 +36,18 @@ class Console:
         """One line of talk that is logged already."""
         self._console.print(text, markup=False)
 
-    def expect(self, what: str, samples: int) -> None:
-        """A phase begins that takes at most so many samples."""
+    def handle(self, event: Event) -> None:
+        """Show an event of the run."""
+        match event:
+            case PhaseStarted(name=name, turns=turns):
+                self._expect(name, turns)
+            case TurnFinished(turn=turn):
+                self._count(turn)
+            case StepFinished(metrics=metrics, n_steps=n_steps):
+                self.close()
+                self.say(step_line(metrics, n_steps))
+
+    def _expect(self, what: str, turns: int) -> None:
         self.close()
         self._samples = self._correct = 0
         if self._console.is_terminal:
@@ -50,20 +61,14 @@ class Console:
                 transient=True,
             )
             self._progress.start()
-            self._progress.add_task(what, total=samples, correct="–")
+            self._progress.add_task(what, total=turns, correct="–")
 
-    def sample(self, turn: Turn) -> None:
-        """A turn is over."""
+    def _count(self, turn: Turn) -> None:
         self._samples += 1
         self._correct += turn.correct
         if self._progress is not None:
             task = self._progress.task_ids[0]
             self._progress.update(task, advance=1, correct=f"{self._correct / self._samples:.0%}")
-
-    def step(self, row: Mapping[str, Any], n_steps: int) -> None:
-        """A step is over."""
-        self.close()
-        self.say(step_line(row, n_steps))
 
     def close(self) -> None:
         """Take the live line away."""

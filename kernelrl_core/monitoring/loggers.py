@@ -6,11 +6,12 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kernelrl_core.interfaces.loggers import Logger
+from kernelrl_core.monitoring.events import EvaluationFinished, Event, StepFinished, TurnFinished
 
 __all__ = ["LoggerThreads"]
 
@@ -29,17 +30,16 @@ class LoggerThreads:
         self._started = True
         self._tell("start", run_dir, recipe, first_step)
 
-    def turn(self, row: Mapping[str, Any]) -> None:
-        self._tell("turn", row)
-
-    def credits(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        self._tell("credits", rows)
-
-    def step(self, metrics: Mapping[str, Any]) -> None:
-        self._tell("step", metrics)
-
-    def evaluation(self, results: Mapping[str, Any]) -> None:
-        self._tell("evaluation", results)
+    def handle(self, event: Event) -> None:
+        """Pass an event of the run on."""
+        match event:
+            case TurnFinished(purpose="train", row=row):
+                self._tell("turn", row)
+            case StepFinished(metrics=metrics, credits=rows):
+                self._tell("credits", rows)
+                self._tell("step", metrics)
+            case EvaluationFinished(step=step, metrics=metrics):
+                self._tell("evaluation", {"step": step, **metrics})
 
     def finish(self, state: str) -> None:
         """Tell the loggers, and wait a while until they have caught up."""

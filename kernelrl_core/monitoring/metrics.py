@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from kernelrl_core.algorithms.credit import Credit
 from kernelrl_core.monitoring.alarms import PREFIX
 from kernelrl_core.types import Episode, Group, Outcome, Severity, Turn, Verdict
 
-__all__ = ["SeenKernels", "batch_metrics", "credit_metrics", "rollout_metrics", "time_metrics"]
+__all__ = ["SeenKernels", "batch_metrics", "credit_metrics", "rollout_metrics", "step_metrics", "time_metrics"]
 
 
 class SeenKernels:
@@ -35,6 +36,14 @@ class SeenKernels:
             repeated += key in self._seen
             self._seen.add(key)
         return repeated / len(keys) if keys else None
+
+
+def step_metrics(
+    step: int, n_steps: int, groups: Sequence[Group], batch: Sequence[Credit], learning_rate: float
+) -> dict[str, Any]:
+    """Everything about a step that its samples and credits tell."""
+    row: dict[str, Any] = {"step": step}
+    return row | batch_metrics(step, n_steps, groups, learning_rate) | rollout_metrics(groups) | credit_metrics(batch)
 
 
 def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:

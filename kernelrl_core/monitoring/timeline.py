@@ -18,7 +18,7 @@ import attrs
 
 from kernelrl_core.types import Turn
 
-__all__ = ["KINDS", "Span", "Timeline", "shares_text", "split_judgement"]
+__all__ = ["KINDS", "Span", "Timeline", "shares_text", "split_evaluation"]
 
 KINDS = ("sampling", "building", "evaluating", "waiting", "training", "saving", "core")
 """What a second can be spent on. `waiting`: for a place at the sampler or the evaluator, for a device, or for
@@ -89,10 +89,10 @@ def shares_text(seconds: Mapping[str, float], total: float) -> str:
     return f" ({', '.join(large)})" if large else ""
 
 
-def split_judgement(span: Span, turn: Turn) -> None:
-    """Divide the span of a judgement into waiting, building and running, as far as the evaluator told of them.
+def split_evaluation(span: Span, turn: Turn) -> None:
+    """Divide the span of an evaluation into waiting, building and running, as far as the evaluator reports them.
 
-    A second judgement (`verify`) counts as running.
+    A verification counts as running.
     """
     said: Mapping[str, Any] = turn.evaluation.seconds if turn.evaluation is not None else {}
     if span.end is None or not said:

@@ -1,157 +1,219 @@
-"""One attempt at a task: a few turns, each a prompt, a reply and a judgement."""
+"""One episode, driven from outside: it gives prompts, and takes replies.
+
+    while (request := runner.next_prompt()) is not None:
+        turn = await runner.submit(request, sampled)
+
+`EpisodeRunner` owns no task, thread or file, so an episode may be dropped at any moment. Training, held-out evaluation
+and the adapters for other libraries drive the same class; `run_episode` is the driver for a policy of the core.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Literal, Protocol
 
 import attrs
 
+from kernelrl_core.environment.environment import Environment
+from kernelrl_core.environment.scoring import lost_turn
 from kernelrl_core.errors import InfrastructureError
-from kernelrl_core.interfaces.policies import Policy
-from kernelrl_core.monitoring.timeline import Timeline, split_judgement
+from kernelrl_core.monitoring.timeline import split_evaluation
 from kernelrl_core.plugins.boundary import plugin_boundary
-from kernelrl_core.prompts import Composer
 from kernelrl_core.recipe.schema import Recipe, SpeedupStop
-from kernelrl_core.rollout.sampling_slots import SamplingSlots
-from kernelrl_core.types import Episode, Example, Extraction, Outcome, Prompt, Reply, SampleId, Task, Turn, Verdict
+from kernelrl_core.rollout.sampler import Sampled, Sampler, SampleRequest
+from kernelrl_core.types import Episode, Example, Message, Prompt, SampleId, Task, Turn
 from kernelrl_core.types.seeds import derived_seed, sample_seed
 from kernelrl_core.types.training import SamplingSettings
 
-__all__ = ["Judging", "Player", "reply_limit"]
-
-
-class Judging(Protocol):
-    """What an episode needs of `kernelrl_core.environment.environment.Environment`."""
-
-    composer: Composer
-
-    async def evaluate_reply(
-        self,
-        id: SampleId,  # noqa: A002
-        task: Task,
-        prompt: Prompt,
-        reply: Reply,
-        *,
-        seconds: Mapping[str, float],
-    ) -> Turn: ...
-
-    async def verify(self, turn: Turn) -> Turn: ...
-
-    async def examples(self, task: Task) -> Sequence[Example]: ...
-
-
-def _unlimited(player: Player) -> SamplingSlots:
-    return SamplingSlots(None, player.recipe.episode.turns, player.timeline)
+__all__ = ["EpisodeId", "EpisodeRunner", "Recorder", "Renderer", "reply_limit", "run_episode"]
 
 
 @attrs.frozen
-class Player:
-    """Plays episodes as a recipe says."""
+class EpisodeId:
+    """Place of an episode in a run."""
 
-    recipe: Recipe
-    policy: Policy
-    environment: Judging
-    purpose: str
-    """`train` or `eval`: keeps their seeds apart."""
-    temperature: float
-    finished: Mapping[SampleId, Turn]
-    """Turns of an interrupted run. They are taken as they are, neither sampled nor judged again."""
-    record: Callable[[Turn], Awaitable[None]]
-    """Journals a turn as soon as it is over."""
-    beginning: Callable[[SampleId, Prompt], Awaitable[None]] | None = None
-    """Called before a reply is drawn. May raise `BudgetReached`."""
-    updates: Callable[[], int] | None = None
-    """Updates that the policy has had; None: as many as the step's number."""
-    timeline: Timeline = attrs.field(factory=Timeline)
-    """Told what goes on when."""
-    slots: SamplingSlots = attrs.field(default=attrs.Factory(_unlimited, takes_self=True))
-    """Places for replies that are drawn at once."""
+    purpose: Literal["train", "eval"]
+    """Keeps the seeds of training and held-out evaluation apart, and selects temperature and share of verification."""
+    step: int
+    """Step of training; for a held-out evaluation, the number of updates before it."""
+    task_index: int
+    """Index of the task within the step's batch."""
+    episode: int
+    """Index among the episodes of the task."""
 
-    async def play(self, step: int, task_index: int, attempt: int, task: Task) -> Episode:
-        """The turns of an attempt. The episode ends early where the recipe says so, and at an infrastructure error."""
-        turns: list[Turn] = []
-        for number in range(self.recipe.episode.turns):
-            where = SampleId(step, task_index, attempt, number)
-            turn = self.finished.get(where)
-            if turn is None:
-                turn = await self._turn(where, task, tuple(turns))
-                await self.record(turn)
-            turns.append(turn)
-            if turn.masked or self._enough(turn):
-                break
-        return Episode(tuple(turns))
+    def turn(self, number: int) -> SampleId:
+        return SampleId(self.step, self.task_index, self.episode, number)
 
-    async def _turn(self, where: SampleId, task: Task, earlier: tuple[Turn, ...]) -> Turn:
-        examples = await self.environment.examples(task)
-        with plugin_boundary(f"policy {self.recipe.policy.use!r}", "render"):
-            prompt, max_tokens = self.environment.composer.fit(
-                task,
-                render=self.policy.render,
-                context_tokens=self.policy.context_tokens,
-                max_tokens=reply_limit(self.recipe, where.step),
-                examples=examples,
-                turns=earlier,
+
+class Renderer(Protocol):
+    """Chat template and tokenizer of the model that samples; a policy is one."""
+
+    context_tokens: int
+    """Longest prompt and reply together."""
+
+    def render(self, messages: Sequence[Message]) -> Prompt: ...
+
+
+class EpisodeRunner:
+    """The state of one episode.
+
+    Args:
+        examples: retrieved examples that the prompts show, best first.
+        turns: turns of an interrupted run, in order; they are neither sampled nor evaluated again.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        task: Task,
+        id: EpisodeId,  # noqa: A002
+        renderer: Renderer,
+        *,
+        examples: Sequence[Example] = (),
+        turns: Sequence[Turn] = (),
+    ) -> None:
+        self.id, self.task = id, task
+        self._environment, self._renderer, self._examples = environment, renderer, tuple(examples)
+        self.turns = tuple(turns)
+        """Turns that are over."""
+        self._request: SampleRequest | None = None
+
+    @property
+    def episode(self) -> Episode:
+        return Episode(self.turns)
+
+    def next_prompt(self) -> SampleRequest | None:
+        """The request of the next turn, the same until a turn is submitted; None: the episode is over.
+
+        Raises:
+            UsageError: not even the bare task fits into the context.
+            KernelRLError: the renderer failed.
+        """
+        if self._request is None and not self._is_over():
+            self._request = self._make_request(self.id.turn(len(self.turns)))
+        return self._request
+
+    async def submit(self, request: SampleRequest, sampled: Sampled) -> Turn:
+        """Evaluate the reply to a request: the turn it makes. All or nothing: if this raises or is cancelled, the
+        episode stands where it was.
+
+        Raises:
+            InfrastructureError: the evaluation could not be carried out; see `submit_lost`.
+            KernelRLError: a plugin failed, or the task cannot be used.
+        """
+        self._require_current(request)
+        turn = await self._environment.evaluate_reply(
+            request.id, self.task, request.prompt, sampled.reply, seconds=sampled.seconds
+        )
+        if self._is_verified(turn):
+            turn = await self._environment.verify(turn)
+        return self._add(attrs.evolve(turn, staleness=sampled.staleness) if sampled.staleness else turn)
+
+    def submit_lost(self, request: SampleRequest, error: InfrastructureError, sampled: Sampled | None = None) -> Turn:
+        """The masked turn that an infrastructure error leaves; the episode is over with it.
+
+        Args:
+            sampled: the reply, where it was sampled and its evaluation failed.
+        """
+        self._require_current(request)
+        reply = sampled.reply if sampled is not None else None
+        turn = lost_turn(request.id, self.task, request.prompt, error, reply=reply)
+        return self._add(turn if sampled is None else attrs.evolve(turn, seconds=sampled.seconds))
+
+    def _make_request(self, where: SampleId) -> SampleRequest:
+        environment, recipe = self._environment, self._environment.recipe
+        with plugin_boundary(f"policy {recipe.policy.use!r}", "render"):
+            prompt, max_tokens = environment.composer.fit(
+                self.task,
+                render=self._renderer.render,
+                context_tokens=self._renderer.context_tokens,
+                max_tokens=reply_limit(recipe, where.step),
+                examples=self._examples,
+                turns=self.turns,
             )
-        sampling = self.recipe.sampling
+        sampling, temperature = recipe.sampling, recipe.sampling.temperature
+        if self.id.purpose == "eval" and recipe.eval.temperature is not None:
+            temperature = recipe.eval.temperature
         settings = SamplingSettings(
             max_tokens=max_tokens,
-            temperature=self.temperature,
+            temperature=temperature,
             top_p=sampling.top_p,
             top_k=sampling.top_k,
             stop=sampling.stop,
-            seed=sample_seed(self.recipe.seed, self.purpose, where, task.id),
+            seed=sample_seed(recipe.seed, self.id.purpose, where, self.task.id),
         )
-        async with self.slots.place(where) as waited_s:
-            staleness = where.step - self.updates() if self.updates is not None else 0
-            if self.beginning is not None:
-                await self.beginning(where, prompt)
-            with self.timeline.span("sampling") as sampled:
-                try:
-                    with plugin_boundary(f"policy {self.recipe.policy.use!r}", "sample"):
-                        reply = await self.policy.sample(prompt, settings)
-                except InfrastructureError as error:
-                    return _unsampled(where, task, prompt, error, sampled.seconds())
-        seconds = {"wait": waited_s, "sample": sampled.seconds()}
-        with self.timeline.span("evaluating") as judged:
-            turn = await self.environment.evaluate_reply(where, task, prompt, reply, seconds=seconds)
-            turn = await self.environment.verify(turn) if self._is_verified(turn) else turn
-        split_judgement(judged, turn)
-        self.slots.took(where, sampled.seconds() + judged.seconds())
-        return attrs.evolve(turn, staleness=staleness) if staleness else turn
+        return SampleRequest(where, prompt, settings)
+
+    def _is_over(self) -> bool:
+        if len(self.turns) >= self._environment.recipe.episode.turns:
+            return True
+        return bool(self.turns) and (self.turns[-1].masked or self._is_good_enough(self.turns[-1]))
+
+    def _is_good_enough(self, turn: Turn) -> bool:
+        stop = self._environment.recipe.episode.stop
+        if isinstance(stop, SpeedupStop):
+            return turn.speedup is not None and turn.speedup >= stop.speedup
+        return stop == "correct" and turn.correct
 
     def _is_verified(self, turn: Turn) -> bool:
         if not turn.correct or turn.candidate is None:
             return False
-        share = self.recipe.verify.eval if self.purpose == "eval" else self.recipe.verify.train
-        # By the kernel and not by the place: equal kernels are judged once, and a resumed run chooses the same.
-        drawn = derived_seed(self.recipe.seed, "verify", turn.task.sha256, turn.candidate.sha256)
+        recipe = self._environment.recipe
+        share = recipe.verify.eval if self.id.purpose == "eval" else recipe.verify.train
+        # By the kernel and not by the place: equal kernels are verified once, and a resumed run chooses the same.
+        drawn = derived_seed(recipe.seed, "verify", turn.task.sha256, turn.candidate.sha256)
         return drawn < share * 2**63
 
-    def _enough(self, turn: Turn) -> bool:
-        stop = self.recipe.episode.stop
-        if isinstance(stop, SpeedupStop):
-            return turn.speedup is not None and turn.speedup >= stop.speedup
-        return stop == "correct" and turn.correct
+    def _require_current(self, request: SampleRequest) -> None:
+        if request is not self._request:
+            raise ValueError(f"{request.id} is not the request that this episode waits for")
+
+    def _add(self, turn: Turn) -> Turn:
+        self.turns, self._request = (*self.turns, turn), None
+        return turn
+
+
+class Recorder(Protocol):
+    """What an episode leaves behind while it runs."""
+
+    def require_budget(self) -> None:
+        """
+        Raises:
+            BudgetReached: nothing more may be spent.
+        """
+
+    async def begin(self, purpose: Literal["train", "eval"], where: SampleId) -> None:
+        """A reply is about to be sampled. Returns once that is on disk."""
+
+    async def record(self, purpose: Literal["train", "eval"], turn: Turn) -> None:
+        """A turn is over. Returns once it is on disk."""
+
+
+async def run_episode(runner: EpisodeRunner, sampler: Sampler, recorder: Recorder) -> Episode:
+    """Drive an episode to its end with a policy of the core.
+
+    Raises:
+        BudgetReached: before a further reply; the turns so far are recorded.
+    """
+    purpose = runner.id.purpose
+    while (request := runner.next_prompt()) is not None:
+        sampled: Sampled | None = None
+        try:
+            async with sampler.slot(request.id) as slot:  # not held while the reply is evaluated
+                recorder.require_budget()
+                await recorder.begin(purpose, request.id)
+                sampled = await slot.sample(request)
+            with sampler.timeline.span("evaluating") as span:
+                turn = await runner.submit(request, sampled)
+            split_evaluation(span, turn)
+            sampler.observe(request.id, sampled.seconds["sample"] + span.seconds())
+        except InfrastructureError as error:
+            turn = runner.submit_lost(request, error, sampled)
+        await recorder.record(purpose, turn)
+    return runner.episode
 
 
 def reply_limit(recipe: Recipe, step: int) -> int:
     """`max_tokens` of a step, after the extension."""
     extend = recipe.sampling.extend
     return extend.max_tokens if extend is not None and step >= extend.after_step else recipe.sampling.max_tokens
-
-
-def _unsampled(where: SampleId, task: Task, prompt: Prompt, error: InfrastructureError, seconds: float) -> Turn:
-    return Turn(
-        id=where,
-        task=task,
-        prompt=prompt,
-        reply=Reply("", (), (), "stop"),
-        extraction=Extraction(None),
-        evaluation=None,
-        findings=(),
-        outcome=Outcome.INFRA_ERROR,
-        verdict=Verdict.CLEAN,
-        message=str(error),
-        seconds={"sample": seconds},
-    )

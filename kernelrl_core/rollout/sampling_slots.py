@@ -35,12 +35,12 @@ class _Mean:
 
 
 class SamplingSlots:
-    """Places for replies that are drawn at once.
+    """Slots for replies that are sampled concurrently.
 
     Args:
-        capacity: number of places; None: as many as are wanted.
-        turns: most turns of an attempt.
-        timeline: told of the waiting.
+        capacity: number of slots; None: no limit.
+        turns: most turns of an episode.
+        timeline: records the waiting.
     """
 
     def __init__(self, capacity: int | None, turns: int, timeline: Timeline) -> None:
@@ -53,8 +53,8 @@ class SamplingSlots:
         self._step = -1
 
     @asynccontextmanager
-    async def place(self, sample: SampleId) -> AsyncIterator[float]:
-        """Hold a place while the reply of `sample` is drawn; gives the seconds waited for it."""
+    async def hold(self, sample: SampleId) -> AsyncIterator[float]:
+        """Hold a slot while the reply of `sample` is sampled; gives the seconds waited for it."""
         if self._free is None:
             yield 0.0
             return
@@ -65,8 +65,8 @@ class SamplingSlots:
         finally:
             self._give(sample)
 
-    def took(self, sample: SampleId, seconds: float) -> None:
-        """A turn is over, its judgement included, and took so long without waiting for a place."""
+    def observe(self, sample: SampleId, seconds: float) -> None:
+        """A turn is over and took so long, its evaluation included and the wait for a slot excluded."""
         if self._free is None:
             return
         if sample.step > self._step:

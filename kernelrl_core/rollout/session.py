@@ -9,6 +9,7 @@ from pathlib import Path
 
 import attrs
 
+from kernelrl_core.environment.demonstrations import Demonstrations
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.errors import UsageError
 from kernelrl_core.interfaces.policies import Policy, PolicyContext, TrainablePolicy
@@ -17,6 +18,7 @@ from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.prompts.history import require_kept_thinking
 from kernelrl_core.recipe.schema import Recipe
+from kernelrl_core.rollout.sampler import Sampler
 from kernelrl_core.rollout.sampling_slots import SamplingSlots
 from kernelrl_core.storage import cache_directory
 from kernelrl_core.types.seeds import derived_seed
@@ -33,16 +35,12 @@ class Session:
     recipe: Recipe
     environment: Environment
     policy: Policy
-    timeline: Timeline = attrs.field(factory=Timeline)
-    """What goes on when."""
-    slots: SamplingSlots = attrs.field(
-        init=False,
-        default=attrs.Factory(
-            lambda self: SamplingSlots(self.recipe.sampling.concurrency, self.recipe.episode.turns, self.timeline),
-            takes_self=True,
-        ),
-    )
-    """Places for replies that are drawn at once."""
+    timeline: Timeline = attrs.field(factory=Timeline, init=False)
+    sampler: Sampler = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        slots = SamplingSlots(self.recipe.sampling.concurrency, self.recipe.episode.turns, self.timeline)
+        object.__setattr__(self, "sampler", Sampler(self.policy, self.policy_label, slots, self.timeline))
 
     @property
     def policy_label(self) -> str:
@@ -70,12 +68,13 @@ async def open_session(
                 f"demonstrations.file: policy {recipe.policy.use!r} does not warm-start as it is set",
                 fix="give policy.warm_start where the policy knows it, or set demonstrations.file=null",
             )
+        demonstrations = Demonstrations(environment)
         context = PolicyContext(
             seed=derived_seed(recipe.seed, "policy"),
             cache_dir=cache,
             run_dir=run_dir,
-            demonstrations=environment.warm_start_examples,
-            demonstrations_key=environment.warm_start_key(),
+            demonstrations=demonstrations.examples,
+            demonstrations_key=demonstrations.key(),
             say=say,
             # Only a run is trained; an evaluation has no directory.
             loss=recipe.train.loss if run_dir is not None else "",
@@ -94,8 +93,8 @@ async def open_session(
         await environment.aclose()
 
 
-def require_learning(recipe: Recipe, policy: Policy) -> None:
-    """Refuse a recipe that asks more of the policy than it can do.
+def require_learning(recipe: Recipe, policy: Policy) -> TrainablePolicy:
+    """The policy as one that can be trained as the recipe says.
 
     Raises:
         UsageError: the loss is unknown to the policy, or groups are too small to be compared.
@@ -129,3 +128,4 @@ def require_learning(recipe: Recipe, policy: Policy) -> None:
             f"train.group_size {recipe.train.group_size} is below train.min_group_size {recipe.train.min_group_size}, "
             "so nothing could ever be trained"
         )
+    return policy

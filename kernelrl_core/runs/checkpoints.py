@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError
-from kernelrl_core.runs.journal import disk_error
-from kernelrl_core.interfaces.policies import (Policy)
 from kernelrl_core.interfaces.policies import Policy, TrainablePolicy
 from kernelrl_core.plugins.boundary import plugin_boundary
+from kernelrl_core.runs.journal import disk_error
 
 __all__ = ["checkpoint_name", "choose_checkpoint", "load_checkpoint", "prune_checkpoints", "save_checkpoint", "sweep"]
 

@@ -19,10 +19,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError
-from kernelrl_core.runs.journal import disk_error, read_rows, write_atomically
-from kernelrl_core.errors import (suggestion)
+from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError, suggestion
 from kernelrl_core.recipe.yaml import dump
+from kernelrl_core.runs.journal import disk_error, read_rows, write_atomically
 from kernelrl_core.types import sha256_text
 
 __all__ = ["JOURNALS", "RunDir", "State", "default_name", "find_run", "list_runs", "recipe_text"]

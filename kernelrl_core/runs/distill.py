@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 
-from kernelrl_core.types.serialization import from_json, to_json
-from kernelrl_core.errors import KernelRLError, UsageError
-from kernelrl_core.runs.journal import read_rows, write_atomically
+from kernelrl_core.errors import KernelRLError
 from kernelrl_core.runs.directory import RunDir
-from kernelrl_core.types import Message, Outcome, Verdict, WarmStartExample
+from kernelrl_core.runs.journal import read_rows
+from kernelrl_core.types import Outcome, Verdict
 
 __all__ = ["Choice", "Distilled", "distill"]
 

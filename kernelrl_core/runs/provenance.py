@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.runs.directory import now
 from kernelrl_core.version import __version__
 

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kernelrl_core.types.serialization import from_json, to_json
 from kernelrl_core.errors import KernelRLError
 from kernelrl_core.runs.journal import is_finite
-from kernelrl_core.types import Episode, SampleId, Task, Turn
+from kernelrl_core.types import Episode, Group, SampleId, Task, Turn
+from kernelrl_core.types.serialization import from_json, to_json
 
-__all__ = ["sample_id", "sample_row", "turn_from_row", "why_lost"]
+__all__ = ["require_turns", "sample_id", "sample_row", "turn_from_row", "why_lost"]
 
 
 _ROW_KEYS = {"staleness": "behind"}
@@ -66,6 +66,25 @@ def why_lost(episodes: Iterable[Episode]) -> tuple[str, str]:
     text = (judged.detail if judged is not None else "") or lost[-1].message
     message, _, fix = text.partition("\nfix: ")
     return message, fix
+
+
+def require_turns(groups: Iterable[Group], where: str, *, resume: str) -> None:
+    """Refuse to go on when the infrastructure lost every turn.
+
+    Args:
+        where: names the rollout in the message.
+        resume: command that continues once the cause is fixed.
+
+    Raises:
+        KernelRLError: with the last error and its fix.
+    """
+    episodes = [episode for group in groups for episode in group.episodes]
+    if all(turn.masked for episode in episodes for turn in episode.turns):
+        message, fix = why_lost(episodes)
+        raise KernelRLError(
+            f"every sample of {where} was lost to the infrastructure; the last error: {message}",
+            fix=f"{fix or 'fix the cause'}, then {resume}",
+        )
 
 
 def _finite(value: Any) -> Any:

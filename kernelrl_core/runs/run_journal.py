@@ -19,11 +19,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from kernelrl_core.monitoring.costs import Spent, spent_on_row, spent_on_step
 from kernelrl_core.algorithms.credit import Credit
-from kernelrl_core.runs.journal import Journal
+from kernelrl_core.monitoring.costs import Spent, spent_on_row, spent_on_step
 from kernelrl_core.monitoring.metrics import SeenKernels
 from kernelrl_core.runs.directory import JOURNALS, RunDir
+from kernelrl_core.runs.journal import Journal
 from kernelrl_core.runs.rows import sample_id, sample_row, turn_from_row
 from kernelrl_core.types import Outcome, SampleId, Task, Turn
 
@@ -86,15 +86,22 @@ class RunJournal:
         await self._append("samples", [row])
         return row
 
-    async def record_eval(self, turn: Turn) -> None:
-        """Write a turn of an evaluation."""
-        await self._append("eval_samples", [sample_row(turn)])
+    async def record_eval(self, turn: Turn) -> Mapping[str, Any]:
+        """Write a turn of a held-out evaluation; the answer is its row."""
+        row = sample_row(turn)
+        await self._append("eval_samples", [row])
+        return row
 
     async def record_credits(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write the credits of a step, once."""
         new = [row for row in rows if row["sample"] not in self._credited]
         await self._append("credits", new)
         self._credited.update(row["sample"] for row in new)
+
+    def cache_hit(self, batch: Sequence[Credit]) -> dict[str, float]:
+        """Metric `cache_hit` of a step, whose kernels are remembered; nothing where no kernel was evaluated."""
+        repeated = self.seen.share(credit.turn for credit in batch)
+        return {} if repeated is None else {"cache_hit": repeated}
 
     async def commit(self, checkpoint: Mapping[str, Any]) -> None:
         """Write the row of a checkpoint whose files are in place. From here on its step is done."""

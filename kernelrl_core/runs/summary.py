@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.monitoring.timeline import KINDS, shares_text
+from kernelrl_core.runs.directory import RunDir
 
 __all__ = ["result_rows", "summary"]
 

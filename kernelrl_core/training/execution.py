@@ -12,17 +12,21 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from kernelrl_core.errors import ExitCode, KernelRLError
-from kernelrl_core.interfaces.loggers import Logger
 from kernelrl_core.monitoring.console import Console
-from kernelrl_core.monitoring.costs import BudgetReached
+from kernelrl_core.monitoring.costs import BudgetReached, CostMeter, prices_of
 from kernelrl_core.monitoring.loggers import LoggerThreads
+from kernelrl_core.monitoring.monitor import Monitor
 from kernelrl_core.plugins.boundary import first_error
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.schema import Recipe
-from kernelrl_core.rollout.session import open_session, require_learning
+from kernelrl_core.rollout.session import Session, open_session, require_learning
 from kernelrl_core.runs.directory import RunDir, State
 from kernelrl_core.runs.run_journal import RunJournal
-from kernelrl_core.training.loop import Training
+from kernelrl_core.tasks.curriculum import TaskSchedule
+from kernelrl_core.tasks.schedule import repeats_tasks
+from kernelrl_core.tasks.selection import training_tasks
+from kernelrl_core.training.learner import Learner
+from kernelrl_core.training.loop import TrainingRun, train
 
 __all__ = ["execute_run"]
 
@@ -58,24 +62,42 @@ async def _train(
 ) -> bool:
     interrupts = _Interrupts(run, console)
     interrupts.listen()
-    loggers: dict[str, Logger] = {name: registry.make("loggers", use) for name, use in recipe.loggers.items()}
-    estimator = registry.make("advantages", recipe.advantage)
-    ledger = RunJournal(run)
-    observers = LoggerThreads(loggers)
+    loggers = LoggerThreads({name: registry.make("loggers", use) for name, use in recipe.loggers.items()})
+    advantage = registry.make("advantages", recipe.advantage)
+    journal = RunJournal(run)
     state: State = "failed"
     try:
         async with open_session(recipe, registry, secret=run.secret(), run_dir=run.path, say=console.say) as session:
-            require_learning(recipe, session.policy)
+            policy = require_learning(recipe, session.policy)
             interrupts.started()
-            training = Training(run, resolved, session, estimator, ledger, observers, console, interrupts.once)
-            finished = await training.go_on()
+            prices, budget = prices_of(recipe), recipe.cost.budget_usd
+            meter = CostMeter(prices, budget, before=journal.spent, booked=journal.booked)
+            monitor = Monitor((console, loggers), meter, session.timeline, console.say)
+            learner = Learner(recipe, policy, meter, session.timeline)
+            schedule = _schedule(session, journal, console)
+            loggers.start(run.path, resolved, journal.next_step)
+            opened = TrainingRun(run, session, advantage, journal, monitor, learner, interrupts.once)
+            finished = await train(opened, schedule)
         state = "finished" if finished else "stopped"
         return finished
     except asyncio.CancelledError:
         interrupts.leave()
     finally:
-        await asyncio.to_thread(observers.finish, state)
-        ledger.close()
+        await asyncio.to_thread(loggers.finish, state)
+        journal.close()
+
+
+def _schedule(session: Session, journal: RunJournal, console: Console) -> TaskSchedule:
+    """The tasks of every step; what is unusual about them is shown to the user."""
+    settings = session.recipe.train
+    tasks, left_out = training_tasks(session.environment.tasks, settings)
+    if left_out is not None:
+        console.say(left_out)
+    if repeats_tasks(len(tasks), settings):
+        console.say(f"only {len(tasks)} tasks for {settings.tasks_per_step} places: tasks repeat in a step")
+    if journal.lost:
+        console.say(f"{journal.lost} replies were under way when the run was interrupted; they are drawn again")
+    return TaskSchedule(tasks, session.recipe)
 
 
 class _Interrupts:

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Literal
 
 import attrs
 
 from kernelrl_core.types.hashes import sha256_text
 
-__all__ = ["Candidate", "EmbeddedSource", "Extraction", "KernelFact", "Message", "Prompt", "Reply", "SourceFacts"]
+__all__ = [
+    "UNKNOWN_TOKEN",
+    "Candidate",
+    "EmbeddedSource",
+    "Extraction",
+    "KernelFact",
+    "Message",
+    "Prompt",
+    "Reply",
+    "SourceFacts",
+    "estimated_prompt",
+]
+
+
+UNKNOWN_TOKEN = -1
+"""Id of a token of which only the text is known."""
 
 
 @attrs.frozen
@@ -35,6 +52,15 @@ class Prompt:
         if self.opening or not self.messages or self.messages[-1].role != "assistant":
             return self.opening
         return self.messages[-1].content
+
+
+def estimated_prompt(messages: Sequence[Message]) -> Prompt:
+    """A prompt for a server that applies its own chat template: a token for 3 bytes, and 4 for each message.
+
+    Token ids are unknown: each is `UNKNOWN_TOKEN`.
+    """
+    size = sum(len(message.content.encode("utf-8", "replace")) for message in messages)
+    return Prompt(tuple(messages), (UNKNOWN_TOKEN,) * (math.ceil(size / 3) + 4 * len(messages)))
 
 
 @attrs.frozen

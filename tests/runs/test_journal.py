@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from kernelrl_core.errors import KernelRLError, UsageError
-from kernelrl_core.runs.journal import Journal, read_rows, write_atomically
 from kernelrl_core.runs.directory import RunDir, find_run
+from kernelrl_core.runs.journal import Journal, read_rows, write_atomically
 
 
 def test_rows_come_back(tmp_path: Path) -> None:

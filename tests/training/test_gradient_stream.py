@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 import pytest
+from kernelrl_core.training.gradient_stream import streaming_obstacle
 
 from kernelrl_core.algorithms import advantages
 from kernelrl_core.interfaces.policies import PolicyCapabilities
@@ -30,7 +31,6 @@ from kernelrl_core.recipe.schema import (
 from kernelrl_core.rollout.session import Session
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.runs.run_journal import RunJournal
-from kernelrl_core.training.gradient_stream import streaming_obstacle
 from kernelrl_core.training.loop import Training
 from kernelrl_core.types import (
     Candidate,

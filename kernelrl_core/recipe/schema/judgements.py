@@ -69,3 +69,7 @@ class EvalSettings:
         NonNegativeFloat(2.0),
     )
     """Values of p for fast_p."""
+
+    def is_due(self, updates: int, n_steps: int) -> bool:
+        """Whether a run of `n_steps` evaluates after `updates` steps."""
+        return (self.every > 0 and updates % self.every == 0) or (self.at_end and updates == n_steps)

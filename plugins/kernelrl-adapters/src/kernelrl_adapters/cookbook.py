@@ -9,8 +9,8 @@ their distance from the group's mean, so the recipe says nothing about learning 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import chz
 import tinker
@@ -27,8 +27,11 @@ from tinker_cookbook.rl.types import (
 
 from kernelrl_adapters.shared import read_recipe, recipe_of, shared_environment
 from kernelrl_adapters.speech import ChatRenderer, recommended_renderer
-from kernelrl_adapters.stepping import Question, SteppedEpisode
 from kernelrl_core.api.episodes import (
+    EpisodeId,
+    EpisodeRunner,
+    Sampled,
+    SampleRequest,
     Turn,
     eval_tasks,
     registry,
@@ -44,51 +47,45 @@ __all__ = ["KernelDataset", "KernelDatasetBuilder", "KernelEnv", "KernelGroupBui
 
 
 class KernelEnv(Env):
-    """One attempt at a task."""
+    """One episode."""
 
-    def __init__(self, episode: SteppedEpisode, speech: ChatRenderer, max_tokens: int) -> None:
-        self._episode, self._speech, self._max_tokens = episode, speech, max_tokens
-        self._question: Question | None = None
+    def __init__(self, runner: EpisodeRunner, renderer: ChatRenderer, max_tokens: int) -> None:
+        self._runner, self._renderer, self._max_tokens = runner, renderer, max_tokens
 
     async def initial_observation(self) -> tuple[tinker.ModelInput, Any] | InitialObservationOverflow:
-        self._question = question = await self._episode.begin()
-        if self._leaves_room(question):
-            return self._observation(question)
-        await self._episode.aclose()
-        told = f"{len(question.prompt.tokens)} tokens of prompt leave no room for {self._max_tokens} tokens of reply"
+        request = self._runner.next_prompt()
+        assert request is not None, "an episode has a turn"
+        if self._leaves_room(request):
+            return self._observation(request)
+        told = f"{len(request.prompt.tokens)} tokens of prompt leave no room for {self._max_tokens} tokens of reply"
         return InitialObservationOverflow(0.0, {"stop/max_tokens": 1.0}, {"overflow": told})
 
     async def step(self, action: Action, *, extra: ActionExtra | None = None) -> StepResult:
-        assert self._question is not None, "the first observation comes before a step"
+        request = self._runner.next_prompt()
+        assert request is not None, "no step comes after the last one"
         cut = (extra or {}).get("stop_reason") == "length"
-        turn, question = await self._episode.answer(self._speech.reply(self._question.prompt, action, cut=cut))
+        turn = await self._runner.submit(request, Sampled(self._renderer.reply(request.prompt, action, cut=cut)))
         if turn.masked:
             raise InfrastructureError(turn.message)
-        metrics = _metrics(turn)
-        if question is not None and not self._leaves_room(question):
-            await self._episode.aclose()
-            question, metrics = None, {**metrics, "stop/max_tokens": 1.0}
-        self._question = question
-        observation, stop = self._observation(question) if question else (tinker.ModelInput.empty(), [])
+        metrics, following = _metrics(turn), self._runner.next_prompt()
+        if following is not None and not self._leaves_room(following):
+            following, metrics = None, {**metrics, "stop/max_tokens": 1.0}
+        observation, stop = self._observation(following) if following else (tinker.ModelInput.empty(), [])
         return StepResult(
             reward=turn.score.total,
-            episode_done=question is None,
+            episode_done=following is None,
             next_observation=observation,
             next_stop_condition=stop,
             metrics=metrics,
             logs=_logs(turn),
         )
 
-    async def aclose(self) -> None:
-        """Leave the attempt where it stands."""
-        await self._episode.aclose()
+    def _observation(self, request: SampleRequest) -> tuple[tinker.ModelInput, Any]:
+        return tinker.ModelInput.from_ints(list(request.prompt.tokens)), self._renderer.stops()
 
-    def _observation(self, question: Question) -> tuple[tinker.ModelInput, Any]:
-        return tinker.ModelInput.from_ints(list(question.prompt.tokens)), self._speech.stops()
-
-    def _leaves_room(self, question: Question) -> bool:
+    def _leaves_room(self, request: SampleRequest) -> bool:
         # The cookbook samples with one limit, so a reply's limit cannot be lowered for a long prompt.
-        return question.settings.max_tokens >= self._max_tokens
+        return request.settings.max_tokens >= self._max_tokens
 
 
 @dataclass
@@ -100,35 +97,17 @@ class KernelGroupBuilder(EnvGroupBuilder):
     task: Task
     speech: ChatRenderer
     attempts: int
-    purpose: str
-    """`train` or `eval`."""
+    purpose: Literal["train", "eval"]
     step: int
     index: int
     """Place of the task within the step."""
-    _envs: list[KernelEnv] = field(default_factory=list, repr=False)
-    """All that were made, again for each retry."""
 
     async def make_envs(self) -> Sequence[Env]:
         environment = await shared_environment(self.recipe)
-        limit = reply_limit(environment.recipe, self.step)
-        made: list[KernelEnv] = []
-        for attempt in range(self.attempts):
-            episode = SteppedEpisode(
-                environment,
-                self.task,
-                render=self.speech.render,
-                context_tokens=self.speech.context_tokens,
-                purpose=self.purpose,
-                place=(self.step, self.index, attempt),
-            )
-            made.append(KernelEnv(episode, self.speech, limit))
-        self._envs += made
-        return made
-
-    async def cleanup(self) -> None:
-        for env in self._envs:
-            await env.aclose()
-        self._envs.clear()
+        limit, examples = reply_limit(environment.recipe, self.step), await environment.examples(self.task)
+        places = [EpisodeId(self.purpose, self.step, self.index, number) for number in range(self.attempts)]
+        runners = [EpisodeRunner(environment, self.task, place, self.speech, examples=examples) for place in places]
+        return [KernelEnv(runner, self.speech, limit) for runner in runners]
 
     def logging_tags(self) -> list[str]:
         level = [] if self.task.level is None else [f"level_{self.task.level}"]
@@ -144,7 +123,7 @@ class KernelDataset(RLDataset):
     """Tasks of each step."""
     speech: ChatRenderer
     attempts: int
-    purpose: str
+    purpose: Literal["train", "eval"]
 
     def get_batch(self, index: int) -> Sequence[EnvGroupBuilder]:
         return [

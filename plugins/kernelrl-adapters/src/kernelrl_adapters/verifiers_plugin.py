@@ -7,6 +7,7 @@ what of earlier turns is shown is up to the recipe's `history`. The harness asks
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -15,10 +16,9 @@ import verifiers.v1 as vf
 from pydantic import Field
 
 from kernelrl_adapters.shared import make_environment, read_recipe, recipe_of
-from kernelrl_adapters.stepping import Question, SteppedEpisode, estimated_prompt
-from kernelrl_core.api.episodes import Environment, Turn
+from kernelrl_core.api.episodes import Environment, EpisodeId, EpisodeRunner, Sampled, Turn
 from kernelrl_core.api.errors import InfrastructureError, UsageError
-from kernelrl_core.api.policies import Message, Reply, SamplingSettings
+from kernelrl_core.api.policies import Message, Prompt, Reply, SamplingSettings, estimated_prompt
 from kernelrl_core.api.tasks import Task
 
 __all__ = ["KernelEnv", "KernelEnvConfig", "KernelHarness", "KernelTaskset", "KernelTasksetConfig", "load_environment"]
@@ -158,30 +158,33 @@ class KernelEnv(vf.Env[KernelEnvConfig]):
 
     async def run(self, task: vf.Task, agents: vf.Agents) -> None:
         court = self.court
-        episode = SteppedEpisode(
-            court.environment,
-            court.tasks[task.data.id or ""],
-            render=estimated_prompt,
-            context_tokens=self.config.context_tokens,
-            purpose="eval",
-            place=(0, task.data.idx or 0, 0),
-        )
-        try:
-            question: Question | None = await episode.begin()
-            while question is not None:
-                asked = task.with_data(prompt=_messages(question.prompt.messages), sampling=_body(question.settings))
-                trace = await agents.agent.run(asked)
-                if not trace.ok:
-                    return  # why stands on the trace
-                turn, question = await episode.answer(_reply(trace))
-                if turn.masked:
-                    raise InfrastructureError(turn.message)
-                _record(trace, turn)
-        finally:
-            await episode.aclose()
+        place = EpisodeId("eval", 0, task.data.idx or 0, 0)
+        chosen = court.tasks[task.data.id or ""]
+        examples = await court.environment.examples(chosen)
+        renderer = EstimatedRenderer(self.config.context_tokens)
+        runner = EpisodeRunner(court.environment, chosen, place, renderer, examples=examples)
+        while (request := runner.next_prompt()) is not None:
+            asked = task.with_data(prompt=_messages(request.prompt.messages), sampling=_body(request.settings))
+            trace = await agents.agent.run(asked)
+            if not trace.ok:
+                return  # the trace says why
+            turn = await runner.submit(request, Sampled(_reply(trace)))
+            if turn.masked:
+                raise InfrastructureError(turn.message)
+            _record(trace, turn)
 
     async def stop(self) -> None:
         await self.court.aclose()
+
+
+@dataclass(frozen=True)
+class EstimatedRenderer:
+    """Counts tokens for a server that applies its own chat template."""
+
+    context_tokens: int
+
+    def render(self, messages: Sequence[Message]) -> Prompt:
+        return estimated_prompt(messages)
 
 
 def load_environment(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NoReturn
 
 from kernelrl_core.api.errors import KernelRLError, UsageError
 from kernelrl_core.api.policies import (
+    UNKNOWN_TOKEN,
     Message,
     Policy,
     PolicyCapabilities,
@@ -15,17 +15,12 @@ from kernelrl_core.api.policies import (
     Prompt,
     Reply,
     SamplingSettings,
+    estimated_prompt,
 )
 from kernelrl_plugin_openai.config import OpenAIConfig
 from kernelrl_plugin_openai.endpoint import Endpoint, IncompleteResponse, readable_logprob
 
-__all__ = ["UNKNOWN_TOKEN", "OpenAIPolicy", "make_policy"]
-
-UNKNOWN_TOKEN = -1
-"""Stands for every token of which only the text is known."""
-
-_BYTES_PER_TOKEN = 3
-"""Of code and English, on the safe side: tokenizers of today need one token for 3 to 4 bytes."""
+__all__ = ["OpenAIPolicy", "make_policy"]
 
 _SEED_BITS = 2**31 - 1
 """Many servers keep a seed in 32 bits, and refuse larger ones."""
@@ -68,8 +63,7 @@ class OpenAIPolicy(Policy):
 
     def render(self, messages: Sequence[Message]) -> Prompt:
         """The endpoint applies the chat template; only the number of tokens is estimated here."""
-        size = sum(len(message.content.encode("utf-8", "replace")) for message in messages)
-        return Prompt(tuple(messages), (UNKNOWN_TOKEN,) * (math.ceil(size / _BYTES_PER_TOKEN) + 4 * len(messages)))
+        return estimated_prompt(messages)
 
     async def sample(self, prompt: Prompt, settings: SamplingSettings) -> Reply:
         if self._endpoint is None:

@@ -1,0 +1,85 @@
+"""Sampling from a policy: as many replies at once as the recipe allows, each with its time and its staleness."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import attrs
+
+from kernelrl_core.interfaces.policies import Policy
+from kernelrl_core.monitoring.timeline import Timeline
+from kernelrl_core.plugins.boundary import plugin_boundary
+from kernelrl_core.rollout.sampling_slots import SamplingSlots
+from kernelrl_core.types import Prompt, Reply, SampleId
+from kernelrl_core.types.training import SamplingSettings
+
+__all__ = ["SampleRequest", "Sampled", "Sampler", "SamplingSlot"]
+
+
+@attrs.frozen
+class SampleRequest:
+    """A prompt that waits for its reply."""
+
+    id: SampleId
+    prompt: Prompt
+    settings: SamplingSettings
+    """How the recipe wants the reply sampled."""
+
+
+@attrs.frozen
+class Sampled:
+    """A reply, and how it came about."""
+
+    reply: Reply
+    staleness: int = 0
+    """Updates between the weights that sampled the reply and the update that trains on it."""
+    seconds: Mapping[str, float] = attrs.field(factory=dict)
+    """`wait` for a sampling slot, and `sample`."""
+
+
+class Sampler:
+    """A policy whose replies are sampled.
+
+    Args:
+        label: names the policy in messages.
+        slots: sampling slots of the run.
+    """
+
+    def __init__(self, policy: Policy, label: str, slots: SamplingSlots, timeline: Timeline) -> None:
+        self.timeline = timeline
+        self.updates = 0
+        """Updates that the policy has had."""
+        self._policy, self._label, self._slots = policy, label, slots
+
+    @asynccontextmanager
+    async def slot(self, where: SampleId) -> AsyncIterator[SamplingSlot]:
+        """Hold a sampling slot for the reply of a turn."""
+        async with self._slots.hold(where) as waited_s:
+            yield SamplingSlot(self, waited_s)
+
+    def observe(self, where: SampleId, seconds: float) -> None:
+        """A turn is over and took so long, its evaluation included and the wait for a slot excluded."""
+        self._slots.observe(where, seconds)
+
+    async def sample(self, request: SampleRequest, waited_s: float) -> Sampled:
+        staleness = request.id.step - self.updates
+        with self.timeline.span("sampling") as span, plugin_boundary(self._label, "sample"):
+            reply = await self._policy.sample(request.prompt, request.settings)
+        return Sampled(reply, staleness, {"wait": waited_s, "sample": span.seconds()})
+
+
+@attrs.frozen
+class SamplingSlot:
+    """Permission to have one reply sampled now."""
+
+    _sampler: Sampler
+    _waited_s: float
+
+    async def sample(self, request: SampleRequest) -> Sampled:
+        """
+        Raises:
+            InfrastructureError: no reply was sampled.
+            KernelRLError: the policy failed.
+        """
+        return await self._sampler.sample(request, self._waited_s)

@@ -1,0 +1,149 @@
+"""From the credits of a step to one update of the policy; where possible, gradients while the step is still sampled.
+
+A group's advantages are known when the group is complete. In canonical order the gradients of group k are computed when
+groups 0 to k are complete, so the sums are those of a step that waits for everything, bit for bit;
+`streaming_obstacle` names what must be known before the last group is complete. Of several substeps only the first can
+begin early: the samples that surely belong to it are those before the k-th part of what is known so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from kernelrl_core.algorithms.credit import Credit, loss_denominator, training_samples
+from kernelrl_core.algorithms.loss_shaping import shape_samples, split_evenly
+from kernelrl_core.interfaces.policies import PolicyCapabilities, TrainablePolicy
+from kernelrl_core.monitoring.costs import CostMeter, spent_on_training
+from kernelrl_core.monitoring.timeline import Timeline
+from kernelrl_core.plugins.boundary import plugin_boundary
+from kernelrl_core.recipe.schema import Recipe, TrainSettings
+from kernelrl_core.rollout.episode import reply_limit
+from kernelrl_core.types.training import Loss, LossSample, OptimizerSettings, TrainingSample, Update
+
+__all__ = ["Learner", "StepUpdate", "learning_rate", "streaming_obstacle"]
+
+
+class Learner:
+    """Updates a policy as a recipe says."""
+
+    def __init__(self, recipe: Recipe, policy: TrainablePolicy, meter: CostMeter, timeline: Timeline) -> None:
+        train = recipe.train
+        self.recipe, self.policy, self.meter, self.timeline = recipe, policy, meter, timeline
+        self.label = f"policy {recipe.policy.use!r}"
+        self.loss = Loss(train.loss, train.clip_low, train.clip_high, train.ratio)
+        self.streams = not streaming_obstacle(recipe, policy.capabilities)
+
+    def begin(self, step: int, n_steps: int, planned: int | None) -> StepUpdate:
+        """The update of a step, to which credits are added as its groups become complete.
+
+        Args:
+            planned: number of its samples; None where only the end tells.
+        """
+        return StepUpdate(self, step, learning_rate(self.recipe.train, step, n_steps), planned)
+
+
+class StepUpdate:
+    """The update of one step in the making."""
+
+    def __init__(self, learner: Learner, step: int, rate: float, planned: int | None) -> None:
+        self.learning_rate = rate
+        self._learner, self._step, self._planned = learner, step, planned
+        self._credits: list[Credit] = []
+        self._samples: list[TrainingSample] = []
+        self._accumulated: list[int] = []
+
+    async def add(self, credits: Sequence[Credit]) -> None:  # noqa: A002
+        """Add the credits of a complete group; gradients that can be computed now are computed now."""
+        self._credits += credits
+        self._samples += training_samples(credits)
+        begun = sum(self._accumulated)
+        # Of several substeps the first has at least this many samples, whatever follows.
+        certain = -(-len(self._samples) // self._learner.recipe.train.substeps)
+        if self._learner.streams and certain > begun:
+            part = self._samples[begun:certain]
+            self._accumulated.append(len(part))
+            await self._backward(part)
+
+    async def finish(self) -> dict[str, float]:
+        """Update the policy with all samples; metrics under `train/`, or a skipped step where nothing is left to train
+        on.
+
+        Raises:
+            BudgetReached: nothing more may be spent.
+            KernelRLError: the policy failed.
+        """
+        learner, train = self._learner, self._learner.recipe.train
+        samples = self._samples
+        if not samples:
+            return {"train/skipped": 1.0}
+        learner.meter.check()
+        with learner.timeline.span("training"):
+            shaped = shape_samples(
+                samples,
+                self._denominator(self._credits),
+                mismatch=train.mismatch,
+                current=await self._logprobs(samples, "current") if train.mismatch is not None else None,
+                kl=train.kl,
+                reference=await self._logprobs(samples, "reference") if train.kl else None,
+            )
+            learner.meter.add(spent_on_training(0, train, scored=_n_tokens(samples)))
+            metrics = dict(shaped.metrics)
+            if shaped.samples:
+                optimizer = OptimizerSettings(
+                    self.learning_rate, train.beta1, train.beta2, train.eps, train.weight_decay, train.max_grad_norm
+                )
+                parts = tuple(map(tuple, split_evenly(shaped.samples, train.substeps)))
+                update = Update(self._step, parts, tuple(self._accumulated), learner.loss, optimizer)
+                with plugin_boundary(learner.label, "update"):
+                    metrics = {**await learner.policy.update(update), **metrics}
+                later = shaped.samples[sum(self._accumulated) :]
+                learner.meter.add(spent_on_training(_n_tokens(later), train, scored=0))
+        metrics["skipped"] = float(not shaped.samples)
+        own = ("time/", "cost/")
+        return {name if name.startswith(own) else f"train/{name}": value for name, value in metrics.items()}
+
+    async def _backward(self, part: Sequence[TrainingSample]) -> None:
+        learner = self._learner
+        shaped = shape_samples(part, self._denominator([]))
+        with learner.timeline.span("training"), plugin_boundary(learner.label, "backward"):
+            await learner.policy.backward(shaped.samples, learner.loss)
+        learner.meter.add(spent_on_training(_n_tokens(part), learner.recipe.train, scored=0))
+
+    async def _logprobs(
+        self, samples: Sequence[TrainingSample], weights: Literal["current", "reference"]
+    ) -> Sequence[Sequence[float]]:
+        with plugin_boundary(self._learner.label, "logprobs"):
+            return await self._learner.policy.logprobs(samples, weights)
+
+    def _denominator(self, credits: Sequence[Credit]) -> float:  # noqa: A002
+        recipe = self._learner.recipe
+        return loss_denominator(credits, recipe.train, reply_limit(recipe, self._step), self._planned)
+
+
+def streaming_obstacle(recipe: Recipe, capabilities: PolicyCapabilities) -> str:
+    """Why gradients must wait for the last group of a step; empty: they need not."""
+    train = recipe.train
+    if not train.stream:
+        return "train.stream is false"
+    if not capabilities.streams:
+        return f"policy {recipe.policy.use!r} learns from whole steps alone"
+    if train.length_norm == "tokens":
+        return "train.length_norm: tokens divides the loss by a number that is known when the last reply is"
+    if recipe.episode.stop != "never":
+        return "episode.stop lets episodes end early, so the number of samples is known at the end"
+    if train.kl:
+        return "train.kl is centred over all tokens of the step"
+    if train.mismatch is not None:
+        return "train.mismatch rejects samples before they are divided among substeps"
+    return ""
+
+
+def learning_rate(train: TrainSettings, step: int, n_steps: int) -> float:
+    """Learning rate of a step: rises linearly over the first int(warmup_ratio * n_steps) steps."""
+    warmup = int(train.warmup_ratio * n_steps)
+    return train.learning_rate * min(1.0, (step + 1) / warmup) if warmup else train.learning_rate
+
+
+def _n_tokens(samples: Sequence[TrainingSample | LossSample]) -> int:
+    return sum(len(sample.prompt_tokens) + len(sample.tokens) for sample in samples)
