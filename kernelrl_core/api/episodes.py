@@ -5,13 +5,14 @@ Loads the whole core except the command line.
 
 from __future__ import annotations
 
+from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.planning.load import load_recipe, recipe_from_mapping
 from kernelrl_core.plugins.registry import Registry, registry
 from kernelrl_core.plugins.use import Use
 from kernelrl_core.prompts.extraction import extract_file
 from kernelrl_core.prompts.history import require_kept_thinking
-from kernelrl_core.recipe.merge import Merged, merge_layers, override_layer
+from kernelrl_core.recipe.evaluation_spec import EvaluationSpec, read_evaluation_spec, spec_of
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.rollout.episode import EpisodeId, EpisodeRunner, Renderer, reply_limit
 from kernelrl_core.rollout.sampler import Sampled, SampleRequest
@@ -20,10 +21,11 @@ from kernelrl_core.tasks.selection import eval_tasks, training_tasks
 from kernelrl_core.types.turns import SampleId, Turn
 
 __all__ = [
+    "CandidateEvaluator",
     "Environment",
     "EpisodeId",
     "EpisodeRunner",
-    "Merged",
+    "EvaluationSpec",
     "Recipe",
     "Registry",
     "Renderer",
@@ -35,12 +37,12 @@ __all__ = [
     "eval_tasks",
     "extract_file",
     "load_recipe",
-    "merge_layers",
-    "override_layer",
+    "read_evaluation_spec",
     "recipe_from_mapping",
     "registry",
     "reply_limit",
     "require_kept_thinking",
     "schedule",
+    "spec_of",
     "training_tasks",
 ]

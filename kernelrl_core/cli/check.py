@@ -12,10 +12,16 @@ from kernelrl_core.cli.output import print_json, print_lines
 
 if TYPE_CHECKING:
     from kernelrl_core.plugins.registry import Registry
-    from kernelrl_core.recipe.schema import Recipe
+    from kernelrl_core.plugins.use import Use
+    from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
     from kernelrl_core.types import Evaluation, Task, Turn
 
 _MAX_BYTES = 4 << 20
+_DEFAULT = {
+    "backend": {"use": "triton"},
+    "checkers": {"source": {"use": "source_rules"}, "measured": {"use": "evaluation_rules"}},
+}
+"""How a kernel is evaluated without a recipe."""
 
 
 @click.command("check")
@@ -61,15 +67,15 @@ def command(
     from kernelrl_core.tasks.lookup import find_task
 
     known = registry()
-    loaded = _recipe(recipe, backend, evaluator, overrides, known)
-    source = known.make("tasks", loaded.tasks) if recipe and not Path(task).is_file() else None
+    spec, tasks = _spec(recipe, backend, evaluator, overrides, known)
+    source = known.make("tasks", tasks) if tasks is not None and not Path(task).is_file() else None
     found = find_task(task, registry=known, source=source)
-    turn = asyncio.run(_judge(loaded, known, found, _read(kernel), seed, cache))
+    turn = asyncio.run(_evaluate(spec, known, found, _read(kernel), seed, cache))
     if as_json:
-        print_json(_described(turn, loaded))
+        print_json(_described(turn, spec))
     else:
         print_lines(_lines(turn))
-    chosen = backend or recipe or loaded.backend.use != "triton"
+    chosen = backend or recipe or spec.backend.use != "triton"
     if not chosen and any(finding.rule == "no_kernel" for finding in turn.findings):
         click.echo("note: judged as a kernel in Triton; name another backend with -b, such as -b cuda", err=True)
     context.exit(0 if turn.correct else 3 if _was_only_built(turn) else 1)
@@ -77,36 +83,31 @@ def command(
 
 def _was_only_built(turn: Turn) -> bool:
     """Whether nothing was run because this machine cannot."""
-    return turn.evaluation is not None and "checked" in turn.evaluation.provenance
+    return turn.evaluation is not None and bool(turn.evaluation.checked)
 
 
-def _recipe(
+def _spec(
     name: str | None, backend: str | None, evaluator: str | None, overrides: tuple[str, ...], registry: Registry
-) -> Recipe:
-    from kernelrl_core.planning.load import load_recipe, recipe_from_mapping
-    from kernelrl_core.recipe.merge import Merged, merge_layers, override_layer
+) -> tuple[EvaluationSpec, Use | None]:
+    """How the kernel is evaluated, and the task source of the recipe where one is named."""
+    from kernelrl_core.planning.load import load_recipe
+    from kernelrl_core.recipe.evaluation_spec import read_evaluation_spec, spec_of
 
     chosen = [f"backend.use={backend}"] if backend else []
     chosen += [f"evaluator.use={evaluator}"] if evaluator else []
     if name:
-        return load_recipe(name, [*chosen, *overrides], registry=registry).recipe
-    # Tasks, policy and rewards play no part in a check; a recipe has to name some.
-    plain = {
-        "tasks": {"use": "starter"},
-        "backend": {"use": "triton"},
-        "policy": {"use": "torch"},
-        "rewards": {"correct": {"use": "correctness"}},
-        "checkers": {"source": {"use": "source_rules"}, "measured": {"use": "evaluation_rules"}},
-    }
-    layers = [Merged(plain), *map(override_layer, [*chosen, *overrides])]
-    return recipe_from_mapping(merge_layers(layers).data, registry=registry, name="check").recipe
+        recipe = load_recipe(name, [*chosen, *overrides], registry=registry).recipe
+        return spec_of(recipe), recipe.tasks
+    return read_evaluation_spec(_DEFAULT, [*chosen, *overrides], registry=registry), None
 
 
-async def _judge(recipe: Recipe, registry: Registry, task: Task, text: str, seed: int | None, cache: bool) -> Turn:
+async def _evaluate(
+    spec: EvaluationSpec, registry: Registry, task: Task, text: str, seed: int | None, cache: bool
+) -> Turn:
     import hashlib
     import secrets
 
-    from kernelrl_core.environment.environment import Environment
+    from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
     from kernelrl_core.environment.scoring import lost_turn
     from kernelrl_core.errors import InfrastructureError
     from kernelrl_core.prompts.extraction import extract_file
@@ -114,19 +115,17 @@ async def _judge(recipe: Recipe, registry: Registry, task: Task, text: str, seed
     from kernelrl_core.types import Prompt, Reply, SampleId
 
     secret = secrets.token_bytes(32) if seed is None else hashlib.sha256(f"check {seed}".encode()).digest()
-    environment = Environment.from_recipe(
-        recipe, registry=registry, secret=secret, cache_dir=cache_directory() if cache else None
+    evaluator = CandidateEvaluator.from_spec(
+        spec, registry=registry, secret=secret, cache_dir=cache_directory() if cache else None
     )
+    where, prompt, reply = SampleId(0, 0, 0, 0), Prompt((), ()), Reply(text, (), (), "stop")
     try:
-        extraction = extract_file(text, fences=environment.backend.facts.fences, backend=recipe.backend.use)
-        reply = Reply(text, (), (), "stop")
-        where, prompt = SampleId(0, 0, 0, 0), Prompt((), ())
-        try:
-            return await environment.evaluate_extraction(where, task, prompt, reply, extraction, seconds={})
-        except InfrastructureError as error:
-            return lost_turn(where, task, prompt, error, reply=reply)
+        extraction = extract_file(text, fences=evaluator.backend.facts.fences, backend=spec.backend.use)
+        return await evaluator.evaluate(where, task, prompt, reply, extraction)
+    except InfrastructureError as error:
+        return lost_turn(where, task, prompt, error, reply=reply)
     finally:
-        await environment.aclose()
+        await evaluator.aclose()
 
 
 def _read(kernel: str) -> str:
@@ -145,7 +144,7 @@ def _head(path: Path) -> bytes:
         return file.read(_MAX_BYTES + 1)
 
 
-def _described(turn: Turn, recipe: Recipe) -> dict[str, Any]:
+def _described(turn: Turn, spec: EvaluationSpec) -> dict[str, Any]:
     from kernelrl_core.types import serialization as codec
 
     evaluation = turn.evaluation
@@ -153,8 +152,8 @@ def _described(turn: Turn, recipe: Recipe) -> dict[str, Any]:
     return {
         "task": turn.task.id,
         "kernel_sha256": turn.candidate.sha256 if turn.candidate is not None else None,
-        "backend": recipe.backend.use,
-        "evaluator": recipe.evaluator.use,
+        "backend": spec.backend.use,
+        "evaluator": spec.evaluator.use,
         "outcome": turn.outcome.value,
         "verdict": turn.verdict.value,
         "compiled": evaluation is not None and evaluation.compiled,

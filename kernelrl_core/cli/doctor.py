@@ -72,10 +72,11 @@ def _row(check: str, good: bool, detail: str, fix: str = "", *, lacking: str = "
 def _recipe_checks(name: str) -> Iterator[dict[str, Any]]:
     from kernelrl_core.planning.load import load_recipe
     from kernelrl_core.plugins.registry import registry
-    from kernelrl_core.recipe.prerequisites import missing_prerequisites
+    from kernelrl_core.recipe.evaluation_spec import spec_of
+    from kernelrl_core.recipe.prerequisites import missing_prerequisites, recipe_uses
 
     loaded = load_recipe(name, registry=registry())
-    missing = missing_prerequisites(loaded.recipe, registry())
+    missing = missing_prerequisites(recipe_uses(loaded.recipe), spec_of(loaded.recipe), registry())
     yield _row("recipe", True, f"{loaded.name} is valid")
     for what, fix in missing.items():
         yield _row(what, False, "needed by the recipe", fix)

@@ -122,7 +122,9 @@ class Demonstrations:
         environment = self._environment
         text = environment.composer.reply_text(answer.source)
         reply = Reply(text, (), (), "stop")
-        extraction = extract(text, fences=environment.backend.facts.fences, backend=environment.recipe.backend.use)
+        extraction = extract(
+            text, fences=environment.evaluator.backend.facts.fences, backend=environment.recipe.backend.use
+        )
         turn = await environment.evaluate_extraction(
             SampleId(0, 0, 0, 0),
             task,

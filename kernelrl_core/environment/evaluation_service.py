@@ -173,7 +173,7 @@ class EvaluationService:
             logger.exception("the evaluator failed in a way it does not declare")
             raise InfrastructureError(f"the evaluator failed: {type(error).__name__}: {error}") from error
         # An evaluator that says what it could check has done what this machine can: trying again changes nothing.
-        if evaluation.outcome is Outcome.INFRA_ERROR and "checked" not in evaluation.provenance:
+        if evaluation.outcome is Outcome.INFRA_ERROR and not evaluation.checked:
             raise InfrastructureError(evaluation.detail or evaluation.message or "the evaluator reported infra_error")
         return evaluation
 

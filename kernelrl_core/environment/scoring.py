@@ -160,14 +160,10 @@ def _without_speedup(turn: Turn) -> Turn:
     evaluation = turn.evaluation
     if evaluation is None or evaluation.speedup is None:
         return turn
-    interval = evaluation.speedup_ci
-    over_eager = evaluation.profile.get("eager_speedup")
-    profile = evaluation.profile
-    if over_eager is not None:
-        profile = {**profile, "eager_speedup": min(over_eager, 1.0)}
+    interval, over_eager = evaluation.speedup_ci, evaluation.eager_speedup
     capped = attrs.evolve(
         evaluation,
-        profile=profile,
+        eager_speedup=None if over_eager is None else min(over_eager, 1.0),
         speedup=min(evaluation.speedup, 1.0),
         speedup_ci=None if interval is None else (min(interval[0], 1.0), min(interval[1], 1.0)),
     )

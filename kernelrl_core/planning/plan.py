@@ -9,7 +9,8 @@ from kernelrl_core.monitoring.costs import Spent, prices_of
 from kernelrl_core.planning.estimates import judges_on_gpu, spent_at_most
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.prompts import Composer
-from kernelrl_core.recipe.prerequisites import missing_prerequisites, require_prerequisites
+from kernelrl_core.recipe.evaluation_spec import spec_of
+from kernelrl_core.recipe.prerequisites import missing_prerequisites, recipe_uses, require_prerequisites
 from kernelrl_core.recipe.schema import PriceSettings, Recipe
 from kernelrl_core.tasks.curriculum import TaskSchedule
 from kernelrl_core.tasks.selection import eval_tasks, training_tasks
@@ -32,7 +33,7 @@ def preflight(recipe: Recipe, registry: Registry) -> None:
         MissingPrerequisite: this machine lacks something.
         UsageError: an empty split, or contradictions in the batches.
     """
-    require_prerequisites(recipe, registry)
+    require_prerequisites(recipe_uses(recipe), spec_of(recipe), registry)
     tasks = registry.make("tasks", recipe.tasks)
     TaskSchedule(training_tasks(tasks, recipe.train)[0], recipe)
     if recipe.eval.every or recipe.eval.at_start or recipe.eval.at_end:
@@ -45,7 +46,10 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
     Raises:
         UsageError: an empty split, or contradictions in the batches.
     """
-    missing = [f"{what}; fix: {fix}" for what, fix in missing_prerequisites(recipe, registry).items()]
+    missing = [
+        f"{what}; fix: {fix}"
+        for what, fix in missing_prerequisites(recipe_uses(recipe), spec_of(recipe), registry).items()
+    ]
     tasks: list[Task] | None = None
     try:
         tasks = list(training_tasks(registry.make("tasks", recipe.tasks), recipe.train)[0])

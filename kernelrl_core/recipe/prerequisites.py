@@ -2,48 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from kernelrl_core.errors import MissingPrerequisite
 from kernelrl_core.interfaces.requirements import missing_requirements
 from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.plugins.use import Use
+from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
 from kernelrl_core.recipe.schema import Recipe
 
-__all__ = ["missing_prerequisites", "require_prerequisites"]
+__all__ = ["missing_prerequisites", "recipe_uses", "require_prerequisites"]
 
 
-def missing_prerequisites(recipe: Recipe, registry: Registry, *, policy: bool = True) -> dict[str, str]:
-    """What this machine lacks for the recipe, and its fix; every component that the recipe uses is asked.
+def recipe_uses(recipe: Recipe, *, policy: bool = True) -> Iterator[tuple[str, Use]]:
+    """Kind and component of everything that a recipe uses.
 
     Args:
-        policy: whether the policy is asked, which judging alone does not need.
+        policy: whether the policy is among them, which evaluation alone does not need.
     """
-    uses = [
-        ("tasks", recipe.tasks),
-        ("backends", recipe.backend),
-        *([("policies", recipe.policy)] if policy else []),
-        ("evaluators", recipe.evaluator),
-        ("feedback", recipe.feedback),
-        *(("rewards", use) for use in recipe.rewards.values()),
-        *(("checkers", use) for use in recipe.checkers.values()),
-        *(("loggers", use) for use in recipe.loggers.values()),
-        *([("retrievers", recipe.retriever)] if recipe.retriever is not None else []),
-    ]
+    yield "tasks", recipe.tasks
+    yield "backends", recipe.backend
+    if policy:
+        yield "policies", recipe.policy
+    yield "evaluators", recipe.evaluator
+    yield "feedback", recipe.feedback
+    yield from (("rewards", use) for use in recipe.rewards.values())
+    yield from (("checkers", use) for use in recipe.checkers.values())
+    yield from (("loggers", use) for use in recipe.loggers.values())
+    if recipe.retriever is not None:
+        yield "retrievers", recipe.retriever
+
+
+def missing_prerequisites(uses: Iterable[tuple[str, Use]], spec: EvaluationSpec, registry: Registry) -> dict[str, str]:
+    """What this machine lacks for some components and for evaluating as `spec` says, each with its fix."""
     found: dict[str, str] = {}
     for kind, use in uses:
         for missing in registry.missing(registry.find(kind, use.use), use.options):
             found.setdefault(missing.what, missing.fix)
-    for options in (recipe.evaluator.options, recipe.backend.options):
-        for missing in missing_requirements(options.requires_for(recipe.evaluation)):
+    for options in (spec.evaluator.options, spec.backend.options):
+        for missing in missing_requirements(options.requires_for(spec.settings)):
             found.setdefault(missing.what, missing.fix)
     return found
 
 
-def require_prerequisites(recipe: Recipe, registry: Registry, *, policy: bool = True) -> None:
-    """Refuse a recipe for which this machine lacks something; see `missing_prerequisites`.
+def require_prerequisites(uses: Iterable[tuple[str, Use]], spec: EvaluationSpec, registry: Registry) -> None:
+    """Refuse to start where this machine lacks something; see `missing_prerequisites`.
 
     Raises:
         MissingPrerequisite: all of it is listed.
     """
-    missing = missing_prerequisites(recipe, registry, policy=policy)
+    missing = missing_prerequisites(uses, spec, registry)
     if missing:
         raise MissingPrerequisite(
             "\n".join(f"missing: {what}" for what in missing), fix="; ".join(dict.fromkeys(missing.values()))

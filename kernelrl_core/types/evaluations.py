@@ -96,10 +96,13 @@ class EvaluationSettings:
     """What floating-point inputs are multiplied with: random signs, log-normal factors, a factor per row, or all."""
 
     def for_task(self, task: Task) -> EvaluationSettings:
-        """The settings with the tolerances and trials that a curriculum asks of the task."""
-        asked = {key: getattr(task.settings, key) for key in ("atol", "rtol", "trials")}
-        changes: dict[str, Any] = {key: value for key, value in asked.items() if value is not None}
-        return attrs.evolve(self, **changes) if changes else self
+        """The settings with what the task and its curriculum stage demand: precision, overlay, tolerances, trials."""
+        changes: dict[str, Any] = {key: getattr(task.settings, key) for key in ("atol", "rtol", "trials")}
+        changes["precision"] = task.precision
+        # Profile `kernelbench` evaluates on the benchmark's own inputs.
+        if self.input_overlay == "none" and self.profile == "strict":
+            changes["input_overlay"] = task.input_overlay
+        return attrs.evolve(self, **{key: value for key, value in changes.items() if value is not None})
 
 
 @attrs.frozen
@@ -121,7 +124,9 @@ class EvaluationRequest:
     api_version: str
     """kernelrl version of the sender; a worker of another version refuses the request."""
     kernels: tuple[str, ...] = ()
-    """Names of the kernels in the source, as its backend reads them; `…` stands for such as it could not read."""
+    """Names of the kernels in the source, as its backend reads them."""
+    kernels_complete: bool = True
+    """Whether the backend could read the whole source."""
     suspect_rules: tuple[str, ...] = ()
     """Rules that the source breaks as its checkers see it: they choose probes that are too dear for everyone."""
 
@@ -198,6 +203,12 @@ class Evaluation:
     """What the judge's probes found."""
     hidden: SourceFacts = SourceFacts()
     """What was built and does not stand in the candidate's source: its texts, and the kernels in them."""
+    eager_speedup: float | None = None
+    """Speedup over PyTorch eager, where the baseline is `torch.compile`."""
+    own_kernel_share: float | None = None
+    """Share of the device's time in kernels of the candidate's source, 0 to 1; None where nothing was profiled."""
+    checked: str = ""
+    """What was compiled, where this machine can compile the candidate and not run it; empty otherwise."""
     profile: Mapping[str, Any] = attrs.field(factory=dict)
     """Facts for the feedback: registers, spills, bandwidth, notes such as how parameters were matched."""
     isolation: Isolation = Isolation()
@@ -213,9 +224,3 @@ class Evaluation:
     @property
     def correct(self) -> bool:
         return self.outcome is Outcome.CORRECT
-
-    @property
-    def own_kernel_share(self) -> float | None:
-        """Share of the device's time in kernels of the candidate's source, 0 to 1; None where nobody profiled."""
-        share = self.profile.get("own_kernel_share")
-        return float(share) if isinstance(share, int | float) and 0.0 <= share <= 1.0 else None

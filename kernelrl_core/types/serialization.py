@@ -12,6 +12,9 @@ from enum import Enum
 from typing import Any, TypeVar
 
 import cattrs
+from cattrs.gen import make_dict_structure_fn
+
+from kernelrl_core.types.evaluations import Evaluation
 
 __all__ = ["dumps", "from_json", "loads", "to_json"]
 
@@ -19,6 +22,24 @@ T = TypeVar("T")
 
 _converter = cattrs.Converter(forbid_extra_keys=True)
 _converter.register_unstructure_hook(Enum, lambda member: member.value)
+
+
+def _structure_evaluation(data: Mapping[str, Any], cls: type[Evaluation]) -> Evaluation:
+    fields = dict(data)
+    for old, names in (("profile", ("own_kernel_share", "eager_speedup")), ("provenance", ("checked",))):
+        # Rows of older versions hold these facts one level deeper.
+        kept = dict(fields.get(old) or {})
+        for name in names:
+            if name in kept and name not in data:
+                fields[name] = kept.pop(name)
+        if old in fields:
+            fields[old] = kept
+    made: Evaluation = _structure_plain(fields, cls)
+    return made
+
+
+_structure_plain = make_dict_structure_fn(Evaluation, _converter, _cattrs_forbid_extra_keys=True)
+_converter.register_structure_hook(Evaluation, _structure_evaluation)
 
 
 def to_json(value: object) -> Any:

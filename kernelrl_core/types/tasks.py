@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import attrs
 
@@ -43,9 +44,9 @@ class Task:
     """Short readable name."""
     flags: tuple[str, ...] = ()
     """Quality flags of an audit, such as `constant_output`."""
-    precision: str | None = None
+    precision: Literal["fp32", "fp16", "bf16"] | None = None
     """Precision the task demands (`fp32`, `fp16`, `bf16`), or None for the recipe's."""
-    input_overlay: str | None = None
+    input_overlay: Literal["none", "signed", "heavy_tailed", "row_scaled", "mixed"] | None = None
     """Overlay that mends the task's inputs (`EvaluationSettings.input_overlay`), where the recipe names none."""
     settings: TaskSettings = TaskSettings()
     """How it is judged and paid in the stage of a curriculum."""

@@ -182,7 +182,9 @@ class Bench:
             **case.provenance,
         }
         found = wording.finish(evaluation, printed=runner.printed, seconds=case.seconds(), provenance=provenance)
-        return found, case.lacks_device_memory
+        facts = dict(found.profile)
+        typed = {name: facts.pop(name, None) for name in ("own_kernel_share", "eager_speedup")}
+        return attrs.evolve(found, profile=facts, **typed), case.lacks_device_memory
 
     def _measured_costs(self, zygote: Zygote, turns: DeviceTurns) -> overheads.TurnCosts:
         """Of a runner without a candidate; once per machine."""

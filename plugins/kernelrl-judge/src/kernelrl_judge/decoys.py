@@ -39,7 +39,7 @@ def why_not(request: EvaluationRequest, evaluation: Evaluation, backend: Any, mo
         return ""
     if not (_always(mode, settings.probes) or _is_suspect(request, evaluation)):
         return ""
-    if not request.kernels:
+    if not request.kernels and request.kernels_complete:
         return "no kernel was found in the source"
     if not backend.disables_kernels:
         return f"backend {request.backend} cannot disable kernels"

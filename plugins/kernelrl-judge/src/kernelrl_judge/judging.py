@@ -151,8 +151,8 @@ class Case:
             if spec is not None and not self._dialogue.orders:
                 note = note or "nothing was compiled while the module was loaded"
             checked = note or self._compiled_for(target)
-            self.provenance["checked"] = checked
-            return self._endings.end(Outcome.INFRA_ERROR, wording.compiled_only(checked, self._why_not_run()))
+            ended = self._endings.end(Outcome.INFRA_ERROR, wording.compiled_only(checked, self._why_not_run()))
+            return attrs.evolve(ended, checked=checked)
         with self._dialogue.turn(alone=False):
             with self._stage("reference"):
                 reference = self._bench.reference(self._request, self._device)

@@ -16,18 +16,15 @@ import attrs
 
 from kernelrl_core.api.config import cache_directory
 from kernelrl_core.api.episodes import (
-    Environment,
-    Merged,
-    Recipe,
+    CandidateEvaluator,
+    EvaluationSpec,
     Registry,
     SampleId,
     Turn,
     extract_file,
-    merge_layers,
-    override_layer,
-    recipe_from_mapping,
+    read_evaluation_spec,
 )
-from kernelrl_core.api.evaluators import Outcome, Severity, Task, Verdict, audit_conditions, audit_key
+from kernelrl_core.api.evaluators import Evaluator, Outcome, Severity, Task, Verdict, audit_conditions, audit_key
 from kernelrl_core.api.policies import Prompt, Reply
 from kernelrl_core.api.tasks import annotate, append_audit, quarantine_reasons, read_audits
 from kernelrl_lab.fixture import Fixture
@@ -130,28 +127,24 @@ async def _run(
     results: dict[str, Result] = {}
     for backend, where in sorted({(fixture.backend, fixture.where) for fixture in fixtures}):
         group = [fixture for fixture in fixtures if (fixture.backend, fixture.where) == (backend, where)]
-        recipe = _recipe(backend, where, evaluator, registry)
-        environment = Environment.from_recipe(recipe, registry=registry, secret=secrets.token_bytes(32), cache_dir=None)
+        spec, secret = _spec(backend, where, evaluator, registry), secrets.token_bytes(32)
+        judging = CandidateEvaluator.from_spec(spec, registry=registry, secret=secret, cache_dir=None)
         try:
-            tasks = await _audited({fixture.task: fixture.id for fixture in group}, recipe, registry)
-            judged = [_judge(environment, fixture, tasks[fixture.task]) for fixture in group]
+            tasks = await _audited({fixture.task: fixture.id for fixture in group}, spec, registry)
+            judged = [_judge(judging, fixture, tasks[fixture.task]) for fixture in group]
             for ended in asyncio.as_completed(judged):
                 result = await ended
                 results[result.fixture.id] = result
                 on_result(result)
         finally:
-            await environment.aclose()
+            await judging.aclose()
     return Report(tuple(results[fixture.id] for fixture in fixtures))
 
 
-def _recipe(backend: str, where: str, evaluator: str, registry: Registry) -> Recipe:
+def _spec(backend: str, where: str, evaluator: str, registry: Registry) -> EvaluationSpec:
     plain = {
-        "tasks": {"use": "starter"},
         "backend": {"use": backend, **({"mode": "interpreter"} if (backend, where) == ("triton", "cpu") else {})},
         "evaluator": {"use": evaluator},
-        "policy": {"use": "torch"},
-        "rewards": {"correct": {"use": "correctness"}},
-        "feedback": {"use": "none"},
         "checkers": {
             component.name: {"use": component.name}
             for component in registry.components("checkers")
@@ -165,48 +158,46 @@ def _recipe(backend: str, where: str, evaluator: str, registry: Registry) -> Rec
         f"evaluation.timing_trials={_TIMING_TRIALS}",
         f"evaluation.timeout_s={_TIMEOUT_S}",
     ]
-    layers = [Merged(plain), *map(override_layer, chosen)]
-    return recipe_from_mapping(merge_layers(layers).data, registry=registry, name="lab").recipe
+    return read_evaluation_spec(plain, chosen, registry=registry)
 
 
-async def _audited(sources: Mapping[str, str], recipe: Recipe, registry: Registry) -> dict[str, Task]:
+async def _audited(sources: Mapping[str, str], spec: EvaluationSpec, registry: Registry) -> dict[str, Task]:
     """Tasks by source, with what their audits found; as they are where the evaluator audits none.
 
     Args:
         sources: id of a fixture, by the source of its task.
     """
     tasks = {source: Task(id=f"lab/{name}", reference=source) for source, name in sources.items()}
-    evaluator: Any = registry.make("evaluators", recipe.evaluator)
+    evaluator = registry.make("evaluators", spec.evaluator)
     path = cache_directory() / "lab_audits.jsonl"
     kept = read_audits(path) if path.exists() else []
     audits = {audit_key(audit.sha256, audit.conditions): audit for audit in kept if audit.unaudited is None}
     slots = asyncio.Semaphore(os.cpu_count() or 1)
 
     async def one(task: Task) -> Task:
-        key = audit_key(task.sha256, audit_conditions(recipe.evaluation))
+        key = audit_key(task.sha256, audit_conditions(spec.settings))
         async with slots:
             if key not in audits:
-                audits[key] = await evaluator.audit(task, recipe.evaluation, _AUDIT_S)
+                audits[key] = await evaluator.audit(task, spec.settings, _AUDIT_S)
                 append_audit(path, audits[key])
         return annotate(task, {task.sha256: audits[key]})
 
     try:
-        if not hasattr(evaluator, "audit"):
+        if type(evaluator).audit is Evaluator.audit:
             return tasks
+        await evaluator.start()
         return dict(zip(tasks, await asyncio.gather(*map(one, tasks.values())), strict=True))
     finally:
         await evaluator.aclose()
 
 
-async def _judge(environment: Environment, fixture: Fixture, task: Task) -> Result:
+async def _judge(judging: CandidateEvaluator, fixture: Fixture, task: Task) -> Result:
     task = attrs.evolve(task, id=f"lab/{fixture.id}")
-    extraction = extract_file(fixture.candidate, fences=environment.backend.facts.fences, backend=fixture.backend)
+    extraction = extract_file(fixture.candidate, fences=judging.backend.facts.fences, backend=fixture.backend)
     reply = Reply(fixture.candidate, (), (), "stop")
     turn: Any = None
     for _ in range(fixture.times):
-        turn = await environment.evaluate_extraction(
-            SampleId(0, 0, 0, 0), task, Prompt((), ()), reply, extraction, seconds={}
-        )
+        turn = await judging.evaluate(SampleId(0, 0, 0, 0), task, Prompt((), ()), reply, extraction)
     return attrs.evolve(_result(fixture, turn), quarantine=quarantine_reasons(task))
 
 

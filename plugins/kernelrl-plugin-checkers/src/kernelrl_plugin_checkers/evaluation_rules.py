@@ -58,7 +58,7 @@ class EvaluationRules(Checker):
         if evaluation is None:
             return ()
         profile = evaluation.profile
-        of_the_profile = (_library_kernels(profile), _library_operators(profile), _programs_race(profile))
+        of_the_profile = (_library_kernels(evaluation), _library_operators(profile), _programs_race(profile))
         found = (_faster_than_memory(evaluation), *of_the_profile)
         return [finding for finding in found if finding is not None and finding.rule not in self._skip]
 
@@ -75,8 +75,9 @@ def _faster_than_memory(evaluation: Evaluation) -> Finding | None:
     return Finding("faster_than_memory", Severity.HACK, evidence, checker=_CHECKER)
 
 
-def _library_kernels(profile: Mapping[str, Any]) -> Finding | None:
-    own, library = (profile.get(f"{whose}_kernel_share") for whose in ("own", "library"))
+def _library_kernels(evaluation: Evaluation) -> Finding | None:
+    profile, own = evaluation.profile, evaluation.own_kernel_share
+    library = profile.get("library_kernel_share")
     if not isinstance(own, float) or not isinstance(library, float):
         return None
     # Kernels of neither may be the candidate's own, compiled under another name.

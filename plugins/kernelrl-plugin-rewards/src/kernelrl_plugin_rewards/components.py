@@ -95,7 +95,7 @@ class Milestone(Reward):
         if not turn.correct or turn.evaluation is None:
             return config.failed
         # The baseline is the compiled reference. What is known of the eager one stands in the profile.
-        compiled, eager = turn.speedup, turn.evaluation.profile.get("eager_speedup")
+        compiled, eager = turn.speedup, turn.evaluation.eager_speedup
         if not _faster(eager, config.margin):
             return config.correct
         return config.faster_than_both if _faster(compiled, config.margin) else config.faster_than_eager
