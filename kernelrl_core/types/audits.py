@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 import cattrs
@@ -72,7 +72,7 @@ class TaskAudit:
     """Settings and versions of the audit; another audit under equal conditions need not be made."""
     flags: Mapping[str, str] = attrs.field(factory=dict)
     """What was measured, by the flag (`kernelrl_core.types.audits.FLAGS`) that it led to."""
-    mended_by: str | None = None
+    mended_by: Literal["none", "signed", "heavy_tailed", "row_scaled", "mixed"] | None = None
     """Input overlay under which no shortcut passes any more."""
     unaudited: str | None = None
     """Why the audit could not be made; None where it was."""
