@@ -12,7 +12,7 @@ import attrs
 
 from kernelrl_core.types.serialization import from_json, to_json
 from kernelrl_core.errors import KernelRLError, UsageError
-from kernelrl_core.runs.journal import read_rows, write_atomically
+from kernelrl_core.runs.journal import read_rows
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.types import Message, Outcome, Verdict, WarmStartExample
 
