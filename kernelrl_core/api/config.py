@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kernelrl_core.interfaces.config import ComponentConfig, MachineFact
 from kernelrl_core.interfaces.requirements import Requires, gpu_vendors
+from kernelrl_core.sources.yaml import load_yaml
 from kernelrl_core.storage import (
     FileLock,
     cache_directory,
@@ -28,6 +29,7 @@ __all__ = [
     "cache_directory",
     "disk_error",
     "gpu_vendors",
+    "load_yaml",
     "remove_directory",
     "replace_directory",
     "sync_to_disk",

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError, suggestion
-from kernelrl_core.recipe.yaml import dump
 from kernelrl_core.runs.journal import read_rows
+from kernelrl_core.sources.yaml import dump
 from kernelrl_core.storage import FileLock, disk_error, is_locked, write_atomically
 from kernelrl_core.types import sha256_text
 
