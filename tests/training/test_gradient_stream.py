@@ -194,7 +194,7 @@ def play(path: Path, recipe: Recipe = RECIPE, policy: Policy | None = None) -> t
     ledger = RunJournal(run)
     try:
         training = Training(run, {}, session, advantages.dr_grpo, ledger, LoggerThreads({}), display, lambda: False)
-        asyncio.run(training.go_on())
+        asyncio.run(asyncio.wait_for(training.go_on(), 60))
     finally:
         ledger.close()
         run.unlock()
@@ -309,6 +309,19 @@ def test_no_more_replies_are_drawn_at_once_than_the_recipe_allows(tmp_path: Path
     recipe = attrs.evolve(RECIPE, sampling=SamplingOptions(max_tokens=10, concurrency=3))
     _, policy, _ = play(tmp_path / "run", recipe, Policy((0.01, 0.01, 0.01)))
     assert policy.most == 3
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_held_out_samples_share_the_places_with_those_of_the_next_step(tmp_path: Path, concurrency: int) -> None:
+    """Both have the sample ids of step 1 while they wait."""
+    recipe = attrs.evolve(
+        RECIPE,
+        sampling=SamplingOptions(max_tokens=10, concurrency=concurrency),
+        eval=EvalSettings(every=1, samples=2, at_start=True),
+    )
+    run, policy, _ = play(tmp_path / "run", recipe, Policy((0.001, 0.001, 0.001)))
+    assert policy.most == concurrency
+    assert (len(run.rows("samples")), len(run.rows("eval_samples"))) == (2 * 12, 3 * 12)
 
 
 # --- where the time goes ----------------------------------------------------------------------------------------------
