@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kernelrl_core.errors import UsageError
 from kernelrl_core.interfaces.policies import PolicyContext
 from kernelrl_core.types import Message
-from kernelrl_core.types.training import Loss, OptimizerSettings, SamplingSettings, TrainingSample, Update
+from kernelrl_core.types.training import Loss, LossSample, OptimizerSettings, SamplingSettings, Update
 from kernelrl_plugin_scripted.config import ScriptedConfig, ScriptedReply
 from kernelrl_plugin_scripted.policy import ScriptedPolicy
 from kernelrl_plugin_scripted.script import read_script
@@ -112,9 +112,9 @@ def test_replies_take_their_time_side_by_side() -> None:
 
 def test_training_reports_and_changes_nothing() -> None:
     policy = started(ScriptedReply("a"))
-    sample = TrainingSample("0", (1,), (97, 256), (0.0, 0.0), 1.5)
-    step = Update(0, (sample,), 1, Loss("ppo", 0.2, 0.2, 6.0), OptimizerSettings(1e-3, 0.9, 0.95, 1e-8, 0.0, None))
-    metrics = asyncio.run(policy.train(step))
+    sample = LossSample("0", (1,), (97, 256), (0.0, 0.0), (0.25, 0.25))
+    optimizer = OptimizerSettings(1e-3, 0.9, 0.95, 1e-8, 0.0, None)
+    metrics = asyncio.run(policy.update(Update(0, ((sample,),), (), Loss("ppo", 0.2, 0.2), optimizer)))
     assert metrics["loss"] == pytest.approx(-0.5)
     assert metrics["tokens"] == 2
     assert ask(policy, RELU).text == "a"
