@@ -1,7 +1,7 @@
 # Everything from a fresh clone with Python >= 3.11 and make.
 #   make quickstart   set up, then train the embedded policy on this machine; where Triton has no wheel, on C++ kernels
 #   make test         set up, then run the tests
-#   make lint         set up, then ruff and mypy
+#   make lint         set up, then ruff, mypy and the import contracts
 #   make setup        the set-up alone: .venv with the core, every bundled plugin and the tools, all editable
 # TORCH_INDEX=URL     further package index for PyTorch, such as one with CPU-only wheels
 # PYTHON=python3.12   interpreter the environment is made with

@@ -24,8 +24,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from kernelrl_core.recipe.yaml import dump, parse_value
 from kernelrl_core.runs.directory import RunDir
+from kernelrl_core.sources.yaml import dump, parse_value
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "quickstart_gpu.yaml"
 MARGIN_S = 12.0

@@ -1,16 +1,165 @@
-"""Where kernelrl keeps things on this machine."""
+"""Files on this machine: the cache directory, atomic replacement, locks.
+
+Everything here raises OSError; `disk_error` turns one into the message for the user.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import secrets
+import shutil
 from pathlib import Path
+from types import TracebackType
 
 import platformdirs
 
-__all__ = ["cache_directory"]
+from kernelrl_core.errors import KernelRLError
+
+__all__ = [
+    "FileLock",
+    "cache_directory",
+    "disk_error",
+    "is_locked",
+    "remove_directory",
+    "replace_directory",
+    "sync_to_disk",
+    "write_atomically",
+]
 
 
 def cache_directory() -> Path:
-    """Where results are kept between runs: `KERNELRL_CACHE_DIR`, or the user's cache."""
+    """Directory of what is kept between runs: `KERNELRL_CACHE_DIR`, or the user's cache."""
     given = os.environ.get("KERNELRL_CACHE_DIR")
     return Path(given).absolute() if given else platformdirs.user_cache_path("kernelrl")
+
+
+def disk_error(path: Path, error: OSError) -> KernelRLError:
+    """The message for the user about a failed read or write."""
+    return KernelRLError(f"{path}: {error.strerror or error}", fix="make room or give access, then continue the run")
+
+
+def sync_to_disk(path: Path) -> None:
+    """Wait until a file, or the entries of a directory, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o644, sync: bool = True) -> None:
+    """Replace a file in one step: readers and crashes see the old content or the new one.
+
+    Args:
+        content: text is written as UTF-8.
+        mode: permissions, less the umask.
+        sync: wait until the content is on the disk. Without it a machine that loses power may lose the content.
+
+    Raises:
+        OSError: the disk is full, broken or read-only; the old file is untouched.
+    """
+    temporary = _beside(path)
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content.encode("utf-8") if isinstance(content, str) else content)
+            stream.flush()
+            if sync:
+                os.fsync(descriptor)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def replace_directory(finished: Path, final: Path, *, sync: bool = True) -> None:
+    """Give a finished directory its final name, in place of one that has it. Both are in the same file system.
+
+    Under the final name there is always a complete directory or none.
+
+    Args:
+        sync: wait until all files, and then the name, are on the disk.
+
+    Raises:
+        OSError: the disk is full, broken or read-only.
+    """
+    if sync:
+        for path in (*finished.rglob("*"), finished):
+            if path.is_file() or path.is_dir():
+                sync_to_disk(path)
+    try:
+        os.rename(finished, final)
+    except OSError:
+        if not final.is_dir():
+            raise
+        remove_directory(final)
+        os.rename(finished, final)
+    if sync:
+        sync_to_disk(final.parent)
+
+
+def remove_directory(path: Path) -> None:
+    """Remove a directory. Under its name it is complete until it is gone, even if the removal is interrupted.
+
+    Raises:
+        FileNotFoundError: there is none.
+        OSError: it cannot be renamed. Files that cannot be removed stay under a hidden name.
+    """
+    removed = _beside(path)
+    os.rename(path, removed)
+    shutil.rmtree(removed, ignore_errors=True)
+
+
+class FileLock:
+    """An exclusive lock on a file, which is created where it is missing and stays.
+
+    Held until `release`, the end of a `with` block or the end of the process. It excludes other processes, and other
+    `FileLock` objects of this one.
+
+    Raises:
+        BlockingIOError: without `wait`, the lock is held elsewhere.
+        OSError: the file cannot be opened.
+    """
+
+    def __init__(self, path: Path, *, wait: bool = True) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Give the lock back. A second call does nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> FileLock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a `FileLock` on the file is held. False where the file is missing or cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        # A shared lock: two processes that look at the same time do not take each other for the holder.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _beside(path: Path) -> Path:
+    """A hidden name in the same directory that nothing else has."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}")

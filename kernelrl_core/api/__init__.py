@@ -4,7 +4,7 @@
 |---|---|
 | `kernelrl_core.api` | `Component`, `Requires`, `hookimpl`: all that a plugin's entry point needs |
 | `api.rewards`, … | one module per kind: base classes, and the values they work with |
-| `api.config` | base class of options, number ranges, cache directory, GPU vendors |
+| `api.config` | base class of options, number ranges, GPU vendors, YAML, cache directory, atomic files, locks |
 | `api.errors` | errors that a plugin raises |
 | `api.sources` | analysis of Python sources |
 | `api.components` | components that use other components |

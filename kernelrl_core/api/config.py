@@ -1,14 +1,24 @@
-"""Options of components: the base class, number ranges, and what a plugin may ask of this machine."""
+"""Options of components: the base class, number ranges, and the files and facts of this machine."""
 
 from __future__ import annotations
 
 from kernelrl_core.interfaces.config import ComponentConfig, MachineFact
 from kernelrl_core.interfaces.requirements import Requires, gpu_vendors
-from kernelrl_core.storage import cache_directory
+from kernelrl_core.sources.yaml import load_yaml
+from kernelrl_core.storage import (
+    FileLock,
+    cache_directory,
+    disk_error,
+    remove_directory,
+    replace_directory,
+    sync_to_disk,
+    write_atomically,
+)
 from kernelrl_core.types.numbers import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 __all__ = [
     "ComponentConfig",
+    "FileLock",
     "Fraction",
     "MachineFact",
     "NonNegativeFloat",
@@ -17,5 +27,11 @@ __all__ = [
     "PositiveInt",
     "Requires",
     "cache_directory",
+    "disk_error",
     "gpu_vendors",
+    "load_yaml",
+    "remove_directory",
+    "replace_directory",
+    "sync_to_disk",
+    "write_atomically",
 ]

@@ -52,7 +52,7 @@ def command(
     """
     from kernelrl_core.heldout.evaluate import evaluate_job
     from kernelrl_core.plugins.registry import registry
-    from kernelrl_core.runs.journal import write_atomically
+    from kernelrl_core.storage import disk_error, write_atomically
 
     job = choose_job(recipe_or_run, overrides, checkpoint, registry=registry())
     job = job.with_settings(split=split, samples=samples, temperature=temperature)
@@ -64,7 +64,10 @@ def command(
     partial = output.with_name(f"{output.name}.partial") if output is not None else None
     report = _run(evaluate_job(job, partial))
     if output is not None and partial is not None:
-        write_atomically(output, json.dumps(report, indent=1) + "\n")
+        try:
+            write_atomically(output, json.dumps(report, indent=1) + "\n")
+        except OSError as error:
+            raise disk_error(output, error) from error
         partial.unlink()
         click.echo(f"written: {output}", err=True)
     flat = {key: value for key, value in report.items() if key not in ("rows", "provenance")}

@@ -6,11 +6,11 @@ import contextlib
 import json
 import logging
 import os
-import tempfile
 from pathlib import Path
 
 import cattrs
 
+from kernelrl_core.storage import write_atomically
 from kernelrl_core.types import Evaluation
 from kernelrl_core.types.serialization import from_json, to_json
 
@@ -60,15 +60,7 @@ class EvaluationCache:
             self._directory.mkdir(parents=True, exist_ok=True)
             if self._entries is None:
                 self._entries = sum(1 for _ in self._directory.glob("*.json"))
-            descriptor, temporary = tempfile.mkstemp(prefix=".", suffix=".part", dir=self._directory)
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(content)
-                os.replace(temporary, self._path(key))
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary)
-                raise
+            write_atomically(self._path(key), content, mode=0o600, sync=False)
         except ValueError as error:
             logger.warning("a verdict is not kept: %s", error)
         except OSError as error:

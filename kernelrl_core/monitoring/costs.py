@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import yaml
 
 from kernelrl_core.errors import KernelRLError, UsageError, suggestion
 from kernelrl_core.recipe.schema import PriceSettings, Recipe, TrainSettings
+from kernelrl_core.sources.yaml import load_yaml
 from kernelrl_core.types import Turn
 
 __all__ = [
@@ -88,9 +88,10 @@ def prices_of(recipe: Recipe) -> PriceSettings:
 
 def _table_entry(path: Path, model: str) -> dict[str, float]:
     try:
-        table = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
         raise UsageError(f"cannot read {path}: {error}") from error
+    table = load_yaml(text, path)
     if not isinstance(table, dict) or model not in table:
         names = [str(name) for name in table] if isinstance(table, dict) else []
         raise UsageError(f"{path} has no prices for {model!r}; {suggestion(model, names)}")

@@ -1,42 +1,24 @@
-"""Where the components named in the documentation come from, for the message that tells how to install them.
+"""The bundled distribution that offers a component, for the message that tells how to install it.
 
-Core uses these names in messages alone and treats the distributions like anyone's.
+The core uses these names in messages only. The table is generated: `python scripts/known_distributions.py`.
 """
 
 from __future__ import annotations
 
-__all__ = ["distribution_of"]
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
 
-_COMPONENTS = {
-    "backends": {
-        "triton": "triton",
-        "cuda": "cuda",
-        "hip": "hip",
-        "cpp": "cpp",
-        "tilelang": "tilelang",
-        "cute": "cute",
-    },
-    "evaluators": {"local": "local", "modal": "modal", "ray": "ray"},
-    "tasks": {
-        "starter": "starter",
-        "kernelbench": "kernelbench",
-        "directory": "kernelbench",
-        "dataset": "kernelbench",
-    },
-    "retrievers": {"bm25": "raicl", "faiss": "raicl", "hybrid": "raicl"},
-    "rewards": dict.fromkeys(
-        ("format", "compile", "correctness", "speedup", "milestone", "coverage", "cuda_l1", "thinking", "length"),
-        "rewards",
-    ),
-    "checkers": {"source_rules": "checkers", "evaluation_rules": "checkers", "kernelguard": "checkers"},
-    "feedback": dict.fromkeys(("structured", "raw", "minimal", "profile"), "feedback"),
-    "policies": {name: name for name in ("torch", "tinker", "scripted")},
-    "loggers": {name: name for name in ("tensorboard", "wandb", "trackio")},
-    "commands": {"index": "raicl", "modal": "modal", "tinker-server": "tinker", "lab": "kernelrl-lab"},
-}
+__all__ = ["distribution_of"]
 
 
 def distribution_of(kind: str, name: str) -> str:
-    """Distribution that offers the component, or empty text when the name is nobody's."""
-    plugin = _COMPONENTS.get(kind, {}).get(name, "")
-    return plugin if not plugin or plugin.startswith("kernelrl-") else f"kernelrl-plugin-{plugin}"
+    """The distribution of the component; empty where no bundled one offers it."""
+    return _table().get(kind, {}).get(name, "")
+
+
+@functools.cache
+def _table() -> Mapping[str, Mapping[str, str]]:
+    table: dict[str, dict[str, str]] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+    return table

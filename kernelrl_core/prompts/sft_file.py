@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelrl_core.errors import UsageError
-from kernelrl_core.runs.journal import write_atomically
+from kernelrl_core.storage import disk_error, write_atomically
 from kernelrl_core.types import Message, Outcome, WarmStartExample
 from kernelrl_core.types.serialization import from_json, to_json
 
@@ -27,7 +27,10 @@ def write_conversations(path: Path, conversations: tuple[dict[str, Any], ...]) -
     Raises:
         KernelRLError: the file cannot be written.
     """
-    write_atomically(path, "".join(json.dumps(entry) + "\n" for entry in conversations))
+    try:
+        write_atomically(path, "".join(json.dumps(entry) + "\n" for entry in conversations))
+    except OSError as error:
+        raise disk_error(path, error) from error
 
 
 def read_conversations(path: Path) -> list[WarmStartExample]:

@@ -12,9 +12,9 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.recipe import yaml
 from kernelrl_core.recipe.blocks import block_at, core_keys
 from kernelrl_core.recipe.problems import COMMAND_LINE, Origin, Problem, RecipeError
+from kernelrl_core.sources import yaml
 
 __all__ = ["Merged", "merge_files", "merge_layers", "override_layer"]
 

@@ -34,6 +34,13 @@ class _Mean:
         return (self.total + weight * prior) / (self.n + weight)
 
 
+@attrs.frozen(eq=False)
+class _Request:
+    """A reply that waits for a slot or holds one. Training and held-out evaluation use equal sample ids at once."""
+
+    sample: SampleId
+
+
 class SamplingSlots:
     """Slots for replies that are sampled concurrently.
 
@@ -47,8 +54,8 @@ class SamplingSlots:
         self._timeline = timeline
         self._free = capacity
         self._turns = turns
-        self._waiting: dict[SampleId, asyncio.Future[None]] = {}
-        self._drawn_since: dict[SampleId, float] = {}
+        self._waiting: dict[_Request, asyncio.Future[None]] = {}
+        self._drawn_since: dict[_Request, float] = {}
         self._took: defaultdict[tuple[int, ...], _Mean] = defaultdict(_Mean)
         self._step = -1
 
@@ -58,12 +65,13 @@ class SamplingSlots:
         if self._free is None:
             yield 0.0
             return
+        request = _Request(sample)
         with self._timeline.span("waiting") as waited:
-            await self._take(sample)
+            await self._take(request)
         try:
             yield waited.seconds()
         finally:
-            self._give(sample)
+            self._give(request)
 
     def observe(self, sample: SampleId, seconds: float) -> None:
         """A turn is over and took so long, its evaluation included and the wait for a slot excluded."""
@@ -78,37 +86,37 @@ class SamplingSlots:
             self._took[whole].total += seconds
             self._took[whole].n += 1
 
-    async def _take(self, sample: SampleId) -> None:
+    async def _take(self, request: _Request) -> None:
         place = asyncio.get_running_loop().create_future()
-        self._waiting[sample] = place
+        self._waiting[request] = place
         # A moment later, when all that ask together have asked.
         asyncio.get_running_loop().call_soon(self._serve)
         try:
             await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():
-                self._give(sample)
+                self._give(request)
             raise
         finally:
-            self._waiting.pop(sample, None)
+            del self._waiting[request]
 
-    def _give(self, sample: SampleId) -> None:
+    def _give(self, request: _Request) -> None:
         assert self._free is not None
         self._free += 1
-        del self._drawn_since[sample]
+        del self._drawn_since[request]
         self._serve()
 
     def _serve(self) -> None:
         assert self._free is not None
-        waiting = [sample for sample, place in self._waiting.items() if not place.done()]
+        waiting = [request for request, place in self._waiting.items() if not place.done()]
         if not waiting or not self._free:
             return
         now = time.monotonic()
-        of_tasks = self._of_tasks({(sample.step, sample.task_index) for sample in waiting}, now)
-        waiting.sort(key=lambda sample: self._urgency(sample, of_tasks))
-        for sample in waiting[: self._free]:
-            self._waiting[sample].set_result(None)
-            self._drawn_since[sample] = now
+        of_tasks = self._of_tasks({(request.sample.step, request.sample.task_index) for request in waiting}, now)
+        waiting.sort(key=lambda request: self._urgency(request.sample, of_tasks))
+        for request in waiting[: self._free]:
+            self._waiting[request].set_result(None)
+            self._drawn_since[request] = now
             self._free -= 1
 
     def _of_tasks(self, tasks: set[tuple[int, int]], now: float) -> dict[tuple[int, int], float]:
@@ -116,8 +124,8 @@ class SamplingSlots:
         everything = self._took.get((), _Mean()).drawn_to(1.0, 1e-9)
         means = {task: attrs.evolve(self._took.get(task, _Mean())) for task in tasks}
         usual = {task: mean.drawn_to(everything, _TASK) for task, mean in means.items()}
-        for sample, since in self._drawn_since.items():
-            task = (sample.step, sample.task_index)
+        for request, since in self._drawn_since.items():
+            task = (request.sample.step, request.sample.task_index)
             if task in means and now - since > usual[task]:
                 means[task].total += now - since
                 means[task].n += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError
 from kernelrl_core.interfaces.policies import Policy, TrainablePolicy
 from kernelrl_core.plugins.boundary import plugin_boundary
-from kernelrl_core.runs.journal import disk_error
+from kernelrl_core.storage import disk_error, remove_directory, replace_directory
 
 __all__ = ["checkpoint_name", "choose_checkpoint", "load_checkpoint", "prune_checkpoints", "save_checkpoint", "sweep"]
 
@@ -37,7 +36,8 @@ async def save_checkpoint(policy: TrainablePolicy, directory: Path, name: str, *
                 state: Mapping[str, Any] = await policy.save(growing)
             except OSError as error:
                 raise disk_error(growing, error) from error
-        await asyncio.to_thread(_put_in_place, growing, directory / name)
+        # A directory of this name without a row was left by a crash between renaming and committing.
+        await asyncio.to_thread(replace_directory, growing, directory / name)
     except OSError as error:
         raise disk_error(growing, error) from error
     return state
@@ -79,32 +79,10 @@ def prune_checkpoints(directory: Path, keep: int | None) -> None:
     """Remove the files of all but the newest checkpoints."""
     names = sorted(path.name for path in directory.iterdir() if not path.name.startswith("."))
     for name in names[: -keep if keep else 0]:
-        # Under its old name a checkpoint is always whole, even if the removal is interrupted.
-        doomed = directory / f".{name}"
-        os.replace(directory / name, doomed)
-        shutil.rmtree(doomed, ignore_errors=True)
+        remove_directory(directory / name)
 
 
 def sweep(directory: Path) -> None:
     """Remove what a crash left half-made or half-removed."""
     for path in directory.glob(".*"):
         shutil.rmtree(path, ignore_errors=True)
-
-
-def _put_in_place(growing: Path, final: Path) -> None:
-    for path in growing.rglob("*"):
-        if path.is_file():
-            _sync(path)
-    _sync(growing)
-    # A directory of this name without a row was left by a crash between renaming and committing.
-    shutil.rmtree(final, ignore_errors=True)
-    os.replace(growing, final)
-    _sync(final.parent)
-
-
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

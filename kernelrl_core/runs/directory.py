@@ -8,7 +8,6 @@ runs/NAME/
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -20,8 +19,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError, suggestion
-from kernelrl_core.recipe.yaml import dump
-from kernelrl_core.runs.journal import disk_error, read_rows, write_atomically
+from kernelrl_core.runs.journal import read_rows
+from kernelrl_core.sources.yaml import dump
+from kernelrl_core.storage import FileLock, disk_error, is_locked, write_atomically
 from kernelrl_core.types import sha256_text
 
 __all__ = ["JOURNALS", "RunDir", "State", "default_name", "find_run", "list_runs", "recipe_text"]
@@ -37,7 +37,7 @@ class RunDir:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock: int | None = None
+        self._lock: FileLock | None = None
 
     @property
     def name(self) -> str:
@@ -101,8 +101,8 @@ class RunDir:
             self.journal_path(name).touch()
         (self.path / "logs.log").touch()
         text = recipe_text(resolved)
-        write_atomically(self.path / "secret.key", _new_secret().hex() + "\n", mode=0o600)
-        write_atomically(self.path / "recipe.yaml", text)
+        self._write("secret.key", _new_secret().hex() + "\n", mode=0o600)
+        self._write("recipe.yaml", text)
         self._write_provenance({**provenance, "recipe_sha256": sha256_text(text)})
         self.set_state("running")
 
@@ -113,21 +113,17 @@ class RunDir:
             UsageError: another process has it.
         """
         try:
-            fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise disk_error(self.path / "lock", error) from error
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(fd)
+            self._lock = FileLock(self.path / "lock", wait=False)
+        except BlockingIOError:
             raise UsageError(
                 f"run {self.path} is in use by another process", fix=f"kernelrl status {self.path}"
             ) from None
-        self._lock = fd
+        except OSError as error:
+            raise disk_error(self.path / "lock", error) from error
 
     def unlock(self) -> None:
         if self._lock is not None:
-            os.close(self._lock)
+            self._lock.release()
             self._lock = None
 
     def secret(self) -> bytes:
@@ -167,12 +163,12 @@ class RunDir:
         self._write_provenance(provenance)
 
     def _write_provenance(self, provenance: dict[str, Any]) -> None:
-        write_atomically(self.path / "provenance.json", json.dumps(provenance, indent=2, sort_keys=True) + "\n")
+        self._write("provenance.json", json.dumps(provenance, indent=2, sort_keys=True) + "\n")
 
     def set_state(self, state: State, error: str = "") -> None:
         """Say how the run stands."""
         entry = {"state": state, "error": error, "pid": os.getpid(), "since": now()}
-        write_atomically(self.path / "state.json", json.dumps(entry) + "\n")
+        self._write("state.json", json.dumps(entry) + "\n")
 
     def state(self) -> tuple[State, str]:
         """How the run stands, and its last error. A run that says it is running and holds no lock was killed."""
@@ -196,17 +192,13 @@ class RunDir:
 
     def locked(self) -> bool:
         """Whether some process is at work on the run."""
+        return is_locked(self.path / "lock")
+
+    def _write(self, name: str, text: str, *, mode: int = 0o644) -> None:
         try:
-            fd = os.open(self.path / "lock", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        finally:
-            os.close(fd)
-        return False
+            write_atomically(self.path / name, text, mode=mode)
+        except OSError as error:
+            raise disk_error(self.path / name, error) from error
 
 
 def recipe_text(resolved: Mapping[str, Any]) -> str:

@@ -17,8 +17,9 @@ from typing import Any
 import orjson
 
 from kernelrl_core.errors import KernelRLError
+from kernelrl_core.storage import disk_error
 
-__all__ = ["Journal", "disk_error", "is_finite", "read_rows", "write_atomically"]
+__all__ = ["Journal", "is_finite", "read_rows"]
 
 _log = logging.getLogger(__name__)
 
@@ -104,27 +105,6 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
                 damaged = number
 
 
-def write_atomically(path: Path, text: str, *, mode: int = 0o644) -> None:
-    """Replace a file in one step: readers and crashes see the old text or the new one.
-
-    Raises:
-        KernelRLError: the disk is full, broken or read-only; the old file is untouched.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        try:
-            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-            with os.fdopen(fd, "w", encoding="utf-8") as stream:
-                stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise disk_error(path, error) from error
-
-
 def is_finite(value: Any) -> bool:
     """Whether no number in lists and dictionaries is infinite or NaN, for which JSON has no word."""
     if isinstance(value, float):
@@ -138,11 +118,6 @@ def is_finite(value: Any) -> bool:
         except (TypeError, OverflowError):
             return all(map(is_finite, value))
     return True
-
-
-def disk_error(path: Path, error: OSError) -> KernelRLError:
-    """What to tell the user about a failed read or write."""
-    return KernelRLError(f"{path}: {error.strerror or error}", fix="make room or give access, then continue the run")
 
 
 def _line(row: Mapping[str, Any]) -> bytes:

@@ -1,1 +1,1 @@
-"""Source analysis that plugins share."""
+"""Reading of Python sources, error texts and YAML, shared with plugins."""

@@ -10,6 +10,10 @@ from typing import Any
 import attrs
 import pytest
 
+from kernelrl_core.api.checkers import Checker
+from kernelrl_core.api.evaluators import Evaluator
+from kernelrl_core.api.feedback import Feedback
+from kernelrl_core.api.rewards import Reward
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.environment.evaluation_service import EvaluationService
 from kernelrl_core.environment.scoring import WeightedReward
@@ -38,7 +42,7 @@ HERE = SampleId(0, 0, 0, 0)
 CODE = "```python\nclass ModelNew:\n    pass\n```"
 
 
-class Evaluator:
+class PlannedEvaluator(Evaluator):
     capacity = 4
 
     def __init__(self) -> None:
@@ -50,11 +54,8 @@ class Evaluator:
         self.requests.append(request)
         return Evaluation(self.answer, findings=self.findings)
 
-    async def aclose(self) -> None:
-        return None
 
-
-class Finds:
+class Finds(Checker):
     rules = (Rule("no_kernel", Severity.SUSPECT, "Launch a kernel."),)
 
     def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> Sequence[Finding]:
@@ -82,12 +83,12 @@ class SaysNonsense(Finds):
         return ["no finding"]
 
 
-class Pays:
+class Pays(Reward):
     def score(self, turn: Turn) -> float:
         return float(turn.correct)
 
 
-class Says:
+class Says(Feedback):
     def format(self, turn: Turn) -> str:
         return f"it was {turn.outcome}"
 
@@ -102,7 +103,7 @@ def judged(
     task: Task = TASK,
     asked: Prompt = Prompt((), ()),  # noqa: B008  (frozen)
     **prompt: Any,
-) -> tuple[Turn, Evaluator]:
+) -> tuple[Turn, PlannedEvaluator]:
     recipe = recipe_from_mapping(
         {
             "tasks": {"use": "starter"},
@@ -115,8 +116,8 @@ def judged(
         name="test",
     ).recipe
 
-    async def scene() -> tuple[Turn, Evaluator]:
-        evaluator = Evaluator()
+    async def scene() -> tuple[Turn, PlannedEvaluator]:
+        evaluator = PlannedEvaluator()
         environment = Environment(
             attrs.evolve(recipe, forbid=("no_kernel",)),
             tasks=registry().make("tasks", recipe.tasks),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kernelrl_core.api.evaluators import Evaluator
 from kernelrl_core.environment.evaluation_service import EvaluationService
 from kernelrl_core.errors import InfrastructureError, UsageError
 from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Outcome
@@ -17,17 +18,27 @@ def request(name: str = "a") -> EvaluationRequest:
     return EvaluationRequest("t", "ref", "0", name, name, "triton", {}, EvaluationSettings(), "00", "0.1")
 
 
-class Fake:
+class Fake(Evaluator):
     """An evaluator that takes its time and fails as often as it is told."""
 
-    def __init__(self, *, capacity: int = 8, seconds: float = 0.05, failures: int = 0) -> None:
+    def __init__(self, *, capacity: int = 8, seconds: float = 0.05, failures: int = 0, identity: str = "a GPU") -> None:
         self.capacity = capacity
+        self.known_after_start = identity
+        self.starts = 0
         self.seconds = seconds
         self.failures = failures
         self.started = 0
         self.cancelled = 0
         self.running = 0
         self.most = 0
+
+    async def start(self) -> None:
+        self.starts += 1
+        await asyncio.sleep(0)
+
+    def identity(self) -> str:
+        assert self.starts
+        return self.known_after_start
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
         self.started += 1
@@ -46,9 +57,6 @@ class Fake:
         if request.source == "task":
             raise UsageError("a broken task")
         return Evaluation(Outcome.CORRECT, message=request.source)
-
-    async def aclose(self) -> None:
-        return None
 
 
 def service(fake: Fake, cache: Path | None = None) -> EvaluationService:
@@ -138,7 +146,21 @@ def test_a_broken_task_is_not_tried_again() -> None:
     asyncio.run(scene())
 
 
-def twice(cache: Path, between: Callable[[], None] = lambda: None, failures: int = 0) -> tuple[int, Evaluation]:
+def test_an_evaluator_is_started_once_before_its_first_evaluation() -> None:
+    async def scene() -> None:
+        fake = Fake(seconds=0.0)
+        made = service(fake)
+        assert fake.starts == 0
+        await asyncio.gather(*(made.evaluate(request(str(n))) for n in range(5)))
+        assert (fake.starts, fake.started) == (1, 5)
+        await made.aclose()
+
+    asyncio.run(scene())
+
+
+def twice(
+    cache: Path, between: Callable[[], None] = lambda: None, failures: int = 0, identity: str = "a GPU"
+) -> tuple[int, Evaluation]:
     """The same request to two services one after the other: runs of the second, and what it said."""
 
     async def scene() -> tuple[int, Evaluation]:
@@ -146,7 +168,7 @@ def twice(cache: Path, between: Callable[[], None] = lambda: None, failures: int
         await first.evaluate(request())
         await first.aclose()
         between()
-        fake = Fake(seconds=0.0)
+        fake = Fake(seconds=0.0, identity=identity)
         second = service(fake, cache)
         verdict = await second.evaluate(request())
         await second.aclose()
@@ -159,6 +181,10 @@ def test_a_verdict_outlives_its_service(tmp_path: Path) -> None:
     runs, verdict = twice(tmp_path)
     assert runs == 0
     assert verdict.provenance["cached"] is True
+
+
+def test_a_verdict_of_an_evaluator_of_another_identity_is_not_used(tmp_path: Path) -> None:
+    assert twice(tmp_path, identity="another GPU")[0] == 1
 
 
 def test_a_failure_of_ours_is_never_cached(tmp_path: Path) -> None:

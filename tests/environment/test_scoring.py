@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from value_builders import make_turn
 
+from kernelrl_core.api.rewards import Reward
 from kernelrl_core.environment.scoring import WeightedReward, conclude, score
 from kernelrl_core.errors import KernelRLError
 from kernelrl_core.interfaces.rewards import RewardBounds
@@ -44,12 +45,12 @@ def turn(outcome: Outcome, verdict: Verdict = Verdict.CLEAN, speedup: float | No
     return make_turn(outcome, extraction=CODE, evaluation=Evaluation(outcome, speedup=speedup), verdict=verdict)
 
 
-class Speed:
+class Speed(Reward):
     def score(self, turn: Turn) -> float:
         return turn.speedup or 0.0
 
 
-class Says:
+class Says(Reward):
     def __init__(self, value: float) -> None:
         self.value = value
 
@@ -57,8 +58,8 @@ class Says:
         return self.value
 
 
-def reward(name: str, component: object, weight: float = 1.0, bounds: RewardBounds | None = None) -> WeightedReward:
-    return WeightedReward(name, weight, component, bounds, f"reward {name!r} of plugin test")  # type: ignore[arg-type]
+def reward(name: str, component: Reward, weight: float = 1.0, bounds: RewardBounds | None = None) -> WeightedReward:
+    return WeightedReward(name, weight, component, bounds, f"reward {name!r} of plugin test")
 
 
 @given(st.booleans(), st.sampled_from(Outcome), findings, findings)
@@ -107,7 +108,7 @@ def test_a_suspect_speedup_is_treated_as_the_recipe_says(suspect: str, total: fl
 
 
 def test_a_suspect_speedup_over_the_other_baseline_is_capped_as_well() -> None:
-    class OverEager:
+    class OverEager(Reward):
         def score(self, turn: Turn) -> float:
             assert turn.evaluation is not None
             return float(turn.evaluation.profile["eager_speedup"])
@@ -126,7 +127,7 @@ def test_a_reward_that_is_no_number_or_out_of_bounds_is_named(value: float) -> N
 
 
 def test_a_reward_that_raises_is_named() -> None:
-    class Broken:
+    class Broken(Reward):
         def score(self, turn: Turn) -> float:
             raise ZeroDivisionError("oh")
 

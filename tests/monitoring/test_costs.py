@@ -60,6 +60,13 @@ def test_the_recipe_comes_before_its_table_and_that_before_the_plugin(tmp_path: 
     assert found == PriceSettings(prompt=1.0, reply=20.0, train=300.0)
 
 
+@pytest.mark.parametrize("price", ["1e-1", "1.0e-1", "0.1", ".1"])
+def test_every_way_to_write_a_price_is_a_number(tmp_path: Path, price: str) -> None:
+    table = tmp_path / "prices.yaml"
+    table.write_text(f"vendor/large: {{reply: {price}}}\n")
+    assert prices_of(recipe(CostSettings(table=table))).reply == 0.1
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -68,7 +75,8 @@ def test_the_recipe_comes_before_its_table_and_that_before_the_plugin(tmp_path: 
         ("vendor/large: {reply: -1}", "numbers of at least 0"),
         ("vendor/large: 3", "must map"),
         ("- a", "no prices for 'vendor/large'"),
-        ("a: [", "cannot read"),
+        ("a: [", r"prices.yaml:1: not YAML"),
+        ("a: {reply: 1}\na: {reply: 2}", r"prices.yaml:2: key 'a' is given twice"),
     ],
 )
 def test_a_table_that_cannot_be_used_is_told(tmp_path: Path, text: str, told: str) -> None:

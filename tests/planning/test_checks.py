@@ -10,7 +10,7 @@ import pytest
 from kernelrl_core.planning.load import recipe_from_mapping
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.problems import RecipeError
-from kernelrl_core.recipe.yaml import parse_value
+from kernelrl_core.sources.yaml import parse_value
 
 BASE = "{tasks: {use: files}, backend: {use: triton}, policy: {use: tiny}, rewards: {r: {use: bounded}}}"
 

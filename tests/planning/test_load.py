@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from kernelrl_core.errors import ExitCode, LookupFailed
 from kernelrl_core.planning.load import LoadedRecipe, bundled_recipes, find_recipe, load_recipe, recipe_from_mapping
 from kernelrl_core.plugins.registry import Registry, registry
-from kernelrl_core.recipe import yaml
 from kernelrl_core.recipe.problems import RecipeError
 from kernelrl_core.recipe.schema import LastHistory, Recipe, SpeedupStop
+from kernelrl_core.sources import yaml
 
 MINIMAL = "tasks: {use: files}\nbackend: {use: triton}\npolicy: {use: tiny}\nrewards: {r: {use: bounded}}\n"
 

@@ -14,7 +14,7 @@ from kernelrl_core.planning.load import load_recipe, recipe_from_mapping
 from kernelrl_core.planning.plan import plan, plan_notes
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.schema import Recipe
-from kernelrl_core.recipe.yaml import parse_value
+from kernelrl_core.sources.yaml import parse_value
 from kernelrl_core.types import (
     BuildStatus,
     Candidate,

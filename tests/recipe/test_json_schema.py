@@ -10,7 +10,7 @@ import pytest
 from kernelrl_core.planning.load import bundled_recipes, load_recipe
 from kernelrl_core.plugins.registry import Registry, registry
 from kernelrl_core.recipe.json_schema import recipe_schema
-from kernelrl_core.recipe.yaml import parse
+from kernelrl_core.sources.yaml import parse
 
 
 @pytest.fixture(scope="module")

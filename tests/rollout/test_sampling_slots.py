@@ -96,3 +96,24 @@ def test_a_sample_that_is_given_up_leaves_its_place() -> None:
             pass
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 3])
+def test_training_and_held_out_evaluation_may_wait_for_the_same_sample_id(capacity: int) -> None:
+    slots = SamplingSlots(capacity, 1, Timeline())
+    drawn = 0
+
+    async def draw(sample: SampleId) -> None:
+        nonlocal drawn
+        async with slots.place(sample):
+            await asyncio.sleep(0.001)
+            drawn += 1
+
+    async def play() -> None:
+        async with asyncio.timeout(5), asyncio.TaskGroup() as everything:
+            for _purpose in ("train", "eval"):
+                for attempt in range(4):
+                    everything.create_task(draw(SampleId(1, 0, attempt, 0)))
+
+    asyncio.run(play())
+    assert drawn == 8

@@ -13,7 +13,7 @@ import pytest
 
 from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.runs.directory import RunDir, find_run
-from kernelrl_core.runs.journal import Journal, read_rows, write_atomically
+from kernelrl_core.runs.journal import Journal, read_rows
 
 
 def test_rows_come_back(tmp_path: Path) -> None:
@@ -64,15 +64,6 @@ def test_numbers_that_json_lacks_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not finite"):
         Journal(tmp_path / "a.jsonl").append([{"x": float("nan")}])
     assert not (tmp_path / "a.jsonl").read_text()
-
-
-def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
-    write_atomically(tmp_path / "a", "one")
-    write_atomically(tmp_path / "a", "two")
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
-    assert (tmp_path / "a").read_text() == "two"
-    with pytest.raises(KernelRLError, match="No such file"):
-        write_atomically(tmp_path / "missing" / "a", "x")
 
 
 def test_a_new_run_has_all_its_files_and_a_private_key(tmp_path: Path) -> None:

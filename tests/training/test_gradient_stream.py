@@ -6,14 +6,26 @@ import asyncio
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 import pytest
 from kernelrl_core.training.gradient_stream import streaming_obstacle
 
 from kernelrl_core.algorithms import advantages
-from kernelrl_core.interfaces.policies import PolicyCapabilities
+from kernelrl_core.api.evaluators import EvaluatorConfig
+from kernelrl_core.api.policies import (
+    Loss,
+    LossSample,
+    PolicyCapabilities,
+    PolicyConfig,
+    PolicyContext,
+    SamplingSettings,
+    TrainablePolicy,
+    TrainingSample,
+    Update,
+)
+from kernelrl_core.api.tasks import TaskSource
 from kernelrl_core.monitoring.costs import BudgetReached
 from kernelrl_core.monitoring.loggers import LoggerThreads
 from kernelrl_core.recipe.schema import (
@@ -46,13 +58,13 @@ from kernelrl_core.types import (
     Turn,
     Verdict,
 )
-from kernelrl_core.types.training import SamplingSettings, Update
 
 TRAIN = TrainSettings(tasks_per_step=3, group_size=2, steps=2, length_norm="max_tokens", loss="ppo", substeps=2)
 RECIPE = Recipe(
     tasks=Use("fake"),
     backend=Use("fake"),
-    policy=Use("fake"),
+    policy=Use("fake", PolicyConfig()),
+    evaluator=Use("fake", EvaluatorConfig()),
     rewards={"correct": RewardUse("correctness")},
     episode=EpisodeSettings(turns=2),
     sampling=SamplingOptions(max_tokens=10),
@@ -61,18 +73,22 @@ RECIPE = Recipe(
 )
 
 
-class Policy:
+class Policy(TrainablePolicy):
     """Replies take as long as `delays` says for their task; what happens is noted in order."""
 
     context_tokens = 1000
-    capabilities = PolicyCapabilities(frozenset({"ppo"}), deterministic=True, streams=True)
+    capabilities = PolicyCapabilities(
+        frozenset({"ppo"}), deterministic=True, streams=True, logprobs=True, reference=True
+    )
 
     def __init__(self, delays: Sequence[float]) -> None:
         self.delays, self.drawing, self.most, self.asked = delays, 0, 0, 0
-        self.accumulated: list[Update] = []
+        self.accumulated: list[tuple[Sequence[LossSample], Loss]] = []
         self.steps: list[Update] = []
         self.events: list[str] = []
         self.train_s = 0.0
+
+    async def start(self, context: PolicyContext) -> None: ...
 
     def render(self, messages: Sequence[Message]) -> Prompt:
         return Prompt(tuple(messages), tuple(range(5)))
@@ -87,13 +103,19 @@ class Policy:
         right = random.Random(settings.seed).random() < 0.5
         return Reply("right" if right else "wrong", (1, 2), (-0.1, -0.2), "stop")
 
-    async def accumulate(self, step: Update) -> None:
-        self.events.append(f"accumulate {step.samples[0].id}")
-        self.accumulated.append(step)
+    async def logprobs(
+        self, samples: Sequence[TrainingSample], weights: Literal["current", "reference"]
+    ) -> Sequence[Sequence[float]]:
+        self.events.append(f"logprobs {weights}")
+        return [sample.sampler_logprobs for sample in samples]
 
-    async def train(self, step: Update) -> dict[str, float]:
-        self.events.append(f"train {step.step}")
-        self.steps.append(step)
+    async def backward(self, samples: Sequence[LossSample], loss: Loss) -> None:
+        self.events.append(f"backward {samples[0].id}")
+        self.accumulated.append((samples, loss))
+
+    async def update(self, update: Update) -> dict[str, float]:
+        self.events.append(f"update {update.step}")
+        self.steps.append(update)
         await asyncio.sleep(self.train_s)
         return {}
 
@@ -108,7 +130,10 @@ class Composer:
         return render([Message("user", task.reference)]), max_tokens
 
 
-class Tasks:
+class Tasks(TaskSource):
+    def splits(self) -> tuple[str, ...]:
+        return ("train", "held_out")
+
     def tasks(self, split: str) -> list[Task]:
         return [Task(f"{split}/{i}", f"reference {i}", split) for i in range(3)]
 
@@ -142,6 +167,13 @@ class Environment:
             seconds={**seconds, "evaluate": 0.001},
         )
 
+    async def observe(self, rows: Sequence[Mapping[str, Any]]) -> None: ...
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, loop: Mapping[str, Any]) -> None: ...
+
 
 class Display:
     def __init__(self) -> None:
@@ -162,7 +194,7 @@ def play(path: Path, recipe: Recipe = RECIPE, policy: Policy | None = None) -> t
     ledger = RunJournal(run)
     try:
         training = Training(run, {}, session, advantages.dr_grpo, ledger, LoggerThreads({}), display, lambda: False)
-        asyncio.run(training.go_on())
+        asyncio.run(asyncio.wait_for(training.go_on(), 60))
     finally:
         ledger.close()
         run.unlock()
@@ -178,25 +210,28 @@ def with_train(**changes: Any) -> Recipe:
 
 def test_gradients_begin_while_later_groups_are_sampled(tmp_path: Path) -> None:
     _, policy, _ = play(tmp_path / "run", with_train(steps=1, shuffle=False), Policy((0.0, 0.0, 0.2)))
-    early = policy.events.index("accumulate 0.0.0.0")
+    early = policy.events.index("backward 0.0.0.0")
     assert early < len(policy.events) - 1 - policy.events[::-1].index("sampled 2")
 
 
 def test_gradients_wait_for_the_groups_before(tmp_path: Path) -> None:
     _, policy, _ = play(tmp_path / "run", with_train(steps=1, shuffle=False), Policy((0.2, 0.0, 0.0)))
-    assert policy.events.index("accumulate 0.0.0.0") > policy.events.index("sampled 0")
-    ids = [sample.id for step in policy.accumulated for sample in step.samples]
+    assert policy.events.index("backward 0.0.0.0") > policy.events.index("sampled 0")
+    ids = [sample.id for samples, _ in policy.accumulated for sample in samples]
     assert ids == sorted(ids)
 
 
 def test_what_is_accumulated_is_the_beginning_of_the_first_substep(tmp_path: Path) -> None:
     """12 samples in 2 substeps: after groups of 4 samples, 2, 4 and 6 surely belong to the first."""
     _, policy, _ = play(tmp_path / "run", with_train(steps=1))
-    assert [len(step.samples) for step in policy.accumulated] == [2, 2, 2]
-    given = [sample for step in policy.accumulated for sample in step.samples]
-    assert list(policy.steps[0].samples[:6]) == given
-    assert {step.loss for step in policy.accumulated} == {policy.steps[0].loss}
-    assert policy.steps[0].loss.normaliser == 12 * 10 / 2
+    assert [len(samples) for samples, _ in policy.accumulated] == [2, 2, 2]
+    (update,) = policy.steps
+    assert update.accumulated == (2, 2, 2)
+    assert list(update.substeps[0]) == [sample for samples, _ in policy.accumulated for sample in samples]
+    assert {loss for _, loss in policy.accumulated} == {update.loss}
+    # Returns [2, 1] and [0, 0] with mean 0.75; the loss of a substep is divided by 12 * 10 / 2.
+    tokens = {advantage for substep in update.substeps for sample in substep for advantage in sample.advantages}
+    assert tokens == {1.25 / 60, 0.25 / 60, -0.75 / 60}
 
 
 @pytest.mark.parametrize(
@@ -214,7 +249,7 @@ def test_gradients_wait_where_something_is_known_at_the_end_alone(
     assert why in streaming_obstacle(recipe, Policy.capabilities)
     _, policy, _ = play(tmp_path / "run", recipe)
     assert not policy.accumulated
-    assert [len(step.samples) for step in policy.steps] == [12, 12]
+    assert [(step.accumulated, list(map(len, step.substeps))) for step in policy.steps] == [((), [6, 6])] * 2
 
 
 def test_a_policy_that_cannot_accumulate_is_not_asked(tmp_path: Path) -> None:
@@ -232,7 +267,8 @@ def test_an_early_end_of_attempts_leaves_the_divisor_open() -> None:
 def test_groups_may_be_learnt_from_in_the_order_of_their_completion(tmp_path: Path) -> None:
     recipe = with_train(steps=1, shuffle=False, order="completion", exact_resume=False)
     run, policy, _ = play(tmp_path / "run", recipe, Policy((0.1, 0.05, 0.0)))
-    assert [sample.id[:4] for sample in policy.steps[0].samples[::4]] == ["0.2.", "0.1.", "0.0."]
+    samples = [sample for substep in policy.steps[0].substeps for sample in substep]
+    assert [sample.id[:4] for sample in samples[::4]] == ["0.2.", "0.1.", "0.0."]
     ids = [row["sample"] for row in run.rows("credits")]
     assert ids == sorted(ids)
 
@@ -244,7 +280,7 @@ def test_a_step_may_be_sampled_while_the_one_before_is_trained(tmp_path: Path) -
     policy = Policy((0.0, 0.0, 0.0))
     policy.train_s = 0.05
     run, policy, _ = play(tmp_path / "run", with_train(steps=3, staleness=1, exact_resume=False), policy)
-    between = policy.events[policy.events.index("train 0") : policy.events.index("train 1")]
+    between = policy.events[policy.events.index("update 0") : policy.events.index("update 1")]
     assert any(event.startswith("sampled") for event in between)
     behind = {row["step"]: row["behind"] for row in run.rows("samples")}
     assert behind == {0: 0, 1: 1, 2: 1}
@@ -262,7 +298,7 @@ def test_the_next_step_is_sampled_while_the_held_out_split_is_evaluated(tmp_path
 def test_without_staleness_every_step_is_sampled_with_its_own_weights(tmp_path: Path) -> None:
     run, policy, _ = play(tmp_path / "run")
     assert {row["behind"] for row in run.rows("samples")} == {0}
-    assert policy.events[policy.events.index("train 0") + 1].startswith("sampled")
+    assert policy.events[policy.events.index("update 0") + 1].startswith("sampled")
     assert not any("train/staleness_max" in row for row in run.rows("metrics"))
 
 
@@ -273,6 +309,19 @@ def test_no_more_replies_are_drawn_at_once_than_the_recipe_allows(tmp_path: Path
     recipe = attrs.evolve(RECIPE, sampling=SamplingOptions(max_tokens=10, concurrency=3))
     _, policy, _ = play(tmp_path / "run", recipe, Policy((0.01, 0.01, 0.01)))
     assert policy.most == 3
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_held_out_samples_share_the_places_with_those_of_the_next_step(tmp_path: Path, concurrency: int) -> None:
+    """Both have the sample ids of step 1 while they wait."""
+    recipe = attrs.evolve(
+        RECIPE,
+        sampling=SamplingOptions(max_tokens=10, concurrency=concurrency),
+        eval=EvalSettings(every=1, samples=2, at_start=True),
+    )
+    run, policy, _ = play(tmp_path / "run", recipe, Policy((0.001, 0.001, 0.001)))
+    assert policy.most == concurrency
+    assert (len(run.rows("samples")), len(run.rows("eval_samples"))) == (2 * 12, 3 * 12)
 
 
 # --- where the time goes ----------------------------------------------------------------------------------------------
@@ -321,7 +370,8 @@ def test_what_is_only_scored_is_metered_and_known_on_resume(tmp_path: Path) -> N
     """12 samples of 7 tokens, at the reference and at the weights of now: 2 * 84 at 1 USD, and 12 prompts of 5."""
     recipe = with_train(steps=1, kl=0.1, mismatch=MismatchSettings())
     recipe = attrs.evolve(recipe, cost=CostSettings(prices=PriceSettings(prompt=1e6, reply=0.0, train=0.0)))
-    run, _, _ = play(tmp_path / "run", recipe)
+    run, policy, _ = play(tmp_path / "run", recipe)
+    assert policy.events[-3:] == ["logprobs current", "logprobs reference", "update 0"]
     (row,) = run.rows("metrics")
     assert (row["cost/train_tokens"], row["cost/scored_tokens"]) == (84, 168)
     assert row["cost/usd"] == 168 + 60

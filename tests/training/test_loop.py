@@ -13,8 +13,18 @@ import attrs
 import pytest
 
 from kernelrl_core.algorithms import advantages
-from kernelrl_core.errors import InfrastructureError, KernelRLError, UsageError
-from kernelrl_core.interfaces.policies import PolicyCapabilities
+from kernelrl_core.api.errors import InfrastructureError, KernelRLError, UsageError
+from kernelrl_core.api.evaluators import EvaluatorConfig
+from kernelrl_core.api.loggers import Logger
+from kernelrl_core.api.policies import (
+    PolicyCapabilities,
+    PolicyConfig,
+    PolicyContext,
+    SamplingSettings,
+    TrainablePolicy,
+    Update,
+)
+from kernelrl_core.api.tasks import TaskSource
 from kernelrl_core.monitoring.loggers import LoggerThreads
 from kernelrl_core.recipe.schema import (
     Advance,
@@ -51,10 +61,9 @@ from kernelrl_core.types import (
     Turn,
     Verdict,
 )
-from kernelrl_core.types.training import SamplingSettings, Update
 
 
-class Policy:
+class Policy(TrainablePolicy):
     """Answers right with a chance that grows by training; a reply is a function of weight, prompt and seed."""
 
     context_tokens = 1000
@@ -65,6 +74,8 @@ class Policy:
         self.asked: list[SamplingSettings] = []
         self.steps: list[Update] = []
         self.fail_at: set[int] = set()
+
+    async def start(self, context: PolicyContext) -> None: ...
 
     def render(self, messages: Sequence[Message]) -> Prompt:
         return Prompt(tuple(messages), tuple(range(len(messages))))
@@ -77,10 +88,10 @@ class Policy:
         right = random.Random(f"{settings.seed}{len(prompt.tokens)}").random() < self.weight
         return Reply("right" if right else "wrong", (1, 2, 3), (-0.1, -0.2, -0.3), "stop")
 
-    async def train(self, step: Update) -> dict[str, float]:
-        self.steps.append(step)
-        signal = sum(max(sample.advantage, 0.0) for sample in step.samples) / step.loss.normaliser
-        self.weight += step.optimizer.learning_rate * signal
+    async def update(self, update: Update) -> dict[str, float]:
+        self.steps.append(update)
+        signal = sum(max(sample.advantages[0], 0.0) for substep in update.substeps for sample in substep)
+        self.weight += update.optimizer.learning_rate * signal
         return {"loss": -signal}
 
     async def save(self, directory: Path) -> dict[str, Any]:
@@ -97,7 +108,10 @@ class Composer:
         return render(said), max_tokens
 
 
-class Tasks:
+class Tasks(TaskSource):
+    def splits(self) -> tuple[str, ...]:
+        return ("train", "held_out")
+
     def tasks(self, split: str) -> list[Task]:
         return [
             Task(f"{split}/{i}", f"reference {i}", split, level=1 + i % 2) for i in range(5 if split == "train" else 3)
@@ -110,6 +124,7 @@ class Environment:
     def __init__(self) -> None:
         self.composer, self.tasks, self.judged = Composer(), Tasks(), 0
         self.lose: set[SampleId] = set()
+        self.observed = 0
 
     async def examples(self, task: Task) -> tuple[()]:
         return ()
@@ -141,6 +156,15 @@ class Environment:
     async def verify(self, turn: Turn) -> Turn:
         return attrs.evolve(turn, verified=turn.id.attempt > 0)
 
+    async def observe(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        self.observed += len(rows)
+
+    def state(self) -> dict[str, Any]:
+        return {"observed": self.observed}
+
+    def restore(self, loop: Mapping[str, Any]) -> None:
+        self.observed = loop["observed"]
+
 
 class Display:
     def __init__(self) -> None:
@@ -157,7 +181,8 @@ class Display:
 RECIPE = Recipe(
     tasks=Use("fake"),
     backend=Use("fake"),
-    policy=Use("fake"),
+    policy=Use("fake", PolicyConfig()),
+    evaluator=Use("fake", EvaluatorConfig()),
     rewards={"correct": RewardUse("correctness")},
     seed=3,
     episode=EpisodeSettings(turns=2),
@@ -196,6 +221,13 @@ class Outcome_:
     def metrics(self) -> list[dict[str, Any]]:
         return [{k: v for k, v in row.items() if not k.startswith(("time/", "cost/"))} for row in self.rows("metrics")]
 
+    def divided_by(self, step: int, denominator: float) -> bool:
+        """Whether the loss of a step is divided by this: the advantage of each token is that of its sample, divided."""
+        whole = {row["sample"]: row["advantage"] for row in self.rows("credits")}
+        samples = [sample for substep in self.policy.steps[step].substeps for sample in substep]
+        assert samples
+        return all(sample.advantages == (whole[sample.id] / denominator,) * len(sample.tokens) for sample in samples)
+
 
 def begin(path: Path, *, resume: bool = False, recipe: Recipe = RECIPE, stop_after: int = 99, **hooks: Any) -> Outcome_:
     run = RunDir(path) if resume else RunDir.create(path, {"seed": recipe.seed}, {})
@@ -232,7 +264,7 @@ def test_a_run_writes_every_row_once(tmp_path: Path) -> None:
 
 def test_training_consumes_samples_in_canonical_order(tmp_path: Path) -> None:
     for step in begin(tmp_path / "run").policy.steps:
-        ids = [tuple(map(int, sample.id.split("."))) for sample in step.samples]
+        ids = [tuple(map(int, sample.id.split("."))) for substep in step.substeps for sample in substep]
         assert ids == sorted(ids)
 
 
@@ -301,7 +333,7 @@ def test_a_lost_turn_ends_its_attempt_and_masks_it(tmp_path: Path) -> None:
     assert (credit["0.0.1.1"]["reason"], credit["0.0.1.1"]["advantage"]) == ("infra_error", None)
     assert credit["0.0.1.0"]["reason"] == "incomplete"
     assert done.rows("metrics")[0]["infra_rate"] == 1 / 16
-    assert not any(sample.id.startswith("0.0.1.") for sample in done.policy.steps[0].samples)
+    assert not any(sample.id.startswith("0.0.1.") for part in done.policy.steps[0].substeps for sample in part)
 
 
 def test_a_group_with_too_few_valid_attempts_is_masked(tmp_path: Path) -> None:
@@ -332,11 +364,11 @@ def test_a_broken_estimator_is_named(tmp_path: Path) -> None:
 
 
 def test_a_broken_logger_stops_nothing(tmp_path: Path) -> None:
-    class Broken:
-        def __getattr__(self, name: str) -> Any:
+    class Broken(Logger):
+        def __getattribute__(self, name: str) -> Any:
             raise RuntimeError("no tracker")
 
-    observers = LoggerThreads({"mine": Broken()})  # type: ignore[dict-item]
+    observers = LoggerThreads({"mine": Broken()})
     assert begin(tmp_path / "run", observers=observers).finished
     observers.finish("finished")
 
@@ -368,12 +400,13 @@ def test_replies_may_grow_from_a_step_on(tmp_path: Path) -> None:
     )
     done = begin(tmp_path / "run", recipe=recipe)
     assert [settings.max_tokens for settings in done.policy.asked] == [10] * 32 + [20] * 32
-    assert [step.loss.normaliser for step in done.policy.steps] == [160, 160, 320, 320]
+    assert [done.divided_by(step, n) for step, n in enumerate((160, 160, 320, 320))] == [True] * 4
 
 
 def test_loss_divisor_counts_filtered_samples(tmp_path: Path) -> None:
-    for step in begin(tmp_path / "run").policy.steps:
-        assert step.loss.normaliser == 16 * 3
+    done = begin(tmp_path / "run")
+    assert len(done.policy.steps) == 4
+    assert all(done.divided_by(step, 16 * 3) for step in range(4))
 
 
 @pytest.mark.parametrize(("step", "expected"), [(0, 2.857e-7), (6, 2e-6), (7, 2e-6), (247, 2e-6)])

@@ -26,6 +26,7 @@ import transformers
 from kernelrl_openai_server import OpenAIServer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from kernelrl_core.algorithms.loss_shaping import shape_samples
 from kernelrl_core.errors import KernelRLError
 from kernelrl_core.interfaces.policies import PolicyContext
 from kernelrl_core.types import Message, Reply
@@ -145,15 +146,16 @@ async def one_reply(policy: LearningPolicy, seed: int = 3) -> Reply:
     return await policy.sample(policy.render(ASK), settings)
 
 
-def lesson(policy: LearningPolicy, replies: list[Reply]) -> Update:
+def update_of(policy: LearningPolicy, replies: list[Reply]) -> Update:
     """Learn the first reply and unlearn the others."""
     prompt = policy.render(ASK).tokens
     samples = tuple(
         TrainingSample(str(index), prompt, reply.tokens, reply.logprobs, -1.0 if index else 1.0)
         for index, reply in enumerate(replies)
     )
-    loss = Loss("importance_sampling", 0.2, 0.2, float(sum(len(reply.tokens) for reply in replies)))
-    return Update(0, samples, 1, loss, OptimizerSettings(3e-2, 0.9, 0.95, 1e-8, 0.0, None))
+    shaped = shape_samples(samples, float(sum(len(reply.tokens) for reply in replies))).samples
+    loss = Loss("importance_sampling", 0.2, 0.2)
+    return Update(0, (shaped,), (), loss, OptimizerSettings(3e-2, 0.9, 0.95, 1e-8, 0.0, None))
 
 
 def test_sampler_and_learner_agree_before_and_after_a_step(server: OpenAIServer, model: Path, tmp_path: Path) -> None:
@@ -161,7 +163,11 @@ def test_sampler_and_learner_agree_before_and_after_a_step(server: OpenAIServer,
         told = []
         for _ in range(2):
             replies = [await one_reply(policy, seed) for seed in range(2)]
-            told.append(dict(await policy.train(lesson(policy, replies))))
+            prompt = policy.render(ASK).tokens
+            samples = [TrainingSample("0", prompt, reply.tokens, reply.logprobs, 1.0) for reply in replies]
+            for reply, row in zip(replies, await policy.logprobs(samples, "current"), strict=True):
+                assert row == pytest.approx(reply.logprobs, abs=1e-4)
+            told.append(dict(await policy.update(update_of(policy, replies))))
         return told
 
     first, second = played(options(server, model, tmp_path), play, tmp_path)
@@ -179,7 +185,7 @@ def test_each_step_gives_the_server_new_adapters_and_takes_the_old_ones_away(
         for _ in range(3):
             reply = await one_reply(policy)
             names.append(server.requests[-1]["model"])
-            await policy.train(lesson(policy, [reply]))
+            await policy.update(update_of(policy, [reply]))
         assert len(server.adapters) == 2
         return names
 
@@ -196,7 +202,7 @@ def test_a_checkpoint_is_sampled_from_again(server: OpenAIServer, model: Path, t
     async def learn(policy: LearningPolicy) -> tuple[Reply, Any, Reply]:
         before = await one_reply(policy)
         for _ in range(3):
-            await policy.train(lesson(policy, [await one_reply(policy, seed=8)]))
+            await policy.update(update_of(policy, [await one_reply(policy, seed=8)]))
         return before, await policy.save(saved), await one_reply(policy)
 
     async def again(policy: LearningPolicy) -> Reply:

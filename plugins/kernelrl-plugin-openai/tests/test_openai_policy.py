@@ -19,7 +19,7 @@ sys.path.append(str(Path(__file__).parents[3] / "tests/servers"))
 from kernelrl_openai_server import LOGPROB, OpenAIServer
 
 from kernelrl_core.errors import ExitCode, InfrastructureError, KernelRLError, MissingPrerequisite, UsageError
-from kernelrl_core.interfaces.policies import PolicyContext
+from kernelrl_core.interfaces.policies import PolicyContext, TrainablePolicy
 from kernelrl_core.types import Message, Reply
 from kernelrl_core.types.training import SamplingSettings
 from kernelrl_plugin_openai import endpoint
@@ -258,11 +258,13 @@ def test_what_only_vllm_can_is_refused_elsewhere(
         started(options(server), ask)
 
 
-def test_training_and_checkpoints_are_refused(server: OpenAIServer) -> None:
+def test_training_is_refused(server: OpenAIServer) -> None:
     policy = OpenAIPolicy(options(server))
     assert not policy.capabilities.losses
+    assert not isinstance(policy, TrainablePolicy)
     with pytest.raises(UsageError, match="cannot learn"):
-        asyncio.run(policy.load({}, Path()))
+        asyncio.run(policy.start(attrs.evolve(context(), loss="ppo")))
+    assert server.requests == []
 
 
 # --- what goes wrong later ------------------------------------------------------------------------------------------

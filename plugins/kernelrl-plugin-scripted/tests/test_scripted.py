@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from kernelrl_core.errors import UsageError
 from kernelrl_core.interfaces.policies import PolicyContext
 from kernelrl_core.types import Message
-from kernelrl_core.types.training import Loss, OptimizerSettings, SamplingSettings, TrainingSample, Update
+from kernelrl_core.types.training import Loss, LossSample, OptimizerSettings, SamplingSettings, Update
 from kernelrl_plugin_scripted.config import ScriptedConfig, ScriptedReply
 from kernelrl_plugin_scripted.policy import ScriptedPolicy
+from kernelrl_plugin_scripted.script import read_script
 
 RELU = Message("user", "reference: torch.relu(x)")
 EXP = Message("user", "reference: torch.exp(x)")
@@ -111,9 +112,9 @@ def test_replies_take_their_time_side_by_side() -> None:
 
 def test_training_reports_and_changes_nothing() -> None:
     policy = started(ScriptedReply("a"))
-    sample = TrainingSample("0", (1,), (97, 256), (0.0, 0.0), 1.5)
-    step = Update(0, (sample,), 1, Loss("ppo", 0.2, 0.2, 6.0), OptimizerSettings(1e-3, 0.9, 0.95, 1e-8, 0.0, None))
-    metrics = asyncio.run(policy.train(step))
+    sample = LossSample("0", (1,), (97, 256), (0.0, 0.0), (0.25, 0.25))
+    optimizer = OptimizerSettings(1e-3, 0.9, 0.95, 1e-8, 0.0, None)
+    metrics = asyncio.run(policy.update(Update(0, ((sample,),), (), Loss("ppo", 0.2, 0.2), optimizer)))
     assert metrics["loss"] == pytest.approx(-0.5)
     assert metrics["tokens"] == 2
     assert ask(policy, RELU).text == "a"
@@ -143,7 +144,9 @@ def test_every_format_is_read(tmp_path: Path, name: str) -> None:
         ("s.json", '{"reply": "a"}', "a list of replies"),
         ("s.yaml", "- {reply: 3}\n", "entry 1: `reply` must be a text"),
         ("s.yaml", "- {reply: a, turn: 0}\n", "`turn` must be"),
-        ("s.yaml", "- [\n", "cannot be read"),
+        ("s.yaml", "- a\n- [\n", "s.yaml:3: not YAML"),
+        ("s.yaml", "- {reply: no, reply: a}\n", "s.yaml:1: key 'reply' is given twice"),
+        ("s.json", "[", "s.json: not JSON"),
         ("s.yaml", "[]\n", "no replies"),
         ("missing.yaml", None, "cannot read"),
     ],
@@ -154,6 +157,11 @@ def test_bad_files_are_explained(tmp_path: Path, name: str, content: str | None,
     policy = ScriptedPolicy(ScriptedConfig(path=tmp_path / name))
     with pytest.raises(UsageError, match=words):
         asyncio.run(policy.start(PolicyContext(0, tmp_path, None, _none, "", print)))
+
+
+def test_a_script_is_yaml_1_2(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text("- {reply: no, logprobs: [-1e-1]}\n")
+    assert read_script(tmp_path / "s.yaml") == (ScriptedReply("no", logprobs=(-0.1,)),)
 
 
 def test_path_and_replies_exclude_each_other() -> None:

@@ -162,7 +162,7 @@ class Judges:
             extraction = extract_file(source, backend=backend)
             here = SampleId(0, 0, 0, 0)
             reply = Reply(source, (), (), "stop")
-            turn = await environment.judge(here, task, Prompt((), ()), reply, extraction, seconds={})
+            turn = await environment.evaluate_extraction(here, task, Prompt((), ()), reply, extraction, seconds={})
             return turn.outcome
 
         return await asyncio.gather(*(one(*pair) for pair in pairs))

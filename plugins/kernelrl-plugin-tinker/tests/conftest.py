@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from kernelrl_core.algorithms.loss_shaping import shape_samples, split_evenly
 from kernelrl_core.interfaces.policies import PolicyContext
 from kernelrl_core.types import Message, Outcome, WarmStartExample
 from kernelrl_core.types.training import Loss, OptimizerSettings, SamplingSettings, TrainingSample, Update
@@ -70,8 +71,8 @@ def sampling():
 
 @pytest.fixture
 def loss():
-    def make(name: str = "ppo", normaliser: float = 50.0, **more: Any) -> Loss:
-        return Loss(name, 0.2, 0.28, normaliser, **more)
+    def make(name: str = "ppo", **more: Any) -> Loss:
+        return Loss(name, 0.2, 0.28, **more)
 
     return make
 
@@ -80,6 +81,25 @@ def loss():
 def optimizer():
     def make(learning_rate: float = 3e-3, max_grad_norm: float | None = 0.5) -> OptimizerSettings:
         return OptimizerSettings(learning_rate, 0.9, 0.95, 1e-8, 0.01, max_grad_norm)
+
+    return make
+
+
+@pytest.fixture
+def make_update(loss, optimizer):
+    """A step on training samples, as the core shapes and divides them."""
+
+    def make(
+        samples: Sequence[TrainingSample],
+        step: int = 0,
+        *,
+        substeps: int = 1,
+        accumulated: Sequence[int] = (),
+        **settings: Any,
+    ) -> Update:
+        shaped = shape_samples(samples, 50.0).samples
+        parts = tuple(map(tuple, split_evenly(shaped, substeps)))
+        return Update(step, parts, tuple(accumulated), **({"loss": loss(), "optimizer": optimizer()} | settings))
 
     return make
 
@@ -140,7 +160,7 @@ def one_reply(sampling):
 
 
 @pytest.fixture
-def learn(loss, optimizer):
+def learn(make_update, loss):
     """Some equal steps, before each of which something is done; the metrics of the last one."""
 
     def made(steps: int = 1, then=None):
@@ -150,7 +170,8 @@ def learn(loss, optimizer):
             for number in range(steps):
                 if then is not None:
                     await then(policy, number)
-                metrics = await policy.train(Update(number, samples, 2, loss("importance_sampling"), optimizer()))
+                step = make_update(samples, number, substeps=2, loss=loss("importance_sampling"))
+                metrics = await policy.update(step)
             return metrics
 
         return work

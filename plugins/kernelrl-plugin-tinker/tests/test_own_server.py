@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from kernelrl_core.types import Message
-from kernelrl_core.types.training import TrainingSample, Update
+from kernelrl_core.types.training import TrainingSample
 from kernelrl_plugin_tinker.config import LocalModel, TinkerConfig
 from kernelrl_plugin_tinker.policy import TinkerPolicy
 
@@ -15,7 +15,7 @@ ASKED = (Message("user", "Write a kernel for relu.\nAnswer with one line.\n"),)
 
 
 def test_it_is_started_again_when_it_dies_and_leaves_nothing_behind(
-    make_context, sampling, loss, optimizer, tmp_path: Path
+    make_context, sampling, make_update, tmp_path: Path
 ) -> None:
     """Replies, and a step that is repeated from the last checkpoint, are those of an untroubled run.
 
@@ -31,7 +31,7 @@ def test_it_is_started_again_when_it_dies_and_leaves_nothing_behind(
             assert policy._own is not None
             prompt = policy.render(ASKED)
             samples = tuple(TrainingSample(str(a), prompt.tokens, (65 + a,), (-5.0,), 1.0 - a) for a in range(3))
-            await policy.train(Update(0, samples, 1, loss(), optimizer()))
+            await policy.update(make_update(samples))
             await policy.save(directory)
             if trouble:
                 policy._own.server.kill()
@@ -40,7 +40,7 @@ def test_it_is_started_again_when_it_dies_and_leaves_nothing_behind(
             await policy.save(directory)
             if trouble:
                 policy._own.server.kill()
-            await policy.train(Update(1, samples, 1, loss(), optimizer()))
+            await policy.update(make_update(samples, 1))
             return [*replies, await policy.sample(prompt, sampling(2))]
         finally:
             await policy.aclose()

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import attrs
 import numpy as np
 import pytest
 
+from kernelrl_core.algorithms.loss_shaping import shape_samples, split_evenly
 from kernelrl_core.interfaces.policies import PolicyContext
-from kernelrl_core.recipe.schema import MismatchSettings
 from kernelrl_core.types import Message, Reply
-from kernelrl_core.types.training import TrainingSample, Update
+from kernelrl_core.types.training import MismatchSettings, TrainingSample, Update
 from kernelrl_plugin_tinker.config import LocalModel, TinkerConfig
 from kernelrl_plugin_tinker.policy import TinkerPolicy
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
@@ -33,11 +32,15 @@ def torch_policy() -> TorchPolicy:
 
 
 async def play(policy: Any, context: PolicyContext, sampling, steps, *, streamed: int = 0) -> list[dict[str, Any]]:
-    """Sample and learn for some steps, the first samples of each one by one; everything that was seen on the way."""
+    """Sample and learn for some steps, the first samples of each one by one; everything that was seen on the way.
+
+    Args:
+        steps: (loss, substeps, optimizer) of each, and, where it has any, the settings `mismatch` and `kl`.
+    """
     seen: list[dict[str, Any]] = []
     await policy.start(context)
     try:
-        for number, (loss, substeps, settings) in enumerate(steps):
+        for number, (loss, substeps, settings, *more) in enumerate(steps):
             prompts = [policy.render(messages) for messages in PROMPTS]
             asked = [(prompt, sampling(100 * number + i, stop=("!",))) for prompt in prompts for i in range(4)]
             replies = await asyncio.gather(*(policy.sample(*one) for one in asked))
@@ -47,11 +50,19 @@ async def play(policy: Any, context: PolicyContext, sampling, steps, *, streamed
                 )
                 for i, ((prompt, _), reply) in enumerate(zip(asked, replies, strict=True))
             )
-            step = Update(number, samples, substeps, loss, settings)
-            for sample in samples[:streamed]:
-                await policy.accumulate(attrs.evolve(step, samples=(sample,)))
-            metrics = await policy.train(step)
-            seen.append({"replies": replies, "prompts": [p.tokens for p in prompts], "metrics": dict(metrics)})
+            shaping = dict(*more)
+            if "mismatch" in shaping:
+                shaping["current"] = await policy.logprobs(samples, "current")
+            if "kl" in shaping:
+                shaping["reference"] = await policy.logprobs(samples, "reference")
+            shaped = shape_samples(samples, 50.0, **shaping)
+            for sample in shaped.samples[:streamed]:
+                await policy.backward((sample,), loss)
+            parts = tuple(map(tuple, split_evenly(shaped.samples, substeps)))
+            metrics = await policy.update(Update(number, parts, (1,) * streamed, loss, settings)) if parts else {}
+            seen.append(
+                {"replies": replies, "prompts": [p.tokens for p in prompts], "metrics": {**metrics, **shaped.metrics}}
+            )
     finally:
         await policy.aclose()
     return seen
@@ -104,9 +115,9 @@ def test_the_reference_and_rejection_are_equal(make_context, sampling, loss, opt
     """The reference scores replies one by one here and in batches there, so its numbers agree to rounding."""
     strict = MismatchSettings(sequence_low=0.9999999, sequence_high=1.0000001)
     steps = [
-        (loss("ppo", kl=0.1), 1, optimizer()),
-        (loss("ppo", kl=0.1), 1, optimizer()),
-        (loss("ppo", mismatch=strict), 1, optimizer()),
+        (loss("ppo"), 1, optimizer(), {"kl": 0.1}),
+        (loss("ppo"), 1, optimizer(), {"kl": 0.1}),
+        (loss("ppo"), 1, optimizer(), {"mismatch": strict}),
     ]
     pairs = both(make_context, sampling, steps, reference=True)
     for there, here in pairs[:2]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tempfile
 from pathlib import Path
 
-import attrs
 import pytest
 
 from kernelrl_core.errors import InfrastructureError, KernelRLError, UsageError
 from kernelrl_core.types import Message
-from kernelrl_core.types.training import SamplingSettings, TrainingSample, Update
+from kernelrl_core.types.training import SamplingSettings, TrainingSample
 from kernelrl_plugin_tinker.policy import TinkerPolicy
 
 ASKED = (Message("user", "Write relu.\n"),)
@@ -122,7 +122,7 @@ def test_a_checkpoint_that_hangs_once_is_loaded(run, learn, policy, proxy, tmp_p
 
 @pytest.mark.parametrize("failed", ["first pass", "second pass", "the rest"])
 def test_passes_before_the_rest_of_a_step_end_alike_whatever_fails(
-    run, policy, proxy, loss, optimizer, failed: str
+    run, policy, proxy, make_update, failed: str
 ) -> None:
     """Gradients of 2 and 1 of 5 samples come first; the result is that of a run in which nothing failed."""
 
@@ -130,14 +130,14 @@ def test_passes_before_the_rest_of_a_step_end_alike_whatever_fails(
         async def work(started: TinkerPolicy):
             prompt = started.render(ASKED).tokens
             samples = tuple(TrainingSample(str(a), prompt, (65 + a, 66), (-5.0, -5.0), 2.0 - a) for a in range(5))
-            step = Update(0, samples, 1, loss("ppo"), optimizer())
+            step = make_update(samples, accumulated=(2, 1))
             for number, (begin, end) in enumerate(((0, 2), (2, 3))):
                 if trouble == ("first pass", "second pass")[number]:
                     proxy.fault("failed", "retrieve_future")
-                await started.accumulate(attrs.evolve(step, samples=samples[begin:end]))
+                await started.backward(step.substeps[0][begin:end], step.loss)
             if trouble == "the rest":
                 proxy.fault("failed", "retrieve_future", after=1)
-            metrics = dict(await started.train(step))
+            metrics = dict(await started.update(step))
             metrics.pop("retried")
             return metrics, await started.sample(started.render(ASKED), sampled)
 
@@ -148,15 +148,15 @@ def test_passes_before_the_rest_of_a_step_end_alike_whatever_fails(
     assert run(policy(), learning(failed)) == untroubled
 
 
-def test_a_step_in_passes_is_the_step_but_for_rounding(run, policy, loss, optimizer) -> None:
+def test_a_step_in_passes_is_the_step_but_for_rounding(run, policy, make_update) -> None:
     def learning(cuts):
         async def work(started: TinkerPolicy):
             prompt = started.render(ASKED).tokens
             samples = tuple(TrainingSample(str(a), prompt, (65 + a, 66), (-5.0, -5.0), 2.0 - a) for a in range(5))
-            step = Update(0, samples, 2, loss("ppo"), optimizer())
+            step = make_update(samples, substeps=2, accumulated=[end - begin for begin, end in cuts])
             for begin, end in cuts:
-                await started.accumulate(attrs.evolve(step, samples=samples[begin:end]))
-            return dict(await started.train(step))
+                await started.backward(step.substeps[0][begin:end], step.loss)
+            return dict(await started.update(step))
 
         return work
 
@@ -174,6 +174,82 @@ def test_steps_after_the_last_checkpoint_are_never_lost_in_silence(run, learn, p
     with pytest.raises(KernelRLError, match="1 steps after the last checkpoint") as told:
         run(policy(), learn(2, troubled))
     assert "kernelrl resume" in told.value.fix
+
+
+@pytest.fixture
+def interrupted(proxy, make_update, sampling, tmp_path):
+    """The second of two steps: passes ahead, log-probabilities, update. One request ends badly; the step goes on."""
+
+    def made(ending: str, call: str, *, saved: bool):
+        async def called(name: str, request):
+            if name != call:
+                return await request()
+            proxy.fault("failed" if ending == "fails" else "hang", "retrieve_future")
+            if ending == "fails":
+                return await request()
+            seen, task = len(proxy.seen), asyncio.create_task(request())
+            for _ in range(500):
+                await asyncio.sleep(0.01)
+                if any(path.endswith("retrieve_future") for path in proxy.seen[seen:]):
+                    break
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            return None if name == "backward" else await request()
+
+        async def work(started: TinkerPolicy):
+            prompt = started.render(ASKED)
+            samples = tuple(
+                TrainingSample(str(a), prompt.tokens, (65 + a, 66), (-5.0, -5.0), 2.0 - a) for a in range(5)
+            )
+            await started.update(make_update(samples))
+            if saved:
+                await started.save(Path(tempfile.mkdtemp(dir=tmp_path)))
+            step = make_update(samples, 1, accumulated=(2, 1))
+            await called("backward", lambda: started.backward(step.substeps[0][:2], step.loss))
+            await started.backward(step.substeps[0][2:3], step.loss)
+            rows = await called("logprobs", lambda: started.logprobs(samples, "current"))
+            metrics = dict(await called("update", lambda: started.update(step)))
+            del metrics["retried"]
+            return rows, metrics, await started.sample(prompt, sampling(5))
+
+        return work
+
+    return made
+
+
+@pytest.mark.parametrize("call", ["backward", "logprobs", "update"])
+@pytest.mark.parametrize("ending", ["fails", "is cancelled"])
+def test_a_request_that_ends_badly_after_a_checkpoint_changes_nothing(
+    run, policy, interrupted, ending: str, call: str
+) -> None:
+    untroubled = run(policy(), interrupted("", "", saved=True))
+    assert run(policy(), interrupted(ending, call, saved=True)) == untroubled
+
+
+@pytest.mark.parametrize("call", ["backward", "logprobs", "update"])
+@pytest.mark.parametrize("ending", ["fails", "is cancelled"])
+def test_a_request_that_ends_badly_later_says_what_is_lost(run, policy, interrupted, ending: str, call: str) -> None:
+    with pytest.raises(KernelRLError, match="1 steps after the last checkpoint") as told:
+        run(policy(), interrupted(ending, call, saved=False))
+    assert "kernelrl resume" in told.value.fix
+
+
+def test_gradients_of_a_step_that_was_given_up_are_not_learnt_from(run, policy, make_update, sampling) -> None:
+    def learning(given_up: bool):
+        async def work(started: TinkerPolicy):
+            prompt = started.render(ASKED)
+            samples = tuple(
+                TrainingSample(str(a), prompt.tokens, (65 + a, 66), (-5.0, -5.0), 2.0 - a) for a in range(3)
+            )
+            step = make_update(samples)
+            if given_up:
+                await started.backward(step.substeps[0][:1], step.loss)
+            return dict(await started.update(step)), await started.sample(prompt, sampling(5))
+
+        return work
+
+    assert run(policy(), learning(True)) == run(policy(), learning(False))
 
 
 @pytest.fixture

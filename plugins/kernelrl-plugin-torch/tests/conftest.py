@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kernelrl_core.algorithms.loss_shaping import shape_samples, split_evenly
 from kernelrl_core.interfaces.policies import PolicyContext
 from kernelrl_core.types import Message, Outcome, WarmStartExample
-from kernelrl_core.types.training import Loss, OptimizerSettings, SamplingSettings
+from kernelrl_core.types.training import Loss, OptimizerSettings, SamplingSettings, TrainingSample, Update
 
 OPERATIONS = {
     "relu": ("torch.relu(x)", "tl.maximum(x, 0.0)"),
@@ -129,8 +131,8 @@ def sampling():
 
 @pytest.fixture
 def loss():
-    def make(name: str = "importance_sampling", normaliser: float = 1.0, low: float = 0.2, high: float = 0.28):
-        return Loss(name, low, high, normaliser)
+    def make(name: str = "importance_sampling", low: float = 0.2, high: float = 0.28) -> Loss:
+        return Loss(name, low, high)
 
     return make
 
@@ -139,5 +141,25 @@ def loss():
 def optimizer():
     def make(learning_rate: float = 1e-3, max_grad_norm: float | None = None) -> OptimizerSettings:
         return OptimizerSettings(learning_rate, 0.9, 0.95, 1e-8, 0.0, max_grad_norm)
+
+    return make
+
+
+@pytest.fixture
+def make_update(loss, optimizer):
+    """A step on training samples, as the core shapes and divides them."""
+
+    def make(
+        samples: Sequence[TrainingSample],
+        step: int = 0,
+        *,
+        denominator: float = 1.0,
+        substeps: int = 1,
+        accumulated: Sequence[int] = (),
+        **settings: Any,
+    ) -> Update:
+        shaped = shape_samples(samples, denominator).samples
+        parts = tuple(map(tuple, split_evenly(shaped, substeps)))
+        return Update(step, parts, tuple(accumulated), **({"loss": loss(), "optimizer": optimizer()} | settings))
 
     return make

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from kernelrl_core.errors import MissingPrerequisite, UsageError
 from kernelrl_core.types import Message
-from kernelrl_core.types.training import TrainingSample, Update
+from kernelrl_core.types.training import TrainingSample
 from kernelrl_plugin_torch import warm_start
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
 from kernelrl_plugin_torch.policy import TorchPolicy
@@ -127,7 +127,9 @@ def test_a_sample_does_not_depend_on_its_batch(make_context, model_dir, sampling
 
 
 @pytest.mark.parametrize("lora_rank", [None, 4])
-def test_it_trains_saves_and_resumes(make_context, model_dir, sampling, loss, optimizer, tmp_path, lora_rank) -> None:
+def test_it_trains_saves_and_resumes(
+    make_context, model_dir, sampling, make_update, loss, optimizer, tmp_path, lora_rank
+) -> None:
     ends = [tmp_path / "saved", tmp_path / "a", tmp_path / "b"]
     for directory in ends:
         directory.mkdir()
@@ -140,18 +142,18 @@ def test_it_trains_saves_and_resumes(make_context, model_dir, sampling, loss, op
             TrainingSample(str(index), prompt.tokens, reply.tokens, reply.logprobs, advantage)
             for index, (reply, advantage) in enumerate(zip(replies, (1.0, -1.0), strict=True))
         )
-        step = Update(0, samples, 1, loss("ppo", 10.0, 0.9, 5.0), optimizer(5e-3, 1.0))
-        before = await policy.train(step)
+        step = make_update(samples, denominator=10.0, loss=loss("ppo", 0.9, 5.0), optimizer=optimizer(5e-3, 1.0))
+        before = await policy.update(step)
         assert abs(before["kl"]) < 1e-5
         for _ in range(3):
-            await policy.train(step)
+            await policy.update(step)
         state = await policy.save(ends[0])
-        after = await policy.train(step)
+        after = await policy.update(step)
         assert after["loss"] < before["loss"] - 0.02
         expected = await policy.save(ends[1])
         other = await started(make_context(), model_dir, lora_rank=lora_rank)
         await other.load(state, ends[0])
-        assert await other.train(step) == after
+        assert await other.update(step) == after
         assert await other.save(ends[2]) == expected
         assert expected["weights_sha256"] != state["weights_sha256"]
         if lora_rank:

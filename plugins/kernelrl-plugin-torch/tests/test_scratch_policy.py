@@ -11,7 +11,7 @@ import pytest
 
 from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.types import Message
-from kernelrl_core.types.training import TrainingSample, Update
+from kernelrl_core.types.training import TrainingSample
 from kernelrl_plugin_torch import policy as policy_module
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
 from kernelrl_plugin_torch.language_model import PromptAndReply
@@ -111,7 +111,7 @@ def test_limits_and_stop_strings(make_context, bundled, sampling) -> None:
     run(work())
 
 
-def test_a_cancelled_sample_leaves_the_others_whole(make_context, bundled, sampling) -> None:
+def test_a_cancelled_sample_leaves_the_others_whole(make_context, bundled, sampling, make_update) -> None:
     async def work() -> None:
         policy = await started(make_context())
         prompt = policy.render(bundled[0].messages)
@@ -125,19 +125,19 @@ def test_a_cancelled_sample_leaves_the_others_whole(make_context, bundled, sampl
         await policy.aclose()
         await policy.aclose()
         with pytest.raises(KernelRLError, match="closed"):
-            await policy.train(Update(0, (), 1, None, None))
+            await policy.update(make_update(()))
 
     run(work())
 
 
-def test_training_metrics_at_unchanged_weights(make_context, bundled, sampling, loss, optimizer) -> None:
+def test_training_metrics_at_unchanged_weights(make_context, bundled, sampling, make_update, optimizer) -> None:
     async def work() -> None:
         policy = await started(make_context())
         prompt = policy.render(bundled[0].messages)
         replies = await asyncio.gather(*(policy.sample(prompt, sampling(seed)) for seed in range(8)))
         samples = learnt(prompt, replies, [1.0, 0.0] * 4)
-        assert samples[0].logprobs
-        metrics = await policy.train(Update(0, samples, 1, loss(normaliser=10.0), optimizer(0.0)))
+        assert samples[0].sampler_logprobs
+        metrics = await policy.update(make_update(samples, denominator=10.0, optimizer=optimizer(0.0)))
         n = sum(len(reply.tokens) for reply in replies)
         assert metrics["tokens"] == n
         assert abs(metrics["kl"]) < 1e-5
@@ -147,14 +147,16 @@ def test_training_metrics_at_unchanged_weights(make_context, bundled, sampling, 
         assert metrics["entropy"] > 0
         scores = policy._model.score([PromptAndReply(sample.prompt_tokens, sample.tokens) for sample in samples])
         recomputed = scores.logprobs.tolist()
-        sampled = [x for sample in samples for x in sample.logprobs]
+        sampled = [x for sample in samples for x in sample.sampler_logprobs]
         assert max(abs(a - b) for a, b in zip(recomputed, sampled, strict=True)) < 1e-4
         await policy.aclose()
 
     run(work())
 
 
-def test_the_ratio_of_a_reply_is_what_its_tokens_share(make_context, bundled, sampling, loss, optimizer) -> None:
+def test_the_ratio_of_a_reply_is_what_its_tokens_share(
+    make_context, bundled, sampling, make_update, loss, optimizer
+) -> None:
     """Sampled probabilities that are e^0.5 too large and too small in turn: ratios of tokens have the mean
     cosh(0.5) = 1.1276, and the ratio of a reply with as many of one as of the other is 1."""
 
@@ -167,26 +169,27 @@ def test_the_ratio_of_a_reply_is_what_its_tokens_share(make_context, bundled, sa
         samples = (TrainingSample("0", prompt.tokens, reply.tokens[:even], shifted, 1.0),)
         said = {}
         for ratio in ("token", "sequence"):
-            step = Update(0, samples, 1, attrs.evolve(loss("ppo"), ratio=ratio), optimizer(0.0))
-            said[ratio] = (await policy.train(step))["ratio_mean"]
+            step = make_update(samples, loss=attrs.evolve(loss("ppo"), ratio=ratio), optimizer=optimizer(0.0))
+            said[ratio] = (await policy.update(step))["ratio_mean"]
         assert said == {"token": pytest.approx(1.1276, abs=1e-3), "sequence": pytest.approx(1.0, abs=1e-3)}
         await policy.aclose()
 
     run(work())
 
 
-def test_a_rewarded_reply_becomes_more_probable(make_context, bundled, sampling, loss, optimizer) -> None:
+def test_a_rewarded_reply_becomes_more_probable(make_context, bundled, sampling, make_update, loss, optimizer) -> None:
     async def work() -> None:
         policy = await started(make_context())
         prompt = policy.render(bundled[0].messages)
         replies = [await policy.sample(prompt, sampling(seed)) for seed in (1, 2)]
         assert replies[0].tokens != replies[1].tokens
         samples = learnt(prompt, replies, [1.0, -1.0])
-        still = Update(0, samples, 1, loss(), optimizer(0.0))
-        before = await policy.train(still)
+        still = make_update(samples, optimizer=optimizer(0.0))
+        moving = {"denominator": 10.0, "substeps": 2, "loss": loss("ppo"), "optimizer": optimizer(1e-3, 1.0)}
+        before = await policy.update(still)
         for step in range(3):
-            moved = await policy.train(Update(step, samples, 2, loss("ppo", 10.0), optimizer(1e-3, 1.0)))
-        after = await policy.train(still)
+            moved = await policy.update(make_update(samples, step, **moving))
+        after = await policy.update(still)
         assert after["loss"] < before["loss"] - 0.1
         assert moved["clipped_share"] >= 0
         await policy.aclose()
@@ -195,7 +198,7 @@ def test_a_rewarded_reply_becomes_more_probable(make_context, bundled, sampling,
 
 
 def test_a_loaded_policy_continues_bit_for_bit(
-    make_context, bundled, sampling, loss, optimizer, tmp_path: Path
+    make_context, bundled, sampling, make_update, loss, optimizer, tmp_path: Path
 ) -> None:
     saved, ends = tmp_path / "checkpoint", [tmp_path / "a", tmp_path / "b"]
     for directory in (saved, *ends):
@@ -205,7 +208,8 @@ def test_a_loaded_policy_continues_bit_for_bit(
         prompt = policy.render(bundled[0].messages)
         replies = await asyncio.gather(*(policy.sample(prompt, sampling(10 * number + i)) for i in range(4)))
         samples = learnt(prompt, replies, [1.0, -0.5, 0.2, -0.7])
-        await policy.train(Update(number, samples, 2, loss("ppo", 20.0), optimizer(1e-3, 1.0)))
+        settings = {"loss": loss("ppo"), "optimizer": optimizer(1e-3, 1.0)}
+        await policy.update(make_update(samples, number, denominator=20.0, substeps=2, **settings))
         return replies
 
     async def work() -> None:
@@ -313,7 +317,7 @@ def test_contradicting_options_are_listed() -> None:
 
 @pytest.mark.parametrize(("substeps", "train_tokens"), [(1, 300), (2, 300), (3, 8192)])
 def test_gradients_of_a_step_in_parts_are_those_of_the_whole(
-    make_context, bundled, sampling, loss, optimizer, substeps: int, train_tokens: int
+    make_context, bundled, sampling, make_update, loss, optimizer, substeps: int, train_tokens: int
 ) -> None:
     """Bit for bit, wherever the parts begin and whatever is sampled in between."""
 
@@ -327,16 +331,82 @@ def test_gradients_of_a_step_in_parts_are_those_of_the_whole(
             for sample in learnt(prompt, drawn, (1.0, -0.5, 0.25, -1.0, 0.25))
         )
         for number in range(2):
-            step = Update(number, samples, substeps, loss("ppo", 400.0), optimizer(max_grad_norm=0.5))
-            sure = -(-len(samples) // substeps)
-            for begin, end in ((0, 1), (1, 3), (3, sure)):
-                await parted.accumulate(attrs.evolve(step, samples=samples[begin:end]))
+            settings = {"loss": loss("ppo"), "optimizer": optimizer(max_grad_norm=0.5)}
+            step = make_update(samples, number, denominator=400.0, substeps=substeps, **settings)
+            first = step.substeps[0]
+            cuts = ((0, 1), (1, 3), (3, len(first)))
+            for begin, end in cuts:
+                await parted.backward(first[begin:end], step.loss)
                 assert await parted.sample(prompts[0], sampling(1)) == await whole.sample(prompts[0], sampling(1))
-            assert await parted.train(step) == await whole.train(step)
+            streamed = attrs.evolve(step, accumulated=tuple(end - begin for begin, end in cuts))
+            assert await parted.update(streamed) == await whole.update(step)
         drawn = [await policy.sample(prompts[1], sampling(9)) for policy in (whole, parted)]
         assert drawn[0] == drawn[1]
         assert drawn[0].logprobs != replies[1][0].logprobs
         await whole.aclose()
         await parted.aclose()
+
+    run(work())
+
+
+@pytest.mark.parametrize("trouble", ["a step is given up", "a pass fails", "an update fails"])
+def test_gradients_of_a_step_that_failed_are_forgotten(
+    make_context, bundled, sampling, make_update, monkeypatch, trouble: str
+) -> None:
+    """What follows equals a step of a policy in which nothing failed, bit for bit."""
+
+    async def work() -> None:
+        # Every reply is a batch of its own.
+        whole, troubled = [await started(make_context(), attrs.evolve(SMALL, train_tokens=1)) for _ in "ab"]
+        prompt = whole.render(bundled[0].messages)
+        replies = [await whole.sample(prompt, sampling(seed)) for seed in range(5)]
+        step = make_update(learnt(prompt, replies, (1.0, -0.5, 0.25, -1.0, 0.25)))
+        streamed, samples, learner = attrs.evolve(step, accumulated=(3, 1)), step.substeps[0], troubled._learner
+
+        async def fails(work) -> None:
+            whole_backward = learner.backward
+
+            def backward(*arguments):
+                whole_backward(*arguments)
+                raise MemoryError("no room for the gradients")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(learner, "backward", backward)
+                with pytest.raises(MemoryError):
+                    await work
+
+        if trouble == "a step is given up":
+            await troubled.backward(samples[1:4], step.loss)
+        await troubled.backward(samples[:3], step.loss)
+        if trouble == "a pass fails":
+            await fails(troubled.backward(samples[3:4], step.loss))
+        else:
+            await troubled.backward(samples[3:4], step.loss)
+        if trouble == "an update fails":
+            await fails(troubled.update(streamed))
+        assert await troubled.update(streamed) == await whole.update(step)
+        drawn = [await policy.sample(prompt, sampling(9)) for policy in (whole, troubled)]
+        assert drawn[0] == drawn[1]
+        await whole.aclose()
+        await troubled.aclose()
+
+    run(work())
+
+
+def test_log_probabilities_are_those_of_the_weights_asked_for(
+    make_context, bundled, sampling, make_update, optimizer
+) -> None:
+    async def work() -> None:
+        policy = await started(attrs.evolve(make_context(), reference=True))
+        prompt = policy.render(bundled[0].messages)
+        samples = learnt(prompt, [await policy.sample(prompt, sampling(seed)) for seed in range(3)], (1.0, -1.0, 0.5))
+        first = await policy.logprobs(samples, "current")
+        assert first == await policy.logprobs(samples, "reference")
+        for sample, row in zip(samples, first, strict=True):
+            assert row == pytest.approx(sample.sampler_logprobs, abs=1e-4)
+        await policy.update(make_update(samples, optimizer=optimizer(1e-3, 1.0)))
+        assert await policy.logprobs(samples, "reference") == first
+        assert await policy.logprobs(samples, "current") != first
+        await policy.aclose()
 
     run(work())

@@ -10,14 +10,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import statistics
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
+from kernelrl_core.api.config import write_atomically
 from kernelrl_core.api.evaluators import EvaluationRequest
 from kernelrl_judge.device_facts import machine_facts
 from kernelrl_judge.input_indices import FIRST_TIMED
@@ -56,10 +55,8 @@ def compiled_share(
         pass
     share = _measured(reference, turn)
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(descriptor, "w") as file:
-        json.dump({"task": request.task_id, "compiled_share": share, "measured_on": known[-1]}, file, default=str)
-    os.replace(temporary, path)
+    entry = {"task": request.task_id, "compiled_share": share, "measured_on": known[-1]}
+    write_atomically(path, json.dumps(entry, default=str), mode=0o600, sync=False)
     return share
 
 

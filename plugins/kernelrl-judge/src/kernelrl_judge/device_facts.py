@@ -9,7 +9,6 @@ import os
 import platform
 import statistics
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_core.api.config import gpu_vendors
+from kernelrl_core.api.config import gpu_vendors, write_atomically
 
 __all__ = [
     "Ceilings",
@@ -226,10 +225,7 @@ def _fastest(work: Any, device: str) -> float:
 def _keep(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        os.replace(temporary, path)
+        write_atomically(path, text, mode=0o600, sync=False)
     except OSError:
         # A cache that cannot be written costs a measurement the next time.
         pass

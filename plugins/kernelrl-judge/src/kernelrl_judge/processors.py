@@ -8,11 +8,11 @@ one machine agree by locks, as in `turns`.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
+from kernelrl_core.api.config import FileLock
 from kernelrl_judge.suspending import descendants
 from kernelrl_judge.turns import lock_directory
 
@@ -98,13 +98,10 @@ def apart(root: int, environment: Mapping[str, str] = os.environ) -> Iterator[Pa
 
 def _taken(pair: Pair, stack: contextlib.ExitStack) -> bool:
     path = lock_directory() / f"processors-{pair[0]}-{pair[1]}.turn"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        stack.enter_context(FileLock(path, wait=False))
     except BlockingIOError:
-        os.close(descriptor)
         return False
-    stack.callback(os.close, descriptor)
     return True
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kernelrl_core.api.backends import Backend, BackendFacts, SourceFacts
+from kernelrl_core.api.sources import decorated_kernels
 from kernelrl_plugin_cute.config import CuteConfig
 from kernelrl_plugin_cute.examples import FEW_SHOT, ONE_SHOT
-from kernelrl_plugin_cute.kernels import find_kernels
 
 __all__ = ["CuteBackend"]
 
@@ -32,5 +32,6 @@ class CuteBackend(Backend):
         self.config = config
 
     def source_facts(self, source: str) -> SourceFacts:
-        """Kernels of a candidate, and whether `ModelNew.forward` can reach a launch of each."""
-        return SourceFacts(kernels=find_kernels(source))
+        """Functions under `cute.kernel`."""
+        # One under `cute.jit` runs on the host, or inside a kernel, and leads to the kernels that it names.
+        return SourceFacts(kernels=decorated_kernels(source, ("cutlass.cute.kernel",)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from kernelrl_core.api.errors import KernelRLError, UsageError
 from kernelrl_core.api.policies import (
@@ -47,7 +47,10 @@ class OpenAIPolicy(Policy):
 
     async def start(self, context: PolicyContext) -> None:
         if context.loss:
-            self._cannot_learn()
+            raise UsageError(
+                "policy openai cannot learn by itself: weights behind an endpoint are out of reach",
+                fix="kernelrl eval RECIPE, a policy that trains, such as torch or tinker, or policy.learner with vLLM",
+            )
         endpoint = self._endpoint = Endpoint(self._options)
         hello = {"messages": [{"role": "user", "content": "Say yes."}], **endpoint.limit(16), **self._asked_tokens()}
         await endpoint.probe(hello, self._reply)
@@ -73,12 +76,6 @@ class OpenAIPolicy(Policy):
     async def aclose(self) -> None:
         if self._endpoint is not None:
             await self._endpoint.aclose()
-
-    def _cannot_learn(self) -> NoReturn:
-        raise UsageError(
-            "policy openai cannot learn by itself: weights behind an endpoint are out of reach",
-            fix="kernelrl eval RECIPE, a policy that trains, such as torch or tinker, or policy.learner with vLLM",
-        )
 
     def _body(self, messages: Sequence[Message], settings: SamplingSettings) -> dict[str, Any]:
         body: dict[str, Any] = {

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import yaml
 
+from kernelrl_core.api.config import load_yaml
 from kernelrl_core.api.errors import UsageError
 from kernelrl_plugin_scripted.config import ScriptedReply
 
@@ -45,9 +45,9 @@ def _entries(path: Path, text: str) -> Iterator[tuple[Any, str]]:
                     raise UsageError(f"{path}:{number}: not JSON: {error}") from error
         return
     try:
-        entries = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError) as error:
-        raise UsageError(f"{path}: cannot be read as {path.suffix.removeprefix('.') or 'YAML'}: {error}") from error
+        entries = json.loads(text) if path.suffix == ".json" else load_yaml(text, path)
+    except ValueError as error:
+        raise UsageError(f"{path}: not JSON: {error}") from error
     if not isinstance(entries, list):
         raise UsageError(f"{path}: must hold a list of replies")
     for number, entry in enumerate(entries, start=1):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kernelrl_core.api.backends import Backend, BackendFacts, SourceFacts
+from kernelrl_core.api.sources import decorated_kernels
 from kernelrl_plugin_tilelang.config import TileLangConfig
 from kernelrl_plugin_tilelang.examples import FEW_SHOT, ONE_SHOT
-from kernelrl_plugin_tilelang.kernels import find_kernels
 
 __all__ = ["TileLangBackend"]
 
@@ -31,5 +31,8 @@ class TileLangBackend(Backend):
         self.config = config
 
     def source_facts(self, source: str) -> SourceFacts:
-        """Kernels of a candidate, and whether `ModelNew.forward` can reach each."""
-        return SourceFacts(kernels=find_kernels(source))
+        """Functions under `tilelang.jit` or `T.prim_func`. A `prim_func` inside a builder is the builder's."""
+        # What is called is what `tilelang.compile` or a builder makes of a kernel: any use of its name may launch it.
+        return SourceFacts(
+            kernels=decorated_kernels(source, ("tilelang.jit", "tilelang.language.prim_func"), outermost=True)
+        )

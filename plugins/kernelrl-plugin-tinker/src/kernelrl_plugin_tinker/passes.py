@@ -113,11 +113,11 @@ class UpdateMetrics:
 
 
 class PassesAhead:
-    """Passes over the first substep that were asked for before the rest of a step was known."""
+    """Passes over the first substep that come before the rest of a step is known."""
 
-    def __init__(self, loss: Loss) -> None:
+    def __init__(self, loss: Loss, sizes: Sequence[int] = ()) -> None:
         self._loss = loss
-        self.sizes: list[int] = []
+        self.sizes = list(sizes)
         """Samples of each pass. A repeated step is divided in the same way, so that its sums are rounded alike."""
         self.done = 0
         """How many of the passes the training client has made."""

@@ -119,7 +119,8 @@ class Trainer:
     async def update(self, update: Update) -> dict[str, float]:
         """One step; see `TrainablePolicy`."""
         async with self._lock:
-            metrics, path = await self._service.retrying(lambda: self._whole_step(update))
+            ahead = self._passes_ahead_of(update)
+            metrics, path = await self._service.retrying(lambda: self._whole_step(update, ahead))
             try:
                 self.sampler = await self._service.sampling_client(model_path=path)
             except BaseException as error:
@@ -150,18 +151,26 @@ class Trainer:
                 self._give_up_client(error)
                 raise
 
-    async def _whole_step(self, update: Update) -> tuple[dict[str, float], str]:
+    def _passes_ahead_of(self, update: Update) -> PassesAhead:
+        """Passes of this step before `update`. A client that holds gradients of another step is given up."""
+        ahead = self._ahead
+        if ahead is None or tuple(ahead.sizes) != update.accumulated:
+            if ahead is not None and ahead.done:
+                self._give_up_client(KernelRLError("it holds gradients of a step that was given up"))
+            self._ahead = ahead = PassesAhead(update.loss, update.accumulated)
+        return ahead
+
+    async def _whole_step(self, update: Update, ahead: PassesAhead) -> tuple[dict[str, float], str]:
         """Metrics and path of the sampler weights of one step from the state at its beginning."""
         try:
             await self._require_client()
-            metrics = await self._passes(update)
+            metrics = await self._passes(update, ahead)
             return metrics, await self._save_for_sampler(f"step-{self.steps + 1:06d}")
         except BaseException as error:
             self._give_up_client(error)
             raise
 
-    async def _passes(self, update: Update) -> dict[str, float]:
-        self._ahead = ahead = self._ahead or PassesAhead(update.loss)
+    async def _passes(self, update: Update, ahead: PassesAhead) -> dict[str, float]:
         for number, substep in enumerate(update.substeps):
             pieces = ahead.left(substep) if number == 0 else [substep]
             # All are sent before the first is awaited, so the server has no gap to wait in.
@@ -272,7 +281,7 @@ class Trainer:
 
     async def restore(self, saved: SavedState, steps: int, *, learning: bool) -> None:
         """Continue from what was saved; a training client is made only for learning."""
-        self.saved, self.steps, self._unsaved = saved, steps, 0
+        self.saved, self.steps, self._unsaved, self._ahead = saved, steps, 0, None
         state = saved.state
         if state is None or saved.sampler is None:
             raise UsageError("it names no state or no sampler weights")

@@ -9,8 +9,9 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
+from kernelrl_core.api.config import write_atomically
 from kernelrl_core.api.errors import UsageError
-from kernelrl_plugin_torch.files import read_tensors, write_tensors, write_text
+from kernelrl_plugin_torch.files import read_tensors, write_tensors
 from kernelrl_plugin_torch.scratch_model import ScratchModel
 from kernelrl_plugin_torch.scratch_tokenizer import ScratchTokenizer
 
@@ -41,10 +42,10 @@ def write_model(model: ScratchModel, directory: Path) -> None:
     }
     described = {**model.sizes, "context_tokens": model.context_tokens}
     write_tensors(directory / _WEIGHTS, {"weights": model.state()})
-    write_text(directory / _TEXT_TOKENIZER, text)
-    write_text(directory / "tokenizer.json", whole.to_str())
-    write_text(directory / "tokenizer_config.json", json.dumps(settings, indent=1))
-    write_text(directory / _DESCRIPTION, json.dumps(described, indent=1))
+    write_atomically(directory / _TEXT_TOKENIZER, text)
+    write_atomically(directory / "tokenizer.json", whole.to_str())
+    write_atomically(directory / "tokenizer_config.json", json.dumps(settings, indent=1))
+    write_atomically(directory / _DESCRIPTION, json.dumps(described, indent=1))
 
 
 def is_scratch_directory(directory: Path) -> bool:

@@ -227,9 +227,9 @@ class TorchPolicy(TrainablePolicy):
 
     def _learn(self, update: Update) -> dict[str, float]:
         learner, loss = _present(self._learner), update.loss
-        partial, self._partial = self._partial or _PartialStep(), None
-        if partial.n_samples != sum(update.accumulated):
-            learner.take_gradients()  # of a step that was given up
+        partial, self._partial = self._partial, None
+        if partial is None or partial.n_samples != sum(update.accumulated):
+            learner.take_gradients()  # of a step that was given up or failed
             partial = _PartialStep()
         totals, norms, gap = partial.totals, [], 0.0
         for substep in update.substeps:
@@ -247,12 +247,12 @@ class TorchPolicy(TrainablePolicy):
 
         def work() -> None:
             partial = self._partial = self._partial or _PartialStep()
-            partial.n_samples += len(samples)
             # What may belong to a batch with samples that follow waits for them: batches are those of a whole step.
             data = [*partial.waiting, *map(_datum, samples)]
             *whole, partial.waiting = micro_batches(data, learner.max_tokens)
             for batch in whole:
                 partial.seen += learner.backward(batch, loss.name, _bounds(loss), partial.totals, loss.ratio)
+            partial.n_samples += len(samples)  # last: after a failure `update` begins again
 
         await self._do(work)
 
@@ -344,7 +344,7 @@ class _PartialStep:
     """The first part of a step whose gradients are being gathered."""
 
     n_samples: int = 0
-    """Samples that `backward` was given."""
+    """Samples of the calls of `backward` that succeeded."""
     totals: Totals = attrs.field(factory=Totals)
     seen: list[Tensor] = attrs.field(factory=list)
     """[sample] what `Learner.backward` returned for those whose gradients are there."""

@@ -16,9 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from kernelrl_core.api.config import write_atomically
 from kernelrl_core.api.policies import Message
 from kernelrl_plugin_torch.devices import usable_device
-from kernelrl_plugin_torch.files import write_text
 from kernelrl_plugin_torch.language_model import Prefix, PromptAndReply, Scores
 from kernelrl_plugin_torch.scratch_tokenizer import ScratchTokenizer
 
@@ -238,7 +238,7 @@ class ScratchModel:
         self.module.load_state_dict(state)
 
     def save_extras(self, directory: Path) -> None:
-        write_text(directory / TOKENIZER_FILE, self.tokenizer.to_json())
+        write_atomically(directory / TOKENIZER_FILE, self.tokenizer.to_json())
 
 
 class _Pack:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import platform
 import shutil
 import tempfile
@@ -17,10 +16,11 @@ import attrs
 import numpy as np
 import torch
 
+from kernelrl_core.api.config import replace_directory
 from kernelrl_core.api.errors import UsageError
 from kernelrl_core.api.policies import Message, Prompt, WarmStartExample, continuation_after
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
-from kernelrl_plugin_torch.files import read_tensors, sync, write_tensors
+from kernelrl_plugin_torch.files import read_tensors, write_tensors
 from kernelrl_plugin_torch.language_model import LanguageModel, PromptAndReply, rendered
 
 __all__ = ["WarmStartCache", "imitate", "warm_start_key"]
@@ -176,24 +176,11 @@ class WarmStartCache:
         try:
             write_tensors(made / self._CONTENT, content)
             (made / self._HASH).write_text(_file_hash(made / self._CONTENT), encoding="ascii")
-            sync(made / self._HASH)
-            sync(made)
-            self._place(made, self._directory / key)
-            sync(self._directory)
+            replace_directory(made, self._directory / key)
         except OSError as error:
             self._say(f"warm start: not cached ({error})")
         finally:
             shutil.rmtree(made, ignore_errors=True)
-
-    def _place(self, made: Path, entry: Path) -> None:
-        try:
-            os.rename(made, entry)
-        except OSError:
-            # Taken: by a damaged entry, or by a run that made the same meanwhile. Ours is whole.
-            aside = Path(tempfile.mkdtemp(prefix=f".{entry.name}.old.", dir=self._directory))
-            os.rename(entry, aside / "entry")
-            os.rename(made, entry)
-            shutil.rmtree(aside, ignore_errors=True)
 
 
 def _file_hash(path: Path) -> str:

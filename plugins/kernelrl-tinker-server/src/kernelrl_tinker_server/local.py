@@ -19,6 +19,7 @@ from pathlib import Path
 from queue import Empty, Queue
 from types import TracebackType
 
+from kernelrl_core.api.config import replace_directory
 from kernelrl_core.api.errors import InfrastructureError
 
 __all__ = ["DUMMY_KEY", "LocalServer"]
@@ -127,7 +128,7 @@ class LocalServer:
             folder.parent.mkdir(parents=True, exist_ok=True)
             growing = folder.with_name(f".{folder.name}.{os.getpid()}")
             shutil.copytree(directory, growing, dirs_exist_ok=True)
-            os.replace(growing, folder)
+            replace_directory(growing, folder, sync=False)
 
     def _folder(self, path: str) -> Path:
         return self.state / "checkpoints" / path.removeprefix("tinker://")

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
 import ipaddress
 import json
 import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import attrs
 from aiohttp import web
 
+from kernelrl_core.api.config import FileLock
 from kernelrl_core.api.errors import MissingPrerequisite, UsageError
 from kernelrl_plugin_torch.config import TorchConfig
 from kernelrl_tinker_server.app import make_app
@@ -57,7 +56,12 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
             fix="set KERNELRL_TINKER_SERVER_KEY to one that begins with tml-, or serve at 127.0.0.1",
         )
     options.state.mkdir(parents=True, exist_ok=True)
-    with _locked(options.state):
+    try:
+        lock = FileLock(options.state / "lock", wait=False)
+    except BlockingIOError as error:
+        # Two servers on one state would overwrite each other's checkpoints.
+        raise UsageError(f"another server works on {options.state}", fix="choose another --state") from error
+    with lock:
         asyncio.run(_serve(options, say))
 
 
@@ -116,14 +120,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-@contextlib.contextmanager
-def _locked(state: Path) -> Iterator[None]:
-    """Two servers on one state would overwrite each other's checkpoints."""
-    with (state / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UsageError(f"another server works on {state}", fix="choose another --state") from error
-        yield

@@ -9,7 +9,6 @@ Everything is written beside its place and renamed into it.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import time
@@ -20,8 +19,9 @@ from typing import Any, Literal
 
 import attrs
 
+from kernelrl_core.api.config import remove_directory, replace_directory, sync_to_disk, write_atomically
 from kernelrl_core.api.errors import UsageError
-from kernelrl_plugin_torch.files import read_tensors, sync, write_tensors, write_text
+from kernelrl_plugin_torch.files import read_tensors, write_tensors
 
 __all__ = ["KINDS", "Checkpoint", "CheckpointPath", "Store"]
 
@@ -114,11 +114,8 @@ class Store:
         write_tensors(growing / _WEIGHTS, weights)
         if optimizer is not None:
             write_tensors(growing / _OPTIMIZER, optimizer)
-        write_text(growing / _ABOUT, json.dumps(dict(about)))
-        sync(growing)
-        shutil.rmtree(final, ignore_errors=True)
-        os.replace(growing, final)
-        sync(final.parent)
+        (growing / _ABOUT).write_text(json.dumps(dict(about)), encoding="utf-8")
+        replace_directory(growing, final)
 
     def about(self, path: CheckpointPath) -> Mapping[str, Any]:
         """
@@ -151,13 +148,10 @@ class Store:
 
     def delete(self, path: CheckpointPath) -> bool:
         """Remove a checkpoint; the answer is whether it was there."""
-        folder = self.folder(path)
-        doomed = folder.with_name(f".{folder.name}")
         try:
-            os.replace(folder, doomed)
+            remove_directory(self.folder(path))
         except FileNotFoundError:
             return False
-        shutil.rmtree(doomed, ignore_errors=True)
         return True
 
     def set_expiry(self, path: CheckpointPath, expires: float | None) -> None:
@@ -215,10 +209,8 @@ def _checked(name: str) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    growing = path.with_name(f".{path.name}")
-    write_text(growing, text)
-    os.replace(growing, path)
-    sync(path.parent)
+    write_atomically(path, text)
+    sync_to_disk(path.parent)
 
 
 def _iso(seconds: float) -> str:

@@ -8,7 +8,6 @@ built.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -20,6 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from kernelrl_core.api.config import FileLock, replace_directory, write_atomically
 from kernelrl_judge.building.toolchain import Toolchain, ToolchainMissing
 
 __all__ = ["HEADERS", "MODULE_NAME", "Prepared", "prepare"]
@@ -110,8 +110,7 @@ class Prepared:
                 if not path.exists():
                     with self._timed("libraries"), self._partial() as scratch:
                         self._empty_libraries(scratch)
-                        os.rename(scratch, path)
-                        scratch.mkdir()
+                        replace_directory(scratch, path, sync=False)
         return path
 
     def _empty_libraries(self, directory: Path) -> None:
@@ -183,9 +182,7 @@ class Prepared:
                     *("-x", "c++-header", str(scratch / path.name), "-o", str(scratch / f"{path.name}.gch")),
                 ]
             )
-            shutil.rmtree(path.parent, ignore_errors=True)
-            os.rename(scratch, path.parent)
-            scratch.mkdir()
+            replace_directory(scratch, path.parent, sync=False)
 
     def _has_cuda(self) -> bool:
         return self.toolchain.has_device_headers
@@ -204,8 +201,7 @@ class Prepared:
             )
             done = subprocess.run([*self.host_command([]), "-E", "-dD", str(source)], capture_output=True)
             found = sorted(set(_NAME.findall(done.stdout)))
-            (scratch / "names").write_bytes(b"\n".join(found))
-            os.replace(scratch / "names", path)
+            write_atomically(path, b"\n".join(found), sync=False)
 
     def _run(self, command: list[str], what: str = "torch's own headers") -> None:
         environment = {**os.environ, "PATH": self.toolchain.path()}
@@ -224,12 +220,9 @@ class Prepared:
                 "mend or replace that compiler, or choose another architecture; kernelrl doctor",
             )
 
-    @contextlib.contextmanager
-    def _once(self, part: str) -> Iterator[None]:
+    def _once(self, part: str) -> FileLock:
         self.directory.mkdir(parents=True, exist_ok=True)
-        with open(self.directory / f".{part}.lock", "w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+        return FileLock(self.directory / f".{part}.lock")
 
     @contextlib.contextmanager
     def _partial(self) -> Iterator[Path]:

@@ -7,7 +7,6 @@ a lock of that entry, so that equal builds under way at the same time, in whatev
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import math
 import os
@@ -15,9 +14,10 @@ import random
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from kernelrl_core.api.config import FileLock, replace_directory
 
 __all__ = ["BuildStore"]
 
@@ -73,9 +73,7 @@ class BuildStore:
                 shutil.copyfile(file, partial / file.name)
                 kept |= {"file": file.name, "bytes": file.stat().st_size}
             (partial / _RESULT).write_text(json.dumps(kept))
-            if entry.exists():
-                shutil.rmtree(entry, ignore_errors=True)
-            os.rename(partial, entry)
+            replace_directory(partial, entry, sync=False)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
@@ -88,15 +86,12 @@ class BuildStore:
         """Forget what is kept under `key`."""
         shutil.rmtree(self._entry(key), ignore_errors=True)
 
-    @contextlib.contextmanager
-    def lock(self, key: str) -> Iterator[None]:
+    def lock(self, key: str) -> FileLock:
         """Hold the right to build `key`; others wait."""
         locks = self._directory / "locks"
         locks.mkdir(parents=True, exist_ok=True)
         # 4096 files for all keys: a rare wait for a neighbour costs less than files that nobody removes.
-        with open(locks / key[:3], "w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+        return FileLock(locks / key[:3])
 
     def _entry(self, key: str) -> Path:
         return self._directory / "objects" / key[:2] / key

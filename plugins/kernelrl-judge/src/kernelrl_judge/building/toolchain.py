@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 import attrs
 
+from kernelrl_core.api.config import write_atomically
 from kernelrl_core.api.errors import nearest
 
 __all__ = ["Toolchain", "ToolchainMissing", "find_compilers", "find_toolchain", "known_toolchain", "programs"]
@@ -128,10 +128,7 @@ def find_toolchain(language: str, directory: Path) -> Toolchain:
         raise ToolchainMissing(f"torch cannot say how to build an extension: {last}", "kernelrl doctor")
     toolchain = _from_json(json.loads(asked.stdout))
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(descriptor, "w") as file:
-        json.dump(attrs.asdict(toolchain), file)
-    os.replace(temporary, path)
+    write_atomically(path, json.dumps(attrs.asdict(toolchain)), mode=0o600, sync=False)
     return toolchain
 
 

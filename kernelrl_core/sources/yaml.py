@@ -1,19 +1,22 @@
-"""Recipes as YAML, without the traps of PyYAML, and with the line of everything in them.
+"""The one YAML reader: recipes, price tables and scripts, by YAML 1.2 and with the line of everything in them.
 
 PyYAML follows YAML 1.1: `1e-5` is text, `no` is false, `1:30` is ninety, `010` is eight, dates become objects and a
 repeated key silently keeps its last value. Here scalars follow the core schema of YAML 1.2, and a repeated key is an
-error. Merge keys (`<<`) and tags are not part of recipes; `extends` is there for the purpose.
+error. Merge keys (`<<`) and tags are refused; recipes have `extends` for the purpose.
 """
 
 from __future__ import annotations
 
+import pathlib
 import re
 from typing import Any
 
 import attrs
 import yaml
 
-__all__ = ["Document", "Path", "YamlProblem", "dump", "parse", "parse_value"]
+from kernelrl_core.errors import UsageError
+
+__all__ = ["Document", "Path", "YamlProblem", "dump", "load_yaml", "parse", "parse_value"]
 
 Path = tuple[str, ...]
 """Keys from the root, list positions as text."""
@@ -97,6 +100,19 @@ def parse(text: str) -> Document:
 def parse_value(text: str) -> Any:
     """Read the value of an override such as `1e-5`, `[1, 2]` or `{use: torch}`; raises as `parse`."""
     return parse(text).data
+
+
+def load_yaml(text: str, path: pathlib.Path) -> Any:
+    """The plain data of a YAML file whose text was read.
+
+    Raises:
+        UsageError: as `parse`; names the file and the line.
+    """
+    try:
+        return parse(text).data
+    except YamlProblem as problem:
+        place = path if problem.line is None else f"{path}:{problem.line}"
+        raise UsageError(f"{place}: {problem.message}") from problem
 
 
 class _Reader:

@@ -1,17 +1,19 @@
-"""Recipes read YAML by the core schema of YAML 1.2, with the line of every path."""
+"""YAML is read by the core schema of version 1.2, with the line of every path."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import math
+from pathlib import Path
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_core.recipe.yaml import YamlProblem, dump, parse, parse_value
+from kernelrl_core.errors import UsageError
+from kernelrl_core.sources.yaml import YamlProblem, dump, load_yaml, parse, parse_value
 
 
 @pytest.mark.parametrize(
@@ -122,6 +124,14 @@ def test_a_repeated_key_is_refused_with_both_lines() -> None:
 def test_what_recipes_do_not_use_is_refused(text: str, message: str) -> None:
     with pytest.raises(YamlProblem, match=message):
         parse(text)
+
+
+def test_a_file_is_named_with_the_line_of_the_problem() -> None:
+    assert load_yaml("a: 1e-1\n", Path("prices.yaml")) == {"a": 0.1}
+    with pytest.raises(UsageError, match=r"^prices\.yaml:2: key 'a' is given twice"):
+        load_yaml("a: 1\na: 2\n", Path("prices.yaml"))
+    with pytest.raises(UsageError, match=r"^prices\.yaml: nested too deeply"):
+        load_yaml("[" * 5000, Path("prices.yaml"))
 
 
 def test_aliases_that_grow_without_bound_are_refused() -> None:

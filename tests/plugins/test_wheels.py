@@ -1,0 +1,102 @@
+"""The core and a bundled plugin work from their wheels, in an environment without torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+PROJECTS = (ROOT, ROOT / "plugins/kernelrl-judge", ROOT / "plugins/kernelrl-plugin-hip")
+
+
+def pip(*arguments: str) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def dependencies(name: str) -> Iterator[metadata.Distribution]:
+    """The distributions that one needs without extras, those that they need included."""
+    found: dict[str, metadata.Distribution] = {}
+    waiting = [name]
+    while waiting:
+        for requirement in map(Requirement, metadata.requires(waiting.pop()) or ()):
+            wanted = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+            if wanted and requirement.name not in found:
+                found[requirement.name] = metadata.distribution(requirement.name)
+                waiting.append(requirement.name)
+    yield from found.values()
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Programs of a virtual environment that has three wheels and what the core needs, and nothing else."""
+    pytest.importorskip("hatchling", reason="building a wheel offline needs hatchling in this environment")
+    folder = tmp_path_factory.mktemp("wheels")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], check=True)
+    pip("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), *map(str, PROJECTS))
+    wheels = sorted(str(path) for path in folder.glob("*.whl"))
+    pip("--python", str(folder / "env/bin/python"), "install", "--quiet", "--no-deps", "--no-index", *wheels)
+    # Nothing is downloaded: the core's own dependencies are linked from the environment of the tests.
+    packages = folder / "packages"
+    packages.mkdir()
+    for distribution in dependencies("kernelrl"):
+        for top in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
+            (packages / top).symlink_to(str(distribution.locate_file(top)))
+    (site_packages,) = folder.glob("env/lib/python*/site-packages")
+    (site_packages / "dependencies.pth").write_text(f"{packages}\n")
+    return folder / "env/bin"
+
+
+def call(environment: Path, folder: Path, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    variables = {"PATH": f"{environment}:/usr/bin:/bin", "HOME": str(folder), "KERNELRL_CACHE_DIR": str(folder / "c")}
+    libraries = {name: value for name, value in os.environ.items() if name.startswith("LD_")}
+    return subprocess.run(
+        [str(environment / program), *arguments],
+        cwd=folder,
+        env={**libraries, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_nothing_heavy_can_be_imported(environment: Path, tmp_path: Path) -> None:
+    for module in ("torch", "numpy", "triton"):
+        done = call(environment, tmp_path, "python", "-c", f"import {module}")
+        assert f"No module named '{module}'" in done.stderr
+    where = call(environment, tmp_path, "python", "-c", "import kernelrl_core as k; print(k.__file__)")
+    assert where.stdout.startswith(str(environment.parent)), where.stderr
+
+
+def test_the_plugin_is_listed(environment: Path, tmp_path: Path) -> None:
+    done = call(environment, tmp_path, "kernelrl", "plugins", "list", "--json")
+    assert done.returncode == 0, done.stderr
+    states = {plugin["name"]: plugin["state"] for plugin in json.loads(done.stdout)["plugins"]}
+    assert states == {"core": "ok", "hip": "ok"}
+    assert call(environment, tmp_path, "kernelrl", "plugins", "list").returncode == 0
+
+
+def test_the_plugin_is_described_and_torch_is_missing(environment: Path, tmp_path: Path) -> None:
+    done = call(environment, tmp_path, "kernelrl", "plugins", "show", "hip", "--json")
+    assert done.returncode == 0, done.stderr
+    (described,) = json.loads(done.stdout)["components"]
+    assert [option["name"] for option in described["options"]] == ["gpu_arch", "mode", "flags"]
+    assert ["torch" in need["what"] for need in described["missing"]] == [True]
+    shown = call(environment, tmp_path, "kernelrl", "plugins", "show", "hip")
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.startswith("hip  kernelrl-plugin-hip ")
+
+
+def test_a_recipe_of_the_wheel_names_the_plugins_to_install(environment: Path, tmp_path: Path) -> None:
+    done = call(environment, tmp_path, "kernelrl", "validate", "smoke")
+    assert done.returncode == 3, done.stderr
+    assert "pip install kernelrl-plugin-torch" in done.stderr
