@@ -205,7 +205,10 @@ class Evaluation:
     """What was built and does not stand in the candidate's source: its texts, and the kernels in them."""
     eager_speedup: float | None = None
     """Speedup over PyTorch eager, where the baseline is `torch.compile`."""
-    own_kernel_share: float | None = None
+    own_kernel_share: float | None = attrs.field(
+        default=None,
+        validator=attrs.validators.optional([attrs.validators.ge(0.0), attrs.validators.le(1.0)]),
+    )
     """Share of the device's time in kernels of the candidate's source, 0 to 1; None where nothing was profiled."""
     checked: str = ""
     """What was compiled, where this machine can compile the candidate and not run it; empty otherwise."""

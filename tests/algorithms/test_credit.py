@@ -53,7 +53,7 @@ def turn(attempt: int, number: int, score: float, *, correct: bool = False, shar
         prompt=Prompt((), (1,)),
         reply=Reply("", (1, 2, 3), (0.0, 0.0, 0.0), "stop"),
         extraction=Extraction(Candidate("x", "triton")),
-        evaluation=Evaluation(outcome, profile={"own_kernel_share": share} if share is not None else {}),
+        evaluation=Evaluation(outcome, own_kernel_share=share),
         score=Score(score),
     )
 

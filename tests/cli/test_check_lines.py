@@ -28,7 +28,7 @@ def test_what_was_compiled_and_not_run_says_so_first_and_counts_no_tests() -> No
         Outcome.INFRA_ERROR,
         "Device code compiled for gfx90a; the host part was not. Not run: this machine has no GPU.",
         build=BuildStatus.BUILT,
-        provenance={"checked": "device code compiled for gfx90a; the host part was not"},
+        checked="device code compiled for gfx90a; the host part was not",
     )
     assert lines[0] == "not run  (clean)  t"
     assert lines[1].startswith("Device code compiled for gfx90a")

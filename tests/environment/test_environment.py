@@ -14,11 +14,13 @@ from kernelrl_core.api.checkers import Checker
 from kernelrl_core.api.evaluators import Evaluator
 from kernelrl_core.api.feedback import Feedback
 from kernelrl_core.api.rewards import Reward
+from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.environment.evaluation_service import EvaluationService
 from kernelrl_core.environment.scoring import WeightedReward
 from kernelrl_core.planning.load import recipe_from_mapping
 from kernelrl_core.plugins.registry import registry
+from kernelrl_core.recipe.evaluation_spec import spec_of
 from kernelrl_core.types import (
     Candidate,
     Evaluation,
@@ -118,16 +120,20 @@ def judged(
 
     async def scene() -> tuple[Turn, PlannedEvaluator]:
         evaluator = PlannedEvaluator()
-        environment = Environment(
-            attrs.evolve(recipe, forbid=("no_kernel",)),
-            tasks=registry().make("tasks", recipe.tasks),
+        candidates = CandidateEvaluator(
+            attrs.evolve(spec_of(recipe), forbid=("no_kernel",)),
             backend=registry().make("backends", recipe.backend),
             checkers={"mine": checker} if checker is not None else {},
+            service=EvaluationService(evaluator, cache_dir=None),
+            secret=secret,
+        )
+        environment = Environment(
+            recipe,
+            evaluator=candidates,
+            tasks=registry().make("tasks", recipe.tasks),
             rewards=[WeightedReward("correct", 1.0, Pays(), None, "reward 'correct'")],
             feedback=Says(),
             retriever=None,
-            service=EvaluationService(evaluator, cache_dir=None),
-            secret=secret,
         )
         turn = await environment.evaluate_reply(HERE, task, asked, Reply(text, (), (), "stop"), seconds={})
         if second is not None:
@@ -241,4 +247,4 @@ def test_the_evaluator_is_told_the_kernels_of_the_source_and_what_is_suspect_abo
 def test_kernels_that_cannot_be_read_are_told_of_as_such() -> None:
     kernel = "import triton\n\njit = [triton.jit][0]\n\n\n@jit\ndef mine(x):\n    pass\n\n\nclass ModelNew:\n    pass"
     _, evaluator = judged(f"```python\n{kernel}\n```")
-    assert evaluator.requests[0].kernels == ("…",)
+    assert (evaluator.requests[0].kernels, evaluator.requests[0].kernels_complete) == ((), False)

@@ -111,11 +111,11 @@ def test_a_suspect_speedup_over_the_other_baseline_is_capped_as_well() -> None:
     class OverEager(Reward):
         def score(self, turn: Turn) -> float:
             assert turn.evaluation is not None
-            return float(turn.evaluation.profile["eager_speedup"])
+            return float(turn.evaluation.eager_speedup or 0.0)
 
     fast = turn(Outcome.CORRECT, Verdict.SUSPECT, speedup=2.0)
     assert fast.evaluation is not None
-    fast = attrs.evolve(fast, evaluation=attrs.evolve(fast.evaluation, profile={"eager_speedup": 3.0}))
+    fast = attrs.evolve(fast, evaluation=attrs.evolve(fast.evaluation, eager_speedup=3.0))
     assert score(fast, [reward("milestone", OverEager())], VerdictSettings()).total == 1.0
 
 

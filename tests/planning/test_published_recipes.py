@@ -32,7 +32,7 @@ def load(name: str, *overrides: str) -> Recipe:
 
 
 def total(recipe: Recipe, outcome: Outcome, speedup: float | None = None, share: float | None = None) -> float:
-    evaluation = Evaluation(outcome, build=BuildStatus.BUILT, speedup=speedup, profile={"own_kernel_share": share})
+    evaluation = Evaluation(outcome, build=BuildStatus.BUILT, speedup=speedup, own_kernel_share=share)
     turn = make_turn(outcome, extraction=Extraction(Candidate("x", "cuda")), evaluation=evaluation)
     rewards = [
         WeightedReward(name, use.weight, registry().make("rewards", use), use.options.bounds(), use.use)

@@ -17,11 +17,11 @@ def served(slots: SamplingSlots, waiting: Sequence[SampleId]) -> list[SampleId]:
     order: list[SampleId] = []
 
     async def draw(sample: SampleId) -> None:
-        async with slots.place(sample):
+        async with slots.hold(sample):
             order.append(sample)
 
     async def play() -> None:
-        async with asyncio.TaskGroup() as everything, slots.place(SampleId(0, 9, 9, 0)):
+        async with asyncio.TaskGroup() as everything, slots.hold(SampleId(0, 9, 9, 0)):
             for sample in waiting:
                 everything.create_task(draw(sample))
             await asyncio.sleep(0)
@@ -38,8 +38,8 @@ def test_attempts_with_more_turns_before_them_go_first() -> None:
 def test_attempts_that_were_slow_so_far_go_first() -> None:
     """Mean of the step 40 s; what is known of an attempt is drawn to its task, and that to the step."""
     slots = SamplingSlots(1, 2, Timeline())
-    slots.took(SampleId(0, 0, 0, 0), 10.0)
-    slots.took(SampleId(0, 1, 0, 0), 70.0)
+    slots.observe(SampleId(0, 0, 0, 0), 10.0)
+    slots.observe(SampleId(0, 1, 0, 0), 70.0)
     fast, slow = SampleId(0, 0, 0, 1), SampleId(0, 1, 0, 1)
     assert served(slots, [fast, slow]) == [slow, fast]
 
@@ -50,19 +50,19 @@ def test_a_reply_that_takes_long_already_tells_of_its_task(monkeypatch: pytest.M
     monkeypatch.setattr("kernelrl_core.rollout.sampling_slots.time.monotonic", lambda: now)
     slots = SamplingSlots(2, 2, Timeline())
     for task in (0, 1):
-        slots.took(SampleId(0, task, 0, 0), 10.0)
+        slots.observe(SampleId(0, task, 0, 0), 10.0)
     order: list[SampleId] = []
 
     async def draw(sample: SampleId) -> None:
-        async with slots.place(sample):
+        async with slots.hold(sample):
             order.append(sample)
 
     async def play() -> None:
         nonlocal now
         async with (
             asyncio.TaskGroup() as everything,
-            slots.place(SampleId(0, 1, 2, 0)),
-            slots.place(SampleId(0, 0, 2, 0)),
+            slots.hold(SampleId(0, 1, 2, 0)),
+            slots.hold(SampleId(0, 0, 2, 0)),
         ):
             now = 100.0
             for sample in (SampleId(0, 0, 1, 0), SampleId(0, 1, 1, 0)):
@@ -84,7 +84,7 @@ def test_a_sample_that_is_given_up_leaves_its_place() -> None:
 
     async def play() -> None:
         async def draw(sample: SampleId) -> None:
-            async with slots.place(sample):
+            async with slots.hold(sample):
                 await asyncio.sleep(60)
 
         first, second = (asyncio.create_task(draw(SampleId(0, 0, attempt, 0))) for attempt in range(2))
@@ -92,7 +92,7 @@ def test_a_sample_that_is_given_up_leaves_its_place() -> None:
         second.cancel()
         first.cancel()
         await asyncio.gather(first, second, return_exceptions=True)
-        async with asyncio.timeout(1), slots.place(SampleId(0, 0, 2, 0)):
+        async with asyncio.timeout(1), slots.hold(SampleId(0, 0, 2, 0)):
             pass
 
     asyncio.run(play())
@@ -105,7 +105,7 @@ def test_training_and_held_out_evaluation_may_wait_for_the_same_sample_id(capaci
 
     async def draw(sample: SampleId) -> None:
         nonlocal drawn
-        async with slots.place(sample):
+        async with slots.hold(sample):
             await asyncio.sleep(0.001)
             drawn += 1
 

@@ -19,7 +19,7 @@ from kernelrl_core.planning.load import recipe_from_mapping
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.schema import TrainSettings
 from kernelrl_core.tasks.selection import training_tasks
-from kernelrl_core.types import Candidate, EvaluationSettings, Task
+from kernelrl_core.types import EvaluationSettings, Task
 from kernelrl_core.types import serialization as codec
 from kernelrl_core.types.audits import (
     FLAGS,
@@ -199,6 +199,5 @@ def test_a_mended_task_is_judged_under_its_overlay(profile: str, recipes: str, u
     recipe = recipe_from_mapping(blocks, registry=registry(), name="test").recipe
     environment = Environment.from_recipe(recipe, registry=registry(), secret=b"s", cache_dir=None)
     task = attrs.evolve(TASKS[0], input_overlay="signed")
-    request = environment._request(task, Candidate("", "triton"), None)
     asyncio.run(environment.aclose())
-    assert request.settings.input_overlay == used
+    assert environment.evaluator.spec.settings.for_task(task).input_overlay == used

@@ -16,7 +16,9 @@ TASK: Any = None
 
 def findings(profile: dict[str, Any], *, median_us: float | None = 10.0, skip: tuple[str, ...] = ()) -> list[Finding]:
     runtime = None if median_us is None else RuntimeStatistics(median_us, 9.0, 11.0, (9.5, 10.5), 20)
-    evaluation = Evaluation(Outcome.CORRECT, "", runtime=runtime, profile=profile)
+    facts = dict(profile)
+    own = facts.pop("own_kernel_share", None)
+    evaluation = Evaluation(Outcome.CORRECT, "", runtime=runtime, profile=facts, own_kernel_share=own)
     candidate: Candidate = CANDIDATE
     task: Task = TASK
     return list(EvaluationRules(EvaluationRulesConfig(skip=skip)).check(candidate, task, evaluation))

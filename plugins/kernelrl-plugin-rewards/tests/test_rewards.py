@@ -60,8 +60,8 @@ def make_turn(
     total: int = 5,
     speedup: float | None = None,
     interval: tuple[float, float] | None = None,
-    profile: dict[str, Any] | None = None,
     built: bool = True,
+    **facts: Any,
 ) -> Turn:
     """A turn that ended as `outcome`."""
     candidate = None if outcome is Outcome.FORMAT_ERROR else Candidate(source, "triton", thinking)
@@ -76,7 +76,7 @@ def make_turn(
             tests_total=total,
             speedup=speedup,
             speedup_ci=interval,
-            profile=profile or {},
+            **facts,
         )
     return Turn(
         id=SampleId(0, 0, 0, 0),
@@ -195,21 +195,19 @@ def test_milestones_after_cuda_agent(
     outcome: Outcome, eager: float | None, compiled: float | None, expected: float
 ) -> None:
     """-1 not correct, 1 correct, 2 more than 5 % faster than eager, 3 than torch.compile as well (arXiv 2602.24286)."""
-    turn = make_turn(outcome, speedup=compiled, profile={"eager_speedup": eager})
+    turn = make_turn(outcome, speedup=compiled, eager_speedup=eager)
     assert Milestone(MilestoneConfig()).score(turn) == expected
 
 
 def test_a_score_after_dr_kernel() -> None:
     """R = C + C min(speedup, 3) + C PR: 1 + min(4, 3) + 0.5 = 4.5; nothing for a wrong kernel (arXiv 2602.05885)."""
     parts = [Correctness(CorrectnessConfig()), Speedup(SpeedupConfig(cap=3.0)), Coverage(CoverageConfig())]
-    profile = {"own_kernel_share": 0.5}
-    assert sum(part.score(make_turn(Outcome.CORRECT, speedup=4.0, profile=profile)) for part in parts) == 4.5
-    assert sum(part.score(make_turn(Outcome.INCORRECT, speedup=4.0, profile=profile)) for part in parts) == 0.0
+    assert sum(part.score(make_turn(Outcome.CORRECT, speedup=4.0, own_kernel_share=0.5)) for part in parts) == 4.5
+    assert sum(part.score(make_turn(Outcome.INCORRECT, speedup=4.0, own_kernel_share=0.5)) for part in parts) == 0.0
 
 
-@pytest.mark.parametrize("share", [None, "much", float("nan")])
-def test_a_share_that_nobody_measured_covers_nothing(share: Any) -> None:
-    score = Coverage(CoverageConfig()).score(make_turn(Outcome.CORRECT, profile={"own_kernel_share": share}))
+def test_a_share_that_was_not_measured_covers_nothing() -> None:
+    score = Coverage(CoverageConfig()).score(make_turn(Outcome.CORRECT, own_kernel_share=None))
     assert score == 0.0
 
 
@@ -300,9 +298,8 @@ def turns(outcomes: list[Outcome]) -> st.SearchStrategy[Turn]:
         total=st.integers(0, 8),
         speedup=st.none() | st.floats(1e-3, 1e6),
         interval=st.none() | st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)),
-        profile=st.fixed_dictionaries(
-            {"own_kernel_share": st.none() | shares, "eager_speedup": st.none() | st.floats(1e-3, 1e6)}
-        ),
+        own_kernel_share=st.none() | shares,
+        eager_speedup=st.none() | st.floats(1e-3, 1e6),
         built=st.booleans(),
     )
 
