@@ -31,7 +31,7 @@ class HipBackend(Backend):
         self.facts = BackendFacts(
             title="HIP",
             fences=("hip", "cpp", "c++"),
-            instructions=_INSTRUCTIONS + arch_facts(chosen_archs(config.gpu_arch)),
+            instructions=_INSTRUCTIONS + arch_facts(chosen_archs(config.arch)),
             example=ONE_SHOT,
             few_shot=FEW_SHOT,
         )

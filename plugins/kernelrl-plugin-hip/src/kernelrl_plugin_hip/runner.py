@@ -28,7 +28,7 @@ class HipRunner(BackendRunner):
 
     def environment(self, mode: str, options: Mapping[str, Any]) -> Mapping[str, str]:
         # torch reads it when it is imported, and so do candidates that build by other ways than ours.
-        return {"PYTORCH_ROCM_ARCH": ";".join(chosen_archs(options.get("gpu_arch", "auto")))}
+        return {"PYTORCH_ROCM_ARCH": ";".join(chosen_archs(options.get("arch", "auto")))}
 
     def preload(self, mode: str) -> Sequence[str]:
         return ["torch.nn.functional", "torch.utils.cpp_extension"]
@@ -36,7 +36,7 @@ class HipRunner(BackendRunner):
     def toolchain(self, options: Mapping[str, Any], mode: str) -> Mapping[str, Any]:
         return {
             "language": "hip",
-            "arch": list(chosen_archs(options.get("gpu_arch", "auto"))),
+            "arch": list(chosen_archs(options.get("arch", "auto"))),
             "flags": list(options.get("flags", ())),
             "device_only": mode == "compile",
         }
