@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Literal
+from typing import ClassVar, Literal
 
 import attrs
 import pytest
@@ -38,6 +38,8 @@ class Nested:
 @attrs.frozen
 class Options(ComponentConfig):
     """Options of every type that recipes know."""
+
+    renamed_options: ClassVar[Mapping[str, str]] = {"breadth": "width", "inner": "nested"}
 
     model: str | None = None
     """Text or nothing."""

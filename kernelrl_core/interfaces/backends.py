@@ -40,9 +40,6 @@ A backend has two parts. `Backend` works in the main process: it words the promp
     from kernelrl_core.api.backends import BackendRunner
 
     class NumbaRunner(BackendRunner):
-        def mode(self, options, has_gpu):
-            return "gpu" if has_gpu else "compile"
-
         def load(self, path, options):
             spec = importlib.util.spec_from_file_location("candidate", path)
             module = importlib.util.module_from_spec(spec)
@@ -116,11 +113,19 @@ class BackendRunner(ABC):
     """`disable_kernels` is implemented."""
     checks_compilation: bool = False
     """`compile_check` is implemented."""
+    mode_without_gpu: str = "compile"
+    """What `mode` returns for the option `mode: auto` where there is no GPU."""
 
-    @abstractmethod
     def mode(self, options: Mapping[str, Any], has_gpu: bool) -> str:
         """`interpreter`, `cpu`, `gpu` or `compile`: which zygote serves these options. Called in main process and
-        judge; imports nothing."""
+        judge; imports nothing.
+
+        By default the option `mode`; for `auto`, or without that option, `gpu` where there is a GPU.
+        """
+        wanted = str(options.get("mode", "auto"))
+        if wanted == "auto":
+            return "gpu" if has_gpu else self.mode_without_gpu
+        return wanted
 
     @abstractmethod
     def load(self, path: str, options: Mapping[str, Any]) -> Any:

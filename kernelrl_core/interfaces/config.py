@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, Literal
 
 import attrs
 
@@ -33,6 +33,9 @@ class ComponentConfig:
     Fields are recipe keys. The methods below are the only public ones; `kernelrl plugins check` reports any other, so
     that a misspelt method is an error and not ignored.
     """
+
+    renamed_options: ClassVar[Mapping[str, str]] = {}
+    """Former name of an option -> its field. A recipe may still use the former name, but not both."""
 
     def requires(self) -> Requires:
         """Prerequisites that depend on the options, beside those of the `Component`."""

@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeAlias, Union
 import attrs
 
 from kernelrl_core.errors import KernelRLError, MissingPrerequisite, nearest, suggestion
+from kernelrl_core.interfaces.config import ComponentConfig
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe import schema
 from kernelrl_core.recipe.blocks import Block, blocks, core_keys
@@ -278,22 +279,25 @@ class _Walk:
 
     def fields(self, cls: Any, value: Mapping[Any, Any], path: Keys, also: tuple[str, ...] = ()) -> Any:
         hints = field_types(cls)
+        renamed = cls.renamed_options if issubclass(cls, ComponentConfig) else {}
         for key in value:
-            if key not in hints:
+            if key not in hints and key not in renamed:
                 self.unknown_key(path, key, [*hints, *also])
         before = len(self.problems)
+        former = self._former_names(renamed, value, path)
         values = {}
         for field in attrs.fields(cls):
             if not field.init:
                 continue
-            given = value.get(field.name)
-            if given is None and not (field.name in value and allows_none(hints[field.name])):
+            key = former.get(field.name, field.name)
+            given = value.get(key)
+            if given is None and not (key in value and allows_none(hints[field.name])):
                 if field.default is attrs.NOTHING:
                     self.default(field, path)
                 continue
-            made = self.value(hints[field.name], given, (*path, field.name))
+            made = self.value(hints[field.name], given, (*path, key))
             if made is not _INVALID:
-                self._validate(field, made, (*path, field.name))
+                self._validate(field, made, (*path, key))
             values[field.alias] = made
         if len(self.problems) > before:
             return _INVALID
@@ -301,6 +305,17 @@ class _Walk:
             return cls(**values)
         except Exception as error:  # validators of a plugin raise what they like
             return self.say(path, _told(error))
+
+    def _former_names(self, renamed: Mapping[str, str], value: Mapping[Any, Any], path: Keys) -> dict[str, str]:
+        """Field -> its former name, for every field that the recipe gives under it."""
+        found = {}
+        for former, name in renamed.items():
+            if value.get(name) is None and former in value:
+                found[name] = former
+            elif value.get(former) is not None:
+                hint = f"remove {former!r}, or write {'.'.join((*path, former))}=null"
+                self.say((*path, former), f"{former!r} is the former name of {name!r}; both are given", hint)
+        return found
 
     def _validate(self, field: Any, value: Any, path: Keys) -> None:
         # A class runs its validators only once every field could be read; asked here, they speak in the same pass. A

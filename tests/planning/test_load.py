@@ -119,6 +119,47 @@ def test_an_option_of_a_component_is_as_strict(plugins: Registry, option: str, m
     assert any(problem.startswith(f"command line: {message}") for problem in found), found
 
 
+@pytest.mark.parametrize("overrides", [(), ("policy.width=null",)])
+def test_an_option_is_read_under_its_former_name_and_saved_under_its_own(
+    plugins: Registry, overrides: tuple[str, ...]
+) -> None:
+    loaded = read(plugins, "", "policy.breadth=3", "policy.inner={size: 2}", *overrides)
+    assert (loaded.recipe.policy.options.width, loaded.recipe.policy.options.nested.size) == (3, 2)
+    assert loaded.resolved["policy"]["width"] == 3
+    assert "breadth" not in loaded.resolved["policy"]
+    assert recipe_from_mapping(loaded.resolved, registry=plugins, name="r").recipe == loaded.recipe
+
+
+def test_null_takes_back_a_former_name(plugins: Registry) -> None:
+    assert read(plugins, "", "policy.breadth=3", "policy.breadth=null").recipe.policy.options.width == 8
+    recipe = read(plugins, "", "policy.breadth=3", "policy.width=4", "policy.breadth=null").recipe
+    assert recipe.policy.options.width == 4
+
+
+def test_a_mistake_under_a_former_name_has_the_place_where_it_was_written(plugins: Registry) -> None:
+    (Path.cwd() / "old.yaml").write_text(
+        "extends: r.yaml\npolicy:\n  fast: true\n  breadth: 0\n  inner:\n    size: 0\n"
+    )
+    read(plugins)
+    with pytest.raises(RecipeError) as caught:
+        load_recipe("old.yaml", registry=plugins)
+    assert [str(problem) for problem in caught.value.problems] == [
+        "old.yaml:4: policy.breadth: expected an integer of at least 1, got 0",
+        "old.yaml:6: policy.inner.size: expected an integer of at least 1, got 0",
+    ]
+
+
+def test_a_former_name_beside_the_present_one_is_refused(plugins: Registry) -> None:
+    (Path.cwd() / "old.yaml").write_text("extends: r.yaml\npolicy:\n  width: 4\n  breadth: 4\n")
+    read(plugins)
+    with pytest.raises(RecipeError) as caught:
+        load_recipe("old.yaml", registry=plugins)
+    assert [str(problem) for problem in caught.value.problems] == [
+        "old.yaml:4: policy.breadth: 'breadth' is the former name of 'width'; both are given; "
+        "remove 'breadth', or write policy.breadth=null"
+    ]
+
+
 def test_right_values_become_their_types(plugins: Registry) -> None:
     options = read(
         plugins,

@@ -188,7 +188,7 @@ def test_kevin_triton_and_hip_differ_from_kevin_in_what_they_name_alone() -> Non
             assert getattr(other, part) == getattr(kevin, part), part
     assert triton.tasks == kevin.tasks
     assert triton.backend.use == "triton"
-    assert (hip.backend.use, hip.backend.options.gpu_arch, hip.backend.options.mode) == ("hip", "gfx950", "gpu")
+    assert (hip.backend.use, hip.backend.options.arch, hip.backend.options.mode) == ("hip", "gfx950", "gpu")
     assert (hip.evaluator.use, hip.tasks.options.levels, hip.tasks.options.source) == ("local", (1, 2, 3), "local")
 
 

@@ -89,7 +89,7 @@ def test_the_plugin_is_described_and_torch_is_missing(environment: Path, tmp_pat
     done = call(environment, tmp_path, "kernelrl", "plugins", "show", "hip", "--json")
     assert done.returncode == 0, done.stderr
     (described,) = json.loads(done.stdout)["components"]
-    assert [option["name"] for option in described["options"]] == ["gpu_arch", "mode", "flags"]
+    assert [option["name"] for option in described["options"]] == ["arch", "mode", "flags"]
     assert ["torch" in need["what"] for need in described["missing"]] == [True]
     shown = call(environment, tmp_path, "kernelrl", "plugins", "show", "hip")
     assert shown.returncode == 0, shown.stderr

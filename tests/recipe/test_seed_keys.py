@@ -133,7 +133,7 @@ REFUSED = {
     "modal.modal_token_env": "was never used; keys come from the environment only",
     "modal.deployment_mode": "an option of the evaluator plugin modal",
     "rag_index_path": "an option of the retriever plugins",
-    "gpu_arch": "an option of the backend plugin hip",
+    "gpu_arch": "the option arch of the backend plugin hip",
 }
 
 PLACES = {**TRAINING, **{f"dataset_builder.{key}": place for key, place in DATASET_BUILDER.items()}}

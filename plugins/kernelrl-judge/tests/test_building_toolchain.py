@@ -43,7 +43,7 @@ def no_compilers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 )
 def test_each_missing_compiler_is_named(language: str, programs: tuple[str, ...]) -> None:
     assert requires_compilers(language).executables == programs
-    assert survey(language) == {}
+    assert survey(language) == []
     with pytest.raises(ToolchainMissing, match=r"g\+\+"):
         find_compilers(language)
 
@@ -63,7 +63,7 @@ def test_nvcc_beside_the_path_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
     monkeypatch.setenv("KERNELRL_CACHE_DIR", str(tmp_path / "cache"))
     assert requires_compilers("cuda").executables == ()
-    found = survey("cuda")
+    found = {fact.label: fact.detail for fact in survey("cuda")}
     assert found["nvcc"] == f"13.0, {nvcc}"
     assert found["g++"].startswith("12.2.0")
     assert "not yet" in found["precompiled headers"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_judge.candidates import import_candidate
+from kernelrl_judge.candidates import CandidateRunner, import_candidate
 
 SOURCE = (
     "def f():\n    return 1\n\n\nwith open(__file__, 'w') as file:\n    file.write('def f():\\n    return 22\\n')\n"
@@ -36,3 +36,20 @@ def test_a_source_in_another_encoding_is_not_loaded(tmp_path: Path) -> None:
     path.write_text("# coding: utf-7\n")
     with pytest.raises(SyntaxError, match="write it in UTF-8"):
         import_candidate(str(path))
+
+
+def test_a_candidate_is_loaded_as_its_class_and_kept_as_the_module_candidate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "candidate.py"
+    path.write_text("class ModelNew:\n    pass\n")
+    monkeypatch.setitem(sys.modules, "candidate", None)
+    assert CandidateRunner().load(str(path), {}) is sys.modules["candidate"].ModelNew
+
+
+def test_a_candidate_without_its_class_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "candidate.py"
+    path.write_text("class Model:\n    pass\n")
+    monkeypatch.setitem(sys.modules, "candidate", None)
+    with pytest.raises(AttributeError, match="ModelNew"):
+        CandidateRunner().load(str(path), {})

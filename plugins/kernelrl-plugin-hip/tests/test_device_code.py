@@ -38,7 +38,7 @@ def judge() -> Iterator[Judge]:
     def run(kernel: str, arch: str = "gfx90a") -> Evaluation:
         request = EvaluationRequest(
             *("task", task, sha256_text(task), kernel, sha256_text(kernel)),
-            *("hip", {"gpu_arch": arch, "mode": "compile"}, EvaluationSettings(trials=2), "1" * 32, API_VERSION),
+            *("hip", {"arch": arch, "mode": "compile"}, EvaluationSettings(trials=2), "1" * 32, API_VERSION),
         )
         return loop.run_until_complete(evaluator.evaluate(request))
 

@@ -32,38 +32,44 @@ _REST = {"tasks": {"use": "starter"}, "policy": {"use": "torch"}, "rewards": {"r
     "arch", ["gfx90a", "gfx942", "gfx950", "gfx1030", "gfx90a:sramecc+:xnack-", "gfx9-4-generic", "auto"]
 )
 def test_names_of_architectures_are_taken_whether_a_compiler_knows_them_or_not(arch: str) -> None:
-    assert not list(HipConfig(gpu_arch=arch).problems())
+    assert not list(HipConfig(arch=arch).problems())
 
 
 @pytest.mark.parametrize("arch", ["", "gfx", "90a", "GFX90A", "sm_90", "gfx90a ", "gfx90a;gfx942", "gfx90a -include x"])
 def test_other_texts_are_problems(arch: str) -> None:
-    (problem,) = HipConfig(gpu_arch=("gfx90a", arch)).problems()
+    (problem,) = HipConfig(arch=("gfx90a", arch)).problems()
     assert repr(arch) in problem
 
 
 @given(st.text(max_size=12))
 def test_what_passes_is_one_word_that_begins_with_gfx(arch: str) -> None:
-    if arch != "auto" and not list(HipConfig(gpu_arch=arch).problems()):
+    if arch != "auto" and not list(HipConfig(arch=arch).problems()):
         assert arch.startswith("gfx")
         assert len(arch.split()) == 1
         assert ";" not in arch
 
 
 def test_no_architecture_at_all_is_a_problem() -> None:
-    assert list(HipConfig(gpu_arch=()).problems())
+    assert list(HipConfig(arch=()).problems())
 
 
 @pytest.mark.parametrize(("given_", "meant"), [("gfx942", "gfx942"), (["gfx90a", "gfx942"], ("gfx90a", "gfx942"))])
 def test_a_recipe_names_one_architecture_or_several(given_: object, meant: object) -> None:
-    loaded = recipe_from_mapping(
-        {**_REST, "backend": {"use": "hip", "gpu_arch": given_}}, registry=registry(), name="r"
-    )
-    assert loaded.recipe.backend.options == HipConfig(gpu_arch=meant)
+    loaded = recipe_from_mapping({**_REST, "backend": {"use": "hip", "arch": given_}}, registry=registry(), name="r")
+    assert loaded.recipe.backend.options == HipConfig(arch=meant)
+
+
+def test_a_saved_recipe_with_the_former_name_of_the_option_loads() -> None:
+    saved = {"use": "hip", "gpu_arch": ["gfx90a"], "mode": "compile", "flags": []}
+    loaded = recipe_from_mapping({**_REST, "backend": saved}, registry=registry(), name="r")
+    assert loaded.resolved["backend"] == {"use": "hip", "arch": ["gfx90a"], "mode": "compile", "flags": []}
+    with pytest.raises(RecipeError, match="both are given"):
+        recipe_from_mapping({**_REST, "backend": {**saved, "arch": "gfx90a"}}, registry=registry(), name="r")
 
 
 def test_a_recipe_with_a_malformed_architecture_is_refused() -> None:
     with pytest.raises(RecipeError, match="gfx90a, say"):
-        recipe_from_mapping({**_REST, "backend": {"use": "hip", "gpu_arch": "mi300"}}, registry=registry(), name="r")
+        recipe_from_mapping({**_REST, "backend": {"use": "hip", "arch": "mi300"}}, registry=registry(), name="r")
 
 
 def test_compiling_needs_hipcc_and_running_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -94,12 +100,12 @@ def test_the_driver_is_asked_which_gpus_there_are(tmp_path: Path) -> None:
 
 
 def test_the_architecture_is_in_the_environment_of_the_process_that_imports_torch() -> None:
-    environment = HipRunner().environment("gpu", {"gpu_arch": ["gfx90a", "gfx950"]})
+    environment = HipRunner().environment("gpu", {"arch": ["gfx90a", "gfx950"]})
     assert environment["PYTORCH_ROCM_ARCH"] == "gfx90a;gfx950"
 
 
 def test_the_architecture_is_that_of_the_build() -> None:
-    spec = HipRunner().toolchain({"gpu_arch": "gfx942", "flags": ["-O3"]}, "gpu")
+    spec = HipRunner().toolchain({"arch": "gfx942", "flags": ["-O3"]}, "gpu")
     assert (spec["language"], spec["arch"], spec["flags"], spec["device_only"]) == ("hip", ["gfx942"], ["-O3"], False)
     assert HipRunner().toolchain(attrs.asdict(HipConfig()), "compile")["device_only"]
     assert chosen_archs("auto")
@@ -123,7 +129,7 @@ def test_the_mode_follows_the_machine_unless_it_is_told(
 
 
 def test_prompts_say_of_an_architecture_what_is_known_of_it() -> None:
-    assert "160 KiB" in HipBackend(HipConfig(gpu_arch="gfx950")).facts.instructions
+    assert "160 KiB" in HipBackend(HipConfig(arch="gfx950")).facts.instructions
     assert "64 lanes" in arch_facts(["gfx90a:xnack-"])
     assert "64 KiB" in arch_facts(["gfx942", "gfx950"])
     assert arch_facts(["gfx1030"]) == "The code is compiled for gfx1030."

@@ -7,8 +7,25 @@ import linecache
 import sys
 import tokenize
 import types
+from collections.abc import Mapping
+from typing import Any
 
-__all__ = ["import_candidate"]
+from kernelrl_core.api.backends import BackendRunner
+
+__all__ = ["CandidateRunner", "import_candidate"]
+
+
+class CandidateRunner(BackendRunner):
+    """A `BackendRunner` that imports the candidate's file: decorators of kernels read the source of their functions."""
+
+    def load(self, path: str, options: Mapping[str, Any]) -> Any:
+        """Import the file and return `ModelNew`.
+
+        Raises:
+            AttributeError: the module defines no `ModelNew`.
+            What `import_candidate` raises.
+        """
+        return import_candidate(path).ModelNew
 
 
 def import_candidate(path: str) -> types.ModuleType:

@@ -1,4 +1,4 @@
-"""The driver half of the backend `cpp`: what prompts say, and what a source shows without being run."""
+"""The backend `cpp` in the main process: facts for prompts, and the kernels of a source."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from kernelrl_core.api import Requires
 from kernelrl_core.api.backends import BackendConfig
 from kernelrl_core.api.config import MachineFact, PositiveInt
 from kernelrl_judge.building.survey import requires_compilers, survey
+from kernelrl_plugin_cpp.runner import FLAGS
 
 __all__ = ["CppConfig"]
 
@@ -20,7 +21,7 @@ class CppConfig(BackendConfig):
 
     threads: PositiveInt = 1
     """Threads of candidate and reference alike."""
-    flags: tuple[str, ...] = ("-O3", "-march=native", "-fopenmp")
+    flags: tuple[str, ...] = FLAGS
     """Flags added to every compilation."""
 
     def requires(self) -> Requires:

@@ -1,4 +1,4 @@
-"""The half of the backend that works in the zygote and in the runner."""
+"""The backend `cuda` in the zygote and in the runner."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelrl_core.api.backends import BackendRunner
 from kernelrl_judge.building.toolchain import programs
-from kernelrl_judge.candidates import import_candidate
+from kernelrl_judge.candidates import CandidateRunner
 from kernelrl_judge.disabling import disable_runtime_compilers, disable_triton
 
 __all__ = ["CudaRunner"]
@@ -17,17 +16,10 @@ _COMPILE_ERRORS = ("CompileException", "JitifyException", "NVRTCError")
 """Of cupy, by name: it may not be installed."""
 
 
-class CudaRunner(BackendRunner):
+class CudaRunner(CandidateRunner):
     """Loads CUDA candidates; see `BackendRunner`."""
 
     disables_kernels = True
-
-    def mode(self, options: Mapping[str, Any], has_gpu: bool) -> str:
-        """`gpu` where there is one and nothing else is asked for, otherwise `compile`."""
-        wanted = str(options.get("mode", "auto"))
-        if wanted == "auto":
-            return "gpu" if has_gpu else "compile"
-        return wanted
 
     def environment(self, mode: str, options: Mapping[str, Any]) -> Mapping[str, str]:
         # Asking torch whether there is a GPU must not start CUDA in the zygote: its forks could not use it.
@@ -51,18 +43,13 @@ class CudaRunner(BackendRunner):
         }
 
     def load(self, path: str, options: Mapping[str, Any]) -> Any:
-        """Import the file and return `ModelNew`.
-
-        Raises:
-            AttributeError: the module defines no `ModelNew`.
-        """
         import torch
 
         has_gpu = torch.cuda.is_initialized() or torch.cuda.is_available()
         if not has_gpu and hasattr(torch.cuda, "_compile_kernel"):
             # It asks a GPU for its architecture. Nothing will be run: that there is none is no mistake of the kernel.
             torch.cuda._compile_kernel = lambda *_, **__: None
-        return import_candidate(path).ModelNew
+        return super().load(path, options)
 
     def disable_kernels(self) -> None:
         """See `BackendRunner`."""

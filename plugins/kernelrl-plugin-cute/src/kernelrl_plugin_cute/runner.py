@@ -1,4 +1,4 @@
-"""The half of the backend that works in the zygote and in the runner."""
+"""The backend `cute` in the zygote and in the runner."""
 
 from __future__ import annotations
 
@@ -8,25 +8,17 @@ import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelrl_core.api.backends import BackendRunner
-from kernelrl_judge.candidates import import_candidate
+from kernelrl_judge.candidates import CandidateRunner
 
 __all__ = ["CuteRunner"]
 
 _COMPILE_ARCH = "sm_90a"
 
 
-class CuteRunner(BackendRunner):
+class CuteRunner(CandidateRunner):
     """Loads candidates in the CuTe DSL; see `BackendRunner`."""
 
     checks_compilation = True
-
-    def mode(self, options: Mapping[str, Any], has_gpu: bool) -> str:
-        """`gpu` where there is one and nothing else is asked for, otherwise `compile`."""
-        wanted = str(options.get("mode", "auto"))
-        if wanted == "auto":
-            return "gpu" if has_gpu else "compile"
-        return wanted
 
     def environment(self, mode: str, options: Mapping[str, Any]) -> Mapping[str, str]:
         found = {
@@ -41,14 +33,6 @@ class CuteRunner(BackendRunner):
 
     def preload(self, mode: str) -> Sequence[str]:
         return ["torch.nn.functional", "cutlass", "cutlass.cute", "cutlass.cute.runtime"]
-
-    def load(self, path: str, options: Mapping[str, Any]) -> Any:
-        """Import the file, because the DSL reads the source of its functions, and return `ModelNew`.
-
-        Raises:
-            AttributeError: the module defines no `ModelNew`.
-        """
-        return import_candidate(path).ModelNew
 
     def compile_check(self, module: Any, options: Mapping[str, Any]) -> str:
         """What importing the candidate has compiled, without a GPU.

@@ -14,7 +14,7 @@ _LDS_KIB = {"gfx90a": 64, "gfx942": 64, "gfx950": 160}
 
 
 def chosen_archs(option: str | Sequence[str]) -> tuple[str, ...]:
-    """Architectures that the option `gpu_arch` stands for on this machine."""
+    """Architectures that the option `arch` stands for on this machine."""
     if option == "auto":
         return installed_archs() or (_WITHOUT_GPU,)
     return (option,) if isinstance(option, str) else tuple(option)

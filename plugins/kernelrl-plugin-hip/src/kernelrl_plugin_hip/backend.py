@@ -1,4 +1,4 @@
-"""The driver half of the backend `hip`: what prompts say, and what a source shows without being run."""
+"""The backend `hip` in the main process: facts for prompts, and the kernels of a source."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class HipBackend(Backend):
         self.facts = BackendFacts(
             title="HIP",
             fences=("hip", "cpp", "c++"),
-            instructions=_INSTRUCTIONS + arch_facts(chosen_archs(config.gpu_arch)),
+            instructions=_INSTRUCTIONS + arch_facts(chosen_archs(config.arch)),
             example=ONE_SHOT,
             few_shot=FEW_SHOT,
         )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, Literal
 
 import attrs
 
@@ -23,7 +23,9 @@ _ARCH = re.compile(r"gfx[0-9a-f]{3,4}(?::(?:xnack|sramecc)[+-])*|gfx\d+(?:-\d+)*
 class HipConfig(BackendConfig):
     """Where HIP kernels run and for what they are compiled."""
 
-    gpu_arch: str | tuple[str, ...] = "auto"
+    renamed_options: ClassVar[Mapping[str, str]] = {"gpu_arch": "arch"}
+
+    arch: str | tuple[str, ...] = "auto"
     """Architecture to compile for, such as `gfx90a`, `gfx942` or `gfx950`, or a list of them; `auto`: that of the GPU
     at hand, or `gfx90a` where there is none."""
     mode: Literal["auto", "gpu", "compile"] = "auto"
@@ -32,15 +34,15 @@ class HipConfig(BackendConfig):
     """Flags added to every compilation of device code, such as `-O3` or `-ffast-math`."""
 
     def problems(self) -> Iterable[str]:
-        if self.gpu_arch == "auto":
+        if self.arch == "auto":
             return
-        names = (self.gpu_arch,) if isinstance(self.gpu_arch, str) else self.gpu_arch
+        names = (self.arch,) if isinstance(self.arch, str) else self.arch
         if not names:
-            yield "gpu_arch: the list is empty; write gfx90a, say, or auto"
+            yield "arch: the list is empty; write gfx90a, say, or auto"
         for name in names:
             if not _ARCH.fullmatch(name):
                 meant = f"did you mean gfx{name}?" if _ARCH.fullmatch(f"gfx{name}") else "write gfx90a, say, or auto"
-                yield f"gpu_arch: {name!r} is no architecture of an AMD GPU; {meant}"
+                yield f"arch: {name!r} is no architecture of an AMD GPU; {meant}"
 
     def requires(self) -> Requires:
         compilers = requires_compilers("hip")

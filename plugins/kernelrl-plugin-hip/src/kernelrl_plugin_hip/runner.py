@@ -1,34 +1,29 @@
-"""The half of the backend that works in the zygote and in the runner."""
+"""The backend `hip` in the zygote and in the runner."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelrl_core.api.backends import BackendRunner
 from kernelrl_core.api.config import gpu_vendors
-from kernelrl_judge.candidates import import_candidate
+from kernelrl_judge.candidates import CandidateRunner
 from kernelrl_judge.disabling import disable_runtime_compilers, disable_triton
 from kernelrl_plugin_hip.archs import chosen_archs
 
 __all__ = ["HipRunner"]
 
 
-class HipRunner(BackendRunner):
+class HipRunner(CandidateRunner):
     """Loads HIP candidates; see `BackendRunner`."""
 
     disables_kernels = True
 
     def mode(self, options: Mapping[str, Any], has_gpu: bool) -> str:
-        """`gpu` where there is one of AMD's and nothing else is asked for, otherwise `compile`."""
-        wanted = str(options.get("mode", "auto"))
-        if wanted == "auto":
-            return "gpu" if has_gpu and "amd" in gpu_vendors() else "compile"
-        return wanted
+        return super().mode(options, has_gpu and "amd" in gpu_vendors())
 
     def environment(self, mode: str, options: Mapping[str, Any]) -> Mapping[str, str]:
         # torch reads it when it is imported, and so do candidates that build by other ways than ours.
-        return {"PYTORCH_ROCM_ARCH": ";".join(chosen_archs(options.get("gpu_arch", "auto")))}
+        return {"PYTORCH_ROCM_ARCH": ";".join(chosen_archs(options.get("arch", "auto")))}
 
     def preload(self, mode: str) -> Sequence[str]:
         return ["torch.nn.functional", "torch.utils.cpp_extension"]
@@ -36,18 +31,10 @@ class HipRunner(BackendRunner):
     def toolchain(self, options: Mapping[str, Any], mode: str) -> Mapping[str, Any]:
         return {
             "language": "hip",
-            "arch": list(chosen_archs(options.get("gpu_arch", "auto"))),
+            "arch": list(chosen_archs(options.get("arch", "auto"))),
             "flags": list(options.get("flags", ())),
             "device_only": mode == "compile",
         }
-
-    def load(self, path: str, options: Mapping[str, Any]) -> Any:
-        """Import the file and return `ModelNew`.
-
-        Raises:
-            AttributeError: the module defines no `ModelNew`.
-        """
-        return import_candidate(path).ModelNew
 
     def disable_kernels(self) -> None:
         """See `BackendRunner`."""

@@ -1,4 +1,4 @@
-"""The half of the backend that works in the zygote and in the runner."""
+"""The backend `tilelang` in the zygote and in the runner."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kernelrl_core.api.backends import BackendRunner
-from kernelrl_judge.candidates import import_candidate
+from kernelrl_judge.candidates import CandidateRunner
 
 __all__ = ["TileLangRunner"]
 
@@ -19,17 +18,10 @@ _COMPILE_ARCH = "sm_90a"
 _COMPILER_PARTS = ("language", "engine", "transform", "contrib", "backend", "cuda", "tileop", "layout")
 
 
-class TileLangRunner(BackendRunner):
+class TileLangRunner(CandidateRunner):
     """Loads TileLang candidates; see `BackendRunner`."""
 
     checks_compilation = True
-
-    def mode(self, options: Mapping[str, Any], has_gpu: bool) -> str:
-        """`gpu` where there is one and nothing else is asked for, otherwise `compile`."""
-        wanted = str(options.get("mode", "auto"))
-        if wanted == "auto":
-            return "gpu" if has_gpu else "compile"
-        return wanted
 
     def environment(self, mode: str, options: Mapping[str, Any]) -> Mapping[str, str]:
         found = {
@@ -50,14 +42,6 @@ class TileLangRunner(BackendRunner):
 
     def preload(self, mode: str) -> Sequence[str]:
         return ["torch.nn.functional", "tilelang", "tilelang.language"]
-
-    def load(self, path: str, options: Mapping[str, Any]) -> Any:
-        """Import the file, because TileLang reads the source of its functions, and return `ModelNew`.
-
-        Raises:
-            AttributeError: the module defines no `ModelNew`.
-        """
-        return import_candidate(path).ModelNew
 
     def compile_check(self, module: Any, options: Mapping[str, Any]) -> str:
         """Compile the kernels of an imported candidate without a GPU; returns what was checked.

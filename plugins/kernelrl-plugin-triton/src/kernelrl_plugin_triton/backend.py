@@ -1,4 +1,4 @@
-"""The driver half of the backend `triton`: what prompts say, and what a source shows without being run."""
+"""The backend `triton` in the main process: facts for prompts, and the kernels of a source."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""The half of the backend that works in the zygote and in the runner."""
+"""The backend `triton` in the zygote and in the runner."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelrl_core.api.backends import BackendRunner
-from kernelrl_judge.candidates import import_candidate
+from kernelrl_judge.candidates import CandidateRunner
 from kernelrl_judge.disabling import disable_runtime_compilers, disable_triton
 from kernelrl_judge.runner_builds import refuse_tools
 
@@ -15,17 +14,11 @@ __all__ = ["TritonRunner"]
 _PASSES_FAILED = "PassManager::run failed"
 
 
-class TritonRunner(BackendRunner):
+class TritonRunner(CandidateRunner):
     """Loads Triton candidates; see `BackendRunner`."""
 
     disables_kernels = True
-
-    def mode(self, options: Mapping[str, Any], has_gpu: bool) -> str:
-        """`gpu` where there is one and nothing else is asked for, otherwise Triton's `interpreter`."""
-        wanted = str(options.get("mode", "auto"))
-        if wanted == "auto":
-            return "gpu" if has_gpu else "interpreter"
-        return wanted
+    mode_without_gpu = "interpreter"
 
     def environment(self, mode: str, options: Mapping[str, Any]) -> Mapping[str, str]:
         if mode == "interpreter":
@@ -39,18 +32,9 @@ class TritonRunner(BackendRunner):
         modules = ["triton", "triton.language", "torch.nn.functional", *interpreter]
         return [*modules, *(f"kernelrl_plugin_triton.{name}" for name in own)]
 
-    def toolchain(self, options: Mapping[str, Any], mode: str) -> None:
-        """Triton kernels need no extension."""
-        return
-
     def load(self, path: str, options: Mapping[str, Any]) -> Any:
-        """Import the file, because `triton.jit` reads the source of its functions, and return `ModelNew`.
-
-        Raises:
-            AttributeError: the module defines no `ModelNew`.
-        """
         refuse_tools("write the kernels in Triton")
-        return import_candidate(path).ModelNew
+        return super().load(path, options)
 
     def disable_kernels(self) -> None:
         """See `BackendRunner`."""
