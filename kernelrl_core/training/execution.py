@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -28,7 +28,7 @@ from kernelrl_core.tasks.selection import training_tasks
 from kernelrl_core.training.learner import Learner
 from kernelrl_core.training.loop import TrainingRun, train
 
-__all__ = ["execute_run"]
+__all__ = ["execute_run", "task_schedule"]
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ async def _train(
             meter = CostMeter(prices, budget, before=journal.spent, booked=journal.booked)
             monitor = Monitor((console, loggers), meter, session.timeline, console.say)
             learner = Learner(recipe, policy, meter, session.timeline)
-            schedule = _schedule(session, journal, console)
+            schedule = task_schedule(session, journal, console.say)
             loggers.start(run.path, resolved, journal.next_step)
             opened = TrainingRun(run, session, advantage, journal, monitor, learner, interrupts.once)
             finished = await train(opened, schedule)
@@ -87,16 +87,16 @@ async def _train(
         journal.close()
 
 
-def _schedule(session: Session, journal: RunJournal, console: Console) -> TaskSchedule:
+def task_schedule(session: Session, journal: RunJournal, say: Callable[[str], None]) -> TaskSchedule:
     """The tasks of every step; what is unusual about them is shown to the user."""
     settings = session.recipe.train
     tasks, left_out = training_tasks(session.environment.tasks, settings)
     if left_out is not None:
-        console.say(left_out)
+        say(left_out)
     if repeats_tasks(len(tasks), settings):
-        console.say(f"only {len(tasks)} tasks for {settings.tasks_per_step} places: tasks repeat in a step")
+        say(f"only {len(tasks)} tasks for {settings.tasks_per_step} places: tasks repeat in a step")
     if journal.lost:
-        console.say(f"{journal.lost} replies were under way when the run was interrupted; they are drawn again")
+        say(f"{journal.lost} replies were under way when the run was interrupted; they are drawn again")
     return TaskSchedule(tasks, session.recipe)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 import pytest
+from loop_builder import train_here
 
 from kernelrl_core.algorithms import advantages
 from kernelrl_core.api.errors import InfrastructureError, KernelRLError, UsageError
@@ -42,10 +43,9 @@ from kernelrl_core.recipe.schema import (
     Use,
     VerifySettings,
 )
-from kernelrl_core.rollout.session import Session, require_learning
+from kernelrl_core.rollout.session import require_learning
 from kernelrl_core.runs.directory import RunDir
-from kernelrl_core.runs.run_journal import RunJournal
-from kernelrl_core.training.loop import Training, learning_rate
+from kernelrl_core.training.learner import learning_rate
 from kernelrl_core.types import (
     BuildStatus,
     Candidate,
@@ -135,7 +135,9 @@ class Environment:
         self.judged += 1
         await asyncio.sleep(0)
         right, lost = reply.text == "right", where in self.lose
-        outcome = Outcome.INFRA_ERROR if lost else Outcome.CORRECT if right else Outcome.INCORRECT
+        if lost:
+            raise InfrastructureError("lost")
+        outcome = Outcome.CORRECT if right else Outcome.INCORRECT
         evaluation = Evaluation(outcome, build=BuildStatus.BUILT, speedup=2.0 if right else None)
         return Turn(
             id=where,
@@ -143,11 +145,11 @@ class Environment:
             prompt=prompt,
             reply=reply,
             extraction=Extraction(Candidate(f"{reply.text} for {task.id}", "fake")),
-            evaluation=None if lost else evaluation,
+            evaluation=evaluation,
             findings=(),
             outcome=outcome,
             verdict=Verdict.CLEAN,
-            message="lost" if lost else "",
+            message="",
             score=Score(float(right), {"correct": float(right)}),
             feedback=f"turn {where.turn} was {outcome}",
             seconds={**seconds, "evaluate": 0.01},
@@ -172,10 +174,6 @@ class Display:
 
     def say(self, text: str) -> None:
         self.said.append(text)
-
-    def expect(self, what: str, samples: int) -> None: ...
-    def sample(self, turn: Turn) -> None: ...
-    def step(self, row: Mapping[str, Any], n_steps: int) -> None: ...
 
 
 RECIPE = Recipe(
@@ -236,17 +234,16 @@ def begin(path: Path, *, resume: bool = False, recipe: Recipe = RECIPE, stop_aft
     environment.lose |= hooks.get("lose", set())
     if "estimator" not in hooks:
         hooks["estimator"] = advantages.grpo
-    ledger = RunJournal(run)
-    session = Session(recipe, environment, policy)  # type: ignore[arg-type]
-    training = Training(
-        run, {}, session, hooks["estimator"], ledger, hooks.get("observers", LoggerThreads({})), display,
-        lambda: len(policy.steps) >= stop_after,
-    )  # fmt: skip
-    try:
-        finished = asyncio.run(training.go_on())
-    finally:
-        ledger.close()
-        run.unlock()
+    finished = train_here(
+        run,
+        recipe,
+        environment,
+        policy,
+        hooks["estimator"],
+        say=display.say,
+        loggers=hooks.get("observers"),
+        stop_requested=lambda: len(policy.steps) >= stop_after,
+    )
     return Outcome_(run, policy, environment, display, finished)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import attrs
 import pytest
-from kernelrl_core.training.gradient_stream import streaming_obstacle
+from loop_builder import train_here
 
 from kernelrl_core.algorithms import advantages
 from kernelrl_core.api.evaluators import EvaluatorConfig
@@ -27,7 +27,6 @@ from kernelrl_core.api.policies import (
 )
 from kernelrl_core.api.tasks import TaskSource
 from kernelrl_core.monitoring.costs import BudgetReached
-from kernelrl_core.monitoring.loggers import LoggerThreads
 from kernelrl_core.recipe.schema import (
     CostSettings,
     EpisodeSettings,
@@ -40,10 +39,9 @@ from kernelrl_core.recipe.schema import (
     TrainSettings,
     Use,
 )
-from kernelrl_core.rollout.session import Session
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.runs.run_journal import RunJournal
-from kernelrl_core.training.loop import Training
+from kernelrl_core.training.learner import streaming_obstacle
 from kernelrl_core.types import (
     Candidate,
     Evaluation,
@@ -182,22 +180,11 @@ class Display:
     def say(self, text: str) -> None:
         self.said.append(text)
 
-    def expect(self, what: str, samples: int) -> None: ...
-    def sample(self, turn: Turn) -> None: ...
-    def step(self, row: Mapping[str, Any], n_steps: int) -> None: ...
-
 
 def play(path: Path, recipe: Recipe = RECIPE, policy: Policy | None = None) -> tuple[RunDir, Policy, Display]:
     run = RunDir(path) if path.exists() else RunDir.create(path, {}, {})
     policy, display = policy or Policy((0.0, 0.0, 0.0)), Display()
-    session = Session(recipe, Environment(), policy)  # type: ignore[arg-type]
-    ledger = RunJournal(run)
-    try:
-        training = Training(run, {}, session, advantages.dr_grpo, ledger, LoggerThreads({}), display, lambda: False)
-        asyncio.run(asyncio.wait_for(training.go_on(), 60))
-    finally:
-        ledger.close()
-        run.unlock()
+    train_here(run, recipe, Environment(), policy, advantages.dr_grpo, say=display.say)
     return run, policy, display
 
 
