@@ -60,7 +60,7 @@ def plugin(name: str, source: str) -> dict[str, str | bytes]:
 BROKEN = plugin("faulty", "import a_module_that_is_not_there\n")
 TWIN = plugin(
     "twin",
-    "from kernelrl_core import Component, hookimpl\n"
+    "from kernelrl_core.api import Component, hookimpl\n"
     "@hookimpl\n"
     "def kernelrl_policies():\n"
     "    return [Component('fake', 'twin:Policy')]\n",
@@ -250,7 +250,7 @@ def test_what_exists_is_not_overwritten_and_what_does_not_exist_gets_the_nearest
 
 
 def test_a_run_whose_recipe_was_edited_is_not_resumed(kernelrl: Call, tmp_path: Path) -> None:
-    assert kernelrl("run", "small.yaml", "--name", "a", "policy.fail=train").returncode == 1
+    assert kernelrl("run", "small.yaml", "--name", "a", "policy.fail=update").returncode == 1
     recipe = tmp_path / "runs/a/recipe.yaml"
     recipe.write_text(recipe.read_text().replace("group_size: 8", "group_size: 4"))
     words = r"(?s)runs/a/recipe\.yaml was changed after the run began.*fix: .*--accept-changes"
@@ -258,13 +258,13 @@ def test_a_run_whose_recipe_was_edited_is_not_resumed(kernelrl: Call, tmp_path: 
 
 
 def test_a_damaged_last_line_is_kept_aside_and_the_run_goes_on(kernelrl: Call, tmp_path: Path) -> None:
-    assert kernelrl("run", "small.yaml", "--name", "a", "policy.fail=train").returncode == 1
+    assert kernelrl("run", "small.yaml", "--name", "a", "policy.fail=update").returncode == 1
     run = tmp_path / "runs/a"
     whole = (run / "samples.jsonl").read_text()
     with (run / "samples.jsonl").open("a") as stream:
         stream.write('{"sample": "torn')
     recipe = run / "recipe.yaml"
-    recipe.write_text(recipe.read_text().replace("fail: train", "fail: ''"))
+    recipe.write_text(recipe.read_text().replace("fail: update", "fail: ''"))
     done = kernelrl("resume", "a", "--accept-changes")
     assert done.returncode == 0, done.stderr
     assert (run / "samples.jsonl").read_text().startswith(whole)

@@ -118,16 +118,18 @@ def test_a_dotenv_that_is_no_text_is_named(call: Call) -> None:
     assert ".env cannot be read" in err
 
 
-def test_starting_imports_nothing_heavy() -> None:
+@pytest.mark.parametrize(("more", "loaded"), [("'--json'", "[]"), ("", "['rich']")], ids=["json", "table"])
+def test_starting_imports_nothing_heavy(more: str, loaded: str) -> None:
+    """Only what prints a table imports what lays it out."""
     code = (
         "import sys, contextlib, io\n"
         "from kernelrl_core.cli.main import main\n"
         "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
-        "    main(['plugins', 'list'])\n"
+        f"    main(['plugins', 'list', {more}])\n"
         "print(sorted({'torch', 'numpy', 'triton', 'cattrs', 'jinja2', 'asyncio', 'rich'} & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.strip() == loaded
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -248,7 +250,8 @@ def test_doctor_never_prints_a_secret(call: Call, monkeypatch: pytest.MonkeyPatc
     code, out, err = call("doctor", "--json")
     checks = json.loads(out)["checks"]
     assert code == 0
-    assert {"python", "plugins", "torch", "gpu", "isolation", "cache"} <= {row["check"] for row in checks}
+    assert {"python", "plugins", "torch", "gpu", "cache"} <= {row["check"] for row in checks}
+    assert [row["check"] for row in checks if row["detail"].startswith("isolation: level ")] == ["local:local"]
     assert all(row["fix"] for row in checks if row["state"] == "missing")
     assert "very-secret" not in out + err
 

@@ -60,6 +60,12 @@ def kernelrl(start: Callable[..., subprocess.Popen[str]]) -> Run:
     return run
 
 
+def wait_until(process: subprocess.Popen[str], condition: Callable[[], bool]) -> None:
+    while not condition():
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.01)
+
+
 def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
@@ -78,6 +84,9 @@ def test_a_run_and_what_the_commands_say_of_it(kernelrl: Run, tmp_path: Path) ->
     run = tmp_path / "runs/a"
     log = (run / "fake.log").read_text().splitlines()
     assert (log[0], log[-1], sum(line.startswith("step") for line in log)) == ("start 0", "finish finished", 2)
+    assert sum(line.startswith("turn") for line in log) == 2 * 2 * 4 * 2
+    assert [line for line in log if line.startswith("credits")] == ["credits 16"] * 2
+    assert [line for line in log if line.startswith("evaluation")] == ["evaluation after 0", "evaluation after 2"]
     assert json.loads((run / "provenance.json").read_text())["overrides"] == ["train.steps=2"]
 
     status = json.loads(kernelrl("status", "a", "--json").stdout)
@@ -113,8 +122,7 @@ def test_a_killed_run_goes_on_to_the_same_end(kernelrl: Run, start: Any, tmp_pat
     assert kernelrl("run", "small.yaml", "--name", "whole", slow).returncode == 0
     process = start("run", "small.yaml", "--name", "a", slow)
     samples = tmp_path / "runs/a/samples.jsonl"
-    while not samples.exists() or samples.read_text().count("\n") < 20:
-        time.sleep(0.01)
+    wait_until(process, lambda: samples.exists() and samples.read_text().count("\n") >= 20)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert json.loads(kernelrl("status", "a", "--json").stdout)["state"] == "killed"
@@ -130,8 +138,7 @@ def test_an_interrupt_ends_after_the_step_and_a_second_one_at_once(
 ) -> None:
     process = start("run", "small.yaml", "--name", "a", "policy.delay_s=0.3", "train.steps=50")
     samples = tmp_path / "runs/a/samples.jsonl"
-    while not samples.exists() or not samples.read_text():
-        time.sleep(0.01)
+    wait_until(process, lambda: samples.exists() and bool(samples.read_text()))
     for _ in range(presses):
         process.send_signal(signal.SIGINT)
         time.sleep(0.05)
@@ -147,8 +154,7 @@ def test_an_interrupt_ends_after_the_step_and_a_second_one_at_once(
 def test_one_interrupt_is_enough_while_the_policy_starts(kernelrl: Run, start: Any, tmp_path: Path) -> None:
     process = start("run", "small.yaml", "--name", "a", "policy.start_s=60")
     state = tmp_path / "runs/a/state.json"
-    while not state.exists() or "running" not in state.read_text():
-        time.sleep(0.01)
+    wait_until(process, lambda: state.exists() and "running" in state.read_text())
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
     _out, err = process.communicate(timeout=10)
@@ -158,7 +164,7 @@ def test_one_interrupt_is_enough_while_the_policy_starts(kernelrl: Run, start: A
     assert rows(tmp_path / "runs/a/samples.jsonl") == []
 
 
-@pytest.mark.parametrize("where", ["start", "sample", "train"])
+@pytest.mark.parametrize("where", ["start", "sample", "update"])
 def test_a_failing_policy_is_named_and_the_run_can_go_on(kernelrl: Run, tmp_path: Path, where: str) -> None:
     failed = kernelrl("run", "small.yaml", "--name", "a", f"policy.fail={where}")
     assert failed.returncode == 1
@@ -185,7 +191,7 @@ def test_the_name_of_a_run_that_failed_before_its_first_sample_is_free(
 
 
 def test_a_run_that_failed_later_keeps_its_name_and_its_samples(kernelrl: Run, tmp_path: Path) -> None:
-    assert kernelrl("run", "small.yaml", "--name", "a", "policy.fail=train").returncode == 1
+    assert kernelrl("run", "small.yaml", "--name", "a", "policy.fail=update").returncode == 1
     refused = kernelrl("run", "small.yaml", "--name", "a")
     assert refused.returncode == 2
     assert "kernelrl resume runs/a" in refused.stderr
@@ -219,7 +225,7 @@ def test_a_directory_that_cannot_be_written_is_an_error(kernelrl: Run, tmp_path:
 
 
 def test_damage_in_the_middle_of_a_journal_is_an_error(kernelrl: Run, tmp_path: Path) -> None:
-    kernelrl("run", "small.yaml", "--name", "a", "policy.fail=train")
+    kernelrl("run", "small.yaml", "--name", "a", "policy.fail=update")
     samples = tmp_path / "runs/a/samples.jsonl"
     lines = samples.read_text().splitlines(keepends=True)
     samples.write_text("".join([*lines[:2], "garbage\n", *lines[3:]]))

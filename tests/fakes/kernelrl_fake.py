@@ -16,25 +16,21 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core import Component, hookimpl
-from kernelrl_core.errors import InfrastructureError, KernelRLError
-from kernelrl_core.interfaces.backends import BackendFacts
-from kernelrl_core.interfaces.policies import PolicyCapabilities
-from kernelrl_core.interfaces.rewards import RewardBounds
-from kernelrl_core.types import (
-    BuildStatus,
-    Evaluation,
-    EvaluationRequest,
-    Example,
+from kernelrl_core.api import Component, backends, evaluators, feedback, hookimpl, loggers, policies, rewards, tasks
+from kernelrl_core.api.backends import BackendFacts, Example, SourceFacts
+from kernelrl_core.api.errors import InfrastructureError, KernelRLError
+from kernelrl_core.api.evaluators import BuildStatus, Evaluation, EvaluationRequest, Outcome
+from kernelrl_core.api.policies import (
     Message,
-    Outcome,
+    PolicyCapabilities,
+    PolicyContext,
     Prompt,
     Reply,
-    SourceFacts,
-    Task,
-    Turn,
+    SamplingSettings,
+    Update,
 )
-from kernelrl_core.types.training import SamplingSettings, Update
+from kernelrl_core.api.rewards import RewardBounds, Turn
+from kernelrl_core.api.tasks import Task
 
 SOURCE = """import torch
 
@@ -46,22 +42,25 @@ class ModelNew(torch.nn.Module):
 
 
 @attrs.frozen
-class PolicyOptions:
+class PolicyOptions(policies.PolicyConfig):
     delay_s: float = 0.0
     start_s: float = 0.0
     fail: str = ""
     lost: float = 0.0
     losses: tuple[str, ...] = ("importance_sampling", "ppo")
 
+    def capabilities(self) -> PolicyCapabilities:
+        return PolicyCapabilities(frozenset(self.losses), deterministic=True)
 
-class Policy:
+
+class Policy(policies.TrainablePolicy):
     context_tokens = 100_000
 
     def __init__(self, options: PolicyOptions) -> None:
         self.options, self.weight = options, 0.4
-        self.capabilities = PolicyCapabilities(frozenset(options.losses), deterministic=True)
+        self.capabilities = options.capabilities()
 
-    async def start(self, context: Any) -> None:
+    async def start(self, context: PolicyContext) -> None:
         await asyncio.sleep(self.options.start_s)
         self._fail("start")
         context.say("fake policy started")
@@ -79,11 +78,12 @@ class Policy:
         source = SOURCE.format(answer="right" if right else "wrong")
         return Reply(f"```python\n{source}```", (1, 2), (-0.5, -0.5), "stop")
 
-    async def train(self, step: Update) -> Mapping[str, float]:
-        self._fail("train")
+    async def update(self, update: Update) -> Mapping[str, float]:
+        self._fail("update")
         if self.options.fail == "server":
             raise KernelRLError("planted: the server is gone", fix="when it is back: kernelrl resume RUN")
-        self.weight += step.optimizer.learning_rate * sum(abs(s.advantage) for s in step.samples) / 100
+        samples = [sample for substep in update.substeps for sample in substep]
+        self.weight += update.optimizer.learning_rate * sum(abs(sample.advantages[0]) for sample in samples) / 3
         return {"weight": self.weight}
 
     async def save(self, directory: Path) -> Mapping[str, Any]:
@@ -93,20 +93,17 @@ class Policy:
     async def load(self, state: Mapping[str, Any], directory: Path) -> None:
         self.weight = json.loads((directory / "weight.json").read_text())
 
-    async def aclose(self) -> None:
-        pass
-
     def _fail(self, where: str) -> None:
         if self.options.fail == where:
             raise RuntimeError(f"planted in {where}")
 
 
 @attrs.frozen
-class EvaluatorOptions:
+class EvaluatorOptions(evaluators.EvaluatorConfig):
     padding: int = 0
 
 
-class Evaluator:
+class Evaluator(evaluators.Evaluator):
     capacity = 64
 
     def __init__(self, options: EvaluatorOptions) -> None:
@@ -125,11 +122,8 @@ class Evaluator:
             seconds={"run": time.perf_counter() % 1},
         )
 
-    async def aclose(self) -> None:
-        pass
 
-
-class Backend:
+class Backend(backends.Backend):
     facts = BackendFacts("Fake", ("fake",), "Answer with ModelNew.", Example("reference", SOURCE.format(answer="…")))
     runner = "kernelrl_fake:nothing"
 
@@ -137,7 +131,7 @@ class Backend:
         return SourceFacts()
 
 
-class Tasks:
+class Tasks(tasks.TaskSource):
     def splits(self) -> Sequence[str]:
         return ("train", "held_out")
 
@@ -150,15 +144,12 @@ class Tasks:
 
 
 @attrs.frozen
-class RewardOptions:
+class RewardOptions(rewards.RewardConfig):
     def bounds(self) -> RewardBounds:
         return RewardBounds(0.0, 1.0, 1.0)
 
-    def needs_timing(self) -> bool:
-        return False
 
-
-class Reward:
+class Reward(rewards.Reward):
     def __init__(self, options: RewardOptions) -> None:
         pass
 
@@ -166,17 +157,17 @@ class Reward:
         return float(turn.correct)
 
 
-class Feedback:
+class Feedback(feedback.Feedback):
     def format(self, turn: Turn) -> str:
         return turn.message or "correct"
 
 
 @attrs.frozen
-class LoggerOptions:
+class LoggerOptions(loggers.LoggerConfig):
     fail: bool = False
 
 
-class Logger:
+class Logger(loggers.Logger):
     def __init__(self, options: LoggerOptions) -> None:
         self.options = options
 
@@ -184,8 +175,14 @@ class Logger:
         self.file = run_dir / "fake.log"
         self._note(f"start {first_step}")
 
-    def sample(self, row: Mapping[str, Any]) -> None:
-        self._note(f"sample {row['sample']}")
+    def turn(self, row: Mapping[str, Any]) -> None:
+        self._note(f"turn {row['sample']}")
+
+    def credits(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._note(f"credits {len(rows)}")
+
+    def evaluation(self, results: Mapping[str, Any]) -> None:
+        self._note(f"evaluation after {results['step']}")
 
     def step(self, metrics: Mapping[str, Any]) -> None:
         self._note(f"step {metrics['step']}")
