@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kernelrl_core.interfaces.device_lease import DeviceLease, HeldLease, gpu_device_name, lock_directory
 from kernelrl_core.interfaces.evaluators import Evaluator, EvaluatorConfig
 from kernelrl_core.types.audits import TaskAudit, audit_conditions, audit_key
 from kernelrl_core.types.evaluations import (
@@ -21,6 +22,7 @@ from kernelrl_core.types.tasks import Task
 
 __all__ = [
     "BuildStatus",
+    "DeviceLease",
     "EmbeddedSource",
     "Evaluation",
     "EvaluationRequest",
@@ -28,6 +30,7 @@ __all__ = [
     "Evaluator",
     "EvaluatorConfig",
     "Finding",
+    "HeldLease",
     "Isolation",
     "KernelFact",
     "Mismatch",
@@ -41,6 +44,8 @@ __all__ = [
     "audit_conditions",
     "audit_key",
     "from_json",
+    "gpu_device_name",
+    "lock_directory",
     "sha256_text",
     "to_json",
 ]

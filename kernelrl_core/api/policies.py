@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kernelrl_core.interfaces.device_lease import DeviceLease, gpu_device_name
 from kernelrl_core.interfaces.policies import Policy, PolicyCapabilities, PolicyConfig, PolicyContext, TrainablePolicy
 from kernelrl_core.sources.thinking import continuation_after, open_think_tag
 from kernelrl_core.types.replies import UNKNOWN_TOKEN, Message, Prompt, Reply, estimated_prompt
@@ -10,6 +11,7 @@ from kernelrl_core.types.training import Loss, LossSample, OptimizerSettings, Sa
 
 __all__ = [
     "UNKNOWN_TOKEN",
+    "DeviceLease",
     "Loss",
     "LossSample",
     "Message",
@@ -27,5 +29,6 @@ __all__ = [
     "WarmStartExample",
     "continuation_after",
     "estimated_prompt",
+    "gpu_device_name",
     "open_think_tag",
 ]

@@ -64,7 +64,7 @@ def test_a_device_whose_memory_others_hold_is_probed_once_more_alone(monkeypatch
         def alone(self) -> Any:
             return self._turn("alone")
 
-    monkeypatch.setattr(health, "DeviceTurns", Turns)
+    monkeypatch.setattr(health, "DeviceLease", Turns)
     monkeypatch.setattr(health, "probe", lambda _: None if "alone" in entered else "CUDA out of memory")
     limits: list[float] = []
     assert health.examine("cpu", limits.append) is None

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import torch
 
+from kernelrl_core.api.policies import DeviceLease
 from kernelrl_core.types import EvaluationSettings
 from kernelrl_judge import comparing
 from kernelrl_judge.building.store import BuildStore
 from kernelrl_judge.protocol import Frame, FrameKind
 from kernelrl_judge.statistics import interval_of_ratio, settled, summarise
 from kernelrl_judge.timing_record import Record, lost
-from kernelrl_judge.turns import DeviceTurns
 from kernelrl_judge.value_trees import encode_tree
 
 
@@ -45,7 +45,7 @@ def test_samples_settle_when_they_hardly_spread() -> None:
 
 
 def _hold(device: str, log: Any, name: str, alone: bool, hold_s: float) -> None:
-    turns = DeviceTurns(device, lambda: None)
+    turns = DeviceLease(device, lambda: None)
     with turns.alone() if alone else turns.shared():
         log.put((name, "in", time.monotonic()))
         time.sleep(hold_s)
@@ -74,7 +74,7 @@ def test_timed_work_has_the_device_alone_and_other_work_shares_it(tmp_path: Path
 
 def test_a_paused_turn_lets_others_in() -> None:
     device = f"test-pause-{time.monotonic_ns()}"
-    mine, others = DeviceTurns(device, lambda: None), DeviceTurns(device, lambda: None)
+    mine, others = DeviceLease(device, lambda: None), DeviceLease(device, lambda: None)
     entered = threading.Event()
 
     def enter() -> None:
@@ -99,7 +99,7 @@ def test_a_wait_for_a_turn_ends_when_nobody_needs_it_any_more() -> None:
     def over() -> None:
         raise Over
 
-    with DeviceTurns(device, lambda: None).alone(), pytest.raises(Over), DeviceTurns(device, over).alone():
+    with DeviceLease(device, lambda: None).alone(), pytest.raises(Over), DeviceLease(device, over).alone():
         pass
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from kernelrl_core.api.policies import DeviceLease
 from kernelrl_core.errors import MissingPrerequisite
-from kernelrl_judge.turns import DeviceTurns
 from kernelrl_plugin_torch import devices
 from kernelrl_plugin_torch.config import TorchConfig
 from kernelrl_plugin_torch.devices import DeviceShare, usable_device
@@ -20,7 +20,7 @@ def pretended_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A GPU by name alone; its locks are real."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(devices, "usable_device", torch.device)
-    monkeypatch.setattr(devices, "device_name", lambda device: "gpu-test")
+    monkeypatch.setattr(devices, "device_name", lambda: "gpu-test")
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     return "gpu-test"
 
@@ -28,7 +28,7 @@ def pretended_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_the_model_waits_while_a_kernel_is_timed(pretended_gpu: str) -> None:
     done = threading.Event()
     worker = threading.Thread(target=lambda: DeviceShare("cuda", lambda: None).do(done.set))
-    with DeviceTurns(pretended_gpu, lambda: None).alone():
+    with DeviceLease(pretended_gpu, lambda: None).alone():
         worker.start()
         assert not done.wait(0.2)
     worker.join(5)
@@ -39,7 +39,7 @@ def test_no_kernel_is_timed_while_the_model_works(pretended_gpu: str) -> None:
     entered = threading.Event()
 
     def timed() -> None:
-        with DeviceTurns(pretended_gpu, lambda: None).alone():
+        with DeviceLease(pretended_gpu, lambda: None).alone():
             entered.set()
 
     judge = threading.Thread(target=timed)
@@ -57,7 +57,7 @@ def test_waiting_ends_when_the_policy_is_closed(pretended_gpu: str) -> None:
     def closed() -> None:
         raise InterruptedError("closed")
 
-    with DeviceTurns(pretended_gpu, lambda: None).alone(), pytest.raises(InterruptedError):
+    with DeviceLease(pretended_gpu, lambda: None).alone(), pytest.raises(InterruptedError):
         DeviceShare("cuda", closed).do(lambda: None)
 
 

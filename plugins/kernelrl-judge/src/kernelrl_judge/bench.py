@@ -14,7 +14,7 @@ import attrs
 import torch
 
 from kernelrl_core.api.config import cache_directory
-from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, EvaluationSettings
+from kernelrl_core.api.evaluators import DeviceLease, Evaluation, EvaluationRequest, EvaluationSettings
 from kernelrl_judge import decoys, device_facts, overheads, wording
 from kernelrl_judge.building.lexing import Unreadable
 from kernelrl_judge.building.service import BuildService, BuildUnavailable
@@ -27,7 +27,6 @@ from kernelrl_judge.reference import Reference
 from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded, Zygote
 from kernelrl_judge.shortage import lacks_device_memory
 from kernelrl_judge.task_code import load_reference
-from kernelrl_judge.turns import DeviceTurns
 from kernelrl_judge.value_trees import encode_tree
 
 __all__ = ["Bench", "DeviceFault", "Unavailable"]
@@ -74,7 +73,7 @@ class Bench:
         self._modules: OrderedDict[str, Any] = OrderedDict()
         self._references: OrderedDict[tuple[str, ...], Reference] = OrderedDict()
         self._backends: dict[str, Any] = {}
-        self._turns: dict[str, DeviceTurns] = {}
+        self._turns: dict[str, DeviceLease] = {}
         self._arenas: Arenas | None = None
         self._builds = BuildService(cache_directory() / "builds")
         self.turn_costs = overheads.TurnCosts(0.0, 0.0)
@@ -150,7 +149,7 @@ class Bench:
         mode: str,
         environment: Mapping[str, str],
         device: str,
-        turns: DeviceTurns | None,
+        turns: DeviceLease | None,
         *,
         disabled: bool = False,
     ) -> tuple[Evaluation, bool]:
@@ -186,7 +185,7 @@ class Bench:
         typed = {name: facts.pop(name, None) for name in ("own_kernel_share", "eager_speedup")}
         return attrs.evolve(found, profile=facts, **typed), case.lacks_device_memory
 
-    def _measured_costs(self, zygote: Zygote, turns: DeviceTurns) -> overheads.TurnCosts:
+    def _measured_costs(self, zygote: Zygote, turns: DeviceLease) -> overheads.TurnCosts:
         """Of a runner without a candidate; once per machine."""
 
         def measure() -> dict[str, float]:
@@ -319,9 +318,9 @@ class Bench:
             self._zygotes[key] = zygote
         return zygote
 
-    def _device_turns(self, device: str) -> DeviceTurns:
+    def _device_turns(self, device: str) -> DeviceLease:
         if device not in self._turns:
-            self._turns[device] = DeviceTurns(device_facts.device_name(device), self._check_cancelled)
+            self._turns[device] = DeviceLease(device_facts.device_name(device), self._check_cancelled)
         return self._turns[device]
 
     def _check_cancelled(self) -> None:

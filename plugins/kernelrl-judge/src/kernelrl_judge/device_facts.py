@@ -18,6 +18,7 @@ import attrs
 import torch
 
 from kernelrl_core.api.config import gpu_vendors, write_atomically
+from kernelrl_core.api.evaluators import gpu_device_name
 
 __all__ = [
     "Ceilings",
@@ -72,7 +73,7 @@ def device_name(device: str) -> str:
     if device != "cuda":
         return "cpu"
     properties = torch.cuda.get_device_properties(0)
-    return f"gpu-{getattr(properties, 'uuid', properties.name)}".replace(" ", "_").replace("/", "_")
+    return gpu_device_name(str(getattr(properties, "uuid", properties.name)))
 
 
 def machine_facts(device: str) -> Mapping[str, Any]:

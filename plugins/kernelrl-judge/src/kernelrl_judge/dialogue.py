@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from kernelrl_core.api.evaluators import DeviceLease, HeldLease
 from kernelrl_judge import device_facts
 from kernelrl_judge.computing import computing_symbols
 from kernelrl_judge.failures import Failure, decode_failure
 from kernelrl_judge.protocol import Frame, FrameKind, ProtocolError
 from kernelrl_judge.running import Runner
-from kernelrl_judge.turns import DeviceTurns, Turn
 
 __all__ = ["CandidateFailed", "Dialogue", "patience_s"]
 
@@ -52,7 +52,7 @@ class Dialogue:
         runner: Runner,
         build: Callable[[bytes], tuple[bytes, list[int]]],
         device: str,
-        turns: DeviceTurns | None,
+        turns: DeviceLease | None,
         slow: Callable[[], None],
         profile: dict[str, Any],
     ) -> None:
@@ -62,7 +62,7 @@ class Dialogue:
         self._turns = turns
         self._slow = slow
         self._profile = profile
-        self._holding: Turn | None = None
+        self._holding: HeldLease | None = None
         self._builds = 0
         self.orders: list[bytes] = []
         """What the candidate had built."""

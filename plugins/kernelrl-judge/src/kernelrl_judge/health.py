@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import torch
 
+from kernelrl_core.api.evaluators import DeviceLease
 from kernelrl_judge import device_facts
 from kernelrl_judge.shortage import lacks_device_memory
-from kernelrl_judge.turns import DeviceTurns
 
 __all__ = ["examine", "probe"]
 
@@ -32,7 +32,7 @@ def examine(device: str, expect: Callable[[float], None]) -> str | None:
     if device == "cuda" and not torch.cuda.is_available():
         return device_facts.no_gpu()[0]
     try:
-        turns = DeviceTurns(device_facts.device_name(device), lambda: None)
+        turns = DeviceLease(device_facts.device_name(device), lambda: None)
     except RuntimeError as error:
         return _text(error)
     expect(_TURN_LIMIT_S)

@@ -14,6 +14,7 @@ import torch
 from kernelrl_core.api.config import cache_directory
 from kernelrl_core.api.evaluators import (
     BuildStatus,
+    DeviceLease,
     Evaluation,
     EvaluationRequest,
     Finding,
@@ -40,7 +41,6 @@ from kernelrl_judge.sandbox import isolation_level
 from kernelrl_judge.speaking import REPLACED_RUNNER
 from kernelrl_judge.stress_calls import StressCall
 from kernelrl_judge.stress_trials import Matched, StressTrials, matched
-from kernelrl_judge.turns import DeviceTurns
 from kernelrl_judge.value_trees import decode_tree, encode_tree
 
 __all__ = ["Case", "Resources"]
@@ -72,7 +72,7 @@ class Case:
         backend: Any,
         mode: str,
         device: str,
-        turns: DeviceTurns | None,
+        turns: DeviceLease | None,
         slow: Callable[[], None],
         *,
         disabled: bool = False,

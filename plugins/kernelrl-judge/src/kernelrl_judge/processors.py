@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
 from kernelrl_core.api.config import FileLock
+from kernelrl_core.api.evaluators import lock_directory
 from kernelrl_judge.suspending import descendants
-from kernelrl_judge.turns import lock_directory
 
 __all__ = ["Pair", "apart", "pairs", "siblings", "spare", "surroundings"]
 

@@ -8,8 +8,7 @@ from typing import TypeVar
 import torch
 
 from kernelrl_core.api.errors import MissingPrerequisite
-from kernelrl_judge.device_facts import device_name
-from kernelrl_judge.turns import DeviceTurns
+from kernelrl_core.api.policies import DeviceLease, gpu_device_name
 
 __all__ = ["DeviceShare", "usable_device"]
 
@@ -29,6 +28,12 @@ def usable_device(name: str) -> torch.device:
     return torch.device(name)
 
 
+def device_name() -> str:
+    """Name of the GPU for its leases."""
+    properties = torch.cuda.get_device_properties(0)
+    return gpu_device_name(str(getattr(properties, "uuid", properties.name)))
+
+
 class DeviceShare:
     """Work on a device between the timed sections of judges on the same device, of this run or another one.
 
@@ -40,16 +45,16 @@ class DeviceShare:
     def __init__(self, device: str, check: Callable[[], None]) -> None:
         self._device = device
         self._check = check
-        self._turns: DeviceTurns | None = None
+        self._lease: DeviceLease | None = None
 
     def do(self, work: Callable[[], T]) -> T:
         """Do a piece of work while nothing is timed; its last kernel has ended when this returns."""
         if self._device == "cpu":
             return work()
         usable_device(self._device)
-        if self._turns is None:
-            self._turns = DeviceTurns(device_name(self._device), self._check)
-        with self._turns.shared():
+        if self._lease is None:
+            self._lease = DeviceLease(device_name(), self._check)
+        with self._lease.shared():
             try:
                 return work()
             finally:

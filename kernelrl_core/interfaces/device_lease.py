@@ -1,10 +1,16 @@
-"""Who may use a device when: work that only has to be right shares it, work that is timed has it alone.
+"""The right to use a device: work that only has to be right shares it, work that is timed has it alone.
 
-Files of locks per device, so that judges of different processes, and of different runs of one user, agree. While a
-timed section waits nobody new enters, and timed sections that wait follow one another: the device is emptied once for
-several. Whoever waits too long for a shared turn comes first, and brings all others along who wait for one. For a while
-timed sections let others in when somebody inside says that it takes long: a candidate that hangs does not make
-everybody wait.
+Lock files per device, so that processes of different runs of one user agree. While a timed section waits, no new
+shared lease is given, and timed sections that wait follow one another: the device is emptied once for several. A shared request
+that waits too long comes first, and brings all other shared requests along. For a while timed sections let others in
+when a holder reports that it is slow: a candidate that hangs does not make everybody wait.
+
+A policy that computes on a GPU holds a shared lease while it works, so that it does not disturb the timing of kernels:
+
+    lease = DeviceLease(gpu_device_name(str(torch.cuda.get_device_properties(0).uuid)))
+    with lease.shared():
+        ...
+        torch.cuda.synchronize()
 """
 
 from __future__ import annotations
@@ -17,32 +23,41 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-__all__ = ["DeviceTurns", "Turn", "lock_directory"]
+__all__ = ["DeviceLease", "HeldLease", "gpu_device_name", "lock_directory"]
 
 _POLL_S = 0.002
 _POLITE_S = 3.0
-"""How long a timed section lets others in while somebody takes long."""
+"""How long a timed section lets others in while a holder is slow."""
 _OPEN_S = 0.1
 _PATIENCE_S = 1.5
-"""How long a shared turn is waited for behind timed sections. Each time the device is emptied costs a tenth of it."""
+"""How long a shared request waits behind timed sections. Each time the device is emptied costs a tenth of it."""
+
+
+def gpu_device_name(uuid: str) -> str:
+    """Name of a GPU for its leases, the same in every process.
+
+    Args:
+        uuid: as the driver reports it, or the GPU's name where it reports none.
+    """
+    return f"gpu-{uuid}".replace(" ", "_").replace("/", "_")
 
 
 def lock_directory() -> Path:
-    """Where the locks of one user's judges on this machine are."""
+    """Where the lock files of one user on this machine are."""
     directory = Path(tempfile.gettempdir()) / f"kernelrl-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
     return directory
 
 
-class DeviceTurns:
-    """The locks of one device.
+class DeviceLease:
+    """Leases of one device.
 
     Args:
         device: name that is the same in every process, such as a GPU's UUID or `cpu`.
         check: called while waiting; what it raises ends the wait.
     """
 
-    def __init__(self, device: str, check: Callable[[], None]) -> None:
+    def __init__(self, device: str, check: Callable[[], None] = lambda: None) -> None:
         directory = lock_directory()
         self._waiting = self._open(directory / f"{device}.waiting")
         self._device = self._open(directory / f"{device}.turn")
@@ -52,20 +67,20 @@ class DeviceTurns:
         self._check = check
 
     @contextlib.contextmanager
-    def shared(self) -> Iterator[Turn]:
-        """Together with others that need no time to be measured."""
+    def shared(self) -> Iterator[HeldLease]:
+        """Together with other work that is not timed."""
         self.enter(alone=False)
         try:
-            yield Turn(self, alone=False)
+            yield HeldLease(self, alone=False)
         finally:
             self.leave()
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[Turn]:
-        """Without anybody else."""
+    def alone(self) -> Iterator[HeldLease]:
+        """Without any other work."""
         self.enter(alone=True)
         try:
-            yield Turn(self, alone=True)
+            yield HeldLease(self, alone=True)
         finally:
             self.leave()
 
@@ -80,7 +95,7 @@ class DeviceTurns:
             fcntl.flock(lock, fcntl.LOCK_UN)
 
     def say_slow(self) -> None:
-        """Tell others that the shared turn of this process will last, until it is left."""
+        """Report that the shared lease of this process lasts, until it is left."""
         fcntl.flock(self._slow, fcntl.LOCK_SH)
 
     def timed_section_waits(self) -> bool:
@@ -92,7 +107,7 @@ class DeviceTurns:
             while not (self._may_share(impatient) and _try(self._device, fcntl.LOCK_SH)):
                 self._wait()
                 if not impatient and time.monotonic() > impatient_from:
-                    # Until the turn ends: others who wait come along.
+                    # Until the lease ends: other shared requests come along.
                     impatient = _try(self._impatient, fcntl.LOCK_SH)
         except BaseException:
             self.leave()
@@ -109,7 +124,7 @@ class DeviceTurns:
                 self._wait()
 
     def _entered_alone(self, polite_until: float) -> bool:
-        """Enter while nobody new is let in; False if somebody inside is slow and the time to be polite is not over."""
+        """Enter while no new shared lease is given; False if a holder is slow and the time to be polite is not over."""
         while not _try(self._waiting, fcntl.LOCK_SH):
             self._wait()
         try:
@@ -122,8 +137,8 @@ class DeviceTurns:
         return True
 
     def _is_held(self, lock: int) -> bool:
-        """Whether somebody holds a lock. Who asks takes it for a moment: one asks at a time, to take no other for a
-        holder."""
+        """Whether a process holds a lock. Asking takes it for a moment: one process asks at a time, so that none takes
+        another for a holder."""
         fcntl.flock(self._asking, fcntl.LOCK_EX)
         try:
             free = _try(lock, fcntl.LOCK_EX)
@@ -150,27 +165,27 @@ def _try(descriptor: int, kind: int) -> bool:
     return True
 
 
-class Turn:
-    """A turn that is being held."""
+class HeldLease:
+    """A lease that is being held."""
 
-    def __init__(self, turns: DeviceTurns, *, alone: bool) -> None:
-        self._turns = turns
+    def __init__(self, leases: DeviceLease, *, alone: bool) -> None:
+        self._leases = leases
         self._alone = alone
 
     def say_slow(self) -> None:
-        """Tell others that a shared turn will last."""
+        """Report that a shared lease lasts."""
         if not self._alone:
-            self._turns.say_slow()
+            self._leases.say_slow()
 
     def keeps_timed_waiting(self) -> bool:
-        """Whether a timed section waits for the end of this shared turn."""
-        return not self._alone and self._turns.timed_section_waits()
+        """Whether a timed section waits for the end of this shared lease."""
+        return not self._alone and self._leases.timed_section_waits()
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Let others have the device for a while."""
-        self._turns.leave()
+        """Give the device up for a while."""
+        self._leases.leave()
         try:
             yield
         finally:
-            self._turns.enter(alone=self._alone)
+            self._leases.enter(alone=self._alone)

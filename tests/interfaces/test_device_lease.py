@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_judge.turns import DeviceTurns
+from kernelrl_core.api.policies import DeviceLease
 
 LONG_S = 60
 """For what must happen, however slow the machine is."""
@@ -47,14 +47,14 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("kernelrl_judge.turns.time", clock)
+    monkeypatch.setattr("kernelrl_core.interfaces.device_lease.time", clock)
     return clock
 
 
 @pytest.fixture
-def turns(clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], DeviceTurns]:
+def turns(clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], DeviceLease]:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    return lambda: DeviceTurns("a-device", lambda: None)
+    return lambda: DeviceLease("a-device", lambda: None)
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -67,7 +67,7 @@ def until(condition: Callable[[], bool]) -> None:
 class Timed(threading.Thread):
     """Wants the device alone, and keeps it until it may leave."""
 
-    def __init__(self, turns: DeviceTurns) -> None:
+    def __init__(self, turns: DeviceLease) -> None:
         super().__init__(daemon=True)
         self._turns = turns
         self.entered = threading.Event()
@@ -80,7 +80,7 @@ class Timed(threading.Thread):
             self.may_leave.wait(LONG_S)
 
 
-def entered_within(turns: DeviceTurns, seconds: float) -> bool:
+def entered_within(turns: DeviceLease, seconds: float) -> bool:
     """Whether a shared turn is had in that time."""
     done = threading.Event()
 
@@ -101,7 +101,7 @@ def is_held(lock: Path) -> bool:
     return False
 
 
-def test_shared_turns_are_had_together_and_a_timed_one_alone(turns: Callable[[], DeviceTurns]) -> None:
+def test_shared_turns_are_had_together_and_a_timed_one_alone(turns: Callable[[], DeviceLease]) -> None:
     with turns().shared():
         assert entered_within(turns(), LONG_S)
         timed = Timed(turns())
@@ -112,7 +112,7 @@ def test_shared_turns_are_had_together_and_a_timed_one_alone(turns: Callable[[],
     assert entered_within(turns(), LONG_S)
 
 
-def test_a_timed_section_that_waits_lets_nobody_in(turns: Callable[[], DeviceTurns]) -> None:
+def test_a_timed_section_that_waits_lets_nobody_in(turns: Callable[[], DeviceLease]) -> None:
     with turns().shared():
         timed = Timed(turns())
         until(turns().timed_section_waits)
@@ -121,7 +121,7 @@ def test_a_timed_section_that_waits_lets_nobody_in(turns: Callable[[], DeviceTur
     timed.may_leave.set()
 
 
-def test_it_lets_others_in_while_somebody_is_slow(turns: Callable[[], DeviceTurns], clock: Clock) -> None:
+def test_it_lets_others_in_while_somebody_is_slow(turns: Callable[[], DeviceLease], clock: Clock) -> None:
     with turns().shared() as turn:
         timed = Timed(turns())
         until(turns().timed_section_waits)
@@ -132,7 +132,7 @@ def test_it_lets_others_in_while_somebody_is_slow(turns: Callable[[], DeviceTurn
     timed.may_leave.set()
 
 
-def test_it_does_not_wait_for_ever(turns: Callable[[], DeviceTurns], clock: Clock) -> None:
+def test_it_does_not_wait_for_ever(turns: Callable[[], DeviceLease], clock: Clock) -> None:
     with turns().shared() as turn:
         turn.say_slow()
         timed = Timed(turns())
@@ -146,7 +146,7 @@ def test_it_does_not_wait_for_ever(turns: Callable[[], DeviceTurns], clock: Cloc
     timed.may_leave.set()
 
 
-def test_what_was_slow_is_forgotten_with_its_turn(turns: Callable[[], DeviceTurns]) -> None:
+def test_what_was_slow_is_forgotten_with_its_turn(turns: Callable[[], DeviceLease]) -> None:
     mine = turns()
     with mine.shared() as turn:
         turn.say_slow()
@@ -161,7 +161,7 @@ def test_what_was_slow_is_forgotten_with_its_turn(turns: Callable[[], DeviceTurn
 class Shared(threading.Thread):
     """Wants a shared turn, and keeps it until it may leave."""
 
-    def __init__(self, turns: DeviceTurns) -> None:
+    def __init__(self, turns: DeviceLease) -> None:
         super().__init__(daemon=True)
         self._turns = turns
         self.entered = threading.Event()
@@ -174,7 +174,7 @@ class Shared(threading.Thread):
             self.may_leave.wait(LONG_S)
 
 
-def test_timed_sections_that_wait_follow_one_another(turns: Callable[[], DeviceTurns]) -> None:
+def test_timed_sections_that_wait_follow_one_another(turns: Callable[[], DeviceLease]) -> None:
     first = Timed(turns())
     assert first.entered.wait(LONG_S)
     shared = Shared(turns())
@@ -189,7 +189,7 @@ def test_timed_sections_that_wait_follow_one_another(turns: Callable[[], DeviceT
 
 
 def test_who_waited_long_for_a_shared_turn_comes_first_and_brings_others_along(
-    turns: Callable[[], DeviceTurns], clock: Clock, tmp_path: Path
+    turns: Callable[[], DeviceLease], clock: Clock, tmp_path: Path
 ) -> None:
     first = Timed(turns())
     assert first.entered.wait(LONG_S)
@@ -210,7 +210,7 @@ def test_who_waited_long_for_a_shared_turn_comes_first_and_brings_others_along(
     second.may_leave.set()
 
 
-def test_a_shared_turn_knows_that_it_keeps_a_timed_section_waiting(turns: Callable[[], DeviceTurns]) -> None:
+def test_a_shared_turn_knows_that_it_keeps_a_timed_section_waiting(turns: Callable[[], DeviceLease]) -> None:
     with turns().shared() as turn:
         assert not turn.keeps_timed_waiting()
         timed = Timed(turns())
