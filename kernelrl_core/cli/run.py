@@ -34,11 +34,13 @@ def command(
       kernelrl run quickstart --name first train.steps=10 rewards.correct.weight=0.5
       kernelrl run quickstart --dry-run
     """
+    from kernelrl_core.cli.validate import show_warnings
     from kernelrl_core.errors import UsageError
     from kernelrl_core.planning.load import load_recipe
     from kernelrl_core.plugins.registry import registry
 
     loaded = load_recipe(recipe, overrides, registry=registry())
+    show_warnings(loaded)
     if name is not None and (Path(name).name != name or name.startswith(".")):
         raise UsageError(f"--name {name!r} must be a plain name, without folders")
     if dry_run:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from kernelrl_core.cli.output import print_json
+
+if TYPE_CHECKING:
+    from kernelrl_core.planning.load import LoadedRecipe
+    from kernelrl_core.recipe.problems import Problem
 
 
 @click.command("validate")
@@ -29,24 +36,35 @@ def command(context: click.Context, recipe: str, overrides: tuple[str, ...], as_
     except RecipeError as error:
         if not as_json:
             raise
-        problems = [
-            {
-                "source": problem.origin.source,
-                "line": problem.origin.line,
-                "path": problem.path,
-                "message": problem.message,
-                "hint": problem.hint,
-            }
-            for problem in error.problems
-        ]
-        print_json({"recipe": recipe, "valid": False, "problems": problems})
+        print_json({"recipe": recipe, "valid": False, "problems": _described(error.problems), "warnings": []})
         context.exit(int(error.exit_code))
+    show_warnings(loaded)
     if loaded.recipe.cost.budget_usd is not None:
         from kernelrl_core.planning.plan import budget_lines, plan
 
         for line in budget_lines(plan(loaded.name, loaded.recipe, registry())):
             click.echo(line, err=True)
     if as_json:
-        print_json({"recipe": loaded.name, "valid": True, "problems": []})
+        warnings = _described(loaded.warnings)
+        print_json({"recipe": loaded.name, "valid": True, "problems": [], "warnings": warnings})
     else:
         click.echo(f"{loaded.name}: ok")
+
+
+def show_warnings(loaded: LoadedRecipe) -> None:
+    """The keys of a recipe that have no effect, on stderr."""
+    for warning in loaded.warnings:
+        click.echo(f"warning: {warning}", err=True)
+
+
+def _described(problems: Sequence[Problem]) -> list[dict[str, Any]]:
+    return [
+        {
+            "source": problem.origin.source,
+            "line": problem.origin.line,
+            "path": problem.path,
+            "message": problem.message,
+            "hint": problem.hint,
+        }
+        for problem in problems
+    ]

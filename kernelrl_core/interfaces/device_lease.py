@@ -1,9 +1,9 @@
 """The right to use a device: work that only has to be right shares it, work that is timed has it alone.
 
 Lock files per device, so that processes of different runs of one user agree. While a timed section waits, no new
-shared lease is given, and timed sections that wait follow one another: the device is emptied once for several. A shared request
-that waits too long comes first, and brings all other shared requests along. For a while timed sections let others in
-when a holder reports that it is slow: a candidate that hangs does not make everybody wait.
+shared lease is given, and timed sections that wait follow one another: the device is emptied once for several. A
+shared request that waits too long comes first, and brings all other shared requests along. For a while timed sections
+let others in when a holder reports that it is slow: a candidate that hangs does not make everybody wait.
 
 A policy that computes on a GPU holds a shared lease while it works, so that it does not disturb the timing of kernels:
 

@@ -190,6 +190,10 @@ def _loss(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     if given.train.mismatch is not None and not capabilities.logprobs:
         message = f"policy {given.policy.use!r} gives no log-probabilities of its current weights to compare with"
         yield Contradiction(("train", "mismatch"), message, "null it, or choose another policy")
+    mismatch = given.train.mismatch
+    if mismatch is not None and mismatch.sequence_low > mismatch.sequence_high:
+        message = f"no ratio is between {mismatch.sequence_low:g} and {mismatch.sequence_high:g}: all would be rejected"
+        yield Contradiction(("train", "mismatch", "sequence_low"), message, "set it below sequence_high")
     offered = sorted(capabilities.ratios)
     if given.train.ratio not in offered:
         message = f"policy {given.policy.use!r}, as it is set, weights its losses by {' or '.join(offered)} alone"

@@ -12,6 +12,7 @@ import attrs
 import kernelrl_core
 from kernelrl_core.errors import LookupFailed, nearest, suggestion
 from kernelrl_core.planning.checks import contradictions
+from kernelrl_core.planning.effects import keys_without_effect
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.merge import Merged, merge_files, merge_layers, override_layer
 from kernelrl_core.recipe.problems import Origin, Problem, RecipeError
@@ -41,6 +42,8 @@ class LoadedRecipe:
     """Plain data with every default and absolute paths; loads again to an equal recipe."""
     sources: tuple[Path, ...]
     """Files it was read from, bases first."""
+    warnings: tuple[Problem, ...] = ()
+    """Keys that are written and have no effect."""
 
 
 def load_recipe(name_or_path: str, overrides: Sequence[str] = (), *, registry: Registry) -> LoadedRecipe:
@@ -146,7 +149,8 @@ def _understand(name: str, merged: Merged, registry: Registry) -> LoadedRecipe:
         order = [str(source) for source in merged.sources]
         raise RecipeError(sorted(problems, key=lambda p: (_rank(p.origin, order), p.origin.line or 0)))
     recipe = Recipe(**structured.parts)
-    return LoadedRecipe(name, recipe, copy.deepcopy(resolve(recipe)), merged.sources)
+    warnings = tuple(keys_without_effect(recipe, merged))
+    return LoadedRecipe(name, recipe, copy.deepcopy(resolve(recipe)), merged.sources, warnings)
 
 
 def _with_absolute_template(prompt: PromptSettings) -> PromptSettings:

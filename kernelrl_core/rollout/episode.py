@@ -128,7 +128,7 @@ class EpisodeRunner:
                 render=self._renderer.render,
                 context_tokens=self._renderer.context_tokens,
                 max_tokens=reply_limit(recipe, where.step),
-                examples=self._examples,
+                examples=self._shown_examples(),
                 turns=self.turns,
             )
         sampling, temperature = recipe.sampling, recipe.sampling.temperature
@@ -143,6 +143,10 @@ class EpisodeRunner:
             seed=sample_seed(recipe.seed, self.id.purpose, where, self.task.id),
         )
         return SampleRequest(where, prompt, settings)
+
+    def _shown_examples(self) -> tuple[Example, ...]:
+        use = self._environment.recipe.retriever
+        return () if self.turns and use is not None and use.turns == "first" else self._examples
 
     def _is_over(self) -> bool:
         if len(self.turns) >= self._environment.recipe.episode.turns:

@@ -1,0 +1,61 @@
+"""Keys that a recipe sets and that change nothing in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from kernelrl_core.recipe.merge import Merged
+from kernelrl_core.recipe.problems import Problem
+from kernelrl_core.recipe.schema import Recipe
+
+__all__ = ["keys_without_effect"]
+
+
+def keys_without_effect(recipe: Recipe, merged: Merged) -> Iterator[Problem]:
+    """A warning for each key that is written in the recipe, differs from its default and has no effect."""
+    plain = Recipe(recipe.tasks, recipe.backend, recipe.policy, recipe.rewards)
+    for keys, is_idle, why in _RULES:
+        if not is_idle(recipe):
+            continue
+        for dotted in keys:
+            path = tuple(dotted.split("."))
+            if path in merged.origins and _value(recipe, path) != _value(plain, path):
+                yield Problem(merged.origin(path), dotted, f"has no effect: {why}")
+
+
+def _value(recipe: Recipe, path: tuple[str, ...]) -> object:
+    value: object = recipe
+    for key in path:
+        value = getattr(value, key)
+    return value
+
+
+def _extended_too_late(recipe: Recipe) -> bool:
+    extend, steps = recipe.sampling.extend, recipe.train.steps
+    return extend is not None and steps is not None and extend.after_step >= steps
+
+
+_RULES: tuple[tuple[tuple[str, ...], Callable[[Recipe], bool], str], ...] = (
+    (
+        ("history.thinking", "history.keep", "history.form", "returns.gamma", "returns.aggregate", "episode.stop"),
+        lambda recipe: recipe.episode.turns == 1,
+        "an episode has one turn (episode.turns)",
+    ),
+    (
+        ("prompt.example_turns",),
+        lambda recipe: recipe.episode.turns == 1 or recipe.prompt.shots == "zero",
+        "no later turn could show an example (episode.turns, prompt.shots)",
+    ),
+    (
+        ("train.clip_low", "train.clip_high"),
+        lambda recipe: recipe.train.loss == "importance_sampling",
+        "importance_sampling clips nothing (train.loss)",
+    ),
+    (
+        ("sampling.top_p", "sampling.top_k"),
+        lambda recipe: recipe.sampling.temperature == 0,
+        "temperature 0 takes the most probable token (sampling.temperature)",
+    ),
+    (("sampling.extend",), _extended_too_late, "the run ends before that step (train.steps)"),
+)
+"""Keys, when they have no effect, and why."""
