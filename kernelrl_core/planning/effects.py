@@ -53,7 +53,7 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[Recipe], bool], str], ...] = (
     ),
     (
         ("sampling.top_p", "sampling.top_k"),
-        lambda recipe: recipe.sampling.temperature == 0,
+        lambda recipe: not recipe.sampling.temperature,
         "temperature 0 takes the most probable token (sampling.temperature)",
     ),
     (("sampling.extend",), _extended_too_late, "the run ends before that step (train.steps)"),
