@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_core.runs.distill import (Choice, distill)
-from kernelrl_core.prompts.sft_file import (read_conversations, write_conversations)
 from kernelrl_core.errors import KernelRLError, UsageError
+from kernelrl_core.prompts.sft_file import read_conversations, write_conversations
 from kernelrl_core.runs.directory import RunDir
+from kernelrl_core.runs.distill import Choice, distill
 from kernelrl_core.types import Message
 
 FAKES = Path(__file__).parents[1] / "fakes"
