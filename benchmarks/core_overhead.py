@@ -37,7 +37,8 @@ from kernelrl_core.algorithms.advantages import grpo
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.environment.evaluation_service import EvaluationService
 from kernelrl_core.environment.scoring import WeightedReward
-from kernelrl_core.interfaces.policies import PolicyCapabilities
+from kernelrl_core.interfaces.evaluators import Evaluator
+from kernelrl_core.interfaces.policies import PolicyCapabilities, PolicyContext, TrainablePolicy
 from kernelrl_core.monitoring.loggers import LoggerThreads
 from kernelrl_core.planning.load import load_recipe
 from kernelrl_core.plugins.registry import registry
@@ -54,7 +55,7 @@ from kernelrl_core.types import (
     Prompt,
     Reply,
 )
-from kernelrl_core.types.training import SamplingSettings, Update
+from kernelrl_core.types.training import Loss, LossSample, SamplingSettings, Update
 
 RUNS = ((10_000, 1000), (10_000, 4096), (10_000, 16_384))
 """Samples and tokens of a reply, each measured in a process of its own."""
@@ -75,7 +76,7 @@ RECIPE = {
 }
 
 
-class Policy:
+class Policy(TrainablePolicy):
     """Answers with the right kernel of a starter task, made distinct by a comment."""
 
     context_tokens = 1_000_000
@@ -85,6 +86,8 @@ class Policy:
         self._kernel, self._reply_tokens = kernel, reply_tokens
         self._prompt = tuple(range(1000, 1000 + PROMPT_TOKENS))
 
+    async def start(self, context: PolicyContext) -> None: ...
+
     def render(self, messages: Sequence[Message]) -> Prompt:
         return Prompt(tuple(messages), self._prompt)
 
@@ -92,9 +95,9 @@ class Policy:
         tokens, logprobs = drawn(settings.seed, self._reply_tokens)
         return Reply(f"```python\n{self._kernel}# {settings.seed}\n```", tokens, logprobs, "stop")
 
-    async def accumulate(self, step: Update) -> None: ...
+    async def backward(self, samples: Sequence[LossSample], loss: Loss) -> None: ...
 
-    async def train(self, step: Update) -> Mapping[str, float]:
+    async def update(self, update: Update) -> Mapping[str, float]:
         return {"loss": 0.0}
 
     async def save(self, directory: Path) -> Mapping[str, Any]:
@@ -113,7 +116,7 @@ def drawn(seed: int, n: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
 LOGPROBS = [round(random.Random(index).expovariate(2.0), 9) for index in range(50_000)]
 
 
-class Evaluator:
+class StandInEvaluator(Evaluator):
     capacity = 64
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
@@ -127,8 +130,6 @@ class Evaluator:
             seconds={"build": 1.0, "run": 0.5},
             provenance={"device": "cpu", "versions": {"torch": "2", "triton": "3"}},
         )
-
-    async def aclose(self) -> None: ...
 
 
 class Meter:
@@ -172,7 +173,7 @@ async def play(samples: int, reply_tokens: int, folder: Path) -> dict[str, Any]:
         ],
         feedback=registry().make("feedback", recipe.feedback),
         retriever=None,
-        service=EvaluationService(Evaluator(), cache_dir=folder / "verdicts"),
+        service=EvaluationService(StandInEvaluator(), cache_dir=folder / "verdicts"),
         secret=b"secret" * 6,
     )
     kernel = next(
@@ -183,7 +184,7 @@ async def play(samples: int, reply_tokens: int, folder: Path) -> dict[str, Any]:
     policy, meter = Policy(kernel, reply_tokens), Meter()
     run = RunDir.create(folder / "run", {}, {})
     ledger = RunJournal(run)
-    session = Session(recipe, environment, policy)  # type: ignore[arg-type]
+    session = Session(recipe, environment, policy)
     try:
         await Training(run, {}, session, grpo, ledger, LoggerThreads({}), meter, lambda: False).go_on()
     finally:

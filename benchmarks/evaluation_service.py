@@ -15,10 +15,11 @@ from typing import Any
 from provenance import provenance
 
 from kernelrl_core.environment.evaluation_service import EvaluationService
+from kernelrl_core.interfaces.evaluators import Evaluator
 from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Outcome
 
 
-class Sleeper:
+class Sleeper(Evaluator):
     """Sleeps for as many seconds as the source says."""
 
     capacity = 256
@@ -26,9 +27,6 @@ class Sleeper:
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
         await asyncio.sleep(float(request.source.split()[0]))
         return Evaluation(Outcome.CORRECT)
-
-    async def aclose(self) -> None:
-        return None
 
 
 def request(seconds: float, number: int) -> EvaluationRequest:

@@ -40,7 +40,8 @@ from provenance import provenance
 
 from kernelrl_core.algorithms.advantages import dr_grpo
 from kernelrl_core.environment.evaluation_service import EvaluationService
-from kernelrl_core.interfaces.policies import PolicyCapabilities
+from kernelrl_core.interfaces.evaluators import Evaluator, EvaluatorConfig
+from kernelrl_core.interfaces.policies import PolicyCapabilities, PolicyConfig, PolicyContext, TrainablePolicy
 from kernelrl_core.monitoring.loggers import LoggerThreads
 from kernelrl_core.recipe.schema import EpisodeSettings, Recipe, RewardUse, SamplingOptions, TrainSettings, Use
 from kernelrl_core.rollout.session import Session
@@ -64,7 +65,7 @@ from kernelrl_core.types import (
     Verdict,
 )
 from kernelrl_core.types.seeds import sample_seed
-from kernelrl_core.types.training import SamplingSettings, Update
+from kernelrl_core.types.training import Loss, LossSample, SamplingSettings, Update
 
 TASKS, ATTEMPTS, TURNS, PLACES = 8, 16, 4, 64
 SEEDS = 20
@@ -157,7 +158,7 @@ def _in_any_order(latencies: Sequence[tuple[float, float]]) -> float:
 # --- the stand-ins ----------------------------------------------------------------------------------------------------
 
 
-class Sampler:
+class Sampler(TrainablePolicy):
     """A policy whose replies take as long as was drawn, at most `PLACES` at once in the order of asking."""
 
     context_tokens = 100_000
@@ -166,7 +167,8 @@ class Sampler:
     def __init__(self, seconds: Mapping[int, float], scale: float, training: bool) -> None:
         self._seconds, self._scale, self._training = seconds, scale, training
         self._places, self._learner = asyncio.Semaphore(PLACES), asyncio.Lock()
-        self._done = 0
+
+    async def start(self, context: PolicyContext) -> None: ...
 
     def render(self, messages: Sequence[Message]) -> Prompt:
         return Prompt(tuple(messages), (1,))
@@ -176,12 +178,11 @@ class Sampler:
             await asyncio.sleep(self._seconds[settings.seed] * self._scale)
         return Reply("reply", (1,), (0.0,), "stop")
 
-    async def accumulate(self, step: Update) -> None:
-        self._done += len(step.samples)
-        await self._learn(GRADIENT_S * len(step.samples) / (ATTEMPTS * TURNS))
+    async def backward(self, samples: Sequence[LossSample], loss: Loss) -> None:
+        await self._learn(GRADIENT_S * len(samples) / (ATTEMPTS * TURNS))
 
-    async def train(self, step: Update) -> Mapping[str, float]:
-        rest, self._done = len(step.samples) - self._done, 0
+    async def update(self, update: Update) -> Mapping[str, float]:
+        rest = sum(map(len, update.substeps)) - sum(update.accumulated)
         await self._learn(GRADIENT_S * rest / (ATTEMPTS * TURNS) + OPTIMIZER_S)
         return {}
 
@@ -196,7 +197,7 @@ class Sampler:
     async def load(self, state: Mapping[str, Any], directory: Path) -> None: ...
 
 
-class Evaluator:
+class StandInEvaluator(Evaluator):
     """Takes as long as was drawn for the sample that the candidate names."""
 
     capacity = PLACES
@@ -208,8 +209,6 @@ class Evaluator:
         seconds = self._drawn[SampleId(*map(int, request.source.split(".")))][1]
         await asyncio.sleep(seconds * self._scale)
         return Evaluation(Outcome.CORRECT, seconds={"run": seconds * self._scale})
-
-    async def aclose(self) -> None: ...
 
 
 class Batcher:
@@ -272,6 +271,11 @@ class Environment:
     async def verify(self, turn: Turn) -> Turn:
         return turn
 
+    async def observe(self, rows: Sequence[Mapping[str, Any]]) -> None: ...
+
+    def state(self) -> Mapping[str, Any]:
+        return {}
+
 
 class Silent:
     def say(self, text: str) -> None: ...
@@ -325,7 +329,8 @@ async def play(drawn: Latencies, way: Way, directory: Path, scale: float = 1.0) 
     recipe = Recipe(
         tasks=Use("none"),
         backend=Use("none"),
-        policy=Use("none"),
+        policy=Use("none", PolicyConfig()),
+        evaluator=Use("none", EvaluatorConfig()),
         rewards={"correct": RewardUse("none")},
         episode=EpisodeSettings(turns=TURNS),
         sampling=SamplingOptions(concurrency=way.places),
@@ -340,7 +345,7 @@ async def play(drawn: Latencies, way: Way, directory: Path, scale: float = 1.0) 
         sample_seed(recipe.seed, "train", where, tasks[where.task_index].id): latency[0]
         for where, latency in drawn.items()
     }
-    evaluator = Evaluator(drawn, scale)
+    evaluator = StandInEvaluator(drawn, scale)
     service = Batcher(evaluator, scale) if way.batcher else EvaluationService(evaluator, cache_dir=None)
     session = Session(recipe, Environment(service), Sampler(seconds, scale, way.training))  # type: ignore[arg-type]
     run = RunDir.create(directory, {}, {})

@@ -21,6 +21,7 @@ from typing import Any
 
 from provenance import provenance
 
+from kernelrl_core.algorithms.loss_shaping import shape_samples
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.interfaces.policies import PolicyContext
 from kernelrl_core.planning.load import load_recipe
@@ -71,7 +72,8 @@ async def measure(recipe_name: str, overrides: list[str]) -> dict[str, Any]:
                 for n, reply in enumerate(replies)
             )
             optimizer = OptimizerSettings(0.0, 0.9, 0.95, 1e-8, 0.0, 1.0)
-            return await policy.train(Update(0, samples, 1, Loss("ppo", 0.2, 0.2, 1000.0), optimizer))
+            substeps = (shape_samples(samples, 1000.0).samples,)
+            return await policy.update(Update(0, substeps, (), Loss("ppo", 0.2, 0.2), optimizer))
 
         sampled, trained = [], []
         for turn in range(ROUNDS):

@@ -133,7 +133,7 @@ class Place:
         """Samples that ended in an infrastructure error."""
         return sum(row["outcome"] == "infra_error" for name in ("samples", "eval_samples") for row in self.rows(name))
 
-    def prefill(self) -> list[tuple[str, str]]:
+    def started(self) -> list[tuple[str, str]]:
         return [(row["purpose"], row["sample"]) for row in self.rows("begun")]
 
 
@@ -155,7 +155,7 @@ def measure(policy: str, kills: int, seed: int, within: float, folder: Path) -> 
         place = fresh(whole, folder / f"killed{runs}", policy)
         runs += 1
         while not place.finished():
-            known, earlier = place.journalled(), len(place.prefill())
+            known, earlier = place.journalled(), len(place.started())
             process = place.start()
             if done < kills:
                 try:
@@ -169,8 +169,8 @@ def measure(policy: str, kills: int, seed: int, within: float, folder: Path) -> 
                 process.wait(timeout=900)
             if process.returncode not in (0, -signal.SIGKILL):
                 sys.exit((place.path / "output.txt").read_text()[-3000:])
-            repeated += sum(where in known for where in place.prefill()[earlier:])
-        lost += len(place.prefill()) - len(place.rows("samples")) - len(place.rows("eval_samples"))
+            repeated += sum(where in known for where in place.started()[earlier:])
+        lost += len(place.started()) - len(place.rows("samples")) - len(place.rows("eval_samples"))
         spoilt += place.spoilt()
         differing += [f"{place.path.name}: {part}" for part in differences(place, whole, policy)]
         shutil.rmtree(place.path / "cache")

@@ -23,8 +23,9 @@ _LAB = "lab"
 def command(context: click.Context, name: str, only: tuple[str, ...], gpu: bool) -> None:
     """Load what plugin NAME offers, and try known hacks and honest kernels on its evaluators.
 
-    What is loaded are the implementation and the options of each component. The hacks are those of kernelrl lab. Exit
-    code 0 when everything loads, no hack pays and every honest kernel is correct and clean; 1 otherwise.
+    What is loaded are the implementation and the options of each component; a public method that their kind does not
+    know fails, since it would never be called. The hacks are those of kernelrl lab. Exit code 0 when nothing fails, no
+    hack pays and every honest kernel is correct and clean; 1 otherwise.
 
     \b
     Examples:
@@ -50,7 +51,7 @@ def command(context: click.Context, name: str, only: tuple[str, ...], gpu: bool)
 
 
 def _loaded(registry: Registry, plugin: PluginInfo) -> Iterator[tuple[str, bool]]:
-    """A line for each component, and whether it loads."""
+    """A line for each component, or for each of its faults, and whether it loads."""
     from kernelrl_core.errors import KernelRLError, MissingPrerequisite
 
     if plugin.state != "ok":
@@ -59,12 +60,13 @@ def _loaded(registry: Registry, plugin: PluginInfo) -> Iterator[tuple[str, bool]
         for component in components:
             what = f"{kind}: {component.name}"
             try:
-                registry.config_class(kind, f"{plugin.name}:{component.name}")
-                registry.load(kind, f"{plugin.name}:{component.name}")
+                unknown = registry.unknown_methods(kind, f"{plugin.name}:{component.name}")
             except MissingPrerequisite as error:
                 # The machine's doing, not the plugin's.
                 yield f"{what}: not tried: {error.message}" + (f"; fix: {error.fix}" if error.fix else ""), True
             except KernelRLError as error:
                 yield f"{what}: FAILS: {error.message}", False
             else:
-                yield f"{what}: loads", True
+                yield from ((f"{what}: FAILS: {fault}", False) for fault in unknown)
+                if not unknown:
+                    yield f"{what}: loads", True

@@ -1,20 +1,22 @@
 """Advantages: pure functions from the returns of a group to its advantages.
 
-# my_plugin/__init__.py
-from kernelrl_core.api import Component, hookimpl
+A function gets the returns of a group as lists and gives advantages in lists of the same shape.
 
-@hookimpl
-def kernelrl_advantages():
-    return [Component("sign", "my_plugin.sign:make")]
+    # my_plugin/__init__.py
+    from kernelrl_core.api import Component, hookimpl
 
-# my_plugin/sign.py
-def sign(returns):
-    everything = [value for episode in returns for value in episode]
-    mean = sum(everything) / len(everything)
-    return [[float((value > mean) - (value < mean)) for value in episode] for episode in returns]
+    @hookimpl
+    def kernelrl_advantages():
+        return [Component("sign", "my_plugin.sign:make")]
 
-def make():
-    return sign
+    # my_plugin/sign.py
+    def sign(returns):
+        everything = [value for episode in returns for value in episode]
+        mean = sum(everything) / len(everything)
+        return [[float((value > mean) - (value < mean)) for value in episode] for episode in returns]
+
+    def make():
+        return sign
 """
 
 from __future__ import annotations

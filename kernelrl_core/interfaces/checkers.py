@@ -1,28 +1,30 @@
 """Checkers: findings of reward hacking, from source or evaluation.
 
-# my_plugin/__init__.py
-from kernelrl_core.api import Component, hookimpl
+A finding names one of the checker's rules. Its severity decides the verdict of the turn.
 
-@hookimpl
-def kernelrl_checkers():
-    return [Component("no_sleep", "my_plugin.no_sleep:NoSleep")]
+    # my_plugin/__init__.py
+    from kernelrl_core.api import Component, hookimpl
 
-# my_plugin/no_sleep.py
-from kernelrl_core.api.checkers import Checker, Finding, Rule, Severity
+    @hookimpl
+    def kernelrl_checkers():
+        return [Component("no_sleep", "my_plugin.no_sleep:NoSleep")]
 
-SLEEP = Rule("sleep", Severity.SUSPECT, "Do not call time.sleep.")
+    # my_plugin/no_sleep.py
+    from kernelrl_core.api.checkers import Checker, Finding, Rule, Severity
 
-class NoSleep(Checker):
-    rules = (SLEEP,)
+    SLEEP = Rule("sleep", Severity.SUSPECT, "Do not call time.sleep.")
 
-    def check(self, candidate, task, evaluation):
-        if evaluation is not None:
-            return ()
-        return [
-            Finding(SLEEP.id, SLEEP.severity, f"line {number}: {line.strip()}", line=number)
-            for number, line in enumerate(candidate.source.splitlines(), 1)
-            if "time.sleep(" in line
-        ]
+    class NoSleep(Checker):
+        rules = (SLEEP,)
+
+        def check(self, candidate, task, evaluation):
+            if evaluation is not None:
+                return ()
+            return [
+                Finding(SLEEP.id, SLEEP.severity, f"line {number}: {line.strip()}", line=number)
+                for number, line in enumerate(candidate.source.splitlines(), 1)
+                if "time.sleep(" in line
+            ]
 """
 
 from __future__ import annotations

@@ -1,18 +1,20 @@
 """Feedback formatters: what the next turn's prompt says about this one.
 
-# my_plugin/__init__.py
-from kernelrl_core.api import Component, hookimpl
+The core puts the text into the prompt of the next turn.
 
-@hookimpl
-def kernelrl_feedback():
-    return [Component("terse", "my_plugin.terse:Terse")]
+    # my_plugin/__init__.py
+    from kernelrl_core.api import Component, hookimpl
 
-# my_plugin/terse.py
-from kernelrl_core.api.feedback import Feedback
+    @hookimpl
+    def kernelrl_feedback():
+        return [Component("terse", "my_plugin.terse:Terse")]
 
-class Terse(Feedback):
-    def format(self, turn):
-        return "Correct." if turn.correct else f"{turn.outcome.value}: {turn.message}"
+    # my_plugin/terse.py
+    from kernelrl_core.api.feedback import Feedback
+
+    class Terse(Feedback):
+        def format(self, turn):
+            return "Correct." if turn.correct else f"{turn.outcome.value}: {turn.message}"
 """
 
 from __future__ import annotations

@@ -1,56 +1,58 @@
 '''Policies: the model that samples replies and, where it is trainable, learns from them.
 
-# my_plugin/__init__.py
-from kernelrl_core.api import Component, hookimpl
+The core composes prompts and computes advantages; a policy renders, samples, learns and saves itself.
 
-@hookimpl
-def kernelrl_policies():
-    return [Component("constant", "my_plugin.constant:Constant", config="my_plugin.constant:ConstantConfig")]
+    # my_plugin/__init__.py
+    from kernelrl_core.api import Component, hookimpl
 
-# my_plugin/constant.py
-import attrs
+    @hookimpl
+    def kernelrl_policies():
+        return [Component("constant", "my_plugin.constant:Constant", config="my_plugin.constant:ConstantConfig")]
 
-from kernelrl_core.api.policies import (
-    LossSample, PolicyCapabilities, PolicyConfig, Prompt, Reply, TrainablePolicy, Update
-)
+    # my_plugin/constant.py
+    import attrs
 
-@attrs.frozen
-class ConstantConfig(PolicyConfig):
-    text: str = "no kernel"
-    """The reply to every prompt."""
+    from kernelrl_core.api.policies import (
+        LossSample, PolicyCapabilities, PolicyConfig, Prompt, Reply, TrainablePolicy, Update
+    )
 
-    def capabilities(self):
-        return PolicyCapabilities(losses=frozenset({"ppo"}), deterministic=True)
+    @attrs.frozen
+    class ConstantConfig(PolicyConfig):
+        text: str = "no kernel"
+        """The reply to every prompt."""
 
-class Constant(TrainablePolicy):
-    context_tokens = 100_000
+        def capabilities(self):
+            return PolicyCapabilities(losses=frozenset({"ppo"}), deterministic=True)
 
-    def __init__(self, config):
-        self._text = config.text
-        self._steps = 0
-        self.capabilities = config.capabilities()
+    class Constant(TrainablePolicy):
+        context_tokens = 100_000
 
-    async def start(self, context):
-        context.say("policy constant: nothing to load")
+        def __init__(self, config):
+            self._text = config.text
+            self._steps = 0
+            self.capabilities = config.capabilities()
 
-    def render(self, messages):
-        text = "\\n".join(message.content for message in messages)
-        return Prompt(tuple(messages), tuple(text.encode()))
+        async def start(self, context):
+            context.say("policy constant: nothing to load")
 
-    async def sample(self, prompt, settings):
-        tokens = tuple(self._text.encode())[: settings.max_tokens]
-        return Reply(bytes(tokens).decode(), tokens, (0.0,) * len(tokens), "stop")
+        def render(self, messages):
+            text = "\\n".join(message.content for message in messages)
+            return Prompt(tuple(messages), tuple(text.encode()))
 
-    async def update(self, update):
-        self._steps += 1
-        samples = [sample for substep in update.substeps for sample in substep]
-        return {"loss": -sum(sum(sample.advantages) for sample in samples)}
+        async def sample(self, prompt, settings):
+            tokens = tuple(self._text.encode())[: settings.max_tokens]
+            return Reply(bytes(tokens).decode(), tokens, (0.0,) * len(tokens), "stop")
 
-    async def save(self, directory):
-        return {"steps": self._steps}
+        async def update(self, update):
+            self._steps += 1
+            samples = [sample for substep in update.substeps for sample in substep]
+            return {"loss": -sum(sum(sample.advantages) for sample in samples)}
 
-    async def load(self, state, directory):
-        self._steps = state["steps"]
+        async def save(self, directory):
+            return {"steps": self._steps}
+
+        async def load(self, state, directory):
+            self._steps = state["steps"]
 '''
 
 from __future__ import annotations

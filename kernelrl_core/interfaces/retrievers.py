@@ -1,23 +1,25 @@
 """Retrievers: finders of worked examples for a task.
 
-# my_plugin/__init__.py
-from kernelrl_core.api import Component, hookimpl
+The core shows as many of the examples in the prompt as the recipe asks for.
 
-@hookimpl
-def kernelrl_retrievers():
-    return [Component("longest", "my_plugin.longest:Longest")]
+    # my_plugin/__init__.py
+    from kernelrl_core.api import Component, hookimpl
 
-# my_plugin/longest.py
-from kernelrl_core.api.retrievers import Example, Retriever
+    @hookimpl
+    def kernelrl_retrievers():
+        return [Component("longest", "my_plugin.longest:Longest")]
 
-CORPUS = (
-    Example(reference="def f(x): return x + 1", kernel="# one", name="add", origin="mine@1"),
-    Example(reference="def f(x): return x.relu().sum()", kernel="# two", name="relu_sum", origin="mine@1"),
-)
+    # my_plugin/longest.py
+    from kernelrl_core.api.retrievers import Example, Retriever
 
-class Longest(Retriever):
-    def search(self, task, backend):
-        yield from sorted(CORPUS, key=lambda example: -len(example.reference))
+    CORPUS = (
+        Example(reference="def f(x): return x + 1", kernel="# one", name="add", origin="mine@1"),
+        Example(reference="def f(x): return x.relu().sum()", kernel="# two", name="relu_sum", origin="mine@1"),
+    )
+
+    class Longest(Retriever):
+        def search(self, task, backend):
+            yield from sorted(CORPUS, key=lambda example: -len(example.reference))
 """
 
 from __future__ import annotations

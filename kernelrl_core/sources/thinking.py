@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 
 import attrs
 
-__all__ = ["ThinkingCut", "continuation_after", "cut_thinking", "open_think_tag", "split_thinking"]
+from kernelrl_core.types.replies import Message
+
+__all__ = [
+    "ThinkingCut",
+    "continuation_after",
+    "cut_thinking",
+    "open_think_tag",
+    "prompt_opening",
+    "split_prefill",
+    "split_thinking",
+]
 
 _LONGEST_OPENING = 64
 """Characters at the end of a prompt in which an opening think tag is looked for."""
+_LONGEST_OPENING_TOKENS = 16
+"""Tokens at the end of a prompt in which an opening think tag is looked for."""
 
 _THINK = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE | re.ASCII)
 _OPENED = re.compile(r"<think(?:ing)?>\s*\Z", re.IGNORECASE | re.ASCII)
@@ -37,6 +50,22 @@ def open_think_tag(rendered: str) -> str:
     """
     opened = _OPENED.search(rendered[-_LONGEST_OPENING:])
     return opened[0] if opened else ""
+
+
+def prompt_opening(tokens: Sequence[int], decode: Callable[[list[int]], str]) -> str:
+    """`Prompt.opening` of a rendered prompt: `open_think_tag` of its last tokens.
+
+    Args:
+        decode: token ids to text, special tokens included.
+    """
+    return open_think_tag(decode(list(tokens[-_LONGEST_OPENING_TOKENS:])))
+
+
+def split_prefill(messages: Sequence[Message]) -> tuple[Sequence[Message], str]:
+    """The messages before the reply, and the beginning of the reply: a last message of the assistant, or nothing."""
+    if messages and messages[-1].role == "assistant":
+        return messages[:-1], messages[-1].content
+    return messages, ""
 
 
 def continuation_after(opening: str, reply: str) -> str:

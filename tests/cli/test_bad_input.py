@@ -65,6 +65,20 @@ TWIN = plugin(
     "def kernelrl_policies():\n"
     "    return [Component('fake', 'twin:Policy')]\n",
 )
+MISSPELT = plugin(
+    "slip",
+    "import attrs\n"
+    "from kernelrl_core.api import Component, hookimpl\n"
+    "from kernelrl_core.api.rewards import Reward, RewardConfig\n"
+    "@attrs.frozen\n"
+    "class Options(RewardConfig):\n"
+    "    def need_timing(self): ...\n"
+    "class Slip(Reward):\n"
+    "    def score(self, turn): ...\n"
+    "@hookimpl\n"
+    "def kernelrl_rewards():\n"
+    "    return [Component('slip', 'slip:Slip', config='slip:Options')]\n",
+)
 without_gpu = pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a GPU")
 
 CASES = {
@@ -152,6 +166,12 @@ CASES = {
     "binary junk for a recipe": Case(["validate", "a.yaml"], 2, r"a\.yaml", {"a.yaml": bytes(range(256)) * 40}),
     "unknown task": Case(["tasks", "show", "starter/1/nosuch"], 2, r"(?s)'starter/1/nosuch'.*fix: kernelrl tasks list"),
     "unknown plugin": Case(["plugins", "show", "nosuch"], 2, r"(?s)no plugin 'nosuch'.*fix: kernelrl plugins list"),
+    "misspelt method of a plugin": Case(
+        ["plugins", "check", "slip"],
+        1,
+        r"^rewards: slip: FAILS: Options\.need_timing is not .*; did you mean 'needs_timing'\?\n$",
+        MISSPELT,
+    ),
     "no GPU for a check": Case(
         ["check", RELU, "k.py", "backend.mode=gpu"],
         3,

@@ -150,6 +150,27 @@ def test_an_implementation_or_options_of_another_kind_are_refused_with_the_base_
     assert caught.value.fix == "from kernelrl_core.api.rewards import RewardConfig, and derive Task from it"
 
 
+@attrs.frozen
+class Misspelt(Options):
+    def need_timing(self) -> bool:
+        return True
+
+
+class MisspeltTarget(Target):
+    def _helper(self) -> None: ...
+
+    def aclose(self) -> None: ...
+
+
+def test_a_method_that_its_kind_does_not_know_is_reported_with_the_nearest_right_name(targets: str) -> None:
+    component = Component("t", f"{targets}:MisspeltTarget", config=f"{targets}:Misspelt")
+    assert Registry((plugin("a", component),)).unknown_methods("rewards", "t") == (
+        "Misspelt.need_timing is not a method of RewardConfig; did you mean 'needs_timing'?",
+        "MisspeltTarget.aclose is not a method of Reward; known: score",
+    )
+    assert configured(targets).unknown_methods("rewards", "t") == ()
+
+
 def test_missing_looks_at_the_declaration_and_at_the_options(targets: str) -> None:
     component = Component("t", f"{targets}:Target", requires=Requires(executables=("no-such-program",)))
     missing = Registry(()).missing(component, Options(7))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelrl_core.api.tasks import TaskSource
 from kernelrl_core.errors import LookupFailed, UsageError
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.sources.task_source import parse_task_source
@@ -25,7 +25,7 @@ raise SystemExit("executed")
 """
 
 
-class Source:
+class Source(TaskSource):
     """Two tasks in two splits."""
 
     def splits(self) -> Sequence[str]:
@@ -33,9 +33,6 @@ class Source:
 
     def tasks(self, split: str) -> Sequence[Task]:
         return [Task("own/relu" if split == "train" else "own/gelu", TASK, split)]
-
-    def manifest(self) -> Mapping[str, Any]:
-        return {}
 
 
 def test_a_file_becomes_a_task_named_by_its_stem(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelrl_core.api.evaluators import Evaluator
+from kernelrl_core.api.tasks import TaskSource
 from kernelrl_core.cli.tasks_audit import _audited, _document, _lines
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.errors import UsageError
@@ -19,7 +21,7 @@ from kernelrl_core.planning.load import recipe_from_mapping
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.schema import TrainSettings
 from kernelrl_core.tasks.selection import training_tasks
-from kernelrl_core.types import EvaluationSettings, Task
+from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Task
 from kernelrl_core.types import serialization as codec
 from kernelrl_core.types.audits import (
     FLAGS,
@@ -39,7 +41,7 @@ def audit_of(task: Task, settings: EvaluationSettings = SETTINGS, **found: Any) 
     return TaskAudit(task.id, task.sha256, audit_conditions(settings), **found)
 
 
-class Source:
+class Source(TaskSource):
     """Tasks of one split."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
@@ -51,14 +53,12 @@ class Source:
     def tasks(self, split: str) -> Sequence[Task]:
         return self._tasks
 
-    def manifest(self) -> Mapping[str, Any]:
-        return {}
 
-
-class Auditor:
+class Auditor(Evaluator):
     """Stands in for an evaluator and for the registry that makes it; says what it was asked for."""
 
     use = "auditor"
+    capacity = 1
 
     def __init__(self, unaudited: str | None = None, stop_at: str | None = None) -> None:
         self.asked: list[str] = []
@@ -67,13 +67,14 @@ class Auditor:
     def make(self, kind: str, chosen: Any) -> Auditor:
         return self
 
+    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        raise AssertionError("an audit evaluates no candidate")
+
     async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float) -> TaskAudit:
         self.asked.append(task.id)
         if task.id == self._stop_at:
             await asyncio.sleep(60)
         return audit_of(task, settings, unaudited="too slow" if task.id == self._unaudited else None)
-
-    async def aclose(self) -> None: ...
 
 
 def run(auditor: Auditor, file: Path, settings: EvaluationSettings = SETTINGS) -> list[TaskAudit]:

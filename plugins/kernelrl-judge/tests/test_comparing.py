@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelrl_core.types import EvaluationSettings
@@ -97,6 +97,7 @@ _ELEMENTS = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(
     expected=st.lists(_ELEMENTS, min_size=1, max_size=6),
     off=st.floats(-1.2, 1.2),

@@ -112,14 +112,14 @@ def judge() -> Iterator[Judge]:
 RELU = "torch.relu(x)"
 
 
-def suspect_rules(found: Evaluation) -> list[Finding]:
+def suspect_findings(found: Evaluation) -> list[Finding]:
     # On a busy processor clocks disagree.
     return [finding for finding in found.findings if finding.severity is not Severity.NOTE]
 
 
 def test_what_is_alike_in_every_call_is_clean(judge: Judge) -> None:
     found = judge(RELU, RELU)
-    assert (found.outcome, suspect_rules(found)) == (Outcome.CORRECT, [])
+    assert (found.outcome, suspect_findings(found)) == (Outcome.CORRECT, [])
     assert found.profile["computing_operators"] == ["aten::relu"]
 
 
@@ -149,13 +149,13 @@ def test_inputs_that_only_timed_calls_change_are_seen(judge: Judge) -> None:
 
 def test_inputs_that_a_reference_changes_on_harsh_values_alone_may_be_changed_in_timed_calls(judge: Judge) -> None:
     found = judge("x.clamp_(-4.0) * 2.0", "x.clamp_(-4.0) * 2.0", timing_trials=20)
-    assert (found.outcome, suspect_rules(found)) == (Outcome.CORRECT, [])
+    assert (found.outcome, suspect_findings(found)) == (Outcome.CORRECT, [])
 
 
 def test_results_that_later_timed_calls_overwrite_are_seen(judge: Judge) -> None:
     kept = "torch.clamp(x, min=0.0, out=globals().setdefault('kept', torch.empty(64, 64)))"
     found = judge(f"{kept} if timed() else torch.relu(x)", RELU)
-    assert [finding.rule for finding in suspect_rules(found)] == ["overwritten"]
+    assert [finding.rule for finding in suspect_findings(found)] == ["overwritten"]
 
 
 def test_inputs_that_are_changed_where_nobody_lists_operators_are_seen(judge: Judge) -> None:
@@ -167,14 +167,14 @@ def test_inputs_that_are_changed_where_nobody_lists_operators_are_seen(judge: Ju
 def test_who_is_slower_where_operators_are_listed_is_a_suspicion(judge: Judge) -> None:
     found = judge("(sum(range(50_000)) if listed() else 0, torch.relu(x))[1]", RELU)
     assert found.outcome is Outcome.CORRECT
-    (finding,) = suspect_rules(found)
+    (finding,) = suspect_findings(found)
     assert finding.rule == "slower_when_watched"
 
 
 def test_what_listing_itself_costs_is_no_suspicion(judge: Judge) -> None:
-    assert suspect_rules(judge("torch.stack([row.relu() for row in x])", RELU, timing_trials=4)) == []
+    assert suspect_findings(judge("torch.stack([row.relu() for row in x])", RELU, timing_trials=4)) == []
     assert (
-        suspect_rules(judge("[torch.relu(x) for _ in x.shape * 8 if x.is_contiguous()][0]", RELU, timing_trials=4))
+        suspect_findings(judge("[torch.relu(x) for _ in x.shape * 8 if x.is_contiguous()][0]", RELU, timing_trials=4))
         == []
     )
 
@@ -205,15 +205,15 @@ def test_memory_that_outputs_share_where_nobody_lists_operators_is_seen(judge: J
 def test_results_that_any_later_timed_call_overwrites_are_seen(judge: Judge, place: str, expected: list[str]) -> None:
     ring = "globals().setdefault('ring', [torch.empty(64, 64) for _ in range(6)])"
     kernel = f"(lambda ring: torch.clamp(x, min=0.0, out={place}))({ring}) if not listed() and timed() else x.relu()"
-    assert [finding.rule for finding in suspect_rules(judge(kernel, RELU))] == expected
+    assert [finding.rule for finding in suspect_findings(judge(kernel, RELU))] == expected
 
 
 def test_harsher_inputs_are_among_those_of_timed_calls(judge: Judge) -> None:
     unbounded = "(x.exp() - (-x).exp()) / (x.exp() + (-x).exp())"
-    assert suspect_rules(judge("torch.tanh(x)", "torch.tanh(x)")) == []
+    assert suspect_findings(judge("torch.tanh(x)", "torch.tanh(x)")) == []
     found = judge(f"{unbounded} if timed() else torch.tanh(x)", "torch.tanh(x)")
     assert found.outcome is Outcome.CORRECT
-    (finding,) = suspect_rules(found)
+    (finding,) = suspect_findings(found)
     assert finding.rule == "stress"
     assert "in a timed call, and right in single ones" in finding.evidence
 

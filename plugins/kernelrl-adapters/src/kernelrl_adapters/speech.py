@@ -10,15 +10,12 @@ from typing import Any
 from tinker_cookbook import model_info, renderers, tokenizer_utils
 
 from kernelrl_core.api.errors import UsageError
-from kernelrl_core.api.policies import Message, Prompt, Reply, open_think_tag
+from kernelrl_core.api.policies import Message, Prompt, Reply, open_think_tag, prompt_opening, split_prefill
 
 __all__ = ["CHAT_TEMPLATE", "ChatRenderer", "recommended_renderer"]
 
 CHAT_TEMPLATE = "chat_template"
 """Name that stands for the template of the tokenizer, for models that the cookbook does not know."""
-
-_LAST_TOKENS = 16
-"""Tokens at the end of a prompt in which a renderer's own opening tag is looked for."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class ChatRenderer:
     def render(self, messages: Sequence[Message]) -> Prompt:
         """Tokens up to where the reply begins; a last message of the assistant is its beginning."""
         renderer, tokenizer = _renderer(self), self.load_tokenizer()
-        shown, prefill = _split(messages)
+        shown, prefill = split_prefill(messages)
         asked = [renderers.Message(role=message.role, content=message.content) for message in shown]
         if renderer is None:
             text = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
@@ -45,12 +42,9 @@ class ChatRenderer:
             )
         tokens = renderer.build_generation_prompt(asked).to_ints()
         # Renderers of thinking models open the thinking by themselves.
-        if prefill and not self._opening(tokens):
+        if prefill and not prompt_opening(tokens, tokenizer.decode):
             tokens = renderer.build_generation_prompt(asked, prefill=prefill).to_ints()
-        return Prompt(tuple(messages), tuple(tokens), self._opening(tokens))
-
-    def _opening(self, tokens: list[int]) -> str:
-        return open_think_tag(self.load_tokenizer().decode(tokens[-_LAST_TOKENS:]))
+        return Prompt(tuple(messages), tuple(tokens), prompt_opening(tokens, tokenizer.decode))
 
     def stops(self) -> Any:
         """What ends a reply."""
@@ -68,7 +62,7 @@ class ChatRenderer:
             whole = tokens[-1:] == [tokenizer.eos_token_id]
             text, thinking = tokenizer.decode(tokens[:-1] if whole else tokens), None
         else:
-            _, prefill = _split(prompt.messages)
+            _, prefill = split_prefill(prompt.messages)
             begun = tokenizer.encode(prompt.prefill, add_special_tokens=False) if prefill else []
             message, termination = renderer.parse_response([*begun, *tokens])
             whole = termination.is_clean
@@ -120,12 +114,6 @@ def _renderer(speech: ChatRenderer) -> renderers.Renderer | None:
     if speech.renderer == CHAT_TEMPLATE:
         return None
     return renderers.get_renderer(speech.renderer, _tokenizer(speech.tokenizer), model_name=speech.tokenizer)
-
-
-def _split(messages: Sequence[Message]) -> tuple[list[Message], str]:
-    """The messages that are over, and the beginning of the reply."""
-    shown = list(messages)
-    return (shown, shown.pop().content) if shown and shown[-1].role == "assistant" else (shown, "")
 
 
 def _text(content: Any) -> tuple[str, str | None]:

@@ -24,7 +24,7 @@ def kernelrl_checkers() -> list[Component]:
             "kernelguard",
             target="kernelrl_plugin_checkers.kernelguard:Kernelguard",
             config="kernelrl_plugin_checkers.config:KernelguardConfig",
-            summary="The patterns of the package kernelguard, as notes and suspect_rules",
+            summary="The patterns of the package kernelguard, as findings of severity note or suspect",
             requires=Requires(modules=("kernelguard",), fix="pip install 'kernelrl-plugin-checkers[kernelguard]'"),
         ),
     ]

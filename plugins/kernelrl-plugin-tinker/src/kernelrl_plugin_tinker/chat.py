@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from kernelrl_core.api.errors import MissingPrerequisite, UsageError
-from kernelrl_core.api.policies import Message, Prompt, Reply, open_think_tag
+from kernelrl_core.api.policies import Message, Prompt, Reply, open_think_tag, prompt_opening, split_prefill
 
 __all__ = [
     "CHAT_TEMPLATE",
@@ -24,8 +24,6 @@ CHAT_TEMPLATE = "chat_template"
 _TOKENIZER_FILES = frozenset(
     {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "config.json"}
 )
-_LAST_TOKENS = 16
-"""Tokens at the end of a prompt in which a renderer's own opening tag is looked for."""
 
 
 class Chat(Protocol):
@@ -104,16 +102,13 @@ class CookbookChat:
         self._renderer, self._tokenizer = renderer, tokenizer
 
     def render(self, messages: Sequence[Message]) -> Prompt:
-        shown, prefill = _split_prefill(messages)
+        shown, prefill = split_prefill(messages)
         plain = [{"role": message.role, "content": message.content} for message in shown]
         tokens: list[int] = self._renderer.build_generation_prompt(plain).to_ints()
         # Renderers of thinking models may begin the thinking by themselves.
-        if prefill and not self._opening(tokens):
+        if prefill and not prompt_opening(tokens, self._tokenizer.decode):
             tokens = self._renderer.build_generation_prompt(plain, prefill=prefill).to_ints()
-        return Prompt(tuple(messages), tuple(tokens), self._opening(tokens))
-
-    def _opening(self, tokens: list[int]) -> str:
-        return open_think_tag(self._tokenizer.decode(tokens[-_LAST_TOKENS:]))
+        return Prompt(tuple(messages), tuple(tokens), prompt_opening(tokens, self._tokenizer.decode))
 
     def stops(self, strings: Sequence[str]) -> list[str] | list[int] | None:
         own = list(self._renderer.get_stop_sequences())
@@ -129,7 +124,7 @@ class CookbookChat:
         reason: Literal["stop", "length"],
         strings: Sequence[str],
     ) -> Reply:
-        _, prefill = _split_prefill(prompt.messages)
+        _, prefill = split_prefill(prompt.messages)
         begun = self._tokenizer.encode(prompt.prefill, add_special_tokens=False) if prefill else []
         message, termination = self._renderer.parse_response([*begun, *tokens])
         if not termination.is_clean:
@@ -220,13 +215,6 @@ def _tokenizer_of(files: Mapping[str, str]) -> Any:
 
 def _first_line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
-
-
-def _split_prefill(messages: Sequence[Message]) -> tuple[Sequence[Message], str]:
-    """The messages that are over, and the beginning of the reply."""
-    if messages and messages[-1].role == "assistant":
-        return messages[:-1], messages[-1].content
-    return messages, ""
 
 
 def _join(content: str | Sequence[Mapping[str, Any]]) -> tuple[str, str | None]:

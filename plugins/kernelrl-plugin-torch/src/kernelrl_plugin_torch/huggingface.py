@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from kernelrl_core.api.errors import MissingPrerequisite, UsageError
-from kernelrl_core.api.policies import Message, open_think_tag
+from kernelrl_core.api.policies import Message, prompt_opening
 from kernelrl_plugin_torch.config import TorchConfig
 from kernelrl_plugin_torch.devices import usable_device
 from kernelrl_plugin_torch.language_model import Prefix, PromptAndReply, Scores
@@ -27,8 +27,6 @@ except ImportError as missing:
 __all__ = ["HuggingFaceModel"]
 
 _BUCKET = 64
-_LAST_TOKENS = 16
-"""Tokens at the end of a prompt in which the chat template's opening tag of thinking is looked for."""
 
 
 class HuggingFaceModel:
@@ -85,7 +83,7 @@ class HuggingFaceModel:
         return tuple(self._tokenizer.encode(text, add_special_tokens=False))
 
     def opening(self, prompt: Sequence[int]) -> str:
-        return open_think_tag(self._tokenizer.decode(list(prompt[-_LAST_TOKENS:])))
+        return prompt_opening(prompt, self._tokenizer.decode)
 
     def encode_reply(self, text: str) -> tuple[int, ...]:
         return (*self._tokenizer.encode(text, add_special_tokens=False), self._turn_end)
