@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,17 @@ def test_a_method_that_its_kind_does_not_know_is_reported_with_the_nearest_right
         "MisspeltTarget.aclose is not a method of Reward; known: score",
     )
     assert configured(targets).unknown_methods("rewards", "t") == ()
+
+
+def test_no_installed_component_has_a_method_that_its_kind_does_not_know() -> None:
+    unknown = []
+    for plugin in registry().plugins:
+        assert plugin.state == "ok", plugin.error
+        for kind, components in plugin.components.items():
+            for component in components:
+                with contextlib.suppress(MissingPrerequisite):
+                    unknown += registry().unknown_methods(kind, f"{plugin.name}:{component.name}")
+    assert unknown == []
 
 
 def test_missing_looks_at_the_declaration_and_at_the_options(targets: str) -> None:

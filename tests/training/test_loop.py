@@ -313,6 +313,8 @@ def test_stopping_after_a_step_saves_and_a_later_resume_finishes(tmp_path: Path)
     assert rest.finished
     assert rest.metrics() == whole.metrics()
     assert rest.policy.weight == whole.policy.weight
+    # What the retriever has learned is part of a checkpoint.
+    assert rest.environment.observed == whole.environment.observed == len(whole.rows("credits"))
 
 
 def test_a_step_without_signal_trains_nothing_and_still_has_its_row(tmp_path: Path) -> None:
