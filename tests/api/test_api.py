@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,15 @@ def sample_plugin(kind: str) -> dict[str, str]:
         else:
             lines.append(line[4:])
     return {path: "\n".join(text).strip() + "\n" for path, text in files.items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_guide_for_authors_shows_the_sample_plugin(kind: str) -> None:
+    page = (Path(__file__).parents[2] / "docs/plugins.md").read_text()
+    for path, text in sample_plugin(kind).items():
+        shown = textwrap.indent(f"# {path}\n{text}", "    ")
+        # The entry point is shown once.
+        assert shown in page or (path == "my_plugin/__init__.py" and kind != "rewards"), path
 
 
 @pytest.fixture
