@@ -32,20 +32,21 @@ from typing import Any
 import attrs
 import psutil
 from provenance import provenance
+from training_run import train_session
 
 from kernelrl_core.algorithms.advantages import grpo
+from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.environment.evaluation_service import EvaluationService
 from kernelrl_core.environment.scoring import WeightedReward
 from kernelrl_core.interfaces.evaluators import Evaluator
 from kernelrl_core.interfaces.policies import PolicyCapabilities, PolicyContext, TrainablePolicy
-from kernelrl_core.monitoring.loggers import LoggerThreads
+from kernelrl_core.monitoring.events import Event, StepFinished
 from kernelrl_core.planning.load import load_recipe
 from kernelrl_core.plugins.registry import registry
+from kernelrl_core.recipe.evaluation_spec import spec_of
 from kernelrl_core.rollout.session import Session
 from kernelrl_core.runs.directory import RunDir
-from kernelrl_core.runs.run_journal import RunJournal
-from kernelrl_core.training.loop import Training
 from kernelrl_core.types import (
     BuildStatus,
     Evaluation,
@@ -139,13 +140,10 @@ class Meter:
         self.steps: list[tuple[float, float, float, float]] = []
         """Of each: processor seconds so far, MiB at its end and at its highest, samples."""
 
-    def say(self, text: str) -> None: ...
-    def expect(self, what: str, samples: int) -> None: ...
-    def sample(self, turn: Any) -> None: ...
-
-    def step(self, row: Mapping[str, Any], n_steps: int) -> None:
-        memory = psutil.Process().memory_info().rss / 2**20
-        self.steps.append((time.process_time(), memory, self._highest_mib(), row["batch/total_steps"]))
+    def handle(self, event: Event) -> None:
+        if isinstance(event, StepFinished):
+            memory, samples = psutil.Process().memory_info().rss / 2**20, event.metrics["batch/total_steps"]
+            self.steps.append((time.process_time(), memory, self._highest_mib(), samples))
 
     @staticmethod
     def _highest_mib() -> float:
@@ -162,19 +160,23 @@ async def play(samples: int, reply_tokens: int, folder: Path) -> dict[str, Any]:
     per_step = recipe.train.tasks_per_step * recipe.train.group_size * recipe.episode.turns
     recipe = attrs.evolve(recipe, train=attrs.evolve(recipe.train, steps=-(-samples // per_step) + 1))
     source = registry().make("tasks", recipe.tasks)
+    backend = registry().make("backends", recipe.backend)
     environment = Environment(
         recipe,
+        evaluator=CandidateEvaluator(
+            spec_of(recipe),
+            backend=backend,
+            checkers={},
+            service=EvaluationService(StandInEvaluator(), cache_dir=folder / "verdicts"),
+            secret=b"secret" * 6,
+        ),
         tasks=source,
-        backend=registry().make("backends", recipe.backend),
-        checkers={},
         rewards=[
             WeightedReward(name, use.weight, registry().make("rewards", use), use.options.bounds(), name)
             for name, use in recipe.rewards.items()
         ],
         feedback=registry().make("feedback", recipe.feedback),
         retriever=None,
-        service=EvaluationService(StandInEvaluator(), cache_dir=folder / "verdicts"),
-        secret=b"secret" * 6,
     )
     kernel = next(
         answer.source
@@ -183,13 +185,9 @@ async def play(samples: int, reply_tokens: int, folder: Path) -> dict[str, Any]:
     )
     policy, meter = Policy(kernel, reply_tokens), Meter()
     run = RunDir.create(folder / "run", {}, {})
-    ledger = RunJournal(run)
-    session = Session(recipe, environment, policy)
     try:
-        await Training(run, {}, session, grpo, ledger, LoggerThreads({}), meter, lambda: False).go_on()
+        await train_session(run, Session(recipe, environment, policy), grpo, meter)
     finally:
-        ledger.close()
-        run.unlock()
         await environment.aclose()
     (begin_cpu, begin_mib, begin_highest, _), (end_cpu, end_mib, *_) = meter.steps[1], meter.steps[-1]
     highest = max(step_highest for _, _, step_highest, _ in meter.steps[2:])
@@ -200,7 +198,7 @@ async def play(samples: int, reply_tokens: int, folder: Path) -> dict[str, Any]:
     stand_in_ms = (time.process_time() - begin) * 10
     begin = time.process_time()
     for seed in range(100):
-        environment.backend.source_facts(f"{kernel}# {seed}\n")
+        backend.source_facts(f"{kernel}# {seed}\n")
     facts_ms = (time.process_time() - begin) * 10
     return {
         "samples": n,

@@ -37,17 +37,15 @@ from typing import Any
 
 import attrs
 from provenance import provenance
+from training_run import train_session
 
 from kernelrl_core.algorithms.advantages import dr_grpo
 from kernelrl_core.environment.evaluation_service import EvaluationService
 from kernelrl_core.interfaces.evaluators import Evaluator, EvaluatorConfig
 from kernelrl_core.interfaces.policies import PolicyCapabilities, PolicyConfig, PolicyContext, TrainablePolicy
-from kernelrl_core.monitoring.loggers import LoggerThreads
 from kernelrl_core.recipe.schema import EpisodeSettings, Recipe, RewardUse, SamplingOptions, TrainSettings, Use
 from kernelrl_core.rollout.session import Session
 from kernelrl_core.runs.directory import RunDir
-from kernelrl_core.runs.run_journal import RunJournal
-from kernelrl_core.training.loop import Training
 from kernelrl_core.types import (
     Candidate,
     Evaluation,
@@ -250,8 +248,8 @@ class Tasks:
 class Environment:
     """What stands between player and evaluation service."""
 
-    def __init__(self, service: Any) -> None:
-        self.composer, self.tasks, self._service = Composer(), Tasks(), service
+    def __init__(self, recipe: Recipe, service: Any) -> None:
+        self.recipe, self.composer, self.tasks, self._service = recipe, Composer(), Tasks(), service
 
     async def examples(self, task: Task) -> tuple[()]:
         return ()
@@ -275,13 +273,6 @@ class Environment:
 
     def state(self) -> Mapping[str, Any]:
         return {}
-
-
-class Silent:
-    def say(self, text: str) -> None: ...
-    def expect(self, what: str, samples: int) -> None: ...
-    def sample(self, turn: Turn) -> None: ...
-    def step(self, row: Mapping[str, Any], n_steps: int) -> None: ...
 
 
 # --- playing ----------------------------------------------------------------------------------------------------------
@@ -347,14 +338,9 @@ async def play(drawn: Latencies, way: Way, directory: Path, scale: float = 1.0) 
     }
     evaluator = StandInEvaluator(drawn, scale)
     service = Batcher(evaluator, scale) if way.batcher else EvaluationService(evaluator, cache_dir=None)
-    session = Session(recipe, Environment(service), Sampler(seconds, scale, way.training))  # type: ignore[arg-type]
+    environment: Any = Environment(recipe, service)
     run = RunDir.create(directory, {}, {})
-    ledger = RunJournal(run)
-    try:
-        await Training(run, {}, session, dr_grpo, ledger, LoggerThreads({}), Silent(), lambda: False).go_on()
-    finally:
-        ledger.close()
-        run.unlock()
+    await train_session(run, Session(recipe, environment, Sampler(seconds, scale, way.training)), dr_grpo)
     return run.rows("metrics")
 
 
