@@ -5,6 +5,10 @@
     │   └── LookupFailed     exit 2   a name that is unknown or offered twice
     ├── MissingPrerequisite  exit 3   a plugin, GPU, key or program is not there
     └── InfrastructureError  exit 1   a machine broke; never a verdict on a kernel
+        ├── SamplingError             a policy could not sample a reply
+        ├── EvaluationError           an evaluator could not carry out an evaluation
+        ├── PluginError               the service behind another component, or an evaluator in an undeclared way
+        └── StorageError              the run's files cannot be read or written; ends the run
 
 A bad kernel is data (see `Outcome`) and never an exception. Only the command line's `main`, the plugin loader and the
 wrappers of single stages catch broadly; every message says what, where, and the command that mends it.
@@ -15,13 +19,18 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from enum import IntEnum
+from typing import ClassVar
 
 __all__ = [
+    "EvaluationError",
     "ExitCode",
     "InfrastructureError",
     "KernelRLError",
     "LookupFailed",
     "MissingPrerequisite",
+    "PluginError",
+    "SamplingError",
+    "StorageError",
     "UsageError",
     "nearest",
     "suggestion",
@@ -77,7 +86,42 @@ class MissingPrerequisite(KernelRLError):
 
 
 class InfrastructureError(KernelRLError):
-    """Our fault: a broken worker, network or disk. Retried by core, never rewarded, cached or shown to the model."""
+    """Our fault: a broken worker, network or disk. Retried by core, never rewarded, cached or shown to the model.
+
+    Plugins raise this class. The core turns it into the subclass of the boundary that the error crossed.
+    """
+
+    boundary: ClassVar[str] = ""
+    """Where it left the infrastructure; the metric `infra/*` of this name counts the samples lost there."""
+
+    @classmethod
+    def at_boundary(cls, error: InfrastructureError) -> InfrastructureError:
+        """The error as one of this class, or itself where a boundary inside has already classified it."""
+        return error if error.boundary else cls(error.message, fix=error.fix)
+
+
+class SamplingError(InfrastructureError):
+    """A policy could not sample a reply."""
+
+    boundary = "sampling"
+
+
+class EvaluationError(InfrastructureError):
+    """An evaluator could not carry out an evaluation."""
+
+    boundary = "evaluation"
+
+
+class PluginError(InfrastructureError):
+    """The service behind a component broke, or an evaluator failed in a way that it does not declare."""
+
+    boundary = "plugin"
+
+
+class StorageError(InfrastructureError):
+    """A file cannot be read or written. Loses no sample: the run ends, and continues from what is on the disk."""
+
+    boundary = "storage"
 
 
 def _rebuild(cls: type[KernelRLError], message: str, fix: str) -> KernelRLError:

@@ -14,7 +14,7 @@ from types import TracebackType
 
 import platformdirs
 
-from kernelrl_core.errors import KernelRLError
+from kernelrl_core.errors import StorageError
 
 __all__ = [
     "FileLock",
@@ -34,9 +34,9 @@ def cache_directory() -> Path:
     return Path(given).absolute() if given else platformdirs.user_cache_path("kernelrl")
 
 
-def disk_error(path: Path, error: OSError) -> KernelRLError:
+def disk_error(path: Path, error: OSError) -> StorageError:
     """The message for the user about a failed read or write."""
-    return KernelRLError(f"{path}: {error.strerror or error}", fix="make room or give access, then continue the run")
+    return StorageError(f"{path}: {error.strerror or error}", fix="make room or give access, then continue the run")
 
 
 def sync_to_disk(path: Path) -> None:

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from kernelrl_core.errors import (
+    EvaluationError,
     ExitCode,
     InfrastructureError,
     KernelRLError,
     LookupFailed,
     MissingPrerequisite,
+    PluginError,
+    SamplingError,
+    StorageError,
     UsageError,
     nearest,
     suggestion,
 )
 
 __all__ = [
+    "EvaluationError",
     "ExitCode",
     "InfrastructureError",
     "KernelRLError",
     "LookupFailed",
     "MissingPrerequisite",
+    "PluginError",
+    "SamplingError",
+    "StorageError",
     "UsageError",
     "nearest",
     "suggestion",

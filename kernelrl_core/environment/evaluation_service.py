@@ -19,7 +19,7 @@ import attrs
 import tenacity
 
 from kernelrl_core.environment.evaluation_cache import EvaluationCache
-from kernelrl_core.errors import InfrastructureError, KernelRLError
+from kernelrl_core.errors import EvaluationError, InfrastructureError, KernelRLError, PluginError
 from kernelrl_core.interfaces.evaluators import Evaluator
 from kernelrl_core.types import Evaluation, EvaluationRequest, Outcome
 from kernelrl_core.types.serialization import to_json
@@ -167,14 +167,16 @@ class EvaluationService:
     async def _once(self, request: EvaluationRequest) -> Evaluation:
         try:
             evaluation = await self._evaluator.evaluate(request)
+        except InfrastructureError as error:
+            raise EvaluationError.at_boundary(error) from error.__cause__
         except KernelRLError:
             raise
         except Exception as error:
             logger.exception("the evaluator failed in a way it does not declare")
-            raise InfrastructureError(f"the evaluator failed: {type(error).__name__}: {error}") from error
+            raise PluginError(f"the evaluator failed: {type(error).__name__}: {error}") from error
         # An evaluator that says what it could check has done what this machine can: trying again changes nothing.
         if evaluation.outcome is Outcome.INFRA_ERROR and not evaluation.checked:
-            raise InfrastructureError(evaluation.detail or evaluation.message or "the evaluator reported infra_error")
+            raise EvaluationError(evaluation.detail or evaluation.message or "the evaluator reported infra_error")
         return evaluation
 
     async def _on_disk(self, work: Callable[..., T], *arguments: object) -> T:

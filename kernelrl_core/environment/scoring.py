@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from kernelrl_core.errors import InfrastructureError, KernelRLError
+from kernelrl_core.errors import InfrastructureError, KernelRLError, PluginError
 from kernelrl_core.interfaces.rewards import Reward, RewardBounds
 from kernelrl_core.recipe.schema import VerdictSettings
 from kernelrl_core.types import (
@@ -130,6 +130,7 @@ def lost_turn(
         outcome=Outcome.INFRA_ERROR,
         verdict=Verdict.CLEAN,
         message=str(error),
+        lost_at=error.boundary or PluginError.boundary,
     )
 
 

@@ -67,6 +67,8 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
     if verified:
         row["verify/samples"] = len(verified)
     row |= _mean("infra_rate", [turn.masked for turn in everything])
+    for boundary in sorted({turn.lost_at for turn in everything if turn.lost_at}):
+        row |= _mean(f"infra/{boundary}", [turn.lost_at == boundary for turn in everything])
     row |= _mean("truncated_rate", [turn.reply.stop_reason == "length" for turn in turns])
     row |= _token_metrics(turns)
     row |= _multiturn_metrics([episode for group in groups for episode in group.episodes], turns)

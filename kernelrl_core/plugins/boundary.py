@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kernelrl_core.errors import KernelRLError
+from kernelrl_core.errors import InfrastructureError, KernelRLError, PluginError
 
 __all__ = ["first_error", "plugin_boundary"]
 
@@ -14,15 +14,21 @@ _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def plugin_boundary(component: str, action: str) -> Iterator[None]:
+def plugin_boundary(component: str, action: str, *, broken: type[InfrastructureError] = PluginError) -> Iterator[None]:
     """Run code of a component, such as `policy 'torch'`, in a stage such as `sample`.
 
+    Args:
+        broken: what an infrastructure error becomes that no boundary inside has classified.
+
     Raises:
+        InfrastructureError: of the class `broken`, or of an inner boundary's.
         KernelRLError: anything the component raised that is not already a message for the user. The traceback goes to
             the log.
     """
     try:
         yield
+    except InfrastructureError as error:
+        raise broken.at_boundary(error) from error.__cause__
     except KernelRLError:
         raise
     except Exception as error:

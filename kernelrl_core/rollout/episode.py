@@ -16,7 +16,7 @@ import attrs
 
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.environment.scoring import lost_turn
-from kernelrl_core.errors import InfrastructureError
+from kernelrl_core.errors import InfrastructureError, StorageError
 from kernelrl_core.monitoring.timeline import split_evaluation
 from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.recipe.schema import Recipe, SpeedupStop
@@ -198,6 +198,7 @@ async def run_episode(runner: EpisodeRunner, sampler: Sampler, recorder: Recorde
 
     Raises:
         BudgetReached: before a further reply; the turns so far are recorded.
+        StorageError: the run cannot be recorded.
     """
     purpose = runner.id.purpose
     while (request := runner.next_prompt()) is not None:
@@ -211,6 +212,8 @@ async def run_episode(runner: EpisodeRunner, sampler: Sampler, recorder: Recorde
                 turn = await runner.submit(request, sampled)
             split_evaluation(span, turn)
             sampler.observe(request.id, sampled.seconds["sample"] + span.seconds())
+        except StorageError:  # what cannot be recorded must not be paid for
+            raise
         except InfrastructureError as error:
             turn = runner.submit_lost(request, error, sampled)
         await recorder.record(purpose, turn)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import attrs
 
+from kernelrl_core.errors import SamplingError
 from kernelrl_core.interfaces.policies import Policy
 from kernelrl_core.monitoring.timeline import Timeline
 from kernelrl_core.plugins.boundary import plugin_boundary
@@ -64,7 +65,7 @@ class Sampler:
 
     async def sample(self, request: SampleRequest, waited_s: float) -> Sampled:
         staleness = request.id.step - self.updates
-        with self.timeline.span("sampling") as span, plugin_boundary(self._label, "sample"):
+        with self.timeline.span("sampling") as span, plugin_boundary(self._label, "sample", broken=SamplingError):
             reply = await self._policy.sample(request.prompt, request.settings)
         return Sampled(reply, staleness, {"wait": waited_s, "sample": span.seconds()})
 

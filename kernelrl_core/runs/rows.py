@@ -31,6 +31,8 @@ def sample_row(turn: Turn) -> dict[str, Any]:
         speedup=turn.speedup,
     )
     row.update({_ROW_KEYS.get(key, key): value for key, value in to_json(turn).items() if key not in ("id", "task")})
+    if not turn.lost_at:
+        del row["lost_at"]
     clean: dict[str, Any] = _finite(row)
     return clean
 

@@ -65,6 +65,8 @@ class Turn:
     staleness: int = 0
     """Updates between the weights that sampled the reply and the update that trains on it, substeps apart; 0 unless
     steps are sampled ahead."""
+    lost_at: str = ""
+    """Where the infrastructure lost it: `sampling`, `evaluation` or `plugin`; empty where it was not lost."""
 
     @property
     def candidate(self) -> Candidate | None:

@@ -11,7 +11,7 @@ import pytest
 
 from kernelrl_core.api.evaluators import Evaluator
 from kernelrl_core.environment.evaluation_service import EvaluationService
-from kernelrl_core.errors import InfrastructureError, UsageError
+from kernelrl_core.errors import EvaluationError, InfrastructureError, PluginError, UsageError
 from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Outcome
 
 
@@ -128,7 +128,7 @@ def test_a_broken_machine_is_tried_again_and_then_raised(failures: int, runs: in
     async def scene() -> None:
         fake = Fake(seconds=0.0, failures=failures)
         made = service(fake)
-        with pytest.raises(InfrastructureError) if failures == 3 else contextlib.nullcontext():
+        with pytest.raises(EvaluationError) if failures == 3 else contextlib.nullcontext():
             assert (await made.evaluate(request())).outcome is Outcome.CORRECT
         assert fake.started == runs
         await made.aclose()
@@ -167,7 +167,7 @@ def twice(
 
     async def scene() -> tuple[int, Evaluation]:
         first = service(Fake(seconds=0.0, failures=failures), cache)
-        with pytest.raises(InfrastructureError) if failures > 2 else contextlib.nullcontext():
+        with pytest.raises(EvaluationError) if failures > 2 else contextlib.nullcontext():
             await first.evaluate(request())
         await first.aclose()
         between()
@@ -201,3 +201,17 @@ def test_a_damaged_entry_is_judged_again(tmp_path: Path) -> None:
 
     runs, verdict = twice(tmp_path, damage)
     assert (runs, verdict.outcome) == (1, Outcome.CORRECT)
+
+
+def test_an_evaluator_that_fails_undeclared_is_a_plugin_error() -> None:
+    class Faulty(Fake):
+        async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+            raise KeyError("a fault of the plugin")
+
+    async def run() -> None:
+        service = EvaluationService(Faulty(), cache_dir=None, attempts=1)
+        with pytest.raises(PluginError, match="the evaluator failed: KeyError"):
+            await service.evaluate(request())
+        await service.aclose()
+
+    asyncio.run(run())

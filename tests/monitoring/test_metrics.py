@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 from value_builders import make_turn
 
@@ -119,3 +120,12 @@ def test_a_kernel_counts_as_seen_from_its_second_time_on() -> None:
     assert seen.share(first) == 0.5
     assert seen.share([turn(0, Outcome.CORRECT, source="a"), turn(1, Outcome.CORRECT, source="b")]) == 0.5
     assert seen.share([turn(0, Outcome.FORMAT_ERROR)]) is None
+
+
+def test_lost_samples_are_counted_by_boundary() -> None:
+    """Two of four samples are lost, one where it was sampled and one where it was evaluated."""
+    lost = [attrs.evolve(turn(0, Outcome.INFRA_ERROR), lost_at=boundary) for boundary in ("sampling", "evaluation")]
+    episodes = [Episode((turn(0, Outcome.CORRECT),)), Episode((turn(0, Outcome.REJECTED),))]
+    row = rollout_metrics([Group(TASK, (*episodes, *(Episode((one,)) for one in lost)))])
+    counted = {name: value for name, value in row.items() if name.startswith("infra/")}
+    assert counted == {"infra/evaluation": 0.25, "infra/sampling": 0.25}

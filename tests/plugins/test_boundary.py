@@ -1,0 +1,43 @@
+"""Errors that cross the boundary between a plugin and the core."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernelrl_core.errors import (
+    InfrastructureError,
+    KernelRLError,
+    PluginError,
+    SamplingError,
+    StorageError,
+    UsageError,
+)
+from kernelrl_core.plugins.boundary import plugin_boundary
+
+
+def test_an_unexpected_exception_names_component_and_action() -> None:
+    told = r"policy 'x' failed in sample: ValueError: no"
+    with pytest.raises(KernelRLError, match=told) as raised, plugin_boundary("policy 'x'", "sample"):
+        raise ValueError("no")
+    assert not isinstance(raised.value, InfrastructureError)
+
+
+def test_an_infrastructure_error_is_classified_by_the_boundary() -> None:
+    with pytest.raises(SamplingError) as raised, plugin_boundary("policy 'x'", "sample", broken=SamplingError):
+        raise InfrastructureError("the server is gone", fix="start it")
+    assert (raised.value.message, raised.value.fix) == ("the server is gone", "start it")
+
+
+def test_the_boundary_of_a_component_without_a_class_of_its_own_is_the_plugin() -> None:
+    with pytest.raises(PluginError), plugin_boundary("retriever 'x'", "search"):
+        raise InfrastructureError("the index is gone")
+
+
+def test_an_inner_boundary_keeps_its_class() -> None:
+    with pytest.raises(StorageError), plugin_boundary("policy 'x'", "save", broken=SamplingError):
+        raise StorageError("the disk is full")
+
+
+def test_a_mistake_of_the_user_passes_unchanged() -> None:
+    with pytest.raises(UsageError, match="wrong key"), plugin_boundary("policy 'x'", "sample"):
+        raise UsageError("wrong key")
