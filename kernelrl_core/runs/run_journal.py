@@ -17,17 +17,19 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from kernelrl_core.algorithms.credit import Credit
-from kernelrl_core.monitoring.costs import Spent, spent_on_row, spent_on_step
+from kernelrl_core.monitoring.costs import Spent, spent_on_row, spent_on_step, spent_on_turn
+from kernelrl_core.monitoring.events import TurnFinished
 from kernelrl_core.monitoring.metrics import SeenKernels
+from kernelrl_core.monitoring.monitor import Monitor
 from kernelrl_core.runs.directory import JOURNALS, RunDir
 from kernelrl_core.runs.journal import Journal
 from kernelrl_core.runs.rows import sample_id, sample_row, turn_from_row
 from kernelrl_core.types import Outcome, SampleId, Task, Turn
 
-__all__ = ["RunJournal"]
+__all__ = ["RunJournal", "RunRecorder"]
 
 
 class RunJournal:
@@ -160,3 +162,21 @@ class RunJournal:
     def _account(self, row: Mapping[str, Any]) -> None:
         self.spent += spent_on_row(row)
         self.lost -= 1
+
+
+class RunRecorder:
+    """The recorder of a run that is trained; see `rollout.episode.Recorder`."""
+
+    def __init__(self, journal: RunJournal, monitor: Monitor) -> None:
+        self._journal, self._monitor = journal, monitor
+
+    def require_budget(self) -> None:
+        self._monitor.meter.check()
+
+    async def begin(self, purpose: Literal["train", "eval"], where: SampleId) -> None:
+        await self._journal.begin(purpose, where)
+
+    async def record(self, purpose: Literal["train", "eval"], turn: Turn) -> None:
+        row = await (self._journal.record_sample(turn) if purpose == "train" else self._journal.record_eval(turn))
+        self._monitor.meter.add(spent_on_turn(turn))
+        self._monitor.publish(TurnFinished(turn, purpose, row))

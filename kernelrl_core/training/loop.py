@@ -28,9 +28,8 @@ from kernelrl_core.rollout.groups import Rollout, RolloutQueue, session_rollout
 from kernelrl_core.rollout.session import Session
 from kernelrl_core.runs.checkpoints import checkpoint_name, load_checkpoint, prune_checkpoints, save_checkpoint, sweep
 from kernelrl_core.runs.directory import RunDir, now
-from kernelrl_core.runs.recorder import RunRecorder
 from kernelrl_core.runs.rows import require_turns
-from kernelrl_core.runs.run_journal import RunJournal
+from kernelrl_core.runs.run_journal import RunJournal, RunRecorder
 from kernelrl_core.tasks.curriculum import TaskSchedule
 from kernelrl_core.training.learner import Learner
 from kernelrl_core.types import Group
