@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,9 +32,23 @@ def plugin_boundary(component: str, action: str, *, broken: type[InfrastructureE
         raise broken.at_boundary(error) from error.__cause__
     except KernelRLError:
         raise
+    except asyncio.CancelledError as error:
+        if _is_asked_to_end():
+            raise
+        raise KernelRLError(f"{component} was cancelled in {action}") from error
     except Exception as error:
         _log.info("%s failed in %s", component, action, exc_info=True)
         raise KernelRLError(f"{component} failed in {action}: {type(error).__name__}: {error}") from error
+
+
+def _is_asked_to_end() -> bool:
+    """Whether the caller's task is being cancelled. Otherwise a cancellation is the component's own, and a task group
+    would take it for no failure at all."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no event loop in this thread
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 def first_error(error: BaseException) -> BaseException:

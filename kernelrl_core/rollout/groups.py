@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from types import TracebackType
 from typing import Literal
 
+from kernelrl_core.errors import KernelRLError
 from kernelrl_core.monitoring.costs import BudgetReached
 from kernelrl_core.rollout.episode import EpisodeId, EpisodeRunner, Recorder, run_episode
 from kernelrl_core.rollout.session import Session
@@ -82,6 +83,8 @@ class Rollout:
         async def group(index: int, task: Task) -> None:
             async with asyncio.TaskGroup() as running:
                 tasks = [running.create_task(episode(index, number)) for number in range(self.episodes)]
+            if any(one.cancelled() for one in tasks):  # by a component: a cancelled rollout does not come here
+                raise KernelRLError(f"an episode of task {task.id} was cancelled by a component")
             episodes = [one for task_ in tasks if (one := task_.result()) is not None]
             if len(episodes) == self.episodes:
                 self._complete.put_nowait((index, Group(task, tuple(episodes))))

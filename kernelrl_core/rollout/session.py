@@ -63,11 +63,7 @@ async def open_session(
     environment = Environment.from_recipe(recipe, registry=registry, secret=secret, cache_dir=cache)
     session = Session(recipe, environment, policy)
     try:
-        if recipe.demonstrations.file is not None and not policy.capabilities.warm_start:
-            raise UsageError(
-                f"demonstrations.file: policy {recipe.policy.use!r} does not warm-start as it is set",
-                fix="give policy.warm_start where the policy knows it, or set demonstrations.file=null",
-            )
+        _require_warm_start(recipe, policy)
         demonstrations = Demonstrations(environment)
         context = PolicyContext(
             seed=derived_seed(recipe.seed, "policy"),
@@ -82,6 +78,7 @@ async def open_session(
         )
         with plugin_boundary(session.policy_label, "start"):
             await policy.start(context)
+        _require_warm_start(recipe, policy)  # capabilities may shrink in `start`; `require_learning` checks the others
         with plugin_boundary(session.policy_label, "render"):
             require_kept_thinking(recipe, policy.render)
         yield session
@@ -91,6 +88,14 @@ async def open_session(
         except Exception:
             _log.exception("%s failed in aclose", session.policy_label)
         await environment.aclose()
+
+
+def _require_warm_start(recipe: Recipe, policy: Policy) -> None:
+    if recipe.demonstrations.file is not None and not policy.capabilities.warm_start:
+        raise UsageError(
+            f"demonstrations.file: policy {recipe.policy.use!r} does not warm-start as it is set",
+            fix="give policy.warm_start where the policy knows it, or set demonstrations.file=null",
+        )
 
 
 def require_learning(recipe: Recipe, policy: Policy) -> TrainablePolicy:
