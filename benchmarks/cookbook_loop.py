@@ -26,6 +26,7 @@ from tinker_cookbook.rl import train
 
 from kernelrl_adapters.cookbook import KernelDatasetBuilder
 from kernelrl_adapters.shared import make_environment, read_recipe, recipe_of
+from kernelrl_core.environment.demonstrations import Demonstrations
 from kernelrl_core.interfaces.policies import PolicyContext
 from kernelrl_core.storage import cache_directory
 from kernelrl_core.types.seeds import derived_seed
@@ -40,13 +41,14 @@ async def warm_start(text: str) -> Path:
     """Directory of the quickstart's model before reinforcement learning."""
     recipe = recipe_of(text)
     environment = make_environment(recipe)
+    demonstrations = Demonstrations(environment)
     try:
         context = PolicyContext(
             derived_seed(recipe.seed, "policy"),
             cache_directory(),
             None,
-            environment.warm_start_examples,
-            environment.warm_start_key(),
+            demonstrations.examples,
+            demonstrations.key(),
             say=print,
         )
         options = recipe.policy.options

@@ -22,6 +22,7 @@ from typing import Any
 from provenance import provenance
 
 from kernelrl_core.algorithms.loss_shaping import shape_samples
+from kernelrl_core.environment.demonstrations import Demonstrations
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.interfaces.policies import PolicyContext
 from kernelrl_core.planning.load import load_recipe
@@ -44,7 +45,7 @@ async def measure(recipe_name: str, overrides: list[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as cache:
         environment = Environment.from_recipe(recipe, registry=found, secret=b"benchmark", cache_dir=None)
         policy = found.make("policies", recipe.policy)
-        examples = await environment.warm_start_examples()
+        examples = await Demonstrations(environment).examples()
 
         async def demonstrations() -> Any:
             return examples
