@@ -65,7 +65,7 @@ RECIPE = Recipe(
     sampling=SamplingOptions(max_tokens=100, temperature=0.7, stop=("END",), extend=Extension(5, 200)),
     eval=EvalSettings(temperature=0.2),
 )
-TASK = Task("train/0", "the reference")
+TASK, PLACE = Task("train/0", "the reference"), EpisodeId("train", 0, 1, 2)
 WRONG, RIGHT = Reply("wrong", (1, 2), (-0.1, -0.2), "stop"), Reply("right", (3,), (-0.3,), "stop")
 
 
@@ -164,7 +164,7 @@ def runner(
     *,
     environment: Any = None,
     renderer: Any = None,
-    id: EpisodeId = EpisodeId("train", 0, 1, 2),  # noqa: A002
+    id: EpisodeId = PLACE,  # noqa: A002
     **more: Any,
 ) -> EpisodeRunner:
     return EpisodeRunner(environment or Environment(recipe), TASK, id, renderer or Renderer(), **more)
@@ -253,7 +253,7 @@ def test_a_renderer_that_fails_is_named() -> None:
         def render(self, messages: Sequence[Message]) -> Prompt:
             raise RuntimeError("no template")
 
-    with pytest.raises(KernelRLError, match="^policy 'fake' failed in render: RuntimeError: no template$"):
+    with pytest.raises(KernelRLError, match=r"^policy 'fake' failed in render: RuntimeError: no template$"):
         runner(renderer=Broken()).next_prompt()
 
 
