@@ -1,0 +1,79 @@
+"""A key that is written and changes nothing gets a warning with its place; the recipe stays valid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernelrl_core.planning.load import load_recipe
+from kernelrl_core.plugins.registry import Registry
+
+MINIMAL = "tasks: {use: files}\nbackend: {use: triton}\npolicy: {use: tiny}\nrewards: {r: {use: bounded}}\n"
+
+ONE_TURN = "has no effect: an episode has one turn (episode.turns)"
+NO_LATER_EXAMPLE = "has no effect: no later turn could show an example (episode.turns, prompt.shots)"
+UNCLIPPED = "has no effect: importance_sampling clips nothing (train.loss)"
+GREEDY = "has no effect: temperature 0 takes the most probable token (sampling.temperature)"
+TOO_LATE = "has no effect: the run ends before that step (train.steps)"
+
+
+def warnings(plugins: Registry, folder: Path, *overrides: str, text: str = "") -> list[str]:
+    (folder / "r.yaml").write_text(MINIMAL + text)
+    return [str(one) for one in load_recipe(str(folder / "r.yaml"), overrides, registry=plugins).warnings]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "others", "why"),
+    [
+        ("history.thinking", "kept", (), ONE_TURN),
+        ("history.keep", "{last: 2}", (), ONE_TURN),
+        ("history.form", "prompt", (), ONE_TURN),
+        ("returns.gamma", "0.3", (), ONE_TURN),
+        ("returns.aggregate", "max", (), ONE_TURN),
+        ("episode.stop", "correct", (), ONE_TURN),
+        ("episode.stop", "{speedup: 2}", ("evaluation.timing=true",), ONE_TURN),
+        ("prompt.example_turns", "all", (), NO_LATER_EXAMPLE),
+        ("prompt.example_turns", "all", ("episode.turns=2", "prompt.shots=zero"), NO_LATER_EXAMPLE),
+        ("train.clip_low", "0.1", ("train.loss=importance_sampling",), UNCLIPPED),
+        ("train.clip_high", "0.1", ("train.loss=importance_sampling",), UNCLIPPED),
+        ("sampling.top_p", "0.9", ("sampling.temperature=0",), GREEDY),
+        ("sampling.top_k", "20", ("sampling.temperature=0",), GREEDY),
+        ("sampling.extend", "{after_step: 3, max_tokens: 20000}", ("train.steps=3",), TOO_LATE),
+    ],
+)
+def test_a_key_without_effect_is_named_with_its_reason(
+    plugins: Registry, tmp_path: Path, key: str, value: str, others: tuple[str, ...], why: str
+) -> None:
+    assert warnings(plugins, tmp_path, f"{key}={value}", *others) == [f"command line: {key}: {why}"]
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        (),
+        ("episode.turns=2", "history.thinking=summarised", "history.keep={last: 2}", "history.form=prompt"),
+        ("episode.turns=2", "returns.gamma=0.3", "returns.aggregate=max", "episode.stop=correct"),
+        ("episode.turns=2", "prompt.example_turns=all"),
+        ("train.loss=ppo", "train.clip_low=0.1", "train.clip_high=0.1"),
+        ("sampling.top_p=0.9", "sampling.top_k=20"),
+        ("sampling.extend={after_step: 3, max_tokens: 20000}", "train.steps=4"),
+        ("sampling.extend={after_step: 3, max_tokens: 20000}",),
+    ],
+)
+def test_a_key_with_an_effect_gets_no_warning(plugins: Registry, tmp_path: Path, overrides: tuple[str, ...]) -> None:
+    assert warnings(plugins, tmp_path, *overrides) == []
+
+
+def test_a_default_that_is_written_out_gets_no_warning(plugins: Registry, tmp_path: Path) -> None:
+    assert warnings(plugins, tmp_path, "history.thinking=stripped", "episode.stop=never") == []
+
+
+def test_a_key_of_a_file_is_named_with_its_line(plugins: Registry, tmp_path: Path) -> None:
+    found = warnings(plugins, tmp_path, text="returns:\n  gamma: 0.3\n")
+    assert found == [f"{tmp_path / 'r.yaml'}:6: returns.gamma: {ONE_TURN}"]
+
+
+def test_every_key_without_effect_is_named(plugins: Registry, tmp_path: Path) -> None:
+    found = warnings(plugins, tmp_path, "returns.gamma=0.3", "sampling.temperature=0", "sampling.top_k=20")
+    assert [line.split(": ")[1] for line in found] == ["returns.gamma", "sampling.top_k"]
