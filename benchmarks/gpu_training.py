@@ -37,10 +37,10 @@ STYLES = ("fast", "middling", "slow")
 
 INTRODUCTION = """\
 A transformer of about a million parameters, trained from scratch, writes Triton kernels for the starter tasks. Each
-kernel is judged and timed on the GPU against PyTorch's eager mode; the reward of a correct kernel is 0.45 and its
+kernel is evaluated and timed on the GPU against PyTorch's eager mode; the score of a correct kernel is 0.45 plus its
 speedup, counted up to 5. The model samples and learns on the same GPU, never while a kernel is being timed. The
-supervised warm start shows fast, middling and slow right answers equally often, so a preference among them was learnt
-from measured times.
+supervised warm start shows fast, middling and slow right demonstrations equally often, so a preference among them was
+learnt from measured times.
 """
 
 Row = dict[str, Any]
@@ -125,25 +125,25 @@ def write_page(folder: Path, page: Path) -> None:
         "# Training on a GPU with measured speed as the reward\n",
         INTRODUCTION,
         f"Written by `benchmarks/gpu_training.py --folder DIR --page docs/{page.name}` from the files of the run.\n",
-        "## What is seen\n",
+        "## Results\n",
         *(f"- {line}" for line in findings(rows, samples, window)),
         f"\n![Share of correct kernels and mean speedup of the correct ones, by step]({chart.name})\n",
         "## Steps\n",
         *steps_table(rows),
         "\n*Correct*: share of the step's samples. *Speedup*: mean over the correct ones, against PyTorch. *Repeated*: "
-        "share of the judged kernels that were judged before for the same task, which costs nothing. Seconds per step: "
-        "*sampling* until the last reply; *judging* what then remains; *learning*; *saving*.\n",
+        "share of the evaluated kernels that were evaluated before for the same task, which costs nothing. Seconds per "
+        "step: *sampling* until the last reply; *evaluating* the rest of the rollout; *learning*; *saving*.\n",
         "## Held-out tasks\n",
         *held_out_table(rows),
         "\nThe model never trains on these tasks. *Faster*: share of all samples that are correct and faster than "
         "PyTorch, or than twice its speed; the mean speedup is geometric, over the correct samples.\n",
-        "## What the styles are worth\n",
+        "## Speed by style\n",
         *styles_table(samples, window, rows),
-        "\nCorrect kernels of the training tasks that equal one of the bundled answers word for word, by the style of "
-        "that answer; *other*: correct kernels that no answer showed.\n",
+        "\nCorrect kernels of the training tasks that equal one of the bundled demonstrations word for word, by its "
+        "style; *other*: correct kernels that no demonstration showed.\n",
         "## Time per kernel\n",
         *seconds_table(samples),
-        "\nMeans over the kernels that were judged and not repeated. Trials overlap; timing does not.\n",
+        "\nMeans over the kernels that were evaluated and not repeated. Trials overlap; timing does not.\n",
         "## Provenance\n",
         *provenance_lines(run, slices, samples),
     ]
@@ -173,14 +173,16 @@ def findings(rows: Sequence[Row], samples: Sequence[Row], window: int) -> list[s
         )
     lost = sum(sample["outcome"] == "infra_error" for sample in samples)
     suspect = sum(sample["verdict"] == "suspect" for sample in samples)
-    lines.append(f"{lost} samples were lost to the infrastructure; {suspect} were suspect, their speedup capped at 1.")
+    lines.append(
+        f"{lost} samples were lost to infrastructure errors; {suspect} were suspect, their speedup capped at 1."
+    )
     return lines
 
 
 def steps_table(rows: Sequence[Row]) -> list[str]:
     each = -(-len(rows) // ROWS)
     lines = [
-        "| steps | correct | speedup | reward | repeated | sampling s | judging s | learning s | saving s |",
+        "| steps | correct | speedup | reward | repeated | sampling s | evaluating s | learning s | saving s |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for start in range(0, len(rows), each):
@@ -280,7 +282,7 @@ def bundled() -> dict[tuple[str, str], str]:
 def seconds_table(samples: Sequence[Row]) -> list[str]:
     judged = [sample["evaluation"] for sample in samples if sample["evaluation"] is not None]
     fresh = [found["seconds"] for found in judged if found["seconds"] and not found["provenance"].get("cached")]
-    names = {"build": "loading", "run": "compiling and trials", "timing": "timing", "wait": "waiting for a turn"}
+    names = {"build": "loading", "run": "compiling and trials", "timing": "timing", "wait": "waiting for the device"}
     cells = [
         number(statistics.fmean(seconds.get(key, 0.0) for seconds in fresh) if fresh else None, "{:.2f}")
         for key in names
