@@ -14,8 +14,8 @@ from kernelrl_core.errors import InfrastructureError, KernelRLError, MissingPrer
 from kernelrl_core.interfaces.rewards import RewardBounds
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.blocks import blocks
-from kernelrl_core.recipe.component_checks import Contradiction, own_problems
-from kernelrl_core.recipe.schema import Recipe, RewardUse, SpeedupStop, Use
+from kernelrl_core.recipe.component_checks import Contradiction, own_problems, unknown_rules
+from kernelrl_core.recipe.schema import RewardUse, SpeedupStop, Use
 
 __all__ = ["contradictions"]
 
@@ -288,26 +288,7 @@ def _template(given: Parts, registry: Registry) -> Iterator[Contradiction]:
 
 
 def _forbid(given: Parts, registry: Registry) -> Iterator[Contradiction]:
-    if not given.checkers:
-        # Nothing can be found broken, and the prompt states nothing. Only rules that were asked for are missed.
-        if given.forbid and given.forbid != attrs.fields(Recipe).forbid.default:
-            hint = "add checkers: {source: {use: source_rules}}"
-            yield Contradiction(("forbid",), "there is no checker that could find these rules broken", hint)
-        return
-    known: set[str] = set()
-    for name, use in given.checkers.items():
-        try:
-            known |= {rule.id for rule in registry.make("checkers", use).rules}
-        except MissingPrerequisite as error:
-            yield Contradiction(("checkers", name), error.message, error.fix, missing=True)
-            return
-        except KernelRLError as error:
-            yield Contradiction(("checkers", name), error.message, error.fix)
-            return
-    for rule in given.forbid:
-        if rule not in known:
-            message = f"no checker of this recipe knows the rule {rule!r}"
-            yield Contradiction(("forbid",), message, suggestion(rule, known))
+    return unknown_rules(given.checkers, given.forbid, registry)
 
 
 def _demonstrations(given: Parts, registry: Registry) -> Iterator[Contradiction]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
+from kernelrl_core.errors import KernelRLError, MissingPrerequisite, suggestion
+from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.plugins.use import Use
+from kernelrl_core.recipe.schema import Recipe
 
-__all__ = ["Contradiction", "own_problems"]
+__all__ = ["Contradiction", "own_problems", "unknown_rules"]
 
 
 @attrs.frozen
@@ -30,3 +33,27 @@ def own_problems(path: tuple[str, ...], use: Use) -> Iterator[Contradiction]:
     except Exception as error:  # plugin code
         found = [f"component {use.use!r} cannot check its options: {type(error).__name__}: {error}"]
     yield from (Contradiction(path, message) for message in found)
+
+
+def unknown_rules(checkers: Mapping[str, Use], forbid: Sequence[str], registry: Registry) -> Iterator[Contradiction]:
+    """Rules that reject a candidate and that no checker knows."""
+    if not checkers:
+        # Nothing can be found broken, and the prompt states nothing. Only rules that were asked for are missed.
+        if forbid and forbid != attrs.fields(Recipe).forbid.default:
+            hint = "add checkers: {source: {use: source_rules}}"
+            yield Contradiction(("forbid",), "there is no checker that could find these rules broken", hint)
+        return
+    known: set[str] = set()
+    for name, use in checkers.items():
+        try:
+            known |= {rule.id for rule in registry.make("checkers", use).rules}
+        except MissingPrerequisite as error:
+            yield Contradiction(("checkers", name), error.message, error.fix, missing=True)
+            return
+        except KernelRLError as error:
+            yield Contradiction(("checkers", name), error.message, error.fix)
+            return
+    for rule in forbid:
+        if rule not in known:
+            message = f"no checker of this recipe knows the rule {rule!r}"
+            yield Contradiction(("forbid",), message, suggestion(rule, known))

@@ -10,7 +10,7 @@ import attrs
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.plugins.use import Use
 from kernelrl_core.recipe.blocks import blocks
-from kernelrl_core.recipe.component_checks import own_problems
+from kernelrl_core.recipe.component_checks import own_problems, unknown_rules
 from kernelrl_core.recipe.merge import Merged, merge_layers, override_layer
 from kernelrl_core.recipe.problems import Problem, RecipeError
 from kernelrl_core.recipe.schema import Recipe
@@ -70,9 +70,15 @@ def read_evaluation_spec(
             for path, use in uses.items():
                 for found in own_problems(path, use):
                     problems.append(Problem(merged.origin(path), ".".join(path), found.message, found.hint))
+    parts = structured.parts
+    if "backend" not in merged.data:
+        problems.append(Problem(merged.origin(("backend",)), "backend", "required key is missing"))
+    if "checkers" in parts and "forbid" in parts:
+        for found in unknown_rules(parts["checkers"], parts["forbid"], registry):
+            place = merged.origin(found.path)
+            problems.append(Problem(place, ".".join(found.path), found.message, found.hint, found.missing))
     if problems:
         raise RecipeError(problems)
-    parts = structured.parts
     return EvaluationSpec(parts["backend"], parts["evaluator"], parts["evaluation"], parts["checkers"], parts["forbid"])
 
 
