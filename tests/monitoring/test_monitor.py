@@ -1,0 +1,182 @@
+"""What is made from the four events of a run, and what its meters add to the metrics of a step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from value_builders import make_turn
+
+from kernelrl_core.interfaces.loggers import Logger
+from kernelrl_core.monitoring.console import Console
+from kernelrl_core.monitoring.costs import CostMeter, Spent
+from kernelrl_core.monitoring.events import EvaluationFinished, Event, PhaseStarted, StepFinished, TurnFinished
+from kernelrl_core.monitoring.loggers import LoggerThreads
+from kernelrl_core.monitoring.monitor import Monitor
+from kernelrl_core.monitoring.timeline import KINDS, Timeline
+from kernelrl_core.recipe.schema import PriceSettings
+from kernelrl_core.types import Episode, Group, Outcome, Reply, Task
+
+TURN = make_turn(Outcome.CORRECT)
+METRICS = {"step": 0, "reward/mean": 0.5, "kernel/correct_rate": 0.25, "time/total": 2.0}
+EVENTS: tuple[Event, ...] = (
+    PhaseStarted("step 1", 8),
+    TurnFinished(TURN, "train", {"sample": "0.0.0.0"}),
+    TurnFinished(TURN, "eval", {"sample": "1.0.0.0"}),
+    EvaluationFinished(1, {"eval/pass@1": 0.75}),
+    StepFinished(METRICS, ({"sample": "0.0.0.0", "advantage": 1.0},), 3),
+)
+
+
+class Recording:
+    """A subscriber that remembers."""
+
+    def __init__(self, log: list[tuple[str, Event]], name: str) -> None:
+        self.log, self.name = log, name
+
+    def handle(self, event: Event) -> None:
+        self.log.append((self.name, event))
+
+
+class RecordingLogger(Logger):
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Any]] = []
+
+    def start(self, run_dir: Path, recipe: Any, first_step: int) -> None:
+        self.calls.append(("start", first_step))
+
+    def turn(self, row: Any) -> None:
+        self.calls.append(("turn", row))
+
+    def credits(self, rows: Any) -> None:
+        self.calls.append(("credits", rows))
+
+    def step(self, metrics: Any) -> None:
+        self.calls.append(("step", metrics))
+
+    def evaluation(self, results: Any) -> None:
+        self.calls.append(("evaluation", results))
+
+    def finish(self, state: str) -> None:
+        self.calls.append(("finish", state))
+
+
+def make_monitor(*subscribers: Any, said: list[str] | None = None, meter: CostMeter | None = None) -> Monitor:
+    lines = said if said is not None else []
+    return Monitor(subscribers, meter or CostMeter(PriceSettings()), Timeline(), lines.append)
+
+
+def test_every_subscriber_gets_every_event_in_order() -> None:
+    log: list[tuple[str, Event]] = []
+    monitor = make_monitor(Recording(log, "first"), Recording(log, "second"))
+    for event in EVENTS:
+        monitor.publish(event)
+    assert log == [(name, event) for event in EVENTS for name in ("first", "second")]
+
+
+def test_loggers_get_turns_of_training_steps_and_evaluations(tmp_path: Path) -> None:
+    logger = RecordingLogger()
+    threads = LoggerThreads({"mine": logger})
+    threads.start(tmp_path, {}, 0)
+    monitor = make_monitor(threads)
+    for event in EVENTS:
+        monitor.publish(event)
+    threads.finish("finished")
+    assert logger.calls == [
+        ("start", 0),
+        ("turn", {"sample": "0.0.0.0"}),
+        ("evaluation", {"step": 1, "eval/pass@1": 0.75}),
+        ("credits", ({"sample": "0.0.0.0", "advantage": 1.0},)),
+        ("step", METRICS),
+        ("finish", "finished"),
+    ]
+
+
+def test_the_console_shows_a_line_for_each_step(capsys: pytest.CaptureFixture[str]) -> None:
+    monitor = make_monitor(Console())
+    for event in EVENTS:
+        monitor.publish(event)
+    assert capsys.readouterr().err == "step 1/3  reward 0.500  correct 25%  2.0 s\n"
+
+
+def step(number: int, rate: float) -> StepFinished:
+    return StepFinished({"step": number, "truncated_rate": rate, "time/total": 1.0}, (), 20)
+
+
+def test_a_step_that_raises_an_alarm_is_said_once_and_after_the_subscribers_know() -> None:
+    said: list[str] = []
+    log: list[tuple[str, Event]] = []
+    monitor = make_monitor(Recording(log, "console"), said=said)
+    counts = []
+    for number in range(14):
+        monitor.publish(step(number, 0.0 if number < 7 else 0.5))
+        counts.append((len(log), len(said)))
+    assert [line for line in said if "cut off" in line] == said
+    assert len(said) == 1
+    assert said[0].startswith("alarm: 30% replies cut off at the limit in the last steps, 0% before")
+    assert said[0].endswith("; samples.jsonl of the run holds the evidence")
+    assert counts[9] == (10, 1)
+
+
+def test_other_events_raise_no_alarm() -> None:
+    said: list[str] = []
+    monitor = make_monitor(said=said)
+    for _ in range(20):
+        for event in EVENTS[:4]:
+            monitor.publish(event)
+    assert said == []
+
+
+def test_a_resumed_run_raises_the_alarm_that_an_undisturbed_one_raises() -> None:
+    undisturbed: list[str] = []
+    monitor = make_monitor(said=undisturbed)
+    for number in range(14):
+        monitor.publish(step(number, 0.0 if number < 7 else 0.5))
+    said: list[str] = []
+    resumed = make_monitor(said=said)
+    resumed.restore({}, [step(number, 0.0 if number < 7 else 0.5).metrics for number in range(8)])
+    assert said == []
+    for number in range(8, 14):
+        resumed.publish(step(number, 0.5))
+    assert said == undisturbed
+
+
+def groups(text: str) -> list[Group]:
+    turns = tuple(make_turn(Outcome.CORRECT, reply=Reply(text, (1,), (-0.5,), "stop")) for _ in range(4))
+    return [Group(Task("t", ""), tuple(Episode((turn,)) for turn in turns))]
+
+
+def test_usual_openings_are_kept_in_checkpoints() -> None:
+    first = make_monitor()
+    assert first.state() == {}
+    assert first.measure(groups("Sure thing"))["collapse/opening_drift"] == 0.0
+    assert first.state() == {"openings": ["Sure"]}
+    resumed = make_monitor()
+    resumed.restore(first.state(), [])
+    assert resumed.measure(groups("Never mind"))["collapse/opening_drift"] == 1.0
+
+
+def test_a_step_is_booked_with_its_own_cost_and_the_sum() -> None:
+    meter = CostMeter(PriceSettings(prompt=1e6, reply=2e6))
+    monitor = make_monitor(meter=meter)
+    meter.add(Spent(prompt_tokens=3, reply_tokens=1))
+    first = monitor.book()
+    meter.add(Spent(reply_tokens=2))
+    second = monitor.book()
+    assert [(row["cost/usd"], row["cost/total_usd"]) for row in (first, second)] == [(5.0, 5.0), (4.0, 9.0)]
+    assert (second["cost/prompt_tokens"], second["cost/reply_tokens"]) == (0.0, 2.0)
+
+
+def test_the_time_of_a_step_is_divided_among_its_phases() -> None:
+    timeline = Timeline()
+    monitor = Monitor((), CostMeter(PriceSettings()), timeline, lambda _: None)
+    monitor.start_clock()
+    with timeline.span("sampling"):
+        sum(range(100_000))
+    row = monitor.book()
+    parts = {name: value for name, value in row.items() if name.startswith("time/in_")}
+    assert set(parts) == {f"time/in_{kind}" for kind in KINDS}
+    assert sum(parts.values()) == pytest.approx(row["time/total"], abs=1e-6)
+    assert parts["time/in_sampling"] > 0
+    assert monitor.book()["time/in_sampling"] == 0.0
