@@ -73,6 +73,7 @@ def test_a_compiler_that_is_missing_is_named_with_its_fix(monkeypatch: pytest.Mo
 def test_a_missing_compiler_hides_no_missing_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
     missing = CudaConfig(mode="gpu").requires()
     assert (missing.executables, missing.gpu) == (("g++", "nvcc"), "nvidia")
     assert "CUDA toolkit" in missing.fix
