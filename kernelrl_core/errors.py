@@ -11,7 +11,7 @@
         └── StorageError              the run's files cannot be read or written; ends the run
 
 A bad kernel is data (see `Outcome`) and never an exception. Only the command line's `main`, the plugin loader and the
-wrappers of single stages catch broadly; every message says what, where, and the command that mends it.
+wrappers of single stages catch broadly; every message says what, where, and the command that fixes it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class KernelRLError(Exception):
 
     Args:
         message: what is wrong and where, in one or more lines.
-        fix: the command or change that mends it, if there is one.
+        fix: the command or change that fixes it, if there is one.
     """
 
     exit_code = ExitCode.FAILED
@@ -86,7 +86,8 @@ class MissingPrerequisite(KernelRLError):
 
 
 class InfrastructureError(KernelRLError):
-    """Our fault: a broken worker, network or disk. Retried by core, never rewarded, cached or shown to the model.
+    """A broken worker, network or disk. The core tries again; the error is never a reward, never cached and never shown
+    to the model.
 
     Plugins raise this class. The core turns it into the subclass of the boundary that the error crossed.
     """

@@ -1,7 +1,7 @@
 """Credit of every sample of a step: return, advantage, and whether it is trained on.
 
-The batch is fixed here, in this order: mask what the infrastructure spoilt, returns, advantages, fix the divisor of the
-loss, leave out groups without a signal, leave out lazy kernels where the recipe says so.
+The batch is fixed here, in this order: mask samples lost to infrastructure errors, returns, advantages, fix the divisor
+of the loss, exclude groups whose advantages are all equal, exclude lazy kernels where the recipe says so.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _without_lazy(credit: Credit, settings: CoverageRejection, seed: int) -> Cre
 def _credit_group(
     group: Group, estimator: AdvantageFunction, returns: ReturnSettings, train: TrainSettings
 ) -> list[Credit]:
-    reasons = [_spoilt(episode, returns.gamma) for episode in group.episodes]
+    reasons = [_exclusion_reasons(episode, returns.gamma) for episode in group.episodes]
     valid = [
         [turn for turn, why in zip(e.turns, r, strict=True) if not why]
         for e, r in zip(group.episodes, reasons, strict=True)
@@ -168,7 +168,7 @@ def _credit_group(
     return credited
 
 
-def _spoilt(episode: Episode, gamma: float) -> list[str]:
+def _exclusion_reasons(episode: Episode, gamma: float) -> list[str]:
     """[turn] why it is masked. A lost turn hides what the earlier ones led to, unless they are not paid for that."""
     lost = any(turn.masked for turn in episode.turns)
     return ["infra_error" if turn.masked else "incomplete" if lost and gamma > 0 else "" for turn in episode.turns]

@@ -145,7 +145,7 @@ class RunJournal:
         self.seen.share_of([kernel for _, kernel in sorted(judged.items()) if kernel is not None])
         waiting: dict[int, list[dict[str, Any]]] = defaultdict(list)
         for where, row in sorted(open_rows.items()):
-            # What the infrastructure spoilt is tried again, unless the batch was already fixed with it.
+            # Samples lost to infrastructure errors are sampled again, unless their batch is already committed.
             if row["outcome"] != Outcome.INFRA_ERROR or row["sample"] in self._credited:
                 waiting[where.step].append(row)
         return waiting

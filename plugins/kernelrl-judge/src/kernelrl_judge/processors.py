@@ -2,7 +2,7 @@
 
 Judge and runner answer each other within microseconds, and both wait busily. On one processor each would wait until the
 other's time slice ends, and beside a compiler until the compiler's does: milliseconds for every message. Processes of
-one machine agree by locks, as in `turns`.
+one machine agree by file locks.
 """
 
 from __future__ import annotations
