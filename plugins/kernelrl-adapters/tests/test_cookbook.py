@@ -231,13 +231,13 @@ def test_infrastructure_that_fails_fails_the_rollout_and_pays_nothing(
 ) -> None:
     import kernelrl_fake
 
-    from kernelrl_core.errors import InfrastructureError
+    from kernelrl_core.api.errors import EvaluationError, InfrastructureError
 
     async def broken(self: Any, request: Any) -> Any:
         raise InfrastructureError("the judge is gone")
 
     monkeypatch.setattr(kernelrl_fake.Evaluator, "evaluate", broken)
-    with pytest.raises(InfrastructureError, match="could not be carried out"):
+    with pytest.raises(EvaluationError, match="the judge is gone"):
         rolled_out(builder(), lambda prompt: ANSWER.format("right"))
 
 
