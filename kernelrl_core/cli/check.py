@@ -33,8 +33,8 @@ _DEFAULT = {
 )
 @click.option("--evaluator", "-e", help="Where it is judged; local, or that of --recipe, when left out.")
 @click.option("--recipe", "-r", help="Judge as this recipe does: its checkers, rules, precision and tolerances.")
-@click.option("--seed", type=int, help="Seed of the judge's inputs, for a verdict that can be repeated.")
-@click.option("--cache", is_flag=True, help="Use the cache of verdicts.")
+@click.option("--seed", type=int, help="Seed of the judge's inputs, for an evaluation that can be repeated.")
+@click.option("--cache", is_flag=True, help="Use the cache of evaluations.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
 def command(

@@ -1,4 +1,4 @@
-"""Verdicts on disk, by the key of their request. Safe to share between concurrent runs; losing it loses only time."""
+"""Evaluations on disk, by the key of their request. Concurrent runs may share them; losing them loses only time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class EvaluationCache:
-    """One JSON file per verdict, written atomically.
+    """One JSON file per evaluation, written atomically.
 
     Args:
         directory: created on the first write.
@@ -36,7 +36,7 @@ class EvaluationCache:
         self._writable = True
 
     def read(self, key: str) -> Evaluation | None:
-        """The verdict kept under `key`, or None."""
+        """The evaluation kept under `key`, or None."""
         path = self._path(key)
         try:
             entry = json.loads(path.read_bytes())
@@ -47,12 +47,12 @@ class EvaluationCache:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, KeyError, RecursionError, cattrs.BaseValidationError) as error:
-            logger.warning("verdict %s cannot be read and is made again: %s", path, error)
+            logger.warning("evaluation %s cannot be read and is made again: %s", path, error)
             return None
         return evaluation
 
     def write(self, key: str, evaluation: Evaluation) -> None:
-        """Keep a verdict."""
+        """Keep an evaluation."""
         if not self._writable:
             return
         try:
@@ -62,10 +62,10 @@ class EvaluationCache:
                 self._entries = sum(1 for _ in self._directory.glob("*.json"))
             write_atomically(self._path(key), content, mode=0o600, sync=False)
         except ValueError as error:
-            logger.warning("a verdict is not kept: %s", error)
+            logger.warning("an evaluation is not kept: %s", error)
         except OSError as error:
             self._writable = False
-            logger.warning("verdicts are no longer kept in %s: %s", self._directory, error)
+            logger.warning("evaluations are no longer kept in %s: %s", self._directory, error)
         else:
             self._entries += 1
             if self._entries > self._max_entries:

@@ -1,7 +1,7 @@
-"""What the core adds to every evaluator: capacity, joining of equal requests, retries and a verdict cache on disk.
+"""What the core adds to every evaluator: capacity, joining of equal requests, retries and a cache on disk.
 
-An evaluator only has to judge one candidate (`kinds.Evaluator`). A verdict that is our fault (`infra_error`) is neither
-cached nor shared beyond the callers that were already waiting for it.
+An evaluator only has to evaluate one candidate (`interfaces.evaluators.Evaluator`). An infrastructure error is neither
+cached nor shared beyond the callers that were already waiting for the evaluation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def request_key(request: EvaluationRequest, identity: str) -> str:
-    """Hex SHA-256 over every field of a request and the identity of what judges it."""
+    """Hex SHA-256 over every field of a request and the identity of what evaluates it."""
     content = json.dumps({"request": to_json(request), "judged by": identity}, sort_keys=True)
     return hashlib.sha256(content.encode("ascii")).hexdigest()
 
@@ -45,15 +45,15 @@ class _Flight:
 
 
 class EvaluationService:
-    """An evaluator with capacity, joining, retries and memory.
+    """An evaluator with capacity, joining, retries and a cache.
 
     Args:
-        evaluator: judges one candidate at a time; as many at once as its `capacity`.
-        cache_dir: directory of cached verdicts; None neither reads nor writes any.
+        evaluator: called for one candidate at a time, and for as many at once as its `capacity`.
+        cache_dir: directory of cached evaluations; None neither reads nor writes any.
         attempts: tries of an evaluation that ends in an infrastructure error, the first included.
-        identity: what the verdict depends on beside the request, such as the versions of the plugins and the GPU.
+        identity: what an evaluation depends on beside the request, such as the versions of the plugins and the GPU.
         backoff_s: upper bound of the random pause before the second try; it doubles with each further one.
-        cache_entries: most verdicts kept on disk; the least recently used go first.
+        cache_entries: most evaluations kept on disk; the least recently used go first.
     """
 
     def __init__(
@@ -77,10 +77,10 @@ class EvaluationService:
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="verdict-cache")
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
-        """The verdict on a candidate: cached, shared with equal requests under way, or new.
+        """The evaluation of a candidate: cached, shared with equal requests under way, or new.
 
-        A verdict from the disk has
-        `provenance["cached"]` set, one that another caller asked for first `provenance["joined"]`.
+        `provenance["cached"]` is set on one from the disk, `provenance["joined"]` on one that another caller requested
+        first.
 
         Raises:
             InfrastructureError: the last try failed, too.

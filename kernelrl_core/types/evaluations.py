@@ -25,7 +25,7 @@ __all__ = [
 
 @attrs.frozen
 class EvaluationSettings:
-    """How a candidate is judged. Every field is part of the identity of a verdict."""
+    """How a candidate is evaluated. Every field is part of the key of an evaluation."""
 
     profile: Literal["strict", "kernelbench"] = "strict"
     """`strict`: magnitude-aware comparison and exact dtype and device; `kernelbench`: that benchmark's own protocol."""
