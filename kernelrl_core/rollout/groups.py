@@ -1,8 +1,10 @@
 """Rollouts: all episodes of a step or of a split, concurrently, as complete groups.
 
-async with Rollout(...) as rollout:
-    async for group in rollout:
-        ...
+    async with Rollout(...) as rollout:
+        async for group in rollout:
+            ...
+
+`RolloutQueue` holds the rollouts of the current step and of the steps that are sampled ahead.
 """
 
 from __future__ import annotations
