@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kernelrl_core import storage
-from kernelrl_core.errors import ExitCode, KernelRLError
+from kernelrl_core.errors import ExitCode, StorageError
 from kernelrl_core.storage import (
     FileLock,
     cache_directory,
@@ -50,7 +50,7 @@ def test_the_cache_directory_can_be_chosen(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_disk_error_names_the_file_and_a_fix(tmp_path: Path) -> None:
     found = disk_error(tmp_path / "a", OSError(errno.ENOSPC, "No space left on device"))
-    assert type(found) is KernelRLError
+    assert type(found) is StorageError
     assert str(found).startswith(f"{tmp_path / 'a'}: No space left on device\nfix: make room")
     assert found.exit_code == ExitCode.FAILED
 
