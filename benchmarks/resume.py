@@ -2,10 +2,12 @@
 
     python benchmarks/resume.py --output benchmarks/results/resume_torch.json
     python benchmarks/resume.py --policy tinker --output benchmarks/results/resume_tinker.json
+    python benchmarks/resume.py --policy scripted --output benchmarks/results/resume_scripted.json
 
-Both train a small model on the starter tasks, judged in Triton's interpreter. Each kill comes a random time after the
-process was started, anywhere from its first moment on; the run is then resumed, until it ends by itself. `tinker` is
-the policy of that name against the server on this machine, which the run starts itself and which dies with it.
+`torch` and `tinker` train a small model, `scripted` replays two replies. All use the starter tasks, judged in Triton's
+interpreter. Each kill comes a random time after the process was started, anywhere from its first moment on; the run is
+then resumed, until it ends by itself. `tinker` is the policy of that name against the server on this machine, which the
+run starts itself and which dies with it.
 
 What must be equal: metrics but for time and cost, every reply with its tokens and log-probabilities, outcome, reward
 and advantage of every sample, and, with policy `torch`, every byte of the checkpoints. What must not happen: a reply
@@ -38,7 +40,7 @@ policy:    {policy}
 evaluator: {{use: local}}
 evaluation: {{timing: false, trials: 1}}
 prompt:    {{template: brief}}
-sampling:  {{max_tokens: 200}}
+sampling:  {{max_tokens: {max_tokens}}}
 episode:   {{turns: 2}}
 history:   {{keep: {{last: 1}}}}
 returns:   {{gamma: 0.4}}
@@ -60,7 +62,27 @@ train:
 eval:      {{every: 2, samples: 1, max_tasks: 2, at_start: true}}
 """
 
+KERNEL = """```python
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def relu(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at, mask=at < n)
+    tl.store(y + at, tl.maximum(value, 0.0), mask=at < n)
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        relu[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+        return y
+```"""
+REPLIES = [{"reply": "I do not know."}, {"reply": KERNEL}]
+
 POLICIES = {
+    "scripted": f"{{use: scripted, seconds_per_reply: 1, replies: {json.dumps(REPLIES)}}}",
     "torch": "{use: torch, width: 96, layers: 2, heads: 2, context_tokens: 2048, warm_start: {steps: 500}}",
     "tinker": "{use: tinker, server: local, local: {width: 96, layers: 2, heads: 2, context_tokens: 2048, "
     "warm_start_steps: 500}}",
@@ -74,7 +96,9 @@ class Place:
     def __init__(self, path: Path, policy: str) -> None:
         self.path, self.run_dir = path, path / "runs" / "small"
         path.mkdir(parents=True)
-        (path / "small.yaml").write_text(RECIPE.format(policy=POLICIES[policy]))
+        (path / "small.yaml").write_text(
+            RECIPE.format(policy=POLICIES[policy], max_tokens=len(KERNEL) + 1 if policy == "scripted" else 200)
+        )
 
     def start(self) -> subprocess.Popen[bytes]:
         arguments = ["resume", "small"] if self.run_dir.exists() else ["run", "small.yaml", "--name", "small"]
