@@ -1,0 +1,86 @@
+"""Options of the retrievers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+import attrs
+
+from kernelrl_core.api.config import Fraction, NonNegativeFloat, PositiveFloat, PositiveInt, Requires
+from kernelrl_core.api.retrievers import RetrieverConfig
+from kernelrl_plugin_raicl.index.manifest import build_command
+
+__all__ = ["Bm25Config", "FaissConfig", "HybridConfig", "IndexConfig", "ValueConfig"]
+
+
+@attrs.frozen
+class IndexConfig(RetrieverConfig):
+    """Options of all retrievers of this plugin."""
+
+    index: Path
+    """Directory written by `kernelrl index build`; relative to the working directory."""
+    speedup_weight: NonNegativeFloat = NonNegativeFloat(0.0)
+    """Weight of the measured speedup in the order of similar examples: log2(speedup) / 3, from -1 to 1, times this
+    weight is added to the similarity divided by the greatest one. 0: no influence."""
+    diversity: Fraction = Fraction(0.0)
+    """Weight of the difference from the examples before: 0 orders by similarity only, 1 by difference only (maximal
+    marginal relevance; share of common words of the references)."""
+    contrast: bool = False
+    """Whether to show a slow and a fast kernel of one reference, in this order, where their measured speedups differ by
+    at least 1.2 times."""
+    max_tokens: PositiveInt | None = PositiveInt(6000)
+    """Longest example: reference and kernel in tokens, estimated as bytes / 3. Longer ones are never shown. null: no
+    limit."""
+
+    def requires(self) -> Requires:
+        return _requires(self.index, dense=False)
+
+
+@attrs.frozen
+class Bm25Config(IndexConfig):
+    """Options of `bm25`."""
+
+
+@attrs.frozen
+class FaissConfig(IndexConfig):
+    """Options of `faiss`."""
+
+    embedder: str | None = None
+    """Name or directory of the index's embedding model, if it has moved since the index was built."""
+    device: str = "cpu"
+    """Device that embeds the tasks: `cpu`, `cuda` or `cuda:N`."""
+
+    def requires(self) -> Requires:
+        return _requires(self.index, dense=True)
+
+
+@attrs.frozen
+class HybridConfig(FaissConfig):
+    """Options of `hybrid`."""
+
+
+@attrs.frozen
+class ValueConfig(FaissConfig):
+    """Options of `value`."""
+
+    base: Literal["bm25", "faiss", "hybrid"] = "bm25"
+    """Search whose order is changed."""
+    value_weight: NonNegativeFloat = NonNegativeFloat(0.5)
+    """Weight of an example's usefulness beside its similarity, which is at most 1."""
+    exploration: NonNegativeFloat = NonNegativeFloat(0.5)
+    """Weight of the confidence bound: prefers examples that were shown less often."""
+    prior: PositiveFloat = PositiveFloat(8.0)
+    """Number of samples without effect that are added to an example's usefulness."""
+
+    def requires(self) -> Requires:
+        return _requires(self.index, dense=self.base != "bm25")
+
+    def problems(self) -> Iterable[str]:
+        if not self.value_weight and self.exploration:
+            yield "exploration without value_weight has no effect; write base as the retriever instead"
+
+
+def _requires(index: Path, *, dense: bool) -> Requires:
+    return Requires(files=(str(index),), fix=build_command(index, dense=dense))
