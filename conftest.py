@@ -1,36 +1,59 @@
-"""What all tests have in common: a cache that begins empty and is not the user's, and their order."""
+"""Fixtures of the test kit for all tests, and the order of the tests."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from kernelrl_core.interfaces.requirements import gpu_vendors
 
+sys.path.append(str(Path(__file__).parent / "tests/servers"))
+
+from kernelrl_command_server import CommandServer
+
+pytest_plugins = ["kernelrl_core.testing.fixtures"]
+
+# The duration of a test depends on the machine and its load; it is no property of the code. With fixed examples, a
+# commit passes or fails everywhere alike; `--hypothesis-profile=explore` draws new ones.
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("kernelrl", settings.get_profile("explore"), derandomize=True)
+settings.load_profile("kernelrl")
+
 
 @pytest.fixture(scope="session", autouse=True)
-def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The cache of this run of the tests: precompiled headers, which take half a minute each, are made once.
+def kept_headers(kernelrl_cache: Path, pytestconfig: pytest.Config) -> None:
+    """Keep precompiled C++ headers, a minute of CPU time each, in pytest's cache directory between runs of the tests.
 
-    A test that needs an empty one sets `KERNELRL_CACHE_DIR` itself.
+    A header serves one toolchain and is removed two weeks after its last use. Everything else in the cache directory of
+    the session starts empty.
     """
-    base = tmp_path_factory.getbasetemp()
-    # Several processes of pytest-xdist share one.
-    directory = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kernelrl-cache"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KERNELRL_CACHE_DIR", str(directory))
-        yield directory
+    cache = getattr(pytestconfig, "cache", None)
+    if cache is not None:
+        builds = kernelrl_cache / "builds"
+        builds.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):  # made by another process of pytest-xdist
+            (builds / "toolchains").symlink_to(cache.mkdir("kernelrl-toolchains"))
+
+
+@pytest.fixture(scope="session")
+def command_server() -> Iterator[CommandServer]:
+    """Starts `kernelrl` commands as processes without the cost of their imports."""
+    with CommandServer() as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
 def one_judge_at_once() -> Iterator[None]:
-    """Under pytest-xdist an evaluator has one judge: the other processors have tests of their own."""
+    """Under pytest-xdist an evaluator has one judge, because the other CPU cores run other tests."""
     with pytest.MonkeyPatch.context() as patch:
-        # Beside a GPU the processors are shared out by what is timed there.
+        # With a GPU, its timing lock decides which CPU cores a judge uses.
         if "PYTEST_XDIST_WORKER" in os.environ and not gpu_vendors():
             patch.setattr(os, "sched_getaffinity", lambda pid: {0})
         yield
@@ -38,7 +61,7 @@ def one_judge_at_once() -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are processors: many tests wait for processes, and some for a clock."""
+    """One more than there are CPU cores: many tests wait for processes, and some for a clock."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return processors + 1
 

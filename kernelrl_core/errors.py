@@ -1,17 +1,17 @@
-"""What can go wrong, by what the user has to do about it.
+"""Errors, by the action that the user must take.
 
     KernelRLError            exit 1   the run or the check failed
     ├── UsageError           exit 2   bad arguments, an invalid recipe, an unusable file
-    │   └── LookupFailed     exit 2   a name that is unknown or offered twice
-    ├── MissingPrerequisite  exit 3   a plugin, GPU, key or program is not there
-    └── InfrastructureError  exit 1   a machine broke; never a verdict on a kernel
+    │   └── LookupFailed     exit 2   a name that is unknown, or provided by several plugins
+    ├── MissingPrerequisite  exit 3   a plugin, GPU, key or program is missing
+    └── InfrastructureError  exit 1   a machine or service failed; says nothing about a kernel
         ├── SamplingError             a policy could not sample a reply
         ├── EvaluationError           an evaluator could not carry out an evaluation
-        ├── PluginError               the service behind another component, or an evaluator in an undeclared way
+        ├── PluginError               the service of another component failed, or an evaluator raised another exception
         └── StorageError              the run's files cannot be read or written; ends the run
 
 A bad kernel is data (see `Outcome`) and never an exception. Only the command line's `main`, the plugin loader and the
-wrappers of single stages catch broadly; every message says what, where, and the command that fixes it.
+plugin boundary catch all exceptions. Every message has the problem, its place, and the command that fixes it.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class ExitCode(IntEnum):
 
 
 class KernelRLError(Exception):
-    """A failure that the user is told about in a message, without a traceback.
+    """A failure that the user sees as a message without a traceback.
 
     Args:
-        message: what is wrong and where, in one or more lines.
+        message: the problem and its place, in one or more lines.
         fix: the command or change that fixes it, if there is one.
     """
 
@@ -70,34 +70,34 @@ class KernelRLError(Exception):
 
 
 class UsageError(KernelRLError):
-    """The arguments, the recipe or a file given by the user cannot be used."""
+    """Arguments, recipe or a file of the user cannot be used."""
 
     exit_code = ExitCode.USAGE
 
 
 class LookupFailed(UsageError):
-    """A name is unknown, or ambiguous; the message says what to write instead."""
+    """A name is unknown or ambiguous; the message has the name to write instead."""
 
 
 class MissingPrerequisite(KernelRLError):
-    """Something outside the recipe is missing: a plugin, a module, a program, a GPU, a key."""
+    """A prerequisite is missing: a plugin, module, program, GPU or key."""
 
     exit_code = ExitCode.MISSING
 
 
 class InfrastructureError(KernelRLError):
-    """A broken worker, network or disk. The core tries again; the error is never a reward, never cached and never shown
-    to the model.
+    """A failed worker, service, network or disk. Never scored, never cached, never shown to the model. The core retries
+    an evaluation, then masks the turn.
 
-    Plugins raise this class. The core turns it into the subclass of the boundary that the error crossed.
+    Plugins raise this class. The core converts it to the subclass of the boundary that the error crosses.
     """
 
     boundary: ClassVar[str] = ""
-    """Where it left the infrastructure; the metric `infra/*` of this name counts the samples lost there."""
+    """Boundary that the error crossed; the metric `infra/*` of this name counts the samples lost there."""
 
     @classmethod
     def at_boundary(cls, error: InfrastructureError) -> InfrastructureError:
-        """The error as one of this class, or itself where a boundary inside has already classified it."""
+        """The error converted to this class; the error itself if an inner boundary has already classified it."""
         return error if error.boundary else cls(error.message, fix=error.fix)
 
 
@@ -114,13 +114,13 @@ class EvaluationError(InfrastructureError):
 
 
 class PluginError(InfrastructureError):
-    """The service behind a component broke, or an evaluator failed in a way that it does not declare."""
+    """The service of a component failed, or an evaluator raised another exception than it may."""
 
     boundary = "plugin"
 
 
 class StorageError(InfrastructureError):
-    """A file cannot be read or written. Loses no sample: the run ends, and continues from what is on the disk."""
+    """A file cannot be read or written. The run ends without losing a sample and can be resumed."""
 
     boundary = "storage"
 
@@ -130,13 +130,13 @@ def _rebuild(cls: type[KernelRLError], message: str, fix: str) -> KernelRLError:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The name in `known` that `word` is most likely meant to be, or empty text."""
+    """The name in `known` that is most similar to `word`; empty if none is similar."""
     close = difflib.get_close_matches(word, sorted(known), n=1)
     return close[0] if close else ""
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """A hint for a message: the nearest name, or all names where none is near."""
+    """Hint for a message: the nearest name, or all names if none is similar."""
     names = sorted(known)
     close = nearest(word, names)
     return f"did you mean {close!r}?" if close else f"known: {', '.join(names) or 'none'}"

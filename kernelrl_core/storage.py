@@ -1,6 +1,6 @@
-"""Files on this machine: the cache directory, atomic replacement, locks.
+"""Files on this machine: cache directory, atomic replacement, locks.
 
-Everything here raises OSError; `disk_error` turns one into the message for the user.
+All functions raise OSError; `disk_error` converts it to an error for the user.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ __all__ = [
 
 
 def cache_directory() -> Path:
-    """Directory of what is kept between runs: `KERNELRL_CACHE_DIR`, or the user's cache."""
+    """Directory for files that are kept between runs: `KERNELRL_CACHE_DIR`, or the user's cache directory."""
     given = os.environ.get("KERNELRL_CACHE_DIR")
     return Path(given).absolute() if given else platformdirs.user_cache_path("kernelrl")
 
 
 def disk_error(path: Path, error: OSError) -> StorageError:
-    """The message for the user about a failed read or write."""
-    return StorageError(f"{path}: {error.strerror or error}", fix="make room or give access, then continue the run")
+    """The error for the user about a failed read or write."""
+    return StorageError(f"{path}: {error.strerror or error}", fix="free disk space or permit access; resume the run")
 
 
 def sync_to_disk(path: Path) -> None:
-    """Wait until a file, or the entries of a directory, are on the disk."""
+    """Wait until a file, or the entries of a directory, are on disk (fsync)."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -49,15 +49,15 @@ def sync_to_disk(path: Path) -> None:
 
 
 def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o644, sync: bool = True) -> None:
-    """Replace a file in one step: readers and crashes see the old content or the new one.
+    """Replace a file atomically: readers, and the state after a crash, see the old or the new content.
 
     Args:
         content: text is written as UTF-8.
-        mode: permissions, less the umask.
-        sync: wait until the content is on the disk. Without it a machine that loses power may lose the content.
+        mode: permissions before the umask.
+        sync: wait until the content is on disk. Without it, a power failure may lose the content.
 
     Raises:
-        OSError: the disk is full, broken or read-only; the old file is untouched.
+        OSError: the disk is full, broken or read-only; the old file is unchanged.
     """
     temporary = _beside(path)
     try:
@@ -73,12 +73,12 @@ def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o644, syn
 
 
 def replace_directory(finished: Path, final: Path, *, sync: bool = True) -> None:
-    """Give a finished directory its final name, in place of one that has it. Both are in the same file system.
+    """Rename a finished directory to its final name and replace an existing one. Both must be in one file system.
 
     Under the final name there is always a complete directory or none.
 
     Args:
-        sync: wait until all files, and then the name, are on the disk.
+        sync: wait until all files, and then the name, are on disk.
 
     Raises:
         OSError: the disk is full, broken or read-only.
@@ -99,11 +99,11 @@ def replace_directory(finished: Path, final: Path, *, sync: bool = True) -> None
 
 
 def remove_directory(path: Path) -> None:
-    """Remove a directory. Under its name it is complete until it is gone, even if the removal is interrupted.
+    """Remove a directory. It is renamed first, so an interrupted removal leaves no partial directory under its name.
 
     Raises:
-        FileNotFoundError: there is none.
-        OSError: it cannot be renamed. Files that cannot be removed stay under a hidden name.
+        FileNotFoundError: the directory does not exist.
+        OSError: it cannot be renamed. Files that cannot be removed remain under a hidden name.
     """
     removed = _beside(path)
     os.rename(path, removed)
@@ -111,13 +111,13 @@ def remove_directory(path: Path) -> None:
 
 
 class FileLock:
-    """An exclusive lock on a file, which is created where it is missing and stays.
+    """Exclusive lock on a file. The file is created if it is missing, and is not removed.
 
-    Held until `release`, the end of a `with` block or the end of the process. It excludes other processes, and other
-    `FileLock` objects of this one.
+    Held until `release`, the end of a `with` block or the end of the process. It excludes other processes and other
+    `FileLock` objects of the same process.
 
     Raises:
-        BlockingIOError: without `wait`, the lock is held elsewhere.
+        BlockingIOError: `wait` is false and the lock is held elsewhere.
         OSError: the file cannot be opened.
     """
 
@@ -130,7 +130,7 @@ class FileLock:
             raise
 
     def release(self) -> None:
-        """Give the lock back. A second call does nothing."""
+        """Release the lock. A second call does nothing."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -145,13 +145,13 @@ class FileLock:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a `FileLock` on the file is held. False where the file is missing or cannot be read."""
+    """True if a `FileLock` on the file is held. False if the file is missing or cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        # A shared lock: two processes that look at the same time do not take each other for the holder.
+        # A shared lock, so that two concurrent tests do not mistake each other for a holder.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         return True
@@ -161,5 +161,5 @@ def is_locked(path: Path) -> bool:
 
 
 def _beside(path: Path) -> Path:
-    """A hidden name in the same directory that nothing else has."""
+    """An unused hidden name in the same directory."""
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}")

@@ -1,8 +1,8 @@
-"""Version of kernelrl, and of the interface between core and plugins."""
+"""Version of kernelrl and of its plugin API."""
 
 __all__ = ["API_VERSION", "__version__"]
 
 __version__ = "0.1.0"
 
 API_VERSION = "0.1"
-"""Plugins pin `kernelrl>=0.1,<0.2`; a new minor version may rename or remove parts of the interface."""
+"""Plugins pin `kernelrl>=0.1,<0.2`: a new minor version may rename or remove parts of the API."""

@@ -1,9 +1,8 @@
-"""Write the table of components and the bundled distributions that offer them.
+"""Generate the table of components and the bundled distributions that provide them.
 
     python scripts/known_distributions.py
 
-The table is read from the entry points of `plugins/*/pyproject.toml`: each module's hooks are called, as the core does.
-Nothing needs to be installed beside the core.
+The script calls the hooks of the entry points in `plugins/*/pyproject.toml`. Only the core must be installed.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ FILE = ROOT / "kernelrl_core/plugins/known_distributions.json"
 
 
 def table() -> str:
-    """Kind -> name of a component -> distribution, as the text of the file.
+    """Kind -> component name -> distribution, as the text of the file.
 
     Raises:
-        ValueError: two distributions offer one component.
+        ValueError: two distributions provide the same component.
     """
     found: dict[str, dict[str, str]] = {}
     for path in sorted(ROOT.glob("plugins/*/pyproject.toml")):
@@ -36,7 +35,7 @@ def table() -> str:
                 for component in getattr(plugin, f"kernelrl_{kind}", list)():
                     owner = found.setdefault(kind, {}).setdefault(component.name, project["name"])
                     if owner != project["name"]:
-                        raise ValueError(f"{kind}: {component.name!r} is offered by {owner} and {project['name']}")
+                        raise ValueError(f"{kind}: {owner} and {project['name']} both provide {component.name!r}")
     return json.dumps(found, indent=2, sort_keys=True) + "\n"
 
 

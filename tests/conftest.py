@@ -107,7 +107,7 @@ class Bounded(RewardConfig):
     timing: bool = False
     """Whether it needs run times."""
     low: float = 0.0
-    """What a failure earns."""
+    """Score of a failure."""
     profiled: bool = False
     """Whether it needs a profile."""
 

@@ -1,4 +1,4 @@
-"""The repository keeps its own rules."""
+"""Rules that the repository itself must follow."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HEAVY = {
 
 
 def imported_modules(source: str) -> set[str]:
-    """Top-level names of every import statement, wherever it stands."""
+    """Top-level names of all import statements, including those inside functions."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -77,7 +77,7 @@ def test_core_imports_nothing_heavy_and_no_plugin() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("plugins/*/src/*/__init__.py")), ids=lambda path: path.parent.name)
-def test_a_plugin_module_holds_hook_implementations_only(path: Path) -> None:
+def test_a_plugin_package_imports_only_the_core(path: Path) -> None:
     assert imported_modules(path.read_text()) <= {"__future__", "kernelrl_core"}
 
 
@@ -86,7 +86,7 @@ def test_bundled_plugins_depend_on_each_other_only_through_the_judge() -> None:
         own = folder.name.replace("-", "_")
         for path in folder.glob("src/**/*.py"):
             others = {name for name in imported_modules(path.read_text()) if name.startswith("kernelrl_plugin_")}
-            # The server is the engine of policy `torch` behind HTTP, and no plugin of a recipe.
+            # The server wraps the engine of policy `torch` in HTTP; recipes do not use it.
             allowed = {own, "kernelrl_plugin_torch"} if folder.name == "kernelrl-tinker-server" else {own}
             assert others <= allowed, path
 
@@ -109,7 +109,7 @@ def test_every_hook_is_documented() -> None:
     assert [kind for kind in KINDS if f"`kernelrl_{kind}`" not in page] == []
 
 
-def test_the_readme_maps_every_distribution_and_recipe() -> None:
+def test_the_readme_lists_every_distribution() -> None:
     readme = (ROOT / "README.md").read_text()
     assert [folder.name for folder in DISTRIBUTIONS if folder.name not in readme] == []
 
@@ -137,24 +137,24 @@ def test_the_repository_names_no_machine_path() -> None:
     assert found == []
 
 
-def test_results_hold_no_path_of_the_machine_that_made_them() -> None:
+def test_results_contain_no_path_of_the_machine_that_made_them() -> None:
     results = [path for path in (ROOT / "benchmarks/results").iterdir() if path.suffix in (".json", ".jsonl")]
     assert [path.name for path in results if "site-packages/" in path.read_text()] == []
     assert [path.name for path in results if "Traceback (most recent" in path.read_text()] == []
 
 
 def test_benchmarks_share_one_provenance() -> None:
-    """It names the revision; a benchmark that describes the machine by itself would leave that out."""
+    """Results then always name the revision, also those of benchmarks that record further facts of the machine."""
     spec = importlib.util.spec_from_file_location("provenance", ROOT / "benchmarks/provenance.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    told = module.provenance("attrs", "no-such-distribution")
-    assert {"date", "load_at_start", "cpu", "cores", "python", "kernelrl", "attrs", "git"} <= told.keys()
-    assert told["no-such-distribution"] == "none"
+    facts = module.provenance("attrs", "no-such-distribution")
+    assert {"date", "load_at_start", "cpu", "cores", "python", "kernelrl", "attrs", "git"} <= facts.keys()
+    assert facts["no-such-distribution"] == "none"
     if shutil.which("git") is not None and (ROOT / ".git").exists():
-        assert re.fullmatch("[0-9a-f]{40}", told["git"]["revision"])
-        assert isinstance(told["git"]["changed"], bool)
+        assert re.fullmatch("[0-9a-f]{40}", facts["git"]["revision"])
+        assert isinstance(facts["git"]["changed"], bool)
     others = [path for path in (ROOT / "benchmarks").glob("*.py") if path.name != "provenance.py"]
     assert [path.name for path in others if "/proc/cpuinfo" in path.read_text()] == []

@@ -39,7 +39,9 @@ def directory_of(path: Path, text: str) -> Path:
     return path
 
 
-def test_the_cache_directory_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_directory_comes_from_the_environment_or_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KERNELRL_CACHE_DIR", "here")
     assert cache_directory() == tmp_path / "here"
@@ -51,12 +53,12 @@ def test_the_cache_directory_can_be_chosen(tmp_path: Path, monkeypatch: pytest.M
 def test_a_disk_error_names_the_file_and_a_fix(tmp_path: Path) -> None:
     found = disk_error(tmp_path / "a", OSError(errno.ENOSPC, "No space left on device"))
     assert type(found) is StorageError
-    assert str(found).startswith(f"{tmp_path / 'a'}: No space left on device\nfix: make room")
+    assert str(found).startswith(f"{tmp_path / 'a'}: No space left on device\nfix: free disk space")
     assert found.exit_code == ExitCode.FAILED
 
 
 @pytest.mark.parametrize("sync", [True, False])
-def test_a_file_is_replaced_whole(tmp_path: Path, sync: bool) -> None:
+def test_a_file_is_replaced_atomically(tmp_path: Path, sync: bool) -> None:
     path = tmp_path / "a"
     write_atomically(path, "longer text ä\n", sync=sync)
     assert path.read_bytes() == "longer text ä\n".encode()
@@ -67,7 +69,7 @@ def test_a_file_is_replaced_whole(tmp_path: Path, sync: bool) -> None:
         write_atomically(tmp_path / "missing" / "a", "x", sync=sync)
 
 
-def test_a_file_has_the_mode_that_was_asked_for_less_the_umask(tmp_path: Path) -> None:
+def test_a_file_has_the_requested_mode_less_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         write_atomically(tmp_path / "usual", "")
@@ -109,7 +111,7 @@ def test_concurrent_writers_of_one_file_do_not_mix(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sync", [True, False])
-def test_a_directory_takes_the_place_of_another(tmp_path: Path, sync: bool) -> None:
+def test_a_directory_replaces_another(tmp_path: Path, sync: bool) -> None:
     final = tmp_path / "final"
     replace_directory(directory_of(tmp_path / ".one", "1"), final, sync=sync)
     assert (final / "below" / "file").read_text() == "1"
@@ -120,9 +122,7 @@ def test_a_directory_takes_the_place_of_another(tmp_path: Path, sync: bool) -> N
     assert names(tmp_path) == ["final"]
 
 
-def test_files_are_on_the_disk_before_the_directory_has_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_synced_before_the_directory_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     final, synced = tmp_path / "final", []
     monkeypatch.setattr(storage, "sync_to_disk", lambda path: synced.append((path.name, final.exists())))
     replace_directory(directory_of(tmp_path / ".new", "1"), final)
@@ -130,7 +130,7 @@ def test_files_are_on_the_disk_before_the_directory_has_its_name(
     assert synced[-1] == (tmp_path.name, True)
 
 
-def test_a_directory_that_cannot_be_placed_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_replacement_keeps_the_old_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     final = directory_of(tmp_path / "final", "old")
     finished = directory_of(tmp_path / ".new", "new")
     monkeypatch.setattr(storage.os, "rename", full_disk)
@@ -141,7 +141,9 @@ def test_a_directory_that_cannot_be_placed_leaves_the_old_one(tmp_path: Path, mo
         replace_directory(finished, tmp_path / "other")
 
 
-def test_an_interrupted_removal_leaves_nothing_under_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_removal_leaves_no_partial_directory_under_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     doomed = directory_of(tmp_path / "doomed", "1")
     monkeypatch.setattr(storage.shutil, "rmtree", lambda *_, **__: None)
     remove_directory(doomed)
@@ -154,7 +156,7 @@ def test_an_interrupted_removal_leaves_nothing_under_the_name(tmp_path: Path, mo
         remove_directory(doomed)
 
 
-def test_only_one_holder_of_a_lock_at_a_time(tmp_path: Path) -> None:
+def test_a_lock_has_one_holder_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     assert not is_locked(path)
     with FileLock(path) as lock:
@@ -172,7 +174,7 @@ def test_only_one_holder_of_a_lock_at_a_time(tmp_path: Path) -> None:
         FileLock(tmp_path / "missing" / "lock")
 
 
-def test_a_waiting_lock_comes_after_the_holder(tmp_path: Path) -> None:
+def test_a_waiting_lock_is_acquired_after_the_release(tmp_path: Path) -> None:
     order: list[str] = []
     first = FileLock(tmp_path / "lock")
 

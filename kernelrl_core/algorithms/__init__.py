@@ -1,1 +1,1 @@
-"""Returns, advantages, credit and loss shaping: pure functions on lists."""
+"""Returns, advantages, credit and per-token loss weights: pure functions on lists."""

@@ -1,7 +1,8 @@
-"""Credit of every sample of a step: return, advantage, and whether it is trained on.
+"""Credit of every training sample of a step: return, advantage, exclusion reason.
 
-The batch is fixed here, in this order: mask samples lost to infrastructure errors, returns, advantages, fix the divisor
-of the loss, exclude groups whose advantages are all equal, exclude lazy kernels where the recipe says so.
+Order: mask turns lost to infrastructure errors and groups that are too small; compute returns, then advantages; filter
+groups whose advantages are all 0; filter correct kernels of low coverage (`train.coverage_rejection`). The loss
+denominator counts filtered samples and ignores masked ones.
 """
 
 from __future__ import annotations
@@ -30,17 +31,18 @@ __all__ = [
 
 @attrs.frozen
 class Credit:
-    """What one sample earned."""
+    """Return, advantage and exclusion reason of one training sample."""
 
     turn: Turn
     return_: float | None = None
-    """Return; None when the sample is masked."""
+    """Return; None if the sample is masked."""
     advantage: float | None = None
-    """None when the sample is masked."""
+    """None if the sample is masked."""
     exclusion_reason: str = ""
-    """Why it is not trained on: `infra_error` (it was lost), `incomplete` (a later turn of its attempt was lost, so its
-    return is not known), `small_group` (too few attempts are left), `uniform` (all advantages of its group are 0),
-    `low_coverage` (correct, but its time is mostly spent in kernels that are not its own). Empty: it is trained on."""
+    """Empty: the sample is trained on. Masked: `infra_error`, `incomplete` (a later turn of the episode was lost to an
+    infrastructure error, so the return is unknown), `small_group` (fewer than `train.min_group_size` valid episodes).
+    Filtered: `uniform` (all advantages of the group are 0), `low_coverage` (a correct kernel with a small share of
+    device time in own kernels)."""
 
     @property
     def masked(self) -> bool:
@@ -48,7 +50,7 @@ class Credit:
 
     def row(self) -> dict[str, Any]:
         """Row of `credits.jsonl`."""
-        return {
+        row = {
             "sample": str(self.turn.id),
             "step": self.turn.id.step,
             "reward": None if self.turn.masked else self.turn.score.total,
@@ -58,53 +60,67 @@ class Credit:
             "filtered": bool(self.exclusion_reason) and not self.masked,
             "reason": self.exclusion_reason,
         }
+        shown = [example.id for example in self.turn.examples if example.id]
+        return row | ({"examples": shown, "task_id": self.turn.task.id} if shown else {})
 
 
 def assign_credit(
     groups: Sequence[Group], estimator: AdvantageFunction, returns: ReturnSettings, train: TrainSettings, seed: int
 ) -> list[Credit]:
-    """Credits in canonical order: (task, attempt, turn).
+    """One credit per turn, in canonical order: (task, episode, turn).
 
     Args:
-        seed: of the run, for what is left out by chance.
+        groups: groups of one step, or part of them; credits of a group do not depend on other groups.
+        estimator: advantage function of the recipe.
+        seed: seed of the run, for the random filter `train.coverage_rejection`.
+
+    Raises:
+        KernelRLError: the advantage plugin failed.
     """
     batch = [credit for group in groups for credit in _credit_group(group, estimator, returns, train)]
     if train.coverage_rejection is not None:
-        batch = [_without_lazy(credit, train.coverage_rejection, seed) for credit in batch]
+        batch = [_filter_low_coverage(credit, train.coverage_rejection, seed) for credit in batch]
     return sorted(batch, key=lambda credit: credit.turn.id)
 
 
 def planned_samples(recipe: Recipe, n_tasks: int) -> int | None:
-    """Samples of a step before anything of it is known; None where attempts may end early."""
+    """Number of training samples of a step, known before the rollout; None where episodes may stop early."""
     if recipe.episode.stop != "never":
         return None
     return n_tasks * recipe.train.group_size * recipe.episode.turns
 
 
 def loss_denominator(batch: Sequence[Credit], train: TrainSettings, max_tokens: int, planned: int | None) -> float:
-    """Denominator of the token loss that an optimizer step sums, over 1/`substeps` of the samples.
+    """Loss denominator of one optimizer step: the denominator of the whole step divided by `train.substeps`.
 
-    It counts filtered samples too, so it does not depend on the filter.
+    With n samples in the step, `train.length_norm` selects: `tokens`: sum of the reply lengths; `max_tokens`: n times
+    `max_tokens`; a number L: n times L; `none`: n. The result is at least 1 / `train.substeps`. Filtered samples count,
+    so filtering changes no other sample's weight.
+
+    Source: `max_tokens` is the constant of Dr. GRPO, arXiv 2503.20783; `tokens` is the token mean of DAPO,
+    arXiv 2503.14476. GRPO's mean over the tokens of each reply is not available.
 
     Args:
-        planned: samples of the step as planned, which is then the number of samples, lost ones included; None counts
-            those that were not lost.
+        batch: credits of the step.
+        max_tokens: limit of a reply in this step, in tokens.
+        planned: n, including masked samples; None: n is the number of samples that are not masked. `tokens` always sums
+            over the samples that are not masked.
     """
     turns = [credit.turn for credit in batch if not credit.masked]
     n = len(turns) if planned is None else planned
     if train.length_norm == "tokens":
-        divisor = sum(len(turn.reply.tokens) for turn in turns)
+        total = sum(len(turn.reply.tokens) for turn in turns)
     elif train.length_norm == "max_tokens":
-        divisor = n * max_tokens
+        total = n * max_tokens
     elif train.length_norm == "none":
-        divisor = n
+        total = n
     else:
-        divisor = n * train.length_norm
-    return max(divisor, 1) / train.substeps
+        total = n * train.length_norm
+    return max(total, 1) / train.substeps
 
 
 def training_samples(batch: Sequence[Credit]) -> tuple[TrainingSample, ...]:
-    """What the policy learns from, in canonical order."""
+    """The samples that are neither masked nor filtered, in the order of `batch`."""
     return tuple(
         TrainingSample(
             id=str(credit.turn.id),
@@ -119,56 +135,54 @@ def training_samples(batch: Sequence[Credit]) -> tuple[TrainingSample, ...]:
 
 
 def coverage_keep_probability(share: float, settings: CoverageRejection) -> float:
-    """clip((share - threshold) / ramp, 0, 1); without a ramp all above the threshold is kept.
+    """Probability of keeping a correct sample: clip((share - threshold) / ramp, 0, 1); a step function if `ramp` is 0.
+
+    Source: Dr. Kernel, arXiv 2602.05885, profiling-based rejection sampling, with threshold 0.3 and ramp 0.1.
 
     Args:
-        share: of the device's time in the candidate's own kernels.
-
-    Source: Dr. Kernel (arXiv 2602.05885), profiling-based rejection sampling, with threshold 0.3 and ramp 0.1.
+        share: fraction of the device time spent in own kernels, from 0 to 1.
     """
     above = share - settings.threshold
     return min(max(above / settings.ramp, 0.0), 1.0) if settings.ramp > 0 else float(above > 0)
 
 
-def _without_lazy(credit: Credit, settings: CoverageRejection, seed: int) -> Credit:
-    # Wrong kernels stay, as in the paper's code: what is not fast says nothing about what is not right.
+def _filter_low_coverage(credit: Credit, settings: CoverageRejection, seed: int) -> Credit:
+    # Incorrect kernels are kept, as in the code of the paper: coverage does not matter before correctness.
     evaluation = credit.turn.evaluation
     if credit.exclusion_reason or not credit.turn.correct or evaluation is None or evaluation.own_kernel_share is None:
         return credit
     keep = coverage_keep_probability(evaluation.own_kernel_share, settings)
-    drawn = derived_seed(seed, "coverage", str(credit.turn.id)) / 2**63
-    return credit if drawn < keep else attrs.evolve(credit, exclusion_reason="low_coverage")
+    uniform = derived_seed(seed, "coverage", str(credit.turn.id)) / 2**63
+    return credit if uniform < keep else attrs.evolve(credit, exclusion_reason="low_coverage")
 
 
 def _credit_group(
     group: Group, estimator: AdvantageFunction, returns: ReturnSettings, train: TrainSettings
 ) -> list[Credit]:
     reasons = [_exclusion_reasons(episode, returns.gamma) for episode in group.episodes]
-    valid = [
-        [turn for turn, why in zip(e.turns, r, strict=True) if not why]
+    turns_left = [
+        [turn for turn, reason in zip(e.turns, r, strict=True) if not reason]
         for e, r in zip(group.episodes, reasons, strict=True)
     ]
-    attempts = [turns for turns in valid if turns]
+    valid = [turns for turns in turns_left if turns]
     credited = [
-        Credit(turn, exclusion_reason=why)
+        Credit(turn, exclusion_reason=reason)
         for episode, row in zip(group.episodes, reasons, strict=True)
-        for turn, why in zip(episode.turns, row, strict=True)
-        if why
+        for turn, reason in zip(episode.turns, row, strict=True)
+        if reason
     ]
-    if len(attempts) < train.min_group_size:
-        return credited + [Credit(turn, exclusion_reason="small_group") for turns in attempts for turn in turns]
-    values = [
-        discounted_returns([t.score.total for t in turns], returns.gamma, returns.aggregate) for turns in attempts
-    ]
+    if len(valid) < train.min_group_size:
+        return credited + [Credit(turn, exclusion_reason="small_group") for turns in valid for turn in turns]
+    values = [discounted_returns([t.score.total for t in turns], returns.gamma, returns.aggregate) for turns in valid]
     advantages = estimator(values)
     uniform = train.drop_uniform_groups and not any(a for row in advantages for a in row)
-    for turns, row, earned in zip(attempts, values, advantages, strict=True):
-        for turn, value, advantage in zip(turns, row, earned, strict=True):
+    for turns, turn_returns, turn_advantages in zip(valid, values, advantages, strict=True):
+        for turn, value, advantage in zip(turns, turn_returns, turn_advantages, strict=True):
             credited.append(Credit(turn, value, advantage, "uniform" if uniform else ""))
     return credited
 
 
 def _exclusion_reasons(episode: Episode, gamma: float) -> list[str]:
-    """[turn] why it is masked. A lost turn hides what the earlier ones led to, unless they are not paid for that."""
+    """[turn] reason for masking, or empty. With gamma > 0, a lost turn makes earlier returns unknown."""
     lost = any(turn.masked for turn in episode.turns)
     return ["infra_error" if turn.masked else "incomplete" if lost and gamma > 0 else "" for turn in episode.turns]

@@ -1,4 +1,4 @@
-"""The advantage estimators as components: their options, and the function each recipe gets."""
+"""The bundled advantage components: options, and the factories that bind them to `algorithms.advantages`."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class GrpoOptions(AdvantageConfig):
     """Options of `grpo`."""
 
     std: Literal["population", "sample", "none"] = "population"
-    """Deviation that centred returns are divided by: divisor N, divisor N - 1, or no division."""
+    """Divisor of R - mean: standard deviation with N, standard deviation with N - 1, or 1."""
     clip: PositiveFloat | None = None
-    """Keep advantages between -clip and clip, such as 1.5; null: as they are."""
+    """Limits advantages to [-clip, clip], such as 1.5; null: no limit."""
 
 
 @attrs.frozen
@@ -38,7 +38,7 @@ class TrlooOptions(AdvantageConfig):
     """Options of `trloo`."""
 
     min_attempts: int = attrs.field(default=2, validator=attrs.validators.ge(2))
-    """Attempts that must have reached a turn; below, the turn is compared with all turns of the other attempts."""
+    """A turn that fewer episodes of the group reached is compared with all turns of the other episodes."""
 
 
 @attrs.frozen
@@ -46,9 +46,9 @@ class PerTurnOptions(AdvantageConfig):
     """Options of `per_turn`."""
 
     std: Literal["population", "sample", "none"] = "none"
-    """Deviation that centred returns are divided by: divisor N, divisor N - 1, or no division."""
+    """Divisor of R - mean: standard deviation with N, standard deviation with N - 1, or 1."""
     min_attempts: int = attrs.field(default=2, validator=attrs.validators.ge(2))
-    """Attempts that must have reached a turn; below, the turn is compared with all turns of the group."""
+    """A turn that fewer episodes of the group reached is compared with all turns of the group."""
 
 
 def grpo(options: GrpoOptions) -> advantages.Estimate:

@@ -1,9 +1,7 @@
-"""From training samples to the advantages of single tokens: the part of learning that every policy shares.
+"""Per-token advantages of training samples: mismatch rejection, KL penalty, loss denominator.
 
-Pure functions on lists. The core calls them between the log-probabilities that it gets from a policy and the update
-that it gives to it, so every policy trains on the same numbers.
-
-Source: rejection by mismatch is that of Dr. Kernel, arXiv 2602.05885.
+Pure functions on lists. The core calls them before it passes an update to the policy, so every policy plugin trains on
+the same advantages.
 """
 
 from __future__ import annotations
@@ -24,12 +22,13 @@ S = TypeVar("S")
 
 @attrs.frozen
 class ShapedSamples:
-    """The samples of a step as its loss sees them."""
+    """The samples of a step in the form that the loss takes."""
 
     samples: tuple[LossSample, ...]
-    """Those that were not rejected, in the order given."""
+    """The samples that were not rejected, in the given order."""
     metrics: Mapping[str, float]
-    """`rejected` (share of the samples) and `kl_reference`, where they apply."""
+    """`rejected`: rejected fraction of the samples, with `mismatch`. `kl_reference`: mean of d in nats per token, with
+    `kl`."""
 
 
 def shape_samples(
@@ -41,23 +40,27 @@ def shape_samples(
     kl: float = 0.0,
     reference: Sequence[Sequence[float]] | None = None,
 ) -> ShapedSamples:
-    """Reject samples whose log-probabilities disagree, and fold KL penalty and loss denominator into the advantages.
+    """Reject mismatched samples; compute one advantage per token, with KL penalty, divided by the loss denominator.
 
-    The penalty shapes the advantage: A_t = A + kl * (mean(d) - d_t) with d_t = log p_sampled - log p_reference and the
-    mean over all tokens that are trained on. It moves probability between tokens and adds nothing on the whole.
+    Token t of a sample with advantage A gets (A + kl * (mean(d) - d_t)) / denominator, where d_t = log p_sampler(t) -
+    log p_reference(t) and the mean is over all tokens of all samples that were not rejected. The penalty terms of all
+    tokens sum to 0.
+
+    Source: rejection: Dr. Kernel, arXiv 2602.05885; KL penalty: `incorporate_kl_penalty` of tinker-cookbook 0.5.8.
 
     Args:
-        denominator: every advantage is divided by it.
-        mismatch: rule of rejection; None rejects nothing.
-        current: [sample][token] log-probabilities under the weights before the step; needed with `mismatch`.
-        kl: weight of the penalty for leaving the reference policy.
-        reference: [sample][token] log-probabilities under the reference policy; needed when `kl` is above 0.
+        samples: training samples of a step.
+        denominator: see `loss_denominator`.
+        mismatch: bounds of the rejection; None: no sample is rejected.
+        current: [sample][token] log-probabilities under the weights before the step; required with `mismatch`.
+        kl: weight of the KL penalty; 0: no penalty.
+        reference: [sample][token] log-probabilities under the reference policy; required if `kl` is not 0.
 
     Raises:
-        ValueError: log-probabilities that are needed are missing.
+        ValueError: `current` or `reference` is missing or does not match the tokens of a sample.
     """
     if (mismatch is not None and current is None) or (kl and reference is None):
-        raise ValueError("mismatch needs the current log-probabilities, and kl those of the reference policy")
+        raise ValueError("`mismatch` requires `current`, and `kl` requires `reference`")
     kept = list(range(len(samples)))
     metrics: dict[str, float] = {}
     if mismatch is not None and current is not None:
@@ -66,36 +69,46 @@ def shape_samples(
     if not kl or reference is None:
         rows = [(samples[i].advantage / denominator,) * len(samples[i].tokens) for i in kept]
     else:
-        gaps = [
-            [sampled - base for sampled, base in zip(samples[i].sampler_logprobs, reference[i], strict=True)]
+        log_ratios = [
+            [sampler - base for sampler, base in zip(samples[i].sampler_logprobs, reference[i], strict=True)]
             for i in kept
         ]
-        n = sum(len(row) for row in gaps)
-        mean = math.fsum(gap for row in gaps for gap in row) / max(n, 1)
+        n = sum(len(row) for row in log_ratios)
+        mean = math.fsum(d for row in log_ratios for d in row) / max(n, 1)
         metrics["kl_reference"] = mean
         rows = [
-            tuple((samples[i].advantage + kl * (mean - gap)) / denominator for gap in row)
-            for i, row in zip(kept, gaps, strict=True)
+            tuple((samples[i].advantage + kl * (mean - d)) / denominator for d in row)
+            for i, row in zip(kept, log_ratios, strict=True)
         ]
     shaped = (_loss_sample(samples[i], row) for i, row in zip(kept, rows, strict=True))
     return ShapedSamples(tuple(shaped), metrics)
 
 
 def mismatched(sampler: Sequence[float], trainer: Sequence[float], rule: MismatchSettings) -> bool:
-    """Whether the log-probabilities of a reply under sampler and trainer differ too much.
+    """Whether a reply is rejected because its trainer and sampler log-probabilities differ too much.
 
-    Source: Dr. Kernel (Liu et al. 2026): keep a sample while the geometric mean of its ratios p_train / p_sample lies
-    within bounds, and no single ratio is below a floor.
+    With the ratios r_t = p_trainer(t) / p_sampler(t), a reply is rejected if their geometric mean is outside
+    [sequence_low, sequence_high] or if any r_t is below token_min. An empty reply is never rejected.
+
+    Source: Dr. Kernel, arXiv 2602.05885, mismatch rejection sampling.
+
+    Args:
+        sampler: [token] sampler log-probabilities.
+        trainer: [token] trainer log-probabilities.
+
+    Raises:
+        ValueError: the lengths differ.
     """
     if not sampler:
         return False
-    gaps = [now - then for now, then in zip(trainer, sampler, strict=True)]
-    mean = math.exp(math.fsum(gaps) / len(gaps))
-    return not rule.sequence_low <= mean <= rule.sequence_high or min(gaps) < math.log(rule.token_min)
+    log_ratios = [new - old for new, old in zip(trainer, sampler, strict=True)]
+    mean = math.exp(math.fsum(log_ratios) / len(log_ratios))
+    return not rule.sequence_low <= mean <= rule.sequence_high or min(log_ratios) < math.log(rule.token_min)
 
 
 def split_evenly(items: Sequence[S], n: int) -> list[Sequence[S]]:
-    """At most `n` consecutive parts, none empty, whose sizes differ by 1 at most; larger ones first."""
+    """Split into min(n, len(items)) consecutive, non-empty parts whose sizes differ by at most 1. No part is larger
+    than the first."""
     n = min(n, len(items))
     bounds = [-(-len(items) * index // n) for index in range(n + 1)] if n else []
     return [items[start:end] for start, end in pairwise(bounds)]

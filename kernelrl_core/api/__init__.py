@@ -1,9 +1,9 @@
-"""The public API: everything that a plugin imports, re-exported. The core itself never imports it.
+"""The public API: all names that plugins may import. The core itself never imports it.
 
-| module | what it exports |
+| module | exports |
 |---|---|
-| `kernelrl_core.api` | `Component`, `Requires`, `hookimpl`: all that a plugin's entry point needs |
-| `api.rewards`, … | one module per kind: base classes, and the values they work with |
+| `kernelrl_core.api` | `Component`, `Requires`, `hookimpl`: the names for a plugin's entry point |
+| `api.rewards`, … | one module per kind: base classes, and the values that they work with |
 | `api.config` | base class of options, number ranges, GPU vendors, YAML, cache directory, atomic files, locks |
 | `api.errors` | errors that a plugin raises |
 | `api.sources` | analysis of Python sources |
@@ -11,8 +11,8 @@
 | `api.episodes` | episodes driven by another program |
 
 The kinds are `advantages`, `backends`, `checkers`, `evaluators`, `feedback`, `loggers`, `policies`, `retrievers`,
-`rewards` and `tasks`. Everything else in `kernelrl_core` is private and may move. Importing any of these modules but
-`components` and `episodes` loads only types, interfaces, sources and errors.
+`rewards` and `tasks`. Everything else in `kernelrl_core` is private and may move. `components` and `episodes` load more
+of the core; the other modules load only types, interfaces, sources, storage and errors.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Components that use other components, such as a policy with another policy as its learner.
 
-Loads the registry of plugins and the reading of recipes.
+Imports the plugin registry and the recipe reader.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Options of components: the base class, number ranges, and the files and facts of this machine."""
+"""Options of components: base class and number ranges; files, locks and facts of this machine."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Drive episodes from another program: an adapter, a lab, a notebook.
+"""Run episodes from another program, such as an adapter or a notebook, and read earlier runs.
 
-Loads the whole core except the command line.
+Imports the whole core except the command line.
 """
 
 from __future__ import annotations
@@ -16,16 +16,22 @@ from kernelrl_core.recipe.evaluation_spec import EvaluationSpec, read_evaluation
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.rollout.episode import EpisodeId, EpisodeRunner, Renderer, reply_limit
 from kernelrl_core.rollout.sampler import Sampled, SampleRequest
+from kernelrl_core.runs.directory import find_run
+from kernelrl_core.runs.distill import Choice, distill
+from kernelrl_core.tasks.leaks import LeakGuard
+from kernelrl_core.tasks.lookup import find_task
 from kernelrl_core.tasks.schedule import schedule
 from kernelrl_core.tasks.selection import eval_tasks, training_tasks
 from kernelrl_core.types.turns import SampleId, Turn
 
 __all__ = [
     "CandidateEvaluator",
+    "Choice",
     "Environment",
     "EpisodeId",
     "EpisodeRunner",
     "EvaluationSpec",
+    "LeakGuard",
     "Recipe",
     "Registry",
     "Renderer",
@@ -34,8 +40,11 @@ __all__ = [
     "Sampled",
     "Turn",
     "Use",
+    "distill",
     "eval_tasks",
     "extract_file",
+    "find_run",
+    "find_task",
     "load_recipe",
     "read_evaluation_spec",
     "recipe_from_mapping",

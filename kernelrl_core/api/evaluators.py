@@ -1,4 +1,4 @@
-"""Write an evaluator, or read what one returns."""
+"""Write an evaluator, or process evaluations."""
 
 from __future__ import annotations
 

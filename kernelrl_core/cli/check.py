@@ -1,4 +1,4 @@
-"""`kernelrl check`: judge one kernel file against one task."""
+"""`kernelrl check`: evaluate one kernel file against one task."""
 
 from __future__ import annotations
 
@@ -21,20 +21,23 @@ _DEFAULT = {
     "backend": {"use": "triton"},
     "checkers": {"source": {"use": "source_rules"}, "measured": {"use": "evaluation_rules"}},
 }
-"""How a kernel is evaluated without a recipe."""
+"""Evaluation keys that apply without `--recipe`."""
+
+_MAX_LEVEL = 4
+"""Highest `Isolation.level`."""
+_FOUND = {"clean": "no hack found", "suspect": "suspect", "hack": "hack found"}
+"""Verdict -> its words in the first line."""
 
 
 @click.command("check")
 @click.argument("task")
 @click.argument("kernel")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option(
-    "--backend", "-b", help="Backend of the kernel, such as cuda; triton, or that of --recipe, when left out."
-)
-@click.option("--evaluator", "-e", help="Where it is judged; local, or that of --recipe, when left out.")
-@click.option("--recipe", "-r", help="Judge as this recipe does: its checkers, rules, precision and tolerances.")
-@click.option("--seed", type=int, help="Seed of the judge's inputs, for an evaluation that can be repeated.")
-@click.option("--cache", is_flag=True, help="Use the cache of evaluations.")
+@click.option("--backend", "-b", help="Backend of the kernel, such as cuda. Default: that of --recipe, or triton.")
+@click.option("--evaluator", "-e", help="Evaluator component. Default: that of --recipe, or local (this machine).")
+@click.option("--recipe", "-r", help="Take checkers, stated rules, precision and tolerances from this recipe.")
+@click.option("--seed", type=int, help="Seed of the inputs, for a reproducible evaluation. Default: random.")
+@click.option("--cache", is_flag=True, help="Use the evaluation cache. Has an effect only together with --seed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
 def command(
@@ -49,17 +52,19 @@ def command(
     cache: bool,
     as_json: bool,
 ) -> None:
-    """Judge KERNEL against TASK.
+    """Evaluate KERNEL against TASK: build it, execute it in a sandbox, compare its outputs with the reference.
 
-    TASK is a file in KernelBench's format or the id of a task. KERNEL is a Python file that defines ModelNew, a saved
-    reply of a model, or - for standard input. KEY=VALUE change the recipe, such as evaluation.precision=bf16. Exit
-    code 0 when the kernel is correct, 1 when it is not, 3 when this machine cannot run it.
+    TASK is the id of a task (see 'kernelrl tasks list') or a file in KernelBench's format. KERNEL is a Python file that
+    defines ModelNew, a saved reply of a model, or - for standard input. KEY=VALUE override evaluation keys of the
+    recipe; evaluation.timing=true also measures the speedup.
+
+    Exit code 0: the kernel is correct; 1: it is not; 3: this machine cannot execute it.
 
     \b
     Examples:
       kernelrl check starter/1/relu_double my_kernel.py
       kernelrl check my_task.py reply.txt --seed 7 --json
-      kernelrl check my_task.py my_kernel.py --backend cuda
+      kernelrl check my_task.py my_kernel.py -b cuda evaluation.timing=true
     """
     import asyncio
 
@@ -77,19 +82,19 @@ def command(
         print_lines(_lines(turn))
     chosen = backend or recipe or spec.backend.use != "triton"
     if not chosen and any(finding.rule == "no_kernel" for finding in turn.findings):
-        click.echo("note: judged as a kernel in Triton; name another backend with -b, such as -b cuda", err=True)
+        click.echo("note: evaluated with backend triton; select another with -b, such as -b cuda", err=True)
     context.exit(0 if turn.correct else 3 if _was_only_built(turn) else 1)
 
 
 def _was_only_built(turn: Turn) -> bool:
-    """Whether nothing was run because this machine cannot."""
+    """Whether the candidate was built and not executed, because this machine cannot execute it."""
     return turn.evaluation is not None and bool(turn.evaluation.checked)
 
 
 def _spec(
     name: str | None, backend: str | None, evaluator: str | None, overrides: tuple[str, ...], registry: Registry
 ) -> tuple[EvaluationSpec, Use | None]:
-    """How the kernel is evaluated, and the task source of the recipe where one is named."""
+    """The evaluation specification, and the recipe's task source if `name` is a recipe."""
     from kernelrl_core.planning.load import load_recipe
     from kernelrl_core.recipe.evaluation_spec import read_evaluation_spec, spec_of
 
@@ -134,8 +139,8 @@ def _read(kernel: str) -> str:
     try:
         content = sys.stdin.buffer.read(_MAX_BYTES + 1) if kernel == "-" else _head(Path(kernel))
     except OSError as error:
-        raise UsageError(f"{kernel}: cannot be read: {error.strerror}") from None
-    # What is no text or too long is a bad answer like any other: it has an outcome, and no exception.
+        raise UsageError(f"{kernel}: kernel file cannot be read: {error.strerror}") from None
+    # Binary or oversized input is a bad reply: it gets an outcome, not an exception.
     return content.decode("utf-8", "replace")
 
 
@@ -187,22 +192,24 @@ def _speed(evaluation: Evaluation, speedup: float) -> str:
 
 def _lines(turn: Turn) -> list[str]:
     evaluation = turn.evaluation
-    outcome = "not run" if _was_only_built(turn) else turn.outcome.value
-    lines = [f"{outcome}  ({turn.verdict.value})  {turn.task.id}"]
+    outcome = "not executed" if _was_only_built(turn) else turn.outcome.value
+    lines = [f"{outcome}; {_FOUND[turn.verdict.value]}  {turn.task.id}"]
     findings = [f"finding   {found.rule} ({found.severity.value}): {found.evidence}" for found in turn.findings]
-    told = {found.evidence for found in turn.findings}
-    message = [line for line in turn.message.splitlines() if line not in told]
+    shown = {found.evidence for found in turn.findings}
+    message = [line for line in turn.message.splitlines() if line not in shown]
     if evaluation is None:
         return [*lines, *findings, *message]
-    without = f", without {', '.join(evaluation.isolation.missing)}" if evaluation.isolation.missing else ""
-    isolation = f"isolation level {evaluation.isolation.level}{without}"
+    isolation = evaluation.isolation
+    missing = ", ".join("cgroup limits" if layer == "cgroup" else layer for layer in isolation.missing)
+    sandbox = f"sandbox   level {isolation.level}/{_MAX_LEVEL}"
+    sandbox += f"; no {missing} (see 'kernelrl doctor')" if missing else ""
     if _was_only_built(turn):
-        fix = f"to run it, use a machine with a GPU for backend {turn.candidate.backend}" if turn.candidate else ""
-        return [*lines, *message, *filter(None, [fix]), isolation, *findings]
+        fix = f"fix: use a machine with a GPU for backend {turn.candidate.backend}" if turn.candidate else ""
+        return [*lines, *message, *filter(None, [fix]), sandbox, *findings]
     if evaluation.compiled:
-        lines.append(f"tests     {evaluation.tests_passed} of {evaluation.tests_total} passed")
+        lines.append(f"trials    {evaluation.tests_passed} of {evaluation.tests_total} passed")
     if turn.speedup is not None:
         lines.append(f"speedup   {_speed(evaluation, turn.speedup)}")
     elif turn.correct:
-        lines.append("speedup   not measured here")
-    return [*lines, isolation, *findings, *message]
+        lines.append("speedup   not measured; requires evaluation.timing=true and a device that can be timed")
+    return [*lines, sandbox, *findings, *message]

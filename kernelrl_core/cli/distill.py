@@ -1,4 +1,4 @@
-"""`kernelrl distill`: a run's best samples as supervised data."""
+"""`kernelrl distill`: export the best training samples of a run as supervised data."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from kernelrl_core.cli.output import print_json
 @click.command("distill")
 @click.argument("run")
 @click.option(
-    "-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="File to write, JSONL."
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="JSONL file to write. An existing file is overwritten.",
 )
-@click.option("--per-task", type=click.IntRange(min=1), default=4, show_default=True, help="Best samples of each task.")
-@click.option("--all", "everything", is_flag=True, help="All fitting samples of each task, in place of the best.")
-@click.option("--min-speedup", type=click.FloatRange(min=0), help="Leave out slower samples, and unmeasured ones.")
-@click.option("--suspects", is_flag=True, help="Also samples whose verdict is `suspect`.")
+@click.option("--per-task", type=click.IntRange(min=1), default=4, show_default=True, help="Maximum samples per task.")
+@click.option("--all", "everything", is_flag=True, help="No maximum per task; --per-task has no effect.")
+@click.option("--min-speedup", type=click.FloatRange(min=0), help="Exclude samples that are slower or not measured.")
+@click.option("--suspects", is_flag=True, help="Include samples with verdict suspect.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
 def command(
     run: str,
@@ -28,10 +32,12 @@ def command(
     suspects: bool,
     as_json: bool,
 ) -> None:
-    """Write the best correct samples of RUN as conversations, one per line, for supervised training.
+    """Write the best training samples of RUN as conversations, one per line, for supervised training.
 
-    Taken are samples of training that are correct and clean, each kernel once per task, the fastest first. A recipe
-    learns from the file with demonstrations.file and a policy that warm-starts.
+    RUN is a run directory or a name below ./runs. Samples must be correct with verdict clean. Each kernel appears once
+    per task. Samples are ranked by speedup, then score, then order. Held-out evaluations are never exported.
+
+    To train on the file, set demonstrations.file in a recipe whose policy has a warm start.
 
     \b
     Examples:
@@ -45,7 +51,10 @@ def command(
     from kernelrl_core.runs.distill import Choice, distill
 
     if not output.absolute().parent.is_dir():
-        raise UsageError(f"--output {output}: there is no directory {output.absolute().parent}")
+        raise UsageError(
+            f"--output {output}: directory {output.absolute().parent} does not exist",
+            fix=f"mkdir -p {output.absolute().parent}",
+        )
     found = distill(find_run(run), Choice(None if everything else per_task, min_speedup, suspects))
     write_conversations(output, found.conversations)
     tasks = len({entry["task_id"] for entry in found.conversations})
@@ -53,6 +62,6 @@ def command(
         facts = {"file": str(output), "samples": len(found.conversations), "tasks": tasks}
         print_json({**facts, "left_out": dict(found.left_out)})
         return
-    click.echo(f"{output}: {len(found.conversations)} samples of {tasks} tasks")
+    click.echo(f"{output}: {len(found.conversations)} samples from {tasks} tasks")
     for reason, count in sorted(found.left_out.items(), key=lambda item: -item[1]):
-        click.echo(f"left out: {count} {reason}", err=True)
+        click.echo(f"excluded: {count} {reason}", err=True)

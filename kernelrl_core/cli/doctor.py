@@ -1,4 +1,4 @@
-"""`kernelrl doctor`: check prerequisites, each with its fix."""
+"""`kernelrl doctor`: check the prerequisites of this machine, and show the fix of each missing one."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 @click.command("doctor")
-@click.option("--recipe", "-r", help="Only what this recipe needs.")
+@click.option("--recipe", "-r", help="Check only the prerequisites of this recipe.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
 def command(context: click.Context, recipe: str | None, as_json: bool) -> None:
-    """Check what this machine has, and say how to get what it lacks. Never prints a secret.
+    """Check the prerequisites of this machine and print a fix for each missing one. Never prints a secret.
 
-    Exit code 3 when something is missing that --recipe needs, 0 otherwise.
+    Exit code 3 if --recipe is given and one of its prerequisites is missing, else 0.
 
     \b
     Examples:
@@ -43,25 +43,25 @@ def command(context: click.Context, recipe: str | None, as_json: bool) -> None:
 
 
 def _lines(rows: list[dict[str, Any]]) -> list[str]:
-    """The rows for people: what several checks found alike is one line, and each fix is told once."""
+    """The rows as text: checks with the same result share a line, and each fix is printed once."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for row in rows:
         plugin, _, component = row["check"].partition(":")
         name = plugin if component == plugin else row["check"]
-        # What one fix mends is one line, and so is a fact of its own.
+        # Checks with the same fix, or without a fix the same detail, share a line.
         found.setdefault((row["state"], name, row["fix"] or row["detail"]), []).append(row["detail"])
     alike: dict[tuple[str, str, str], list[str]] = {}
     for (state, name, last), details in found.items():
         fix = last if [last] != details else ""
         alike.setdefault((state, "; ".join(dict.fromkeys(filter(None, details))), fix), []).append(name)
     checks = {key: ", ".join(dict.fromkeys(names)) for key, names in alike.items()}
-    told: set[str] = set()
+    printed: set[str] = set()
     shown = []
     for (state, detail, fix), check in checks.items():
-        new = [part for part in fix.split("; ") if part and part not in told]
-        told.update(new)
-        said = [detail, f"fix: {'; '.join(new)}" if new else ""]
-        shown.append((state, check, "; ".join(filter(None, said))))
+        new = [part for part in fix.split("; ") if part and part not in printed]
+        printed.update(new)
+        texts = [detail, f"fix: {'; '.join(new)}" if new else ""]
+        shown.append((state, check, "; ".join(filter(None, texts))))
     return table(shown)
 
 
@@ -79,9 +79,9 @@ def _recipe_checks(name: str) -> Iterator[dict[str, Any]]:
     missing = missing_prerequisites(recipe_uses(loaded.recipe), spec_of(loaded.recipe), registry())
     yield _row("recipe", True, f"{loaded.name} is valid")
     for what, fix in missing.items():
-        yield _row(what, False, "needed by the recipe", fix)
+        yield _row(what, False, "required by the recipe", fix)
     if not missing:
-        yield _row("prerequisites", True, "everything the recipe declares is here")
+        yield _row("prerequisites", True, "all prerequisites of the recipe are available")
 
 
 def _machine_checks() -> Iterator[dict[str, Any]]:
@@ -107,16 +107,16 @@ def _machine_checks() -> Iterator[dict[str, Any]]:
             what = f"{registry().plugin_of(kind, registry().label(kind, component)).name}:{component.name}"
             options = _default_options(registry(), kind, component)
             for missing in registry().missing(component, options):
-                yield _row(what, False, f"needs {missing.what}", missing.fix)
+                yield _row(what, False, f"requires {missing.what}", missing.fix)
             for fact in options.found_here() if options is not None else ():
                 yield _row(what, fact.state == "ok", f"{fact.label}: {fact.detail}", fact.fix, lacking=fact.state)
         if kind == "evaluators" and not registry().components(kind):
             yield _row(kind, False, "none is installed", "pip install 'kernelrl[all]'", lacking="none")
     vendors = gpu_vendors()
-    found_gpus = ", ".join(sorted(vendors)) or "not found, and not needed for the quickstart"
+    found_gpus = ", ".join(sorted(vendors)) or "no GPU found; the quickstart needs none"
     yield _row("gpu", bool(vendors), found_gpus, lacking="none")
     cache = cache_directory()
-    kept = f"{cache}, {_gigabytes(cache):.1f} GB; may be deleted while nothing runs"
+    kept = f"{cache}, {_gigabytes(cache):.1f} GB; may be deleted while no kernelrl process is running"
     yield _row(
         "cache",
         _writable(cache),
@@ -126,7 +126,7 @@ def _machine_checks() -> Iterator[dict[str, Any]]:
 
 
 def _default_options(registry: Registry, kind: str, component: Component) -> ComponentConfig | None:
-    """The component's options at their defaults; None where one of them has none."""
+    """The component's options at their defaults; None if an option has no default."""
     try:
         return registry.config_class(kind, registry.label(kind, component))()
     except Exception:  # plugin code; reported when a recipe uses the component
@@ -141,7 +141,7 @@ def _writable(path: os.PathLike[str]) -> bool:
 
 
 def _gigabytes(folder: Path) -> float:
-    """What the files below a folder take of the disk."""
+    """Disk space of the files below a folder, in GB."""
     taken = 0
     for directory, _, names in os.walk(folder):
         for name in names:

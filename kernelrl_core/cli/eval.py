@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,14 +21,16 @@ if TYPE_CHECKING:
 @click.command("eval")
 @click.argument("recipe_or_run")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--checkpoint", help="Checkpoint of a run: its number, or 'last' (default), or 'base' for the start.")
-@click.option("--split", help="Split to evaluate; the recipe's eval.split when left out.")
-@click.option("--samples", type=click.IntRange(min=1), help="Attempts at each task; the recipe's when left out.")
-@click.option("--temperature", type=click.FloatRange(min=0), help="Sampling temperature; the recipe's when left out.")
+@click.option(
+    "--checkpoint", help="Checkpoint of the run: its step count, 'last' (default), or 'base' for the untrained policy."
+)
+@click.option("--split", help="Split to evaluate. Default: eval.split of the recipe.")
+@click.option("--samples", type=click.IntRange(min=1), help="Episodes per task. Default: eval.samples of the recipe.")
+@click.option("--temperature", type=click.FloatRange(min=0), help="Sampling temperature. Default: that of the recipe.")
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write everything to a JSON file; interrupted, the next call goes on.",
+    help="JSON file for results and samples. After an interruption, the same command continues.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON document.")
 def command(
@@ -40,10 +43,11 @@ def command(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Measure RECIPE_OR_RUN: the untrained policy of a recipe, or a checkpoint of a run.
+    """Measure a policy on a held-out split: pass@k, fast_p, speedup, outcomes.
 
-    A sample is a whole attempt, however many turns it takes. An untrained policy has had its warm start, if
-    its recipe has one.
+    RECIPE_OR_RUN is a recipe, whose untrained policy is measured, or a run directory, of which a checkpoint is
+    measured. A warm start of the recipe counts as part of the untrained policy. KEY=VALUE override recipe keys. A run
+    is measured with the index that its retriever had, unless an override names another one.
 
     \b
     Examples:
@@ -59,7 +63,10 @@ def command(
     if output is not None and not output.absolute().parent.is_dir():
         from kernelrl_core.errors import UsageError
 
-        raise UsageError(f"--output {output}: there is no directory {output.absolute().parent}")
+        raise UsageError(
+            f"--output {output}: directory {output.absolute().parent} does not exist",
+            fix=f"mkdir -p {output.absolute().parent}",
+        )
     click.echo(f"evaluating {job.label} on split {job.recipe.eval.split!r}", err=True)
     partial = output.with_name(f"{output.name}.partial") if output is not None else None
     report = _run(evaluate_job(job, partial))
@@ -80,17 +87,19 @@ def command(
 def choose_job(
     name: str, overrides: Sequence[str] = (), checkpoint: str | None = None, *, registry: Registry
 ) -> EvalJob:
-    """The job that a recipe or a run names. A path says which; a bare name is a recipe, unless only a run has it.
+    """The held-out evaluation of a recipe or a run. A bare name is a recipe, unless only a run has that name.
 
     Raises:
         LookupFailed: neither exists, or the run lacks the checkpoint.
-        UsageError: the recipe is invalid, or `checkpoint` goes with a recipe.
+        UsageError: the recipe is invalid, or the retriever searches other data than the run did, and no override
+            changes the retriever.
     """
     from kernelrl_core.errors import LookupFailed, UsageError
     from kernelrl_core.heldout.evaluate import EvalJob
     from kernelrl_core.planning.load import load_recipe
     from kernelrl_core.runs.checkpoints import choose_checkpoint
     from kernelrl_core.runs.directory import find_run
+    from kernelrl_core.runs.provenance import retriever_identity
 
     is_run = (Path(name) / "recipe.yaml").is_file() or checkpoint is not None
     if not is_run:
@@ -106,6 +115,13 @@ def choose_job(
             return EvalJob(loaded.recipe, registry, label, resolved=loaded.resolved)
     run = find_run(name)
     loaded = load_recipe(str(run.path / "recipe.yaml"), overrides, registry=registry)
+    if not any(re.match(r"retriever[.=]", override) for override in overrides):
+        same = retriever_identity(loaded.recipe, registry) == run.provenance().get("retriever", {})
+        if not same:
+            raise UsageError(
+                f"the retriever searches other data than when run {run.path} started",
+                fix="restore that index, or name another one: retriever.index=DIR",
+            )
     if checkpoint == "base":
         return EvalJob(loaded.recipe, registry, f"the untrained policy of run {run.path}", run, loaded.resolved)
     row = choose_checkpoint(run.rows("checkpoints"), run.checkpoints, checkpoint or "last")

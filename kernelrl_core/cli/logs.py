@@ -1,4 +1,4 @@
-"""`kernelrl logs`: the log of a run."""
+"""`kernelrl logs`: print the log of a run."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import click
 
 @click.command("logs")
 @click.argument("run")
-@click.option("-f", "--follow", is_flag=True, help="Go on printing until the run ends.")
-@click.option("-n", "--lines", type=click.IntRange(min=0), help="Begin with the last N lines.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines until the run ends.")
+@click.option("-n", "--lines", type=click.IntRange(min=0), help="Start with the last N lines. Default: the whole log.")
 def command(run: str, follow: bool, lines: int | None) -> None:
-    """Print the log of RUN.
+    """Print the log of RUN, a run directory or a name below ./runs.
 
     \b
     Examples:

@@ -14,30 +14,31 @@ from kernelrl_core.errors import ExitCode, KernelRLError, UsageError, nearest
 from kernelrl_core.version import __version__
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("kernelrl_core.cli.run", "Train as a recipe says."),
-    "resume": ("kernelrl_core.cli.resume", "Continue a run exactly where it stopped."),
+    "run": ("kernelrl_core.cli.run", "Train a policy with a recipe."),
+    "resume": ("kernelrl_core.cli.resume", "Continue an interrupted run."),
     "eval": ("kernelrl_core.cli.eval", "Measure a policy or a checkpoint on a split."),
-    "distill": ("kernelrl_core.cli.distill", "Write a run's best samples as supervised data."),
-    "check": ("kernelrl_core.cli.check", "Judge one kernel file against one task."),
-    "validate": ("kernelrl_core.cli.validate", "Report every error of a recipe at once."),
+    "ablate": ("kernelrl_core.cli.ablate", "Measure the effect of a change to a recipe."),
+    "distill": ("kernelrl_core.cli.distill", "Export the best samples of a run as supervised data."),
+    "check": ("kernelrl_core.cli.check", "Evaluate one kernel file against one task."),
+    "validate": ("kernelrl_core.cli.validate", "Check a recipe and report all of its errors."),
     "schema": ("kernelrl_core.cli.schema", "Print the JSON schema of recipes."),
     "plugins": ("kernelrl_core.cli.plugins", "List, describe and check plugins."),
     "recipes": ("kernelrl_core.cli.recipes", "List, show and copy recipes."),
-    "tasks": ("kernelrl_core.cli.tasks", "List and show tasks."),
-    "runs": ("kernelrl_core.cli.runs", "List and show runs."),
-    "status": ("kernelrl_core.cli.status", "Say how a run is doing."),
+    "tasks": ("kernelrl_core.cli.tasks", "List, show and audit tasks."),
+    "runs": ("kernelrl_core.cli.runs", "List runs, show one, review its suspect samples."),
+    "status": ("kernelrl_core.cli.status", "Show the state and progress of a run."),
     "logs": ("kernelrl_core.cli.logs", "Print the log of a run."),
-    "doctor": ("kernelrl_core.cli.doctor", "Check prerequisites, each with its fix."),
+    "doctor": ("kernelrl_core.cli.doctor", "Check the prerequisites of this machine."),
 }
-"""Command -> module holding it as `command`, and its line in the overview. Modules are imported on use."""
+"""Command -> module that defines it as `command`, and its line in the overview. Modules are imported on use."""
 
 
 class _ReaderGone(Exception):
-    """Whoever read standard output went away."""
+    """The reader of standard output closed it."""
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are used, and which suggests the nearest name."""
+    """A group that imports a command when it is used, and suggests the nearest name for an unknown one."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -61,7 +62,9 @@ class LazyGroup(click.Group):
         loaded = registry().load("commands", cmd_name)
         if not isinstance(loaded, click.Command):
             plugin = registry().plugin_of("commands", cmd_name).name
-            raise PluginFailed(f"plugin {plugin}: command {cmd_name!r} is a {type(loaded).__name__}, no click.Command")
+            raise PluginFailed(
+                f"plugin {plugin}: command {cmd_name!r} must be a click.Command, is a {type(loaded).__name__}"
+            )
         return loaded
 
     def resolve_command(
@@ -74,7 +77,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        # The summaries stand in the table, so that the overview imports no command.
+        # The summaries are in the table, so that the overview imports no command.
         rows = [(name, summary) for name, (_, summary) in COMMANDS.items()]
         rows += [(name, component.summary) for name, component in _plugin_commands().items()]
         with formatter.section("Commands"):
@@ -84,28 +87,33 @@ class LazyGroup(click.Group):
 def _plugin_commands() -> dict[str, Any]:
     from kernelrl_core.plugins.registry import registry
 
-    # Under the label, so that of two plugins with one command neither hides the other.
+    # Under the label, so that two plugins can offer commands of the same name.
     return {registry().label("commands", component): component for component in registry().components("commands")}
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="kernelrl")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error. Also accepted after the command.")
 def cli(debug: bool) -> None:
     """Train language models to write GPU kernels.
 
     \b
     Examples:
+      kernelrl doctor
+      kernelrl recipes list
       kernelrl run quickstart
-      kernelrl plugins list
-      kernelrl validate recipes/quickstart.yaml
+      kernelrl check starter/2/softmax my_kernel.py
+
+    \b
+    Exit codes: 0 success, 1 failure, 2 wrong arguments or recipe,
+    3 missing prerequisite, 130 interrupted.
     """
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run a command and leave the process with its exit code (`ExitCode`)."""
+    """Run a command and exit the process with its exit code (`ExitCode`)."""
     arguments = sys.argv[1:] if argv is None else argv
-    # Accepted anywhere, since one adds it at the end of a command that has just failed.
+    # Accepted anywhere, because users append it to a command that has just failed.
     debug = "--debug" in arguments
     try:
         _read_dotenv()
@@ -124,7 +132,7 @@ def main(argv: list[str] | None = None) -> None:
         _say("interrupted")
         code = ExitCode.INTERRUPTED
     except _ReaderGone:
-        # The reader went away (`kernelrl logs | head`); leave without Python's complaint at shutdown.
+        # The reader closed the pipe (`kernelrl logs | head`). Avoids Python's BrokenPipeError message at shutdown.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = ExitCode.OK
     except KernelRLError as error:
@@ -132,7 +140,7 @@ def main(argv: list[str] | None = None) -> None:
             raise
         _say(str(error))
         code = error.exit_code
-    except Exception as error:  # the last resort: a user gets one line, and the traceback for the asking
+    except Exception as error:  # the last resort: one line; --debug shows the traceback
         if debug:
             raise
         _say(f"{type(error).__name__}: {' '.join(str(error).split())}")

@@ -1,4 +1,4 @@
-"""The one printer of tables and JSON documents: results on stdout, whole also when they are piped."""
+"""Tables and JSON documents on stdout. Lines are never cut to the width of the terminal."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ __all__ = ["print_json", "print_lines", "table"]
 
 
 def print_json(document: Any, *, indent: int | None = None) -> None:
-    """One JSON document on a line of its own."""
+    """Print one JSON document, on one line unless `indent` is given."""
     click.echo(json.dumps(document, indent=indent))
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Lines as they are."""
+    """Print lines unchanged."""
     click.echo("\n".join(lines))
 
 
 def table(rows: Sequence[Sequence[object]], *, right: Sequence[int] = ()) -> list[str]:
-    """Rows in aligned columns, two spaces apart, without white space at the ends of lines.
+    """Format rows as lines with aligned columns, two spaces apart, without trailing white space.
 
     Args:
-        rows: cells, shown by `str`; None is empty.
-        right: columns that are aligned to the right.
+        rows: cells, converted by `str`; None is empty.
+        right: indices of right-aligned columns.
     """
-    # Not with rich: importing it takes a quarter of the time of `kernelrl plugins list`.
+    # Not with rich: its import takes a quarter of the time of `kernelrl plugins list`.
     cells = [["" if cell is None else " ".join(str(cell).splitlines()) for cell in row] for row in rows]
     widths = [max(map(_width, column)) for column in itertools.zip_longest(*cells, fillvalue="")]
     lines = []
@@ -44,5 +44,5 @@ def table(rows: Sequence[Sequence[object]], *, right: Sequence[int] = ()) -> lis
 
 
 def _width(text: str) -> int:
-    """Columns of a terminal that a text takes."""
+    """Width of a text in terminal columns."""
     return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)

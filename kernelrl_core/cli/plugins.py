@@ -22,10 +22,10 @@ def command() -> None:
 command.add_command(plugins_check.command)
 
 
-@command.command("list")
+@command.command("list", short_help="List plugins and their components.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def list_command(as_json: bool) -> None:
-    """List every plugin, broken and disabled ones included, with its components."""
+    """List all installed plugins with their components, including broken and disabled plugins."""
     from kernelrl_core.plugins.registry import registry
 
     plugins = registry().plugins
@@ -39,16 +39,21 @@ def list_command(as_json: bool) -> None:
         rows.append((plugin.name, plugin.version, state or " ".join(offered)))
     print_lines(table(rows))
     if any(plugin.state == "broken" for plugin in plugins):
-        click.echo("the traceback of a broken plugin: kernelrl plugins show NAME", err=True)
+        click.echo("fix: 'kernelrl plugins show NAME' prints the traceback of a broken plugin", err=True)
     if len(plugins) <= 1:
-        click.echo("only the core is here; add the rest with: pip install 'kernelrl[all]'", err=True)
+        click.echo("only the core is installed; install all plugins with: pip install 'kernelrl[all]'", err=True)
 
 
-@command.command("show")
+@command.command("show", short_help="Show the components and options of a plugin.")
 @click.argument("name")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def show_command(name: str, as_json: bool) -> None:
-    """Show plugin NAME: its components, their options and needs; the traceback of a broken one."""
+    """Show plugin NAME: components, their options and missing prerequisites; the traceback if it is broken.
+
+    \b
+    Example:
+      kernelrl plugins show rewards
+    """
     from kernelrl_core.plugins.registry import registry
 
     found = registry().plugin(name)

@@ -1,4 +1,4 @@
-"""`kernelrl plugins check`: does a plugin load, and do its evaluators withstand known hacks?"""
+"""`kernelrl plugins check`: load a plugin, and test its evaluators with known reward hacks."""
 
 from __future__ import annotations
 
@@ -12,20 +12,27 @@ if TYPE_CHECKING:
     from kernelrl_core.plugins.registry import PluginInfo, Registry
 
 _LAB = "lab"
-"""Command that measures an evaluator, of the distribution `kernelrl-lab`."""
+"""Command that tests an evaluator; part of the distribution `kernelrl-lab`."""
 
 
-@click.command("check")
+@click.command("check", short_help="Load a plugin, and test its evaluators with known hacks.")
 @click.argument("name")
-@click.option("--only", multiple=True, metavar="ID", help="Fixture or row of the lab; may be repeated.")
-@click.option("--gpu", is_flag=True, help="The lab's fixtures that need a GPU, instead of those for the processor.")
+@click.option("--only", multiple=True, metavar="ID", help="Only this fixture of 'kernelrl lab'. May be repeated.")
+@click.option("--gpu", is_flag=True, help="Use the fixtures for a GPU instead of those for the CPU.")
 @click.pass_context
 def command(context: click.Context, name: str, only: tuple[str, ...], gpu: bool) -> None:
-    """Load what plugin NAME offers, and try known hacks and honest kernels on its evaluators.
+    """Load the components of plugin NAME, and test its evaluators with known reward hacks and honest kernels.
 
-    What is loaded are the implementation and the options of each component; a public method that their kind does not
-    know fails, since it would never be called. The hacks are those of kernelrl lab. Exit code 0 when nothing fails, no
-    hack pays and every honest kernel is correct and clean; 1 otherwise.
+    The implementation and the options of each component are loaded. A public method that the component's kind does not
+    define is an error, because it would never be called. So are heavy imports of the plugin's package or of its
+    options, options that cannot be saved and read again, and wrong declarations, such as rules that are no Rule. The
+    contract tests in kernelrl_core.testing test behaviour as well.
+
+    The test of an evaluator executes the fixtures of 'kernelrl lab' and can take an hour on a CPU; --only selects
+    single fixtures.
+
+    Exit code 0: all components load, all hacks are detected and all honest kernels are correct with verdict clean;
+    else 1.
 
     \b
     Examples:
@@ -41,7 +48,7 @@ def command(context: click.Context, name: str, only: tuple[str, ...], gpu: bool)
         failed |= not loads
     for evaluator in plugin.components.get("evaluators", ()):
         label = registry().label("evaluators", evaluator)
-        click.echo(f"\nevaluator {label} before the hacks and honest kernels of kernelrl lab:")
+        click.echo(f"\nevaluator {label}: testing with the reward hacks and honest kernels of 'kernelrl lab'")
         lab = registry().load("commands", _LAB)
         try:
             context.invoke(lab, evaluator=label, only=only, gpu=gpu, as_json=False)
@@ -51,8 +58,9 @@ def command(context: click.Context, name: str, only: tuple[str, ...], gpu: bool)
 
 
 def _loaded(registry: Registry, plugin: PluginInfo) -> Iterator[tuple[str, bool]]:
-    """A line for each component, or for each of its faults, and whether it loads."""
+    """One line per component, or per error of it, and whether it loads."""
     from kernelrl_core.errors import KernelRLError, MissingPrerequisite
+    from kernelrl_core.recipe.plugin_faults import component_faults
 
     if plugin.state != "ok":
         yield f"{plugin.name}: {plugin.state}: {plugin.error}", False
@@ -60,13 +68,13 @@ def _loaded(registry: Registry, plugin: PluginInfo) -> Iterator[tuple[str, bool]
         for component in components:
             what = f"{kind}: {component.name}"
             try:
-                unknown = registry.unknown_methods(kind, f"{plugin.name}:{component.name}")
+                faults = list(component_faults(registry, kind, f"{plugin.name}:{component.name}"))
             except MissingPrerequisite as error:
-                # The machine's doing, not the plugin's.
-                yield f"{what}: not tried: {error.message}" + (f"; fix: {error.fix}" if error.fix else ""), True
+                # A property of this machine, not an error of the plugin.
+                yield f"{what}: not checked: {error.message}" + (f"; fix: {error.fix}" if error.fix else ""), True
             except KernelRLError as error:
                 yield f"{what}: FAILS: {error.message}", False
             else:
-                yield from ((f"{what}: FAILS: {fault}", False) for fault in unknown)
-                if not unknown:
+                yield from ((f"{what}: FAILS: {fault}", False) for fault in faults)
+                if not faults:
                     yield f"{what}: loads", True

@@ -14,10 +14,10 @@ def command() -> None:
     """List, show and copy recipes."""
 
 
-@command.command("list")
+@command.command("list", short_help="List all recipes, with a line each.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def list_command(as_json: bool) -> None:
-    """List the recipes that a bare name can mean: those of ./recipes, then the bundled ones."""
+    """List the recipes of ./recipes and the bundled ones. A recipe of ./recipes hides a bundled one of its name."""
     from kernelrl_core.planning.load import recipes
 
     rows = [{"name": name, "summary": _summary(path), "path": str(path)} for name, path in sorted(recipes().items())]
@@ -27,13 +27,13 @@ def list_command(as_json: bool) -> None:
     print_lines(table([(row["name"], row["summary"]) for row in rows]))
 
 
-@command.command("show")
+@command.command("show", short_help="Print a recipe as written or resolved.")
 @click.argument("recipe")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--resolved", is_flag=True, help="With everything it extends and every default.")
-@click.option("--json", "as_json", is_flag=True, help="The resolved recipe as one JSON document.")
+@click.option("--resolved", is_flag=True, help="Include inherited keys and all defaults.")
+@click.option("--json", "as_json", is_flag=True, help="Print the resolved recipe as one JSON document.")
 def show_command(recipe: str, overrides: tuple[str, ...], resolved: bool, as_json: bool) -> None:
-    """Show RECIPE as it is written, or resolved.
+    """Print RECIPE, a name or a path, as written or resolved. KEY=VALUE override keys of the resolved recipe.
 
     \b
     Examples:
@@ -47,7 +47,7 @@ def show_command(recipe: str, overrides: tuple[str, ...], resolved: bool, as_jso
 
     if not (resolved or as_json):
         if overrides:
-            raise UsageError("overrides need --resolved", fix=f"kernelrl recipes show {recipe} --resolved …")
+            raise UsageError("KEY=VALUE requires --resolved", fix=f"kernelrl recipes show {recipe} --resolved …")
         click.echo(find_recipe(recipe).read_text(encoding="utf-8"), nl=False)
         return
     loaded = load_recipe(recipe, overrides, registry=registry())
@@ -57,11 +57,11 @@ def show_command(recipe: str, overrides: tuple[str, ...], resolved: bool, as_jso
         click.echo(recipe_text(loaded.resolved), nl=False)
 
 
-@command.command("copy")
+@command.command("copy", short_help="Copy a recipe to edit it.")
 @click.argument("recipe")
 @click.argument("destination", required=False)
 def copy_command(recipe: str, destination: str | None) -> None:
-    """Copy RECIPE to DESTINATION, a file or folder; ./recipes when left out. Overwrites nothing.
+    """Copy RECIPE to DESTINATION, a file or directory (default: ./recipes). Never overwrites a file.
 
     \b
     Examples:
@@ -80,7 +80,7 @@ def copy_command(recipe: str, destination: str | None) -> None:
         with target.open("xb") as file:
             file.write(source.read_bytes())
     except FileExistsError:
-        raise UsageError(f"{target} exists already", fix=f"kernelrl recipes copy {recipe} OTHER_NAME.yaml") from None
+        raise UsageError(f"{target} already exists", fix=f"kernelrl recipes copy {recipe} OTHER_NAME.yaml") from None
     except OSError as error:
         raise UsageError(f"{target} cannot be written: {error.strerror}") from None
     click.echo(str(target))

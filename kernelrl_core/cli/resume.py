@@ -1,4 +1,4 @@
-"""`kernelrl resume`: continue a run exactly where it stopped."""
+"""`kernelrl resume`: continue an interrupted run."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 @click.command("resume")
 @click.argument("run")
-@click.option("--accept-changes", is_flag=True, help="Go on although recipe.yaml was edited after the run began.")
+@click.option("--accept-changes", is_flag=True, help="Continue although the run's recipe.yaml was edited.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
 @click.pass_context
 def command(context: click.Context, run: str, accept_changes: bool, as_json: bool) -> None:
-    """Continue RUN, a directory or a name below runs/, from its journals.
+    """Continue RUN, a run directory or a name below ./runs.
 
-    What was sampled and judged before is not sampled or judged again. A finished run only shows its result.
+    Recorded replies and evaluations are reused, not repeated. For a finished run, only the result is printed.
 
     \b
     Examples:
@@ -33,10 +33,11 @@ def command(context: click.Context, run: str, accept_changes: bool, as_json: boo
 
 
 def continue_run(context: click.Context, run: RunDir, *, accept_changes: bool = False, as_json: bool = False) -> None:
-    """Resume a run that exists, show its result, and leave with the exit code.
+    """Resume an existing run, print its result, and exit with its exit code.
 
     Raises:
-        UsageError: its recipe was changed, or another process is at work on it.
+        UsageError: the recipe of the run or the index of its retriever was changed, or another process has locked the
+            run.
     """
     if run.state()[0] == "finished":
         print_result(run, as_json=as_json)
@@ -44,24 +45,40 @@ def continue_run(context: click.Context, run: RunDir, *, accept_changes: bool = 
     from kernelrl_core.errors import UsageError
     from kernelrl_core.planning.load import load_recipe
     from kernelrl_core.plugins.registry import registry
+    from kernelrl_core.runs.provenance import retriever_identity
     from kernelrl_core.training.execution import execute_run
 
     run.lock()
     if run.recipe_changed():
         if not accept_changes:
             raise UsageError(
-                f"{run.path / 'recipe.yaml'} was changed after the run began",
-                fix="undo the change, or resume with --accept-changes",
+                f"{run.path / 'recipe.yaml'} was changed after the run started",
+                fix=f"undo the change, or kernelrl resume {run.path} --accept-changes",
             )
         run.accept_recipe()
-    loaded = load_recipe(str(run.path / "recipe.yaml"), registry=registry())
+    loaded = load_recipe(str(run.path / "recipe.yaml"), _keys_added_since(run), registry=registry())
+    if retriever_identity(loaded.recipe, registry()) != run.provenance().get("retriever", {}):
+        raise UsageError(
+            f"the retriever searches other data than when run {run.path} started",
+            fix="restore the index that the run started with, or start a new run",
+        )
     code = execute_run(run, loaded.recipe, loaded.resolved, registry())
     print_result(run, as_json=as_json)
     context.exit(code)
 
 
+def _keys_added_since(run: RunDir) -> tuple[str, ...]:
+    """Overrides that keep the training tasks of a run whose version had no `train.decontaminate`."""
+    from kernelrl_core.sources.yaml import load_yaml
+
+    path = run.path / "recipe.yaml"
+    saved = load_yaml(path.read_text(encoding="utf-8"), path)
+    train = saved.get("train") if isinstance(saved, dict) else None
+    return ("train.decontaminate=false",) if isinstance(train, dict) and "decontaminate" not in train else ()
+
+
 def print_result(run: RunDir, *, as_json: bool) -> None:
-    """What came of a run, on stdout."""
+    """Print the result of a run on stdout."""
     from kernelrl_core.runs.summary import result_rows, summary
 
     facts = summary(run)

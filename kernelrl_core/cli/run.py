@@ -1,4 +1,4 @@
-"""`kernelrl run`: train as a recipe says."""
+"""`kernelrl run`: train a policy with a recipe."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ from kernelrl_core.cli.output import print_json, print_lines, table
 @click.command("run")
 @click.argument("recipe")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--name", help="Name of the run below runs/; the recipe's name and a time stamp when left out.")
-@click.option("--exist-ok", is_flag=True, help="Continue the run if it exists, or show its result if it is finished.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and what is missing; exits 0 then, too.")
+@click.option("--name", help="Name of the run directory below ./runs. Default: recipe name and time stamp.")
+@click.option("--exist-ok", is_flag=True, help="If the run exists, continue it; if it is finished, print its result.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print size, cost and missing prerequisites; start nothing. Exit code 2 for an invalid recipe, else 0.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
 @click.pass_context
 def command(
@@ -26,7 +30,10 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Train as RECIPE says: a path, a file of ./recipes, or a bundled recipe.
+    """Train a policy with RECIPE: a path, or the name of a recipe in ./recipes or of a bundled one.
+
+    KEY=VALUE override recipe keys; 'kernelrl schema' lists them. The run is saved in ./runs/NAME. Ctrl-C stops it after
+    the current step; 'kernelrl resume' continues it.
 
     \b
     Examples:
@@ -42,7 +49,7 @@ def command(
     loaded = load_recipe(recipe, overrides, registry=registry())
     show_warnings(loaded)
     if name is not None and (Path(name).name != name or name.startswith(".")):
-        raise UsageError(f"--name {name!r} must be a plain name, without folders")
+        raise UsageError(f"--name {name!r} must be a directory name without path separators or a leading dot")
     if dry_run:
         from kernelrl_core.planning.plan import plan, plan_notes, plan_rows
 
@@ -65,17 +72,17 @@ def command(
         same = sha256_text(recipe_text(loaded.resolved)) == run.provenance().get("recipe_sha256")
         if not same and run.state()[0] != "finished":
             raise UsageError(
-                f"run {run.path} was begun with another recipe",
+                f"run {run.path} was started with another recipe",
                 fix=f"kernelrl resume {run.path}, or choose another --name",
             )
         if not same:
-            click.echo("note: the recipe has changed since this run was made", err=True)
+            click.echo(f"note: run {run.path} was made with another recipe; its result is shown unchanged", err=True)
         click.echo(f"run: {run.path}", err=as_json)
         continue_run(context, run, as_json=as_json)
         return
-    details = provenance(loaded.recipe, registry(), sources=loaded.sources, overrides=overrides)
     if not run.path.exists() or run.blank():
         preflight(loaded.recipe, registry())
+    details = provenance(loaded.recipe, registry(), sources=loaded.sources, overrides=overrides)
     run = RunDir.create(run.path, loaded.resolved, details)
     click.echo(f"run: {run.path}", err=as_json)
     code = execute_run(run, loaded.recipe, loaded.resolved, registry())

@@ -1,4 +1,4 @@
-"""`kernelrl runs`: list and show runs, and their suspects."""
+"""`kernelrl runs`: list runs, show one, and list its suspect samples."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from kernelrl_core.cli.output import print_json, print_lines, table
 
 @click.group("runs")
 def command() -> None:
-    """List and show the runs below ./runs."""
+    """List the runs below ./runs, show one, and review its suspect samples."""
 
 
-@command.command("list")
+@command.command("list", short_help="List runs with state and progress.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def list_command(as_json: bool) -> None:
-    """List the runs, oldest first."""
+    """List the runs below ./runs, oldest first, with state, progress and share of correct kernels."""
     from kernelrl_core.errors import KernelRLError
     from kernelrl_core.runs.directory import list_runs
     from kernelrl_core.runs.summary import summary
@@ -30,7 +30,7 @@ def list_command(as_json: bool) -> None:
         print_json({"runs": found})
         return
     if not found:
-        click.echo("no runs below ./runs; begin one with: kernelrl run quickstart", err=True)
+        click.echo("no runs below ./runs; start one with: kernelrl run quickstart", err=True)
     rows = []
     for facts in found:
         rate = facts["last_correct_rate"]
@@ -40,11 +40,11 @@ def list_command(as_json: bool) -> None:
         print_lines(table(rows))
 
 
-@command.command("show")
+@command.command("show", short_help="Show the state and result of a run.")
 @click.argument("run")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def show_command(run: str, as_json: bool) -> None:
-    """Show a run: its state, its result and where it came from."""
+    """Show RUN: state, result, start time, version and latest checkpoint. --json adds the provenance."""
     from kernelrl_core.runs.directory import find_run
     from kernelrl_core.runs.summary import result_rows, summary
 
@@ -54,20 +54,20 @@ def show_command(run: str, as_json: bool) -> None:
     if as_json:
         print_json({**facts, "checkpoints": checkpoints, "provenance": origin})
         return
-    rows = [*result_rows(facts), ("began", origin["started"]), ("version", f"kernelrl {origin['kernelrl']}")]
-    print_lines(table([*rows, ("saved", checkpoints[-1] if checkpoints else "no checkpoint")]))
+    rows = [*result_rows(facts), ("started", origin["started"]), ("version", f"kernelrl {origin['kernelrl']}")]
+    print_lines(table([*rows, ("latest checkpoint", checkpoints[-1] if checkpoints else "none")]))
 
 
-@command.command("suspects")
+@command.command("suspects", short_help="List the samples that a person should review.")
 @click.argument("run")
-@click.option("--hacked", is_flag=True, help="Also the samples that ended as hacked.")
-@click.option("--kernels", type=click.Path(file_okay=False), help="Write each kernel to this directory, as SAMPLE.py.")
+@click.option("--hacked", is_flag=True, help="Include samples with outcome hacked.")
+@click.option("--kernels", type=click.Path(file_okay=False), help="Write each kernel to this directory as SAMPLE.py.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def suspects_command(run: str, hacked: bool, kernels: str | None, as_json: bool) -> None:
-    """List the samples of a run that a person should look at.
+    """List the training samples of RUN that a person should review.
 
-    Those that were correct and suspect, whose speedup counted as at most 1, and those whose second judgement
-    (verify.train) was not correct. Their row is the line of samples.jsonl.
+    These are the correct samples with verdict suspect, and the correct samples that failed verification
+    (verify.train). "row" is the line number in samples.jsonl.
     """
     from pathlib import Path
 
@@ -91,5 +91,5 @@ def suspects_command(run: str, hacked: bool, kernels: str | None, as_json: bool)
         for finding in sample["findings"]:
             click.echo(f"    {finding['rule']} ({finding['severity']}): {finding['evidence']}")
         if sample["verified"] is False:
-            click.echo("    not correct when it was judged again")
-    click.echo(f"{len(samples)} of {len(found.rows('samples'))} samples", err=True)
+            click.echo("    failed verification")
+    click.echo(f"{len(samples)} of {len(found.rows('samples'))} samples to review", err=True)

@@ -9,7 +9,9 @@ from kernelrl_core.cli.output import print_json
 
 @click.command("schema")
 def command() -> None:
-    """Print the JSON schema of recipes, with the options of every installed component.
+    """Print the JSON schema of recipes: all keys with help, type and default, and the options of installed components.
+
+    Editors use it to complete and check recipe files.
 
     \b
     Examples:

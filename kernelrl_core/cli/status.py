@@ -1,4 +1,4 @@
-"""`kernelrl status`: how a run is doing."""
+"""`kernelrl status`: show the state and progress of a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from kernelrl_core.cli.output import print_json, print_lines, table
 @click.argument("run")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(run: str, as_json: bool) -> None:
-    """Say whether RUN is running, finished, stopped, failed or killed, and how far it is.
+    """Show the state of RUN (running, finished, stopped, failed or killed), its progress and its results so far.
+
+    RUN is a run directory or a name below ./runs.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""The task source that the options of a command line name."""
+"""The task source that command-line options select."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["source_of"]
 
 
 def source_of(recipe: str | None, use: str | None, settings: Sequence[str]) -> TaskSource:
-    """The source of a recipe, or one by name with `KEY=VALUE` options; `starter` where neither is given.
+    """The task source of a recipe, or the one named `use` with `KEY=VALUE` options; `starter` if neither is given.
 
     Raises:
         UsageError: both are given, or an option is wrong.
@@ -25,13 +25,13 @@ def source_of(recipe: str | None, use: str | None, settings: Sequence[str]) -> T
     from kernelrl_core.recipe.structure import structure_recipe
 
     if recipe and use:
-        raise UsageError("--recipe and --use exclude each other: a recipe has its own task source")
+        raise UsageError("--recipe and --use exclude each other: a recipe selects its own task source")
     if recipe:
         chosen = load_recipe(recipe, settings, registry=registry()).recipe.tasks
     else:
         layers = [f"tasks.use={use or 'starter'}", *(f"tasks.{setting}" for setting in settings)]
         found = structure_recipe(merge_layers([override_layer(layer) for layer in layers]), registry())
-        # The blocks that are missing beside this one do not matter here.
+        # Other required blocks are missing; only the errors of this one count.
         if problems := [problem for problem in found.problems if problem.path.partition(".")[0] == "tasks"]:
             raise RecipeError(problems)
         chosen = found.parts["tasks"]

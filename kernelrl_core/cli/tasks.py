@@ -14,14 +14,14 @@ from kernelrl_core.cli.task_source import source_of
 if TYPE_CHECKING:
     from kernelrl_core.types import Task
 
-_recipe = click.option("--recipe", "-r", help="Take the task source of this recipe.")
-_use = click.option("--use", help="Task source by name, such as starter (the default) or kernelbench.")
+_recipe = click.option("--recipe", "-r", help="Use the task source of this recipe.")
+_use = click.option("--use", help="Task source, such as starter (default) or kernelbench.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
 @click.group("tasks")
 def command() -> None:
-    """List, show and audit tasks. Only an audit executes them.
+    """List, show and audit tasks. Only 'audit' executes task code.
 
     \b
     Examples:
@@ -34,7 +34,7 @@ def command() -> None:
 command.add_command(tasks_audit.command)
 
 
-@command.command("list")
+@command.command("list", short_help="List the tasks of a source.")
 @click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
 @_recipe
 @_use
@@ -44,9 +44,9 @@ command.add_command(tasks_audit.command)
 def list_command(
     settings: Sequence[str], recipe: str | None, use: str | None, split: str | None, level: int | None, as_json: bool
 ) -> None:
-    """List the tasks of a source, by split.
+    """List the tasks of a source: id, level, split, audit flags.
 
-    KEY=VALUE are options of the source, or with --recipe overrides of the recipe.
+    KEY=VALUE set options of the task source, or override recipe keys if --recipe is given.
 
     \b
     Examples:
@@ -67,14 +67,16 @@ def list_command(
     click.echo(f"{len(tasks)} tasks", err=True)
 
 
-@command.command("show")
+@command.command("show", short_help="Show a task and its PyTorch reference.")
 @click.argument("task")
 @click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
 @_recipe
 @_use
 @_json
 def show_command(task: str, settings: Sequence[str], recipe: str | None, use: str | None, as_json: bool) -> None:
-    """Show TASK, an id or a file: what is known of it, and its reference.
+    """Show TASK, a task id or a file: its properties and its PyTorch reference.
+
+    KEY=VALUE set options of the task source, or override recipe keys if --recipe is given.
 
     \b
     Examples:

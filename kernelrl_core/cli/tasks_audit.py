@@ -1,4 +1,4 @@
-"""`kernelrl tasks audit`: find tasks that shortcuts would pass."""
+"""`kernelrl tasks audit`: find tasks that a shortcut would pass."""
 
 from __future__ import annotations
 
@@ -20,15 +20,19 @@ if TYPE_CHECKING:
 
 @click.command("audit", short_help="Find tasks that a shortcut would pass.")
 @click.argument("tasks", nargs=-1, metavar="[TASK|KEY=VALUE]...")
-@click.option("--recipe", "-r", help="Task source, tolerance and evaluator of this recipe.")
-@click.option("--use", help="Task source by name, such as starter (the default) or kernelbench.")
+@click.option("--recipe", "-r", help="Use task source, tolerances and evaluator of this recipe.")
+@click.option("--use", help="Task source, such as starter (default) or kernelbench.")
 @click.option("--split", help="Only this split.")
 @click.option("--level", type=int, help="Only this level.")
-@click.option("--precision", type=click.Choice(["fp32", "fp16", "bf16"]), help="Precision that is audited; fp32.")
-@click.option("--evaluator", "-e", help="Where the audit is made; local, or that of --recipe, when left out.")
-@click.option("--output", "-o", type=click.Path(path_type=Path), help="File that results are added to, one per line.")
-@click.option("--jobs", "-j", type=click.IntRange(1), default=1, show_default=True, help="Audits at once.")
-@click.option("--timeout", type=click.FloatRange(1), default=120.0, show_default=True, help="Seconds for each task.")
+@click.option(
+    "--precision", type=click.Choice(["fp32", "fp16", "bf16"]), help="Audited precision. Default: fp32, or --recipe."
+)
+@click.option("--evaluator", "-e", help="Evaluator component. Default: that of --recipe, or local (this machine).")
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="JSONL file to which results are appended.")
+@click.option("--jobs", "-j", type=click.IntRange(1), default=1, show_default=True, help="Concurrent audits.")
+@click.option(
+    "--timeout", type=click.FloatRange(1), default=120.0, show_default=True, help="Time limit per task in seconds."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(
     tasks: Sequence[str],
@@ -43,11 +47,11 @@ def command(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Find tasks that zeros, a constant or another shortcut would pass, by running their references.
+    """Find tasks that zeros, a constant or another shortcut would pass. Executes the references in a sandbox.
 
-    TASK is an id or a file; without one, all tasks of the source are audited. KEY=VALUE are options of the source. What
-    --output holds is not done again, so that an audit that was stopped goes on. Tasks that could not be audited are
-    listed, and tried again the next time.
+    TASK is a task id or a file; without one, all tasks of the source are audited. KEY=VALUE set options of the task
+    source. Tasks with a result in --output are skipped, so an interrupted audit can be continued. Tasks that could not
+    be audited are listed, and retried by the next call.
 
     \b
     Examples:
@@ -99,7 +103,7 @@ async def _audited(
     jobs: int,
     timeout_s: float,
 ) -> list[TaskAudit]:
-    """Audits of the tasks, in their order; those that the file holds are taken from there."""
+    """Audits of the tasks, in their order; results in the output file are reused."""
     import asyncio
 
     from kernelrl_core.errors import KernelRLError
@@ -149,12 +153,12 @@ def _with_precision(settings: EvaluationSettings, precision: str) -> EvaluationS
 def _line(audit: TaskAudit) -> str:
     if audit.unaudited is not None:
         return f"{audit.task_id}  unaudited: {audit.unaudited}"
-    mended = f"  mended by {audit.mended_by}" if audit.mended_by else ""
-    return f"{audit.task_id}  {' '.join(audit.flags) or 'clean'}{mended}"
+    fixed = f"  fixed by input overlay {audit.mended_by}" if audit.mended_by else ""
+    return f"{audit.task_id}  {' '.join(audit.flags) or 'clean'}{fixed}"
 
 
 def _lines(audits: Sequence[TaskAudit]) -> list[str]:
-    """The tasks that are not clean, with what was measured, and counts per flag."""
+    """The tasks with flags, with evidence, and counts per flag."""
     from kernelrl_core.types.audits import FLAGS
 
     lines = []
@@ -170,9 +174,10 @@ def _lines(audits: Sequence[TaskAudit]) -> list[str]:
 def _summary(audits: Sequence[TaskAudit]) -> str:
     unaudited = sum(audit.unaudited is not None for audit in audits)
     flagged = sum(bool(audit.flags) for audit in audits)
-    mended = sum(audit.mended_by is not None for audit in audits)
+    fixed = sum(audit.mended_by is not None for audit in audits)
     clean = len(audits) - unaudited - flagged
-    return f"{len(audits)} tasks: {clean} clean, {flagged} flagged ({mended} mended), {unaudited} unaudited"
+    counts = f"{clean} clean, {flagged} flagged ({fixed} fixed by input overlay), {unaudited} unaudited"
+    return f"{len(audits)} tasks: {counts}"
 
 
 def _document(audits: Sequence[TaskAudit]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`kernelrl validate`: report every error of a recipe at once."""
+"""`kernelrl validate`: check a recipe and report all of its errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
 def command(context: click.Context, recipe: str, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Report every error of RECIPE at once. Needs no key, GPU or network, and starts nothing.
+    """Check RECIPE and report all errors, with file, line and the nearest correct name.
+
+    Also warns about keys that have no effect. Needs no API key, GPU or network, and starts nothing. Exit code 0: the
+    recipe is valid; 2: it is not; 3: a plugin is missing.
 
     \b
     Examples:
@@ -52,7 +55,7 @@ def command(context: click.Context, recipe: str, overrides: tuple[str, ...], as_
 
 
 def show_warnings(loaded: LoadedRecipe) -> None:
-    """The keys of a recipe that have no effect, on stderr."""
+    """Print a warning on stderr for each key of a recipe that has no effect."""
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
 

@@ -1,1 +1,1 @@
-"""From a reply to a scored turn: extract, check, evaluate, conclude, score, feedback."""
+"""From a reply to a scored turn: extraction, checkers, evaluation, outcome and verdict, score, feedback."""

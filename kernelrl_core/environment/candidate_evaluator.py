@@ -1,4 +1,4 @@
-"""From an extracted candidate to a concluded turn: check, evaluate, conclude."""
+"""From an extracted candidate to a turn with outcome and verdict: checkers, evaluation, conclusion."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ _T = TypeVar("_T")
 
 
 class CandidateEvaluator:
-    """Evaluates candidates as a specification says. Make it with `from_spec`.
+    """Evaluates candidates according to an evaluation specification. Create it with `from_spec`.
 
     Args:
-        checkers: by their names in the recipe.
+        checkers: checkers by their names in the recipe.
         secret: key of the hidden input seeds.
     """
 
@@ -71,24 +71,25 @@ class CandidateEvaluator:
         self.spec, self.backend = spec, backend
         rules = {rule.id: rule for checker in checkers.values() for rule in checker.rules}
         self.stated: Mapping[str, Rule] = {id_: rules[id_] for id_ in spec.forbid if id_ in rules}
-        """Rules that prompts state and that reject a candidate, by id."""
+        """Stated rules by id: the prompt prohibits them, and a finding of one rejects the candidate."""
         self._checkers, self._service, self._secret = checkers, service, secret
         self._warned: set[str] = set()
-        # One thread, for checkers are never called side by side.
+        # One thread: checkers need not be thread-safe.
         self._reader = ThreadPoolExecutor(1, "kernelrl-reader")
 
     @classmethod
     def from_spec(
         cls, spec: EvaluationSpec, *, registry: Registry, secret: bytes, cache_dir: Path | None
     ) -> CandidateEvaluator:
-        """Wire the components of a specification.
+        """Create the components of an evaluation specification.
 
         Args:
-            cache_dir: where evaluations are cached; None neither reads nor writes any.
+            secret: key of the hidden input seeds.
+            cache_dir: directory of the evaluation cache; None: no cache.
 
         Raises:
-            MissingPrerequisite: this machine lacks something; all of it is listed.
-            UsageError: a component refuses its options.
+            MissingPrerequisite: this machine lacks prerequisites; the message lists all of them.
+            UsageError: a component rejects its options.
         """
         require_prerequisites(spec.uses(), spec, registry)
         versions = {plugin.name: plugin.version for plugin in registry.plugins if plugin.state == "ok"}
@@ -115,15 +116,15 @@ class CandidateEvaluator:
         seconds: Mapping[str, float] | None = None,
         seed: str | None = None,
     ) -> Turn:
-        """The concluded turn, without score and feedback.
+        """The turn with outcome and verdict, without score and feedback.
 
         Args:
-            seconds: spent on the turn before.
-            seed: input seed in hex; None derives it from the secret.
+            seconds: durations of the turn's earlier phases; `check` and `evaluate` are added.
+            seed: input seed as hex; None: derived from the secret, the task and the source.
 
         Raises:
-            InfrastructureError: the evaluation could not be carried out.
-            KernelRLError: a plugin failed, or the task cannot be used.
+            InfrastructureError: the evaluation failed.
+            KernelRLError: a plugin failed, or the task is unusable.
         """
         spent = dict(seconds or {})
         before: tuple[Finding, ...] = ()
@@ -154,11 +155,15 @@ class CandidateEvaluator:
         )
 
     async def verify(self, turn: Turn, *, trials: int, sizes: bool) -> Turn:
-        """Evaluate the kernel of a correct turn again, on other inputs and more strictly; only `verified` changes.
+        """Verify a correct turn: evaluate its kernel again, strictly and on other inputs. Only `verified` and `seconds`
+        change; `verified` stays None after an infrastructure error.
 
         Args:
-            trials: correctness trials.
-            sizes: call the kernel on inputs of other sizes, too.
+            trials: number of correctness trials.
+            sizes: also call the kernel on inputs of other sizes.
+
+        Raises:
+            KernelRLError: a plugin failed.
         """
         if turn.candidate is None:
             return turn
@@ -178,24 +183,37 @@ class CandidateEvaluator:
         try:
             found = await self._service.evaluate(attrs.evolve(request, settings=settings, seed=seed))
         except InfrastructureError:
-            pass  # logged where the tries ended; the turn itself was evaluated
+            pass  # the evaluation service has logged it; the evaluation of the turn itself is valid
         else:
             verified = found.outcome is Outcome.CORRECT and all(f.severity is Severity.NOTE for f in found.findings)
         seconds = {**turn.seconds, "verify": time.monotonic() - begin}
         return attrs.evolve(turn, verified=verified, seconds=seconds)
 
+    def forbids(self, kernel: str, reference: str) -> bool:
+        """Whether a kernel that a prompt may show breaks a stated rule. Blocks: call it in worker threads.
+
+        Raises:
+            KernelRLError: the backend failed.
+        """
+        if not self.stated:
+            return False
+        candidate, task = Candidate(kernel, self.spec.backend.use), Task("example", reference)
+        call = functools.partial(contextvars.copy_context().run, self._read, candidate, task)
+        _, findings, _ = self._reader.submit(call).result()
+        return forbidden(findings, self.stated) is not None
+
     async def aclose(self) -> None:
-        """End the evaluator and all below it."""
+        """Close the evaluator and its processes."""
         self._reader.shutdown(wait=False)
         await self._service.aclose()
 
     async def _in_reader_thread(self, function: Callable[..., _T], *arguments: Any) -> _T:
-        """Call it in the thread that reads sources: one that is long to read must not hold up the run."""
+        """Call `function` in the reader thread, because analysing a long source must not block the event loop."""
         call = functools.partial(contextvars.copy_context().run, function, *arguments)
         return await asyncio.get_running_loop().run_in_executor(self._reader, call)
 
     def _read(self, candidate: Candidate, task: Task) -> tuple[Candidate, tuple[Finding, ...], float]:
-        """The candidate with its source facts, findings on the source, and how many seconds it took."""
+        """The candidate with source facts, the findings on its source, and the duration in seconds."""
         begin = time.monotonic()
         with plugin_boundary(f"backend {self.spec.backend.use!r}", "source_facts"):
             candidate = attrs.evolve(candidate, facts=self.backend.source_facts(candidate.source))
@@ -206,11 +224,11 @@ class CandidateEvaluator:
         findings: list[Finding] = []
         for name, checker in self._checkers.items():
             try:
-                # `check` may be a generator: it is iterated inside the `try`.
+                # `check` may be a generator, so iterate inside the `try`.
                 found = checker.check(candidate, task, evaluation)
                 found = [attrs.evolve(finding, checker=finding.checker or name) for finding in found]
             except Exception as error:
-                # The sample continues without this check and with a note: a checker must not be able to stop a run.
+                # A checker must not be able to stop a run: continue with a note instead of its findings.
                 if name not in self._warned:
                     self._warned.add(name)
                     _log.warning("checkers.%s failed on %s", name, candidate.sha256, exc_info=True)

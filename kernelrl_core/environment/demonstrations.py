@@ -1,8 +1,9 @@
-"""Demonstrations of a task source, worded exactly as training words its prompts, and those of the recipe's file.
+"""Demonstrations for the warm start: those of the task source, with the prompts of training, and those of a file.
 
-Single-turn: the prompt of a task and one of its answers. With several turns also the prompt after a flawed answer,
-with the feedback that this very answer gets from the judge, and a right answer: so a model from scratch has seen a
-second turn.
+Each bundled demonstration gives one example: the prompt of its task and the kernel as a reply. With several turns per
+episode, each incorrect demonstration of the training split is also evaluated. It gives examples of a second turn: the
+prompt with its feedback, and another demonstration as the reply. So even a model trained from scratch has seen second
+turns. Demonstrations of tasks that nearly equal a held-out task are excluded (`train.decontaminate`).
 """
 
 from __future__ import annotations
@@ -17,8 +18,12 @@ import attrs
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.prompts.extraction import extract
 from kernelrl_core.prompts.sft_file import read_conversations
+from kernelrl_core.tasks.leaks import decontaminated
+from kernelrl_core.tasks.selection import held_out_tasks
 from kernelrl_core.types import (
     Demonstration,
+    Example,
+    Message,
     Outcome,
     Prompt,
     Reply,
@@ -33,50 +38,59 @@ from kernelrl_core.version import __version__
 __all__ = ["Demonstrations"]
 
 _FAILED_REPAIRS = 2
-"""Flawed answers of a task that also stand as second replies, so that the second turn leaves something to learn."""
+"""Incorrect demonstrations per task that are also used as second replies, so that training can still improve second
+turns."""
 
 _SEED = "00" * 16
-"""Input seed of these judgements: fixed, so that the same demonstrations come out every time."""
+"""Input seed (hex) of the evaluations: fixed, so that the demonstrations are reproducible."""
 
 
 class Demonstrations:
-    """The demonstrations of an environment's task source and of its recipe's file; none where there are none."""
+    """The demonstrations of an environment's task source and of its recipe's file; may be empty."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
+        self._retrieved: dict[Task, tuple[Example, ...]] = {}
 
-    def key(self) -> str:
-        """Hash of the answers and of everything that words them."""
+    async def key(self) -> str:
+        """SHA-256 (hex) of the demonstrations and of all settings that affect their prompts and replies, including
+        retrieved examples.
+
+        Raises:
+            KernelRLError: the retriever failed.
+        """
         recipe = self._environment.recipe
         described = {
             "version": __version__,
-            "answers": [[task.sha256, codec.to_json(answer)] for task, answer in self._answers()],
+            "answers": [[task.sha256, codec.to_json(one)] for task, one in self._bundled()],
             "prompt": codec.to_json(recipe.prompt),
             "history": codec.to_json(recipe.history),
             "turns": recipe.episode.turns > 1,
             "feedback": [recipe.feedback.use, str(recipe.feedback.options)],
-            "messages": [codec.to_json(self._environment.composer.messages(task)) for task in self._tasks()],
+            "messages": [codec.to_json(await self._messages(task)) for task in self._tasks()],
         }
         if recipe.demonstrations.file is not None:
             described["file"] = codec.to_json(read_conversations(recipe.demonstrations.file))
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
     async def examples(self) -> Sequence[WarmStartExample]:
-        """All examples, tasks in the order of the source, then those of the file.
+        """All warm-start examples: first the bundled ones in the order of the task source, then those of the file.
 
         Raises:
-            UsageError: the file cannot be used.
+            UsageError: the file cannot be read or has invalid content.
+            InfrastructureError: the evaluation of an incorrect demonstration failed.
+            KernelRLError: the retriever failed.
         """
         environment = self._environment
         found = [
             WarmStartExample(
-                messages=environment.composer.messages(task),
-                reply=environment.composer.reply_text(answer.source),
-                weight=answer.weight,
+                messages=await self._messages(task),
+                reply=environment.composer.reply_text(demonstration.source),
+                weight=demonstration.weight,
                 task_id=task.id,
-                outcome=answer.outcome,
+                outcome=demonstration.outcome,
             )
-            for task, answer in self._answers()
+            for task, demonstration in self._bundled()
         ]
         if environment.recipe.episode.turns > 1:
             training = environment.recipe.train.split
@@ -86,41 +100,53 @@ class Demonstrations:
         file = environment.recipe.demonstrations.file
         return found if file is None else [*found, *read_conversations(file)]
 
-    def _tasks(self) -> list[Task]:
-        return list(dict.fromkeys(task for task, _ in self._answers()))
+    async def _messages(self, task: Task, turns: Sequence[Turn] = ()) -> tuple[Message, ...]:
+        """The messages of a turn, with the examples that training would retrieve for it."""
+        environment, use = self._environment, self._environment.recipe.retriever
+        if use is None or not use.shows_at(len(turns)):
+            return environment.composer.messages(task, turns=turns)
+        if task not in self._retrieved:
+            self._retrieved[task] = (await environment.examples(task)).examples
+        return environment.composer.messages(task, examples=self._retrieved[task], turns=turns)
 
-    def _answers(self) -> list[tuple[Task, Demonstration]]:
+    def _tasks(self) -> list[Task]:
+        return list(dict.fromkeys(task for task, _ in self._bundled()))
+
+    def _bundled(self) -> list[tuple[Task, Demonstration]]:
         source = self._environment.tasks
         if not self._environment.recipe.demonstrations.bundled:
             return []
-        return [
-            (task, answer) for split in source.splits() for task in source.tasks(split) for answer in self._of(task)
-        ]
+        recipe = self._environment.recipe
+        held_out = held_out_tasks(source, recipe.train, recipe.eval.split)
+        found = [(task, one) for split in source.splits() for task in source.tasks(split) for one in self._of(task)]
+        tasks, _ = decontaminated(list(dict.fromkeys(task for task, _ in found)), held_out)
+        kept = {task.id for task in tasks}
+        return [(task, one) for task, one in found if task.id in kept]
 
     def _of(self, task: Task) -> list[Demonstration]:
         backend = self._environment.recipe.backend.use.rpartition(":")[2]
-        return [answer for answer in self._environment.tasks.demonstrations(task) if answer.backend == backend]
+        return [one for one in self._environment.tasks.demonstrations(task) if one.backend == backend]
 
     async def _second_turns(self, task: Task) -> list[WarmStartExample]:
         composer = self._environment.composer
-        answers = self._of(task)
-        right = [answer for answer in answers if answer.outcome is Outcome.CORRECT]
-        flawed = [answer for answer in answers if answer.outcome is not Outcome.CORRECT]
+        demonstrations = self._of(task)
+        correct = [one for one in demonstrations if one.outcome is Outcome.CORRECT]
+        incorrect = [one for one in demonstrations if one.outcome is not Outcome.CORRECT]
         found: list[WarmStartExample] = []
-        for answer in flawed:
-            turn = await self._judged(task, answer)
-            messages = composer.messages(task, turns=(turn,))
+        for first in incorrect:
+            turn = await self._evaluated(task, first)
+            messages = await self._messages(task, turns=(turn,))
             found.extend(
                 WarmStartExample(
-                    messages, composer.reply_text(other.source), answer.weight * other.weight, task.id, other.outcome
+                    messages, composer.reply_text(second.source), first.weight * second.weight, task.id, second.outcome
                 )
-                for other in (*right, *flawed[:_FAILED_REPAIRS])
+                for second in (*correct, *incorrect[:_FAILED_REPAIRS])
             )
         return found
 
-    async def _judged(self, task: Task, answer: Demonstration) -> Turn:
+    async def _evaluated(self, task: Task, demonstration: Demonstration) -> Turn:
         environment = self._environment
-        text = environment.composer.reply_text(answer.source)
+        text = environment.composer.reply_text(demonstration.source)
         reply = Reply(text, (), (), "stop")
         extraction = extract(
             text, fences=environment.evaluator.backend.facts.fences, backend=environment.recipe.backend.use

@@ -1,9 +1,8 @@
-"""Everything of a run except the policy: tasks, prompts, evaluation, rewards, feedback; wired from a recipe."""
+"""The environment of a run, created from a recipe: tasks, prompts, evaluation, reward components, feedback."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,9 @@ from typing import Any
 import attrs
 
 from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
+from kernelrl_core.environment.retrieval import Retrieval, RetrievedExamples, make_retrieval
 from kernelrl_core.environment.scoring import WeightedReward, score
 from kernelrl_core.interfaces.feedback import Feedback
-from kernelrl_core.interfaces.retrievers import Retriever
 from kernelrl_core.interfaces.tasks import TaskSource
 from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.plugins.registry import Registry
@@ -22,13 +21,13 @@ from kernelrl_core.prompts.extraction import extract
 from kernelrl_core.recipe.evaluation_spec import spec_of
 from kernelrl_core.recipe.prerequisites import recipe_uses, require_prerequisites
 from kernelrl_core.recipe.schema import Recipe
-from kernelrl_core.types import Example, Extraction, Outcome, Prompt, Reply, SampleId, Task, Turn
+from kernelrl_core.types import Extraction, Outcome, Prompt, Reply, SampleId, Task, Turn
 
 __all__ = ["Environment"]
 
 
 class Environment:
-    """Turns a reply into an evaluated and scored turn with its feedback. Make it with `from_recipe`."""
+    """Converts a reply into an evaluated and scored turn with feedback. Create it with `from_recipe`."""
 
     def __init__(
         self,
@@ -38,31 +37,35 @@ class Environment:
         tasks: TaskSource,
         rewards: Sequence[WeightedReward],
         feedback: Feedback,
-        retriever: Retriever | None,
+        retrieval: Retrieval | None,
     ) -> None:
         self.recipe, self.tasks, self.evaluator = recipe, tasks, evaluator
         stated = list(evaluator.stated.values())
         self.composer = Composer(recipe.prompt, recipe.history, evaluator.backend.facts, stated, recipe.evaluation)
-        self._rewards, self._feedback, self._retriever = rewards, feedback, retriever
+        self.retrieval = retrieval
+        """Retrieval of examples; None if the recipe has no retriever."""
+        self._rewards, self._feedback = rewards, feedback
 
     @classmethod
     def from_recipe(cls, recipe: Recipe, *, registry: Registry, secret: bytes, cache_dir: Path | None) -> Environment:
-        """Wire the components that a recipe names.
+        """Create the components that a recipe selects.
 
         Args:
             secret: key of the hidden input seeds.
-            cache_dir: where evaluations are cached; None neither reads nor writes any.
+            cache_dir: directory of the evaluation cache; None: no cache.
 
         Raises:
-            MissingPrerequisite: this machine lacks something; all of it is listed.
-            UsageError: a component refuses its options.
+            MissingPrerequisite: this machine lacks prerequisites; the message lists all of them.
+            UsageError: a component rejects its options.
         """
         spec = spec_of(recipe)
         require_prerequisites(recipe_uses(recipe, policy=False), spec, registry)
+        evaluator = CandidateEvaluator.from_spec(spec, registry=registry, secret=secret, cache_dir=cache_dir)
+        tasks = registry.make("tasks", recipe.tasks)
         return cls(
             recipe,
-            evaluator=CandidateEvaluator.from_spec(spec, registry=registry, secret=secret, cache_dir=cache_dir),
-            tasks=registry.make("tasks", recipe.tasks),
+            evaluator=evaluator,
+            tasks=tasks,
             rewards=[
                 WeightedReward(
                     name,
@@ -74,7 +77,7 @@ class Environment:
                 for name, use in recipe.rewards.items()
             ],
             feedback=registry.make("feedback", recipe.feedback),
-            retriever=registry.make("retrievers", recipe.retriever) if recipe.retriever is not None else None,
+            retrieval=make_retrieval(recipe, registry, tasks, evaluator.forbids),
         )
 
     async def evaluate_reply(
@@ -86,11 +89,14 @@ class Environment:
         *,
         seconds: Mapping[str, float],
     ) -> Turn:
-        """Everything from reply to feedback.
+        """Extract, evaluate and score a reply; the turn includes feedback, but no verification.
+
+        Args:
+            seconds: durations of the turn's earlier phases.
 
         Raises:
-            InfrastructureError: the evaluation could not be carried out.
-            KernelRLError: a plugin failed, or the task cannot be used.
+            InfrastructureError: the evaluation failed.
+            KernelRLError: a plugin failed, or the task is unusable.
         """
         extraction = extract(
             prompt.prefill + reply.text,
@@ -112,7 +118,7 @@ class Environment:
         seconds: Mapping[str, float],
         seed: str | None = None,
     ) -> Turn:
-        """Evaluate and score what was extracted, with feedback; see `CandidateEvaluator.evaluate`."""
+        """Evaluate and score an extraction, with feedback. Arguments and errors as in `CandidateEvaluator.evaluate`."""
         turn = await self.evaluator.evaluate(id, task, prompt, reply, extraction, seconds=seconds, seed=seed)
         if turn.outcome is Outcome.INFRA_ERROR:
             return turn
@@ -123,35 +129,46 @@ class Environment:
             return attrs.evolve(turn, feedback=self._feedback.format(turn))
 
     async def verify(self, turn: Turn) -> Turn:
-        """Evaluate the kernel of a correct turn again, as the recipe's `verify` says; only `verified` changes."""
+        """Verify a correct turn with the recipe's `verify` settings; see `CandidateEvaluator.verify`."""
         settings = self.recipe.verify
         return await self.evaluator.verify(turn, trials=settings.trials, sizes=settings.sizes)
 
-    async def examples(self, task: Task) -> Sequence[Example]:
-        """What the retriever finds for a task; nothing without one."""
-        if self._retriever is None or self.recipe.retriever is None:
-            return ()
-        use = self.recipe.retriever
-        search, backend = self._retriever.search, self.recipe.backend.use
-        with plugin_boundary(f"retriever {use.use!r}", "search"):
-            return await asyncio.to_thread(lambda: tuple(itertools.islice(search(task, backend), use.k)))
+    async def examples(self, task: Task, recorded: Turn | None = None) -> RetrievedExamples:
+        """Up to `retriever.k` retrieved examples for the group of a task, best first; empty without a retriever.
+
+        Args:
+            recorded: first turn of an episode of the group in an interrupted run. Its examples are returned.
+
+        Raises:
+            InfrastructureError: a service of the retriever failed.
+            KernelRLError: the retriever failed.
+        """
+        if self.retrieval is None:
+            return RetrievedExamples()
+        if recorded is not None:
+            return await asyncio.to_thread(self.retrieval.recorded, task, recorded)
+        return await asyncio.to_thread(self.retrieval.search, task)
 
     async def observe(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Give the rows of `credits.jsonl` of a finished step to the retriever."""
-        if self._retriever is not None and self.recipe.retriever is not None:
-            with plugin_boundary(f"retriever {self.recipe.retriever.use!r}", "observe"):
-                await asyncio.to_thread(self._retriever.observe, rows)
+        """Pass the `credits.jsonl` rows of a finished step to the retriever.
+
+        Raises:
+            KernelRLError: the retriever failed.
+        """
+        if self.retrieval is not None:
+            with plugin_boundary(self.retrieval.label, "observe"):
+                await asyncio.to_thread(self.retrieval.retriever.observe, rows)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps of the retriever; empty where it learned nothing."""
-        found = self._retriever.state() if self._retriever is not None else {}
+        """State of the retriever for a checkpoint; empty if it has none."""
+        found = self.retrieval.retriever.state() if self.retrieval is not None else {}
         return {"retriever": dict(found)} if found else {}
 
     def restore(self, loop: Mapping[str, Any]) -> None:
-        """Continue from the loop state of a checkpoint."""
-        if self._retriever is not None and "retriever" in loop:
-            self._retriever.restore(loop["retriever"])
+        """Restore the retriever from the loop state of a checkpoint."""
+        if self.retrieval is not None and "retriever" in loop:
+            self.retrieval.retriever.restore(loop["retriever"])
 
     async def aclose(self) -> None:
-        """End the evaluator and all below it."""
+        """Close the evaluator and its processes."""
         await self.evaluator.aclose()

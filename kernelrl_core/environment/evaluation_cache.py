@@ -1,4 +1,4 @@
-"""Evaluations on disk, by the key of their request. Concurrent runs may share them; losing them loses only time."""
+"""The evaluation cache: evaluations on disk by request key. Concurrent runs may share it; it can be deleted."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class EvaluationCache:
     """One JSON file per evaluation, written atomically.
 
     Args:
-        directory: created on the first write.
-        max_entries: when there are more, the least recently used tenth is removed.
+        directory: directory of the entries; created by the first write.
+        max_entries: above this number, the least recently used tenth is removed.
 
-    A broken entry counts as absent. A disk that cannot be written to is reported once and ends the writing.
+    An unreadable entry is a cache miss. After a failed write, the cache logs a warning once and writes no more.
     """
 
     def __init__(self, directory: Path, max_entries: int) -> None:
@@ -36,7 +36,7 @@ class EvaluationCache:
         self._writable = True
 
     def read(self, key: str) -> Evaluation | None:
-        """The evaluation kept under `key`, or None."""
+        """The evaluation stored under `key`, or None."""
         path = self._path(key)
         try:
             entry = json.loads(path.read_bytes())
@@ -47,12 +47,12 @@ class EvaluationCache:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, KeyError, RecursionError, cattrs.BaseValidationError) as error:
-            logger.warning("evaluation %s cannot be read and is made again: %s", path, error)
+            logger.warning("cached evaluation %s cannot be read; evaluating again: %s", path, error)
             return None
         return evaluation
 
     def write(self, key: str, evaluation: Evaluation) -> None:
-        """Keep an evaluation."""
+        """Store an evaluation; a failure is logged, not raised."""
         if not self._writable:
             return
         try:
@@ -62,10 +62,10 @@ class EvaluationCache:
                 self._entries = sum(1 for _ in self._directory.glob("*.json"))
             write_atomically(self._path(key), content, mode=0o600, sync=False)
         except ValueError as error:
-            logger.warning("an evaluation is not kept: %s", error)
+            logger.warning("an evaluation cannot be cached: %s", error)
         except OSError as error:
             self._writable = False
-            logger.warning("evaluations are no longer kept in %s: %s", self._directory, error)
+            logger.warning("evaluation cache %s is not writable; caching is disabled: %s", self._directory, error)
         else:
             self._entries += 1
             if self._entries > self._max_entries:

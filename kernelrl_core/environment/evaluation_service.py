@@ -1,7 +1,7 @@
-"""What the core adds to every evaluator: capacity, joining of equal requests, retries and a cache on disk.
+"""Evaluation service: adds a concurrency limit, joining of equal requests, retries and a cache to any evaluator.
 
-An evaluator only has to evaluate one candidate (`interfaces.evaluators.Evaluator`). An infrastructure error is neither
-cached nor shared beyond the callers that were already waiting for the evaluation.
+An evaluator only evaluates one candidate (`interfaces.evaluators.Evaluator`). An infrastructure error is never cached;
+it is raised only to the callers that were already waiting.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ T = TypeVar("T")
 
 
 def request_key(request: EvaluationRequest, identity: str) -> str:
-    """Hex SHA-256 over every field of a request and the identity of what evaluates it."""
+    """SHA-256 (hex) of all fields of a request and of the evaluator's identity."""
     content = json.dumps({"request": to_json(request), "judged by": identity}, sort_keys=True)
     return hashlib.sha256(content.encode("ascii")).hexdigest()
 
 
 @attrs.define(eq=False)
 class _Flight:
-    """One evaluation under way and the number of callers waiting for it."""
+    """One evaluation in progress and the number of its waiting callers."""
 
     task: asyncio.Task[Evaluation]
     waiters: int = 0
 
 
 class EvaluationService:
-    """An evaluator with capacity, joining, retries and a cache.
+    """An evaluator with a concurrency limit, joining of equal requests, retries and a cache.
 
     Args:
-        evaluator: called for one candidate at a time, and for as many at once as its `capacity`.
-        cache_dir: directory of cached evaluations; None neither reads nor writes any.
-        attempts: tries of an evaluation that ends in an infrastructure error, the first included.
-        identity: what an evaluation depends on beside the request, such as the versions of the plugins and the GPU.
-        backoff_s: upper bound of the random pause before the second try; it doubles with each further one.
-        cache_entries: most evaluations kept on disk; the least recently used go first.
+        evaluator: evaluates one candidate per call; at most `evaluator.capacity` calls run concurrently.
+        cache_dir: directory of the evaluation cache; None: no cache.
+        attempts: maximum number of tries of an evaluation with infrastructure errors, including the first.
+        identity: text for everything except the request that evaluations depend on, such as plugin versions.
+        backoff_s: upper bound in seconds of the random pause before the second try; doubles with each further try.
+        cache_entries: maximum number of cached evaluations; the least recently used are removed.
     """
 
     def __init__(
@@ -77,26 +77,27 @@ class EvaluationService:
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="verdict-cache")
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
-        """The evaluation of a candidate: cached, shared with equal requests under way, or new.
+        """The evaluation of a candidate: from the cache, joined with an equal request in progress, or new.
 
-        `provenance["cached"]` is set on one from the disk, `provenance["joined"]` on one that another caller requested
-        first.
+        `provenance["cached"]` is True for an evaluation from the cache, `provenance["joined"]` for one that another
+        caller had already requested.
 
         Raises:
-            InfrastructureError: the last try failed, too.
-            UsageError, MissingPrerequisite: the evaluator cannot work as it is configured.
+            InfrastructureError: the last try failed.
+            PluginError: the evaluator raised an undeclared exception.
+            UsageError, MissingPrerequisite: the evaluator cannot work with its configuration.
         """
         await self._start()
         key = request_key(request, self._identity)
         flight = self._flights.get(key)
         joined = flight is not None
         if flight is None:
-            flight = _Flight(asyncio.create_task(self._judge(key, request)))
+            flight = _Flight(asyncio.create_task(self._cached_or_new(key, request)))
             self._flights[key] = flight
             flight.task.add_done_callback(lambda _: self._land(key, flight))
         flight.waiters += 1
         try:
-            # A caller that is cancelled must not take the evaluation away from the others.
+            # Cancelling one caller must not cancel the evaluation for the others.
             found = await asyncio.shield(flight.task)
             return attrs.evolve(found, provenance={**found.provenance, "joined": True}) if joined else found
         finally:
@@ -114,7 +115,7 @@ class EvaluationService:
                 self._started = True
 
     async def aclose(self) -> None:
-        """Cancel what is under way and close the evaluator."""
+        """Cancel evaluations in progress and close the evaluator."""
         tasks = [flight.task for flight in self._flights.values()]
         for task in tasks:
             task.cancel()
@@ -126,7 +127,7 @@ class EvaluationService:
         if self._flights.get(key) is flight:
             del self._flights[key]
 
-    async def _judge(self, key: str, request: EvaluationRequest) -> Evaluation:
+    async def _cached_or_new(self, key: str, request: EvaluationRequest) -> Evaluation:
         if self._cache is not None:
             found = await self._on_disk(self._cache.read, key)
             if found is not None:
@@ -134,29 +135,29 @@ class EvaluationService:
         try:
             evaluation = await self._evaluate_with_retries(request)
         except InfrastructureError as error:
-            logger.warning("evaluation of %s gave up after %d tries: %s", request.task_id, self._attempts, error)
+            logger.warning("evaluation of %s failed %d times: %s", request.task_id, self._attempts, error)
             raise
         if self._cache is not None and evaluation.outcome is not Outcome.INFRA_ERROR:
             await self._on_disk(self._cache.write, key, evaluation)
         return evaluation
 
     async def _evaluate_with_retries(self, request: EvaluationRequest) -> Evaluation:
-        """Evaluate, and try again after an infrastructure error; the slot is free during the pause.
+        """Evaluate, with retries after infrastructure errors. During a pause, other evaluations may run.
 
         Raises:
-            InfrastructureError: the last attempt failed, too.
+            InfrastructureError: the last try failed.
         """
 
-        def tell(state: tenacity.RetryCallState) -> None:
+        def log_retry(state: tenacity.RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None
             pause_s = state.next_action.sleep if state.next_action else 0.0
-            logger.warning("evaluation of %s failed, tried again in %.1f s: %s", request.task_id, pause_s, error)
+            logger.warning("evaluation of %s failed, retrying in %.1f s: %s", request.task_id, pause_s, error)
 
         async for attempt in tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(InfrastructureError),
             stop=tenacity.stop_after_attempt(self._attempts),
             wait=tenacity.wait_random_exponential(multiplier=self._backoff_s, max=60),
-            before_sleep=tell,
+            before_sleep=log_retry,
             reraise=True,
         ):
             with attempt:
@@ -172,9 +173,9 @@ class EvaluationService:
         except KernelRLError:
             raise
         except Exception as error:
-            logger.exception("the evaluator failed in a way it does not declare")
+            logger.exception("the evaluator raised an undeclared exception")
             raise PluginError(f"the evaluator failed: {type(error).__name__}: {error}") from error
-        # An evaluator that says what it could check has done what this machine can: trying again changes nothing.
+        # With `checked` set, the evaluator did all that this machine supports, so a retry would change nothing.
         if evaluation.outcome is Outcome.INFRA_ERROR and not evaluation.checked:
             raise EvaluationError(evaluation.detail or evaluation.message or "the evaluator reported infra_error")
         return evaluation

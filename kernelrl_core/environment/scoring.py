@@ -1,6 +1,6 @@
-"""From what was found out to outcome, verdict and reward. Pure; the only place where an outcome changes.
+"""Outcome, verdict and score of a turn from extraction, findings and evaluation. Pure functions.
 
-Precedence of outcomes: `format_error`, `rejected`, `hacked`, then what the evaluator found.
+No other module changes an outcome. Precedence: `format_error`, `rejected`, `hacked`, then that of the evaluation.
 """
 
 from __future__ import annotations
@@ -33,35 +33,35 @@ __all__ = ["Conclusion", "WeightedReward", "conclude", "forbidden", "lost_turn",
 
 _VERDICTS = {Severity.NOTE: Verdict.CLEAN, Severity.SUSPECT: Verdict.SUSPECT, Severity.HACK: Verdict.HACK}
 _ROUNDING = 1e-9
-"""How far a reward may leave its declared bounds, relative to them: floating-point error, not a different formula."""
+"""Relative tolerance for rounding errors when a reward component's value is compared with its declared bounds."""
 
 
 @attrs.frozen
 class Conclusion:
-    """How a turn ended."""
+    """Outcome, verdict and message of a turn."""
 
     outcome: Outcome
     verdict: Verdict
     message: str
-    """Why, for the model and for `check`."""
+    """Reason for the outcome, for the feedback and for `kernelrl check`."""
 
 
 @attrs.frozen
 class WeightedReward:
-    """A reward component as a recipe uses it."""
+    """A reward component with its weight in a recipe."""
 
     name: str
-    """Its name in the recipe."""
+    """Name in the recipe."""
     weight: float
     reward: Reward
     bounds: RewardBounds | None
-    """Declared range before the weight; None where the component declares none."""
+    """Declared range of the unweighted value; None: not declared."""
     label: str
-    """Component and plugin, for error messages."""
+    """Component and plugin in error messages."""
 
 
 def worst(findings: Sequence[Finding]) -> Verdict:
-    """The verdict that the worst of the findings gives."""
+    """The verdict of the most severe finding; `clean` without findings."""
     for severity in (Severity.HACK, Severity.SUSPECT):
         if any(finding.severity is severity for finding in findings):
             return _VERDICTS[severity]
@@ -69,11 +69,11 @@ def worst(findings: Sequence[Finding]) -> Verdict:
 
 
 def forbidden(findings: Sequence[Finding], forbid: Mapping[str, Rule]) -> Finding | None:
-    """The first finding that rejects a candidate: before it runs, or for what was seen when it ran.
+    """The first finding of a stated rule, which rejects the candidate; None if there is none.
 
     Args:
-        findings: of the checkers.
-        forbid: the rules that the prompt states, by id.
+        findings: findings from the source or from the evaluation.
+        forbid: stated rules by id.
     """
     return next((finding for finding in findings if finding.rule in forbid), None)
 
@@ -88,12 +88,14 @@ def conclude(
     """Outcome, verdict and message of a turn.
 
     Args:
-        extraction: a candidate or the reason there is none.
-        evaluation: None when nothing was run, which needs a forbidden source finding or no candidate. A rule that was
-            found broken after it rejects all the same.
-        source_findings: of the checkers, on the source alone.
-        run_findings: of the judge, and of the checkers on the evaluation.
-        forbid: the rules that the prompt states, by id.
+        extraction: the candidate, or the reason why there is none.
+        evaluation: None only without a candidate, or if a source finding rejects it.
+        source_findings: checkers' findings on the source.
+        run_findings: findings of the judge, and checkers' findings on the evaluation. They reject, too.
+        forbid: stated rules by id.
+
+    Raises:
+        ValueError: a candidate that no rule rejects has no evaluation.
     """
     findings = (*source_findings, *run_findings)
     verdict = worst(findings)
@@ -104,7 +106,7 @@ def conclude(
         statement = forbid[broken.rule].statement
         return Conclusion(Outcome.REJECTED, verdict, f"{statement}\n{broken.evidence}".strip())
     if evaluation is None:
-        raise ValueError("a candidate that no rule forbids has to be evaluated before anything can be concluded")
+        raise ValueError("a candidate that no stated rule rejects needs an evaluation")
     if verdict is Verdict.HACK or evaluation.outcome is Outcome.HACKED:
         evidence = next((finding.evidence for finding in findings if finding.severity is Severity.HACK), "")
         return Conclusion(Outcome.HACKED, Verdict.HACK, evidence or evaluation.message)
@@ -114,10 +116,10 @@ def conclude(
 def lost_turn(
     where: SampleId, task: Task, prompt: Prompt, error: InfrastructureError, *, reply: Reply | None = None
 ) -> Turn:
-    """The masked turn that an infrastructure error leaves: the only place where such an error becomes an outcome.
+    """A masked turn with outcome `infra_error`. No other function converts an infrastructure error to an outcome.
 
     Args:
-        reply: the reply, where it was sampled and its evaluation failed.
+        reply: the reply, if sampling succeeded and the evaluation failed.
     """
     return Turn(
         id=where,
@@ -135,13 +137,13 @@ def lost_turn(
 
 
 def score(turn: Turn, rewards: Sequence[WeightedReward], verdicts: VerdictSettings) -> Score:
-    """Reward of a turn. The total is the correctly rounded sum of the parts (`math.fsum`), whatever their order.
+    """Score of a turn: sum over the reward components of weight times value, computed with `math.fsum`.
 
-    An `infra_error` has no parts and the total 0, and is masked by the caller; a `hacked` turn has the one part
-    `hacked`; a suspect one is treated as `verdicts.suspect` says.
+    `infra_error`: total 0 without parts. `hacked`: total `verdicts.hack_reward`, as the single part `hacked`. Verdict
+    `suspect`: with `verdicts.suspect` `zero`, total 0 without parts; with `cap`, speedups count as at most 1.
 
     Raises:
-        KernelRLError: a component fails, or leaves its declared bounds.
+        KernelRLError: a component raised an exception, or returned a value that is not finite or outside its bounds.
     """
     if turn.masked:
         return Score(0.0)
@@ -157,7 +159,7 @@ def score(turn: Turn, rewards: Sequence[WeightedReward], verdicts: VerdictSettin
 
 
 def _without_speedup(turn: Turn) -> Turn:
-    """The turn with every speedup above 1 counted as 1."""
+    """The turn with all speedups limited to 1."""
     evaluation = turn.evaluation
     if evaluation is None or evaluation.speedup is None:
         return turn

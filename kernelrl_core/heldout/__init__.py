@@ -1,1 +1,1 @@
-"""Evaluation of a policy on a split: pass@k, fast_p, statistics."""
+"""Held-out evaluation: a policy measured on a split with pass@k, fast_p and speedups."""

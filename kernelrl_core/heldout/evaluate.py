@@ -1,4 +1,4 @@
-"""What `kernelrl eval` does: a policy as it is, on a split, with a report."""
+"""The held-out evaluation of `kernelrl eval`: measures a policy on a split and returns a report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kernelrl_core.rollout.session import open_session
 from kernelrl_core.runs.checkpoints import load_checkpoint
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.runs.journal import Journal, read_rows
-from kernelrl_core.runs.provenance import provenance
+from kernelrl_core.runs.provenance import provenance, retriever_identity
 from kernelrl_core.runs.rows import sample_id, sample_row, turn_from_row, why_lost
 from kernelrl_core.types import Episode, Outcome, SampleId, Task, Turn, sha256_text
 from kernelrl_core.types.serialization import dumps, to_json
@@ -31,40 +31,43 @@ __all__ = ["EvalJob", "evaluate_job"]
 
 @attrs.frozen
 class EvalJob:
-    """What is to be measured."""
+    """Policy and recipe of a held-out evaluation."""
 
     recipe: Recipe
     registry: Registry
     label: str
-    """The policy in words."""
+    """Name of the policy in the report."""
     run: RunDir | None = None
+    """Run of the checkpoint; its secret then gives the input seeds."""
     resolved: Mapping[str, Any] = attrs.field(factory=dict)
     """The recipe as plain data."""
     checkpoint: Mapping[str, Any] | None = None
-    """Row of the checkpoint; None is the untrained policy."""
+    """Checkpoint row of `run`; None: the untrained policy."""
 
     def with_settings(self, *, split: str | None, samples: int | None, temperature: float | None) -> EvalJob:
-        """The job with what the command line says in place of the recipe's."""
+        """A copy with the given settings of `eval` replaced; None keeps the recipe's value."""
         given: dict[str, Any] = {"split": split, "samples": samples, "temperature": temperature}
         settings = attrs.evolve(self.recipe.eval, **{key: value for key, value in given.items() if value is not None})
         return attrs.evolve(self, recipe=attrs.evolve(self.recipe, eval=settings))
 
 
 async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, Any]:
-    """The report: flat results, then `provenance`, then `rows` with one row per turn.
+    """Run the evaluation and return its report: scoreboard, `provenance`, and `rows` with one row per turn.
 
     Args:
-        partial: file in which turns are kept until the report is complete; an interrupted job goes on from there.
+        partial: JSONL file of finished turns, written during the evaluation. An equal job continues from it; the file
+            of another job is replaced.
 
     Raises:
-        UsageError, MissingPrerequisite: something of the recipe cannot be had.
-        KernelRLError: every sample was lost to the infrastructure.
+        UsageError, MissingPrerequisite: a component of the recipe cannot be used.
+        KernelRLError: all episodes were lost to infrastructure errors, or a plugin failed.
     """
     console = Console()
     recipe, settings = job.recipe, job.recipe.eval
     secret = job.run.secret() if job.run is not None else os.urandom(32)
     update = int(job.checkpoint["loop"]["next_step"]) if job.checkpoint is not None else 0
-    recorder = _PartialRecorder(job, partial, console)
+    identity = retriever_identity(recipe, job.registry)
+    recorder = _PartialRecorder(job, partial, console, identity)
 
     def finished(tasks: Sequence[Task]) -> dict[SampleId, Turn]:
         return {sample_id(row): turn_from_row(row, tasks[row["task_index"]]) for row in recorder.kept}
@@ -74,6 +77,8 @@ async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, A
             if job.checkpoint is not None and job.run is not None:
                 label = session.policy_label
                 await load_checkpoint(session.policy, job.run.checkpoints, job.checkpoint, component=label)
+                if identity == job.run.provenance().get("retriever", {}):
+                    session.environment.restore(job.checkpoint["loop"])
             session.sampler.updates = update
             groups = await rollout_split(session, recorder, console.handle, update=update, finished=finished)
     finally:
@@ -94,30 +99,30 @@ async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, A
 
 
 def _say_lost(episodes: Sequence[Episode], console: Console) -> None:
-    """Say how many attempts the infrastructure lost, and why.
+    """Print how many episodes were lost to infrastructure errors, and the last error.
 
     Raises:
-        KernelRLError: all of them.
+        KernelRLError: all episodes were lost.
     """
     lost = sum(best_turn(episode) is None for episode in episodes)
     if not lost:
         return
     message, fix = why_lost(episodes)
     if lost == len(episodes):
-        raise KernelRLError(f"every sample was lost to the infrastructure; the last error: {message}", fix=fix)
+        raise KernelRLError(f"every episode was lost to infrastructure errors; last error: {message}", fix=fix)
     reason = message.strip().partition("\n")[0]
-    console.show(f"{lost} of {len(episodes)} samples were lost to the infrastructure; the last error: {reason}")
+    console.show(f"{lost} of {len(episodes)} episodes were lost to infrastructure errors; last error: {reason}")
 
 
 class _PartialRecorder:
-    """Keeps the turns of an unfinished evaluation in a file; see `rollout.episode.Recorder`."""
+    """A `rollout.episode.Recorder` that writes finished turns to a file, so that the evaluation can be continued."""
 
-    def __init__(self, job: EvalJob, path: Path | None, console: Console) -> None:
+    def __init__(self, job: EvalJob, path: Path | None, console: Console, retriever: Mapping[str, Any]) -> None:
         self.kept: list[dict[str, Any]] = []
-        """Rows of the turns that an earlier call finished."""
+        """Rows of turns finished by an earlier, interrupted call."""
         self._console, self._journal, self._writing = console, None, asyncio.Lock()
         if path is not None:
-            self._journal = self._open(job, path)
+            self._journal = self._open(job, path, retriever)
 
     def require_budget(self) -> None: ...
 
@@ -134,11 +139,12 @@ class _PartialRecorder:
         if self._journal is not None:
             self._journal.close()
 
-    def _open(self, job: EvalJob, path: Path) -> Journal:
-        what = {"label": job.label, "recipe": job.resolved, "eval": to_json(job.recipe.eval)}
-        head = {"job": sha256_text(dumps(what))}
+    def _open(self, job: EvalJob, path: Path, retriever: Mapping[str, Any]) -> Journal:
+        identity = {"label": job.label, "recipe": job.resolved, "eval": to_json(job.recipe.eval)}
+        identity |= {"retriever": retriever} if retriever else {}
+        head = {"job": sha256_text(dumps(identity))}
         rows = list(read_rows(path))
-        if rows[:1] != [head]:  # of another job
+        if rows[:1] != [head]:  # file of another job
             path.unlink(missing_ok=True)
             rows = []
         journal = Journal(path)

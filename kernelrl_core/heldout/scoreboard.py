@@ -1,10 +1,10 @@
-"""How good a policy is on a split: pass@k, fast_p, geometric-mean speedup, outcomes.
+"""The scoreboard of a held-out evaluation: pass@k, fast_p, geometric mean of speedups, outcomes.
 
-A sample is one whole attempt: it counts once, however many turns it took, and is solved when any of its turns is
-correct. Attempts lost to the infrastructure are left out and counted.
+The unit is the episode. It counts once, with its best turn, and is solved if any of its turns is correct. In metric
+names "sample" means episode. Episodes lost to infrastructure errors are excluded and counted in `num_lost`.
 
-Sources: pass@k is the unbiased estimator of arXiv 2107.03374, section 2.1; fast_p is that of KernelBench, arXiv
-2502.10517, section 3.3: the share of all samples that are correct and faster than p times the baseline.
+Sources: pass@k: unbiased estimator of arXiv 2107.03374, section 2.1. fast_p: KernelBench, arXiv 2502.10517, section
+3.3: fraction of episodes that are correct with a speedup above p.
 """
 
 from __future__ import annotations
@@ -22,10 +22,18 @@ __all__ = ["best_turn", "pass_at_k", "scoreboard", "wilson_interval"]
 
 
 def pass_at_k(n: int, correct: int, k: int) -> float:
-    """Probability that at least one of `k` samples drawn without replacement from `n` is among the `correct` ones.
+    """Unbiased estimate of pass@k: 1 - C(n - correct, k) / C(n, k).
+
+    It is the probability that at least one of k episodes, drawn without replacement from n, is solved.
+
+    Source: arXiv 2107.03374, section 2.1, equation 1.
+
+    Args:
+        n: number of episodes of the task.
+        correct: number of solved episodes, at most n.
 
     Raises:
-        ValueError: fewer samples than `k`.
+        ValueError: n is below k.
     """
     if n < k:
         raise ValueError(f"pass@{k} needs at least {k} samples, there are {n}")
@@ -33,7 +41,13 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
 
 
 def wilson_interval(share: float, n: int) -> tuple[float, float]:
-    """95 % interval of a share seen in `n` independent units (Wilson 1927)."""
+    """95 % Wilson score interval (low, high) of a proportion `share` observed in `n` independent units.
+
+    Source: Wilson 1927, with z = 1.959964.
+
+    Raises:
+        ZeroDivisionError: n is 0.
+    """
     z = 1.959964
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
@@ -41,7 +55,8 @@ def wilson_interval(share: float, n: int) -> tuple[float, float]:
 
 
 def best_turn(episode: Episode) -> Turn | None:
-    """The turn that stands for an attempt: the fastest correct one, else the last; None when all were lost."""
+    """The turn that represents an episode: the correct turn of highest speedup, else the last turn that is not masked,
+    else None."""
     turns = [turn for turn in episode.turns if not turn.masked]
     correct = [turn for turn in turns if turn.correct]
     if correct:
@@ -50,9 +65,9 @@ def best_turn(episode: Episode) -> Turn | None:
 
 
 def scoreboard(groups: Sequence[Group], settings: EvalSettings) -> dict[str, Any]:
-    """Flat results; what cannot be said is None, with the reason under the same key in `reasons`.
+    """Flat results of a held-out evaluation. A value that cannot be computed is None; `reasons` has the reason.
 
-    Intervals take a task as the unit, since samples of one task are alike; they are wide on purpose.
+    The interval `pass@1_ci` treats the task as the independent unit, because the episodes of one task are correlated.
     """
     tasks = [[turn for episode in group.episodes if (turn := best_turn(episode)) is not None] for group in groups]
     tasks = [turns for turns in tasks if turns]

@@ -1,4 +1,4 @@
-"""Rolling out a held-out split with a policy as it is."""
+"""Rollout of a held-out split with the current policy."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ async def rollout_split(
     update: int,
     finished: Callable[[Sequence[Task]], Mapping[SampleId, Turn]],
 ) -> list[Group]:
-    """All episodes at all tasks of the recipe's `eval.split`, concurrently.
+    """The groups of all tasks of `eval.split`, in the order of the tasks; episodes run concurrently.
 
     Args:
+        publish: receives the phase event.
         update: number of updates before the evaluation.
-        finished: turns of an interrupted evaluation, given the tasks.
+        finished: returns the finished turns of an interrupted evaluation, given the tasks.
 
     Raises:
         UsageError: the split is unknown or empty.
-        BudgetReached: after the turns under way have ended.
+        BudgetReached: the budget is spent. Raised after the turns in progress have finished.
     """
     settings = session.recipe.eval
     tasks = eval_tasks(session.environment.tasks, settings)
@@ -46,6 +47,6 @@ async def rollout_split(
 
 
 def split_metrics(groups: Sequence[Group], settings: EvalSettings) -> dict[str, Any]:
-    """The numbers of the scoreboard, under `eval/`."""
+    """The numeric values of the scoreboard, with the prefix `eval/`."""
     board = scoreboard(groups, settings)
     return {f"eval/{key}": value for key, value in board.items() if isinstance(value, int | float)}

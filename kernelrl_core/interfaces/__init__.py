@@ -1,1 +1,1 @@
-"""One file per kind of plugin, and what a plugin declares about itself."""
+"""Plugin interfaces: one file per kind, the hooks, and the declaration of components."""

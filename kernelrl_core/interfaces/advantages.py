@@ -1,6 +1,7 @@
 """Advantages: pure functions from the returns of a group to its advantages.
 
-A function gets the returns of a group as lists and gives advantages in lists of the same shape.
+The function takes `returns[episode][turn]` of one group and returns advantages of the same shape. Equal returns must
+give exactly 0. The component's implementation is a factory: the core calls it once, with the options if there are any.
 
     # my_plugin/__init__.py
     from kernelrl_core.api import Component, hookimpl
@@ -17,6 +18,10 @@ A function gets the returns of a group as lists and gives advantages in lists of
 
     def make():
         return sign
+
+In a recipe:
+
+    advantage: {use: sign}
 """
 
 from __future__ import annotations
@@ -31,12 +36,12 @@ from kernelrl_core.interfaces.config import ComponentConfig
 __all__ = ["AdvantageConfig", "AdvantageFunction", "Returns"]
 
 Returns: TypeAlias = Sequence[Sequence[float]]
-"""`returns[episode][turn]` of one group, ragged. Masked turns are removed by the core."""
+"""`returns[episode][turn]` of one group. Rows may differ in length. The core removes masked turns before the call."""
 
 AdvantageFunction: TypeAlias = Callable[[Returns], list[list[float]]]
-"""Advantages of one group, in the shape of its returns. A pure function on lists; equal returns give exactly 0."""
+"""Maps the returns of one group to advantages of the same shape. Pure; equal returns give exactly 0."""
 
 
 @attrs.frozen
 class AdvantageConfig(ComponentConfig):
-    """Options of an advantage. The component's implementation is called with them and returns the function."""
+    """Options of an advantage. The core passes them to the component's implementation, which returns the function."""

@@ -1,7 +1,8 @@
 """Backends: the languages a kernel can be written in.
 
-A backend has two parts. `Backend` works in the main process: it words the prompt and reads a source without running it.
-`BackendRunner` works in the judge's zygote and in the runner: it builds and loads a candidate.
+A backend has two classes. `Backend` works in the main process: it supplies the prompt's facts about the language and
+parses a source without executing it. `BackendRunner` works in the judge's zygote and in the runner: it builds and loads
+a candidate.
 
     # my_plugin/__init__.py
     from kernelrl_core.api import Component, hookimpl
@@ -14,7 +15,11 @@ A backend has two parts. `Backend` works in the main process: it words the promp
     from kernelrl_core.api.backends import Backend, BackendFacts, Example, KernelFact, SourceFacts
 
     REFERENCE = "class Model(torch.nn.Module):\\n    def forward(self, x):\\n        return x + 1\\n"
-    KERNEL = "class ModelNew(torch.nn.Module):\\n    def forward(self, x):\\n        return add_one(x)\\n"
+    KERNEL = (
+        "@cuda.jit\\ndef add_one(x, y):\\n    i = cuda.grid(1)\\n    y[i] = x[i] + 1\\n\\n"
+        "class ModelNew(torch.nn.Module):\\n    def forward(self, x):\\n        y = torch.empty_like(x)\\n"
+        "        add_one[1, x.numel()](x, y)\\n        return y\\n"
+    )
 
     class NumbaBackend(Backend):
         runner = "my_plugin.runner:NumbaRunner"
@@ -45,6 +50,10 @@ A backend has two parts. `Backend` works in the main process: it words the promp
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
             return module.ModelNew
+
+In a recipe:
+
+    backend: {use: numba}
 """
 
 from __future__ import annotations
@@ -66,18 +75,18 @@ __all__ = ["Backend", "BackendConfig", "BackendFacts", "BackendRunner"]
 
 @attrs.frozen
 class BackendFacts:
-    """What a prompt states about a backend."""
+    """Facts about a backend that prompts contain."""
 
     title: str
     """Name in running text, such as `Triton`."""
     fences: tuple[str, ...]
-    """Tags of code fences, beside `python`, that may hold a candidate for this backend."""
+    """Tags of code fences, besides `python`, that may contain a candidate for this backend."""
     instructions: str
-    """How a candidate must be built: imports, decorator, launch, one short paragraph."""
+    """One short paragraph on how to write a candidate: imports, decorator, launch."""
     example: Example
-    """The one-shot example."""
+    """Example for one-shot prompts."""
     few_shot: tuple[Example, ...] = ()
-    """Further examples for few-shot prompts; empty: the one-shot example is used."""
+    """Further examples for few-shot prompts; empty: few-shot prompts use `example`."""
 
 
 @attrs.frozen
@@ -85,42 +94,43 @@ class BackendConfig(ComponentConfig):
     """Options of a backend."""
 
     def requires_for(self, settings: EvaluationSettings) -> Requires:
-        """Prerequisites that depend on how candidates are evaluated, such as a GPU where run time is measured."""
+        """Prerequisites that depend on the evaluation settings, such as a GPU when run time is measured."""
         return Requires()
 
 
 class Backend(ABC):
-    """A kernel language in the main process: import-light and pure."""
+    """A kernel language in the main process. Its module imports nothing heavy; its methods are pure."""
 
     facts: BackendFacts
+    """Facts for the prompt."""
 
     runner: str
-    """`module:attribute` of the `BackendRunner`. Its `build` and `load` run only in the build sandbox and in the
-    runner."""
+    """`module:attribute` of the `BackendRunner`. It loads candidates in the build sandbox and in the runner only."""
 
     @abstractmethod
     def source_facts(self, source: str) -> SourceFacts:
-        """Device kernels and embedded sources of a candidate. `source` parses as Python; it is never executed."""
+        """Find the device kernels and embedded sources of a candidate. `source` parses as Python; never execute it."""
 
 
 class BackendRunner(ABC):
-    """A kernel language in the zygote and the runner. Nothing of it runs in the main process except `mode`.
+    """A kernel language in the zygote and the runner. The main process calls `mode` only.
 
-    It is made once in the zygote, before any candidate is known, and called in forks of it.
+    The zygote constructs it once, before any candidate is known. The other methods are called in forks of the zygote.
     """
 
     disables_kernels: bool = False
-    """`disable_kernels` is implemented."""
+    """True if `disable_kernels` is implemented."""
     checks_compilation: bool = False
-    """`compile_check` is implemented."""
+    """True if `compile_check` is implemented."""
     mode_without_gpu: str = "compile"
-    """What `mode` returns for the option `mode: auto` where there is no GPU."""
+    """Return value of `mode` for the option `mode: auto` on a machine without a GPU."""
 
     def mode(self, options: Mapping[str, Any], has_gpu: bool) -> str:
-        """`interpreter`, `cpu`, `gpu` or `compile`: which zygote serves these options. Called in main process and
-        judge; imports nothing.
+        """Name of the zygote for these options: `interpreter`, `cpu`, `gpu` or `compile`. Called in the main process
+        and in the judge; imports nothing.
 
-        By default the option `mode`; for `auto`, or without that option, `gpu` where there is a GPU.
+        The default returns the option `mode`. For `auto`, or without that option, it returns `gpu` if there is a GPU,
+        else `mode_without_gpu`.
         """
         wanted = str(options.get("mode", "auto"))
         if wanted == "auto":
@@ -129,37 +139,45 @@ class BackendRunner(ABC):
 
     @abstractmethod
     def load(self, path: str, options: Mapping[str, Any]) -> Any:
-        """Load the candidate written at `path` and return its `ModelNew` class. Called in the runner.
+        """Load the candidate in the file `path` and return its `ModelNew` class. Called in the runner.
 
-        Raises whatever the candidate's code raises.
+        Exceptions of the candidate's code pass through.
         """
 
     def environment(self, mode: str, options: Mapping[str, Any]) -> Mapping[str, str]:
-        """Environment variables of the zygote, set before Python starts, and of its runners."""
+        """Environment variables of the zygote and its runners, set before Python starts."""
         return {}
 
     def preload(self, mode: str) -> Sequence[str]:
-        """Modules that the zygote imports beside torch, so that each fork has them."""
+        """Modules that the zygote imports besides torch, so that each fork has them loaded."""
         return ()
 
     def toolchain(self, options: Mapping[str, Any], mode: str) -> Mapping[str, Any] | None:
-        """How `load_inline` of a candidate is built; None: candidates build nothing.
+        """Build settings for `load_inline` calls of a candidate; None: candidates build no extensions.
 
-        Keys: `language` (`cuda`, `hip` or `cpp`), `arch` (a list; empty for that of the GPU at hand), `flags` (added to
-        every build), `device_only`.
+        Keys: `language` (`cuda`, `hip` or `cpp`), `arch` (list of architectures; empty: that of the present GPU),
+        `flags` (added to every build), `device_only`.
         """
         return None
 
     def classify(self, error: BaseException) -> str:
-        """`compile`, `memory` or `error` for an exception raised by the candidate."""
+        """Class of an exception that the candidate raised: `compile`, `memory` or `error`."""
         return "error"
 
     def compile_check(self, module: Any, options: Mapping[str, Any]) -> str:
-        """In mode `compile`, where nothing is run: compile what the loaded module defines; a sentence on what was
-        compiled. Set `checks_compilation`."""
+        """Compile the kernels of the loaded module without executing them. Called in mode `compile`.
+
+        Requires `checks_compilation = True`.
+
+        Returns:
+            One sentence that names the compiled kernels.
+        """
         raise NotImplementedError
 
     def disable_kernels(self) -> None:
-        """For the probe `no_op`, before a candidate is loaded: no kernel that it launches does anything from here on.
-        Set `disables_kernels`. Extensions need nothing: they are built with empty kernels."""
+        """Turn every later kernel launch of the candidate into a no-op, for the probe `no_op`. Called before the
+        candidate is loaded.
+
+        Requires `disables_kernels = True`. Extensions need no handling: the judge builds them with empty kernels.
+        """
         raise NotImplementedError

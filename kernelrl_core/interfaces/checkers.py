@@ -1,6 +1,8 @@
-"""Checkers: findings of reward hacking, from source or evaluation.
+"""Checkers: report findings of reward hacking from the source or the evaluation of a candidate.
 
-A finding names one of the checker's rules. Its severity decides the verdict of the turn.
+The core calls `check` with `evaluation=None` before the candidate is built, and again with the evaluation. A finding
+names one of the checker's rules; the worst severity of a turn's findings is its verdict. `rules` lists every rule that
+`check` can report, as `Rule` objects; the recipe key `forbid` turns one of them into a stated rule.
 
     # my_plugin/__init__.py
     from kernelrl_core.api import Component, hookimpl
@@ -25,6 +27,12 @@ A finding names one of the checker's rules. Its severity decides the verdict of 
                 for number, line in enumerate(candidate.source.splitlines(), 1)
                 if "time.sleep(" in line
             ]
+
+In a recipe:
+
+    checkers:
+      sleep: {use: no_sleep}
+    forbid: [sleep]   # optional: the prompt states the rule, and a candidate with a finding `sleep` is rejected
 """
 
 from __future__ import annotations
@@ -49,12 +57,19 @@ class CheckerConfig(ComponentConfig):
 
 
 class Checker(ABC):
-    """Looks for reward hacks. Pure."""
+    """Reports findings of reward hacking. Pure."""
 
     rules: Sequence[Rule]
-    """Every rule it can report. A recipe's `forbid` turns one into a stated rule."""
+    """Every rule that `check` can report. A recipe's `forbid` turns one of them into a stated rule."""
 
     @abstractmethod
     def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> Sequence[Finding]:
-        """Findings. Called before any run with `evaluation=None`, and again with the evaluation. Runs in a worker
-        thread, one call at a time."""
+        """Findings of one candidate; empty: none. Called in a worker thread, one call at a time.
+
+        An exception does not end the run: it becomes the finding `checker_failed` (note).
+
+        Args:
+            candidate: with `facts`, the analysis of the source by its backend.
+            evaluation: None in the first call, before the candidate is built. A second call follows with the
+                evaluation, unless a stated rule already rejected the candidate.
+        """

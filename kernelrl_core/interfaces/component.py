@@ -1,4 +1,4 @@
-"""A component as its plugin declares it, without importing it."""
+"""Declaration of a component by its plugin, without importing the implementation."""
 
 from __future__ import annotations
 
@@ -14,38 +14,39 @@ __all__ = ["Component"]
 
 @attrs.frozen
 class Component:
-    """One thing a plugin offers. Cheap to make: implementation and options are named, not imported.
+    """One component of a plugin. It names implementation and options without importing them.
 
-    The implementation is called with one argument, an instance of the config class, or with none when there is no
-    config class. What it must derive from is documented in `kernelrl_core.interfaces`, one file per kind. An advantage
-    and a command are plain callables.
+    The core calls the implementation with one argument, an instance of the config class, or without arguments if there
+    is no config class. The implementation derives from the base class of its kind (`kernelrl_core.interfaces`, one file
+    per kind). The implementation of an advantage or of a command is a plain callable.
     """
 
     name: str
-    """Name a recipe writes after `use:`."""
+    """Name that a recipe writes after `use:`."""
     target: str
-    """Implementation as `module:attribute`, imported only when a recipe uses it."""
+    """Implementation as `module:attribute`. Imported when a recipe uses the component."""
     config: str = ""
-    """Class of its options as `module:attribute`: a frozen attrs class in a module without heavy imports, derived from
-    the config base of its kind, such as `RewardConfig`. Empty: no options.
+    """Class of the options as `module:attribute`: a frozen attrs class, derived from the options base class of the
+    kind, such as `RewardConfig`, in a module without heavy imports. Empty: no options.
 
-    Its fields are the keys a recipe may write beside `use`; the docstring under each field is its help.
+    Its fields are the keys that a recipe may write next to `use`; the docstring under each field is its help.
     """
     summary: str = ""
     """One line for tables."""
     requires: Requires = Requires()
+    """Prerequisites that do not depend on the options."""
 
     def load(self) -> Any:
         """Import the implementation.
 
         Raises:
-            ImportError: the module is missing or fails to import.
-            AttributeError: the module lacks the attribute.
+            ImportError: the module is missing or its import fails.
+            AttributeError: the module has no such attribute.
         """
         return _load(self.target)
 
     def load_config(self) -> Any:
-        """Import the class of the options, or None when the component has none."""
+        """Import the class of the options; None if the component has no options."""
         return _load(self.config) if self.config else None
 
 

@@ -1,4 +1,4 @@
-"""The base class of every component's options."""
+"""Base class of the options of all components."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ __all__ = ["ComponentConfig", "MachineFact"]
 
 @attrs.frozen
 class MachineFact:
-    """Something that `kernelrl doctor` shows about this machine."""
+    """A property of this machine for `kernelrl doctor`."""
 
     label: str
-    """Name of the thing, such as `nvcc` or `isolation`."""
+    """Name, such as `nvcc` or `isolation`."""
     detail: str
     """Version, path or level."""
     state: Literal["ok", "weak", "broken"] = "ok"
-    """`weak`: it works with less protection or speed; `broken`: it is there and fails."""
+    """`weak`: works with less protection or speed; `broken`: is installed and fails."""
     fix: str = ""
-    """The command that improves it; empty where nothing needs to be done."""
+    """Command that improves the state; empty if none is needed."""
 
 
 @attrs.frozen
 class ComponentConfig:
-    """Options of a component. Derive a frozen attrs class from the base of the component's kind.
+    """Options of a component. Derive a frozen attrs class from the options base class of the component's kind.
 
-    Fields are recipe keys. The methods below are the only public ones; `kernelrl plugins check` reports any other, so
-    that a misspelt method is an error and not ignored.
+    Fields are recipe keys. `kernelrl plugins check` reports every public method that the base class does not define,
+    because the core would never call it.
     """
 
     renamed_options: ClassVar[Mapping[str, str]] = {}
-    """Former name of an option -> its field. A recipe may still use the former name, but not both."""
+    """Former name of an option -> its field. A recipe may use the former name or the field, not both."""
 
     def requires(self) -> Requires:
-        """Prerequisites that depend on the options, beside those of the `Component`."""
+        """Prerequisites that depend on the options, in addition to `Component.requires`."""
         return Requires()
 
     def problems(self) -> Iterable[str]:
-        """Contradictions among the options, one sentence each."""
+        """Contradictions among the options, one sentence each. `kernelrl validate` prints them."""
         return ()
 
     def found_here(self) -> Iterable[MachineFact]:
-        """What this machine has for the component, such as compilers and their versions.
+        """Properties of this machine that matter to the component, such as compilers and their versions.
 
-        Asked for by `kernelrl doctor` when all options have defaults. May start processes; imports nothing heavy.
+        Called by `kernelrl doctor` if all options have defaults. May start processes; imports nothing heavy.
         """
         return ()

@@ -1,9 +1,10 @@
-"""The right to use a device: work that only has to be right shares it, work that is timed has it alone.
+"""Device leases: exclusive for timed work, shared for all other work on a device.
 
-Lock files per device, so that processes of different runs of one user agree. While a timed section waits, no new
-shared lease is given, and timed sections that wait follow one another: the device is emptied once for several. A
-shared request that waits too long comes first, and brings all other shared requests along. For a while timed sections
-let others in when a holder reports that it is slow: a candidate that hangs does not make everybody wait.
+Leases are lock files per device, so they hold across processes and runs of one user. While a timed section waits, no
+new shared lease is granted. Waiting timed sections follow one another, so the device is drained once for several. A
+shared request that waited too long is served before them, together with all other shared requests. If a holder reports
+that it is slow, timed sections admit further shared requests for a while, so that one hanging candidate does not block
+the device.
 
 A policy that computes on a GPU holds a shared lease while it works, so that it does not disturb the timing of kernels:
 
@@ -27,23 +28,23 @@ __all__ = ["DeviceLease", "HeldLease", "gpu_device_name", "lock_directory"]
 
 _POLL_S = 0.002
 _POLITE_S = 3.0
-"""How long a timed section lets others in while a holder is slow."""
+"""Seconds for which a timed section admits shared requests while a holder is slow."""
 _OPEN_S = 0.1
 _PATIENCE_S = 1.5
-"""How long a shared request waits behind timed sections. Each time the device is emptied costs a tenth of it."""
+"""Seconds that a shared request waits for timed sections. Draining the device once costs about a tenth of this."""
 
 
 def gpu_device_name(uuid: str) -> str:
-    """Name of a GPU for its leases, the same in every process.
+    """Device name of a GPU for `DeviceLease`, the same in every process.
 
     Args:
-        uuid: as the driver reports it, or the GPU's name where it reports none.
+        uuid: UUID reported by the driver, or the GPU's name if the driver reports none.
     """
     return f"gpu-{uuid}".replace(" ", "_").replace("/", "_")
 
 
 def lock_directory() -> Path:
-    """Where the lock files of one user on this machine are."""
+    """Directory of this user's lock files on this machine."""
     directory = Path(tempfile.gettempdir()) / f"kernelrl-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
     return directory
@@ -54,7 +55,7 @@ class DeviceLease:
 
     Args:
         device: name that is the same in every process, such as a GPU's UUID or `cpu`.
-        check: called while waiting; what it raises ends the wait.
+        check: called repeatedly while waiting; its exceptions end the wait.
     """
 
     def __init__(self, device: str, check: Callable[[], None] = lambda: None) -> None:
@@ -68,7 +69,7 @@ class DeviceLease:
 
     @contextlib.contextmanager
     def shared(self) -> Iterator[HeldLease]:
-        """Together with other work that is not timed."""
+        """Lease for untimed work, shared with other untimed work."""
         self.enter(alone=False)
         try:
             yield HeldLease(self, alone=False)
@@ -77,7 +78,7 @@ class DeviceLease:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[HeldLease]:
-        """Without any other work."""
+        """Exclusive lease for timed work."""
         self.enter(alone=True)
         try:
             yield HeldLease(self, alone=True)
@@ -95,7 +96,7 @@ class DeviceLease:
             fcntl.flock(lock, fcntl.LOCK_UN)
 
     def say_slow(self) -> None:
-        """Report that the shared lease of this process lasts, until it is left."""
+        """Report that this process holds its shared lease for long. The report ends with the lease."""
         fcntl.flock(self._slow, fcntl.LOCK_SH)
 
     def timed_section_waits(self) -> bool:
@@ -107,7 +108,7 @@ class DeviceLease:
             while not (self._may_share(impatient) and _try(self._device, fcntl.LOCK_SH)):
                 self._wait()
                 if not impatient and time.monotonic() > impatient_from:
-                    # Until the lease ends: other shared requests come along.
+                    # Held until the lease ends, so that other shared requests are admitted, too.
                     impatient = _try(self._impatient, fcntl.LOCK_SH)
         except BaseException:
             self.leave()
@@ -124,7 +125,7 @@ class DeviceLease:
                 self._wait()
 
     def _entered_alone(self, polite_until: float) -> bool:
-        """Enter while no new shared lease is given; False if a holder is slow and the time to be polite is not over."""
+        """Block new shared leases and enter. False if a holder is slow and `polite_until` has not passed."""
         while not _try(self._waiting, fcntl.LOCK_SH):
             self._wait()
         try:
@@ -137,8 +138,8 @@ class DeviceLease:
         return True
 
     def _is_held(self, lock: int) -> bool:
-        """Whether a process holds a lock. Asking takes it for a moment: one process asks at a time, so that none takes
-        another for a holder."""
+        """True if a process holds the lock. The test takes the lock for a moment. `_asking` serialises tests, so that
+        no process mistakes another test for a holder."""
         fcntl.flock(self._asking, fcntl.LOCK_EX)
         try:
             free = _try(lock, fcntl.LOCK_EX)
@@ -166,24 +167,24 @@ def _try(descriptor: int, kind: int) -> bool:
 
 
 class HeldLease:
-    """A lease that is being held."""
+    """A lease while it is held."""
 
     def __init__(self, leases: DeviceLease, *, alone: bool) -> None:
         self._leases = leases
         self._alone = alone
 
     def say_slow(self) -> None:
-        """Report that a shared lease lasts."""
+        """Report that this shared lease lasts long."""
         if not self._alone:
             self._leases.say_slow()
 
     def keeps_timed_waiting(self) -> bool:
-        """Whether a timed section waits for the end of this shared lease."""
+        """True if a timed section waits for the end of this shared lease."""
         return not self._alone and self._leases.timed_section_waits()
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Give the device up for a while."""
+        """Release the device inside the `with` block and lease it again afterwards."""
         self._leases.leave()
         try:
             yield

@@ -1,6 +1,8 @@
-'''Evaluators: where candidates are built, checked and timed.
+'''Evaluators: build, run, compare and time candidates.
 
-The core adds capacity limits, joining of identical requests in flight, retries and the evaluation cache.
+The core adds capacity limits, coalescing of identical requests in flight, retries and the evaluation cache. A bad
+kernel is an `Evaluation`; a broken machine raises `InfrastructureError`. An `EvaluationRequest` is plain data:
+`to_json` and `from_json` carry it to another machine.
 
     # my_plugin/__init__.py
     from kernelrl_core.api import Component, hookimpl
@@ -39,6 +41,10 @@ The core adds capacity limits, joining of identical requests in flight, retries 
             if process.returncode:
                 raise InfrastructureError(f"{self._command} failed with {process.returncode}")
             return from_json(Evaluation, json.loads(output))
+
+In a recipe:
+
+    evaluator: {use: cluster, command: ./evaluate.sh}
 '''
 
 from __future__ import annotations
@@ -63,19 +69,19 @@ class EvaluatorConfig(ComponentConfig):
     """Options of an evaluator."""
 
     def requires_for(self, settings: EvaluationSettings) -> Requires:
-        """Prerequisites that depend on how candidates are evaluated."""
+        """Prerequisites that depend on the evaluation settings."""
         return Requires()
 
     def prices(self) -> Mapping[str, float]:
-        """What the evaluator charges, in USD, under the names of the recipe block `cost.prices`: `gpu_hour`."""
+        """Prices in USD by key of the recipe block `cost.prices`: `gpu_hour`."""
         return {}
 
 
 class Evaluator(ABC):
-    """Builds, checks and times candidates."""
+    """Evaluates candidates."""
 
     capacity: int
-    """How many requests may be under way at once; at least 1, known after the constructor."""
+    """Maximum number of concurrent requests; at least 1, set by the constructor."""
 
     @abstractmethod
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
@@ -87,23 +93,23 @@ class Evaluator(ABC):
         """
 
     async def start(self) -> None:
-        """Connect, or start processes. Called once, before the first evaluation or audit."""
+        """Connect or start processes. Called once, before the first evaluation or audit."""
 
     def identity(self) -> str:
-        """What an evaluation depends on beside the request and the versions of the plugins, such as the kind of GPU. A
-        part of the key of the evaluation cache; asked for after `start`."""
+        """Everything that an evaluation depends on besides the request and the versions of the plugins, such as the
+        GPU model. Part of the key of the evaluation cache; called after `start`."""
         return ""
 
     async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float) -> TaskAudit:
-        """Run a task's reference in a process of its own and flag the shortcuts that would pass it.
+        """Run a task's reference in a separate process and flag shortcuts that would pass its comparison.
 
-        A task that hangs, takes all memory or ends its process is `unaudited`.
+        A task that hangs, exhausts memory or ends its process is `unaudited`.
 
         Raises:
             InfrastructureError: the process could not be started.
-            UsageError: this evaluator audits no tasks.
+            UsageError: this evaluator does not audit tasks.
         """
         raise UsageError(f"evaluator {type(self).__name__} audits no tasks", fix="--evaluator local")
 
     async def aclose(self) -> None:
-        """End every process and connection. Safe to call twice."""
+        """End all processes and connections. May be called twice."""

@@ -1,6 +1,6 @@
-"""Feedback formatters: what the next turn's prompt says about this one.
+"""Feedback formatters: text about a turn for the prompt of the next turn.
 
-The core puts the text into the prompt of the next turn.
+The core inserts the text into the next prompt as it is.
 
     # my_plugin/__init__.py
     from kernelrl_core.api import Component, hookimpl
@@ -15,6 +15,11 @@ The core puts the text into the prompt of the next turn.
     class Terse(Feedback):
         def format(self, turn):
             return "Correct." if turn.correct else f"{turn.outcome.value}: {turn.message}"
+
+In a recipe:
+
+    feedback: {use: terse}
+    episode: {turns: 3}
 """
 
 from __future__ import annotations
@@ -35,8 +40,8 @@ class FeedbackConfig(ComponentConfig):
 
 
 class Feedback(ABC):
-    """Describes to the model how its turn ended. Pure."""
+    """Describes a turn to the model. Pure."""
 
     @abstractmethod
     def format(self, turn: Turn) -> str:
-        """Text for the next turn's prompt. Never called with an `infra_error`."""
+        """Text for the prompt of the next turn. Never called for a turn with outcome `infra_error`."""

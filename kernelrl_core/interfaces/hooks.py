@@ -1,8 +1,8 @@
-"""Every hook of kernelrl on one screen.
+"""All hooks of kernelrl.
 
-A plugin is a module named by an entry point of the group `kernelrl`. It holds hook implementations and nothing else;
-each returns a list of `Component`, which names its implementation without importing it. `kernelrl_core.interfaces` has
-one file per kind, with the base class of its implementations and a whole sample plugin.
+A plugin is a module named by an entry point of the group `kernelrl`. It contains hook implementations and nothing else.
+Each returns a list of `Component`, which names its implementation without importing it. `kernelrl_core.interfaces` has
+one file per kind, with the base classes and a complete sample plugin.
 
     from kernelrl_core.api import Component, hookimpl
 
@@ -39,7 +39,7 @@ class Hooks:
 
     @hookspec
     def kernelrl_evaluators(self) -> Iterable[Component]:
-        """Where candidates are built, checked and timed: `interfaces.evaluators`."""
+        """Evaluators, which build, run, compare and time candidates: `interfaces.evaluators`."""
         raise AssertionError("a hook specification is never called")
 
     @hookspec
@@ -59,7 +59,7 @@ class Hooks:
 
     @hookspec
     def kernelrl_checkers(self) -> Iterable[Component]:
-        """Checkers, which look for reward hacks: `interfaces.checkers`."""
+        """Checkers, which report reward hacks: `interfaces.checkers`."""
         raise AssertionError("a hook specification is never called")
 
     @hookspec
@@ -69,7 +69,7 @@ class Hooks:
 
     @hookspec
     def kernelrl_policies(self) -> Iterable[Component]:
-        """Policies, which sample and learn: `interfaces.policies`."""
+        """Policies, which sample replies and learn: `interfaces.policies`."""
         raise AssertionError("a hook specification is never called")
 
     @hookspec

@@ -1,6 +1,7 @@
 """Loggers: observers of a run.
 
-An exception of a logger is logged and stops nothing; every call is made in a worker thread of the logger.
+Each logger has a worker thread in which all its methods are called. An exception is logged
+and does not end the run.
 
     # my_plugin/__init__.py
     from kernelrl_core.api import Component, hookimpl
@@ -21,6 +22,11 @@ An exception of a logger is logged and stops nothing; every call is made in a wo
 
         def finish(self, state):
             self._file.close()
+
+In a recipe:
+
+    loggers:
+      csv: {use: csv}
 """
 
 from __future__ import annotations
@@ -43,22 +49,25 @@ class LoggerConfig(ComponentConfig):
 
 
 class Logger(ABC):
-    """Observes a run. Override the methods whose events it wants."""
+    """Observes a run. Override the methods for the events of interest."""
 
     def start(self, run_dir: Path, recipe: Mapping[str, Any], first_step: int) -> None:
-        """The run starts, or continues at `first_step`. `recipe` is the resolved recipe as plain data."""
+        """The run starts, or resumes at `first_step`. `recipe` is the resolved recipe as plain data."""
 
     def turn(self, row: Mapping[str, Any]) -> None:
-        """A row of `samples.jsonl`, after it is on disk."""
+        """One row of `samples.jsonl`, after it is on disk."""
 
     def credits(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """The rows of `credits.jsonl` of a step, after they are on disk."""
 
     def step(self, metrics: Mapping[str, Any]) -> None:
-        """A row of `metrics.jsonl`, after it is on disk."""
+        """One row of `metrics.jsonl`, after it is on disk."""
 
     def evaluation(self, results: Mapping[str, Any]) -> None:
-        """A held-out evaluation is over: its metrics `eval/*`, and `step`, the number of steps before it."""
+        """A held-out evaluation ended: its metrics `eval/*`, and `step`, the number of steps before it.
+
+        Called before these metrics are on disk: they are written with the metrics row of the step.
+        """
 
     def finish(self, state: Literal["finished", "stopped", "failed"]) -> None:
         """The run ended."""

@@ -1,6 +1,27 @@
-'''Policies: the model that samples replies and, where it is trainable, learns from them.
+'''Policies: sample replies and, if trainable, learn from them.
 
-The core composes prompts and computes advantages; a policy renders, samples, learns and saves itself.
+The core composes prompts and computes advantages. A policy renders prompts to tokens, samples, learns and saves its
+state. `start` does the heavy imports; no method may block the event loop. A policy that computes on a GPU holds a
+shared `DeviceLease` while it works (docs/plugins.md, "Sharing a GPU with timing").
+
+A `TrainablePolicy` has `update`, `save` and `load`, and further methods by its capabilities:
+
+| method | capability | needed by |
+|---|---|---|
+| `logprobs(samples, "current")` | `logprobs` | `train.mismatch` |
+| `logprobs(samples, "reference")` | `reference` | `train.kl` |
+| `backward(samples, loss)` | `streams` | computing gradients while others are still sampled (docs/pipelining.md) |
+| `export(directory)` | `exports` | use as `learner` of policy `openai` |
+
+`update` gets an `Update`: all samples of the step, divided into `substeps`, one optimizer step each. The loss of an
+optimizer step is the sum over the tokens of its samples, each token with its own advantage. The advantages already
+include KL penalty and loss denominator, and the samples that `train.mismatch` filters are removed. An update makes all
+optimizer steps of a step or none. `Update.accumulated` lists how many samples each earlier `backward` call had.
+These samples come first in the first substep.
+
+`capabilities()` of the options is an upper bound that needs no model: `kernelrl validate` refuses a `train.loss`,
+`train.ratio`, `train.kl` or `train.mismatch` outside of it. After `start` the policy's own `capabilities` may be
+smaller; the core checks them again.
 
     # my_plugin/__init__.py
     from kernelrl_core.api import Component, hookimpl
@@ -53,6 +74,11 @@ The core composes prompts and computes advantages; a policy renders, samples, le
 
         async def load(self, state, directory):
             self._steps = state["steps"]
+
+In a recipe:
+
+    policy: {use: constant, text: no kernel}
+    train: {loss: ppo}   # a loss that `capabilities` lists
 '''
 
 from __future__ import annotations
@@ -75,48 +101,48 @@ __all__ = ["Policy", "PolicyCapabilities", "PolicyConfig", "PolicyContext", "Tra
 
 @attrs.frozen
 class PolicyCapabilities:
-    """What a policy can do; the core refuses a recipe that wants more."""
+    """Capabilities of a policy. The core refuses a recipe that needs more."""
 
     losses: frozenset[str] = frozenset()
-    """Names of the losses that `update` knows; empty: the policy cannot be trained."""
+    """Losses that `update` implements; empty: the policy cannot be trained."""
     ratios: frozenset[str] = frozenset({"token"})
-    """Values of `Loss.ratio` that its losses know."""
+    """Values of `Loss.ratio` that `update` implements."""
     warm_start: bool = False
-    """`PolicyContext.demonstrations` are used."""
+    """True if the policy trains on `PolicyContext.demonstrations`."""
     deterministic: bool = False
-    """A reply is a function of weights, prompt tokens and its own seed, so a resumed run can be exact."""
+    """True if a reply depends only on weights, prompt tokens and its own seed, so that a resumed run can be exact."""
     streams: bool = False
-    """`backward` is implemented."""
+    """True if `backward` is implemented."""
     logprobs: bool = False
-    """`logprobs` is implemented for the current weights: needed by `train.mismatch`."""
+    """True if `logprobs` is implemented for the current weights. `train.mismatch` needs it."""
     reference: bool = False
-    """`logprobs` is implemented for the reference policy: needed by `train.kl`."""
+    """True if `logprobs` is implemented for the reference policy. `train.kl` needs it."""
     exports: bool = False
-    """`export` is implemented."""
+    """True if `export` is implemented."""
 
 
 @attrs.frozen
 class PolicyContext:
-    """What a policy is given before its first use."""
+    """Arguments of `Policy.start`."""
 
     seed: int
-    """Derived from the recipe's seed; for the initial weights and nothing else that must differ between samples."""
+    """Seed of the initial weights, derived from the recipe's seed. Replies have their own seeds."""
     cache_dir: Path
-    """For what may be kept between runs. Written atomically, shared by concurrent runs."""
+    """Directory for files that are kept between runs. Concurrent runs share it, so write atomically."""
     run_dir: Path | None
-    """Directory of the run, None outside one."""
+    """Directory of the run; None outside of a run."""
     demonstrations: Callable[[], Awaitable[Sequence[WarmStartExample]]]
-    """Demonstrations of the training split, composed like the prompts of training. Awaited by policies that warm-start,
-    on a cache miss."""
+    """Composes the demonstrations of the training split like the prompts of training. Await it only on a miss of the
+    warm-start cache."""
     demonstrations_key: str
-    """Hash of everything the demonstrations depend on, known without composing them: part of the key of a cached warm
-    start."""
+    """Hash of everything that the demonstrations depend on, available without evaluating any. Use it in the key of a
+    cached warm start. Empty if the policy lacks the capability `warm_start`."""
     say: Callable[[str], None]
-    """Shows a line of progress to the user."""
+    """Prints a line of progress for the user."""
     loss: str = ""
-    """Loss of the training that follows; empty: nothing will be trained."""
+    """Loss of the training that follows; empty: no training follows."""
     reference: bool = False
-    """`logprobs` of the reference policy will be asked for, by a KL penalty."""
+    """True if a KL penalty will need `logprobs` of the reference policy."""
 
 
 @attrs.frozen
@@ -124,50 +150,53 @@ class PolicyConfig(ComponentConfig):
     """Options of a policy."""
 
     def capabilities(self) -> PolicyCapabilities:
-        """An upper bound that needs no model, for `kernelrl validate`. After `start` the policy's own may be smaller,
-        never larger; they are checked again."""
+        """Upper bound of the policy's capabilities, computed without a model, for `kernelrl validate`. After `start`
+        the policy's own `capabilities` may be smaller, never larger; the core checks them again."""
         return PolicyCapabilities()
 
     def prices(self) -> Mapping[str, float]:
-        """What the policy charges, in USD per million tokens, under the names of the recipe block `cost.prices`:
-        `prompt`, `reply`, `train`."""
+        """Prices in USD per million tokens, by key of the recipe block `cost.prices`: `prompt`, `reply`, `train`."""
         return {}
 
 
 class Policy(ABC):
-    """The model: samples replies.
+    """The model and its sampler.
 
-    The constructor is cheap. `start` does the heavy imports and the loading; no method may block the event loop.
+    The constructor is cheap. `start` imports heavy modules and loads the model. No method may block the event loop.
     """
 
     capabilities: PolicyCapabilities
     """Final after `start`."""
     context_tokens: int
-    """Longest prompt and reply together, known after `start`."""
+    """Maximum length of prompt plus reply, in tokens. Known after `start`."""
 
     @abstractmethod
     async def start(self, context: PolicyContext) -> None:
         """Load the model. Called once, before everything else.
 
         Raises:
-            UsageError, MissingPrerequisite: the model cannot be had.
+            UsageError, MissingPrerequisite: the model cannot be loaded.
         """
 
     @abstractmethod
     def render(self, messages: Sequence[Message]) -> Prompt:
-        """Apply the chat template, and state in `Prompt.opening` whether it has opened the thinking. Fast enough for
-        the event loop."""
+        """Apply the chat template. If it ends with an open think tag, `Prompt.opening` is that tag. Takes milliseconds:
+        it is called in the event loop."""
 
     @abstractmethod
     async def sample(self, prompt: Prompt, settings: SamplingSettings) -> Reply:
-        """Sample one reply. Concurrent calls are batched by the policy."""
+        """Sample one reply. The core makes concurrent calls; batching them is the policy's task.
+
+        Raises:
+            InfrastructureError: the reply could not be sampled; the turn is masked.
+        """
 
     async def aclose(self) -> None:
-        """End every process and connection. Safe to call twice."""
+        """End all processes and connections. May be called twice."""
 
 
 class TrainablePolicy(Policy):
-    """A policy that learns and saves itself."""
+    """A policy that learns and saves its state."""
 
     @abstractmethod
     async def update(self, update: Update) -> Mapping[str, float]:
@@ -179,40 +208,41 @@ class TrainablePolicy(Policy):
 
     @abstractmethod
     async def save(self, directory: Path) -> Mapping[str, Any]:
-        """Save weights and optimizer. `directory` exists, is empty and belongs to this checkpoint.
+        """Save weights and optimizer state. `directory` exists, is empty and belongs to this checkpoint.
 
         Returns:
-            Plain data from which `load` finds the state again, also in another process.
+            Plain data that `load` needs to restore the state, also in another process.
         """
 
     @abstractmethod
     async def load(self, state: Mapping[str, Any], directory: Path) -> None:
-        """Continue from what `save` returned; `directory` is where that checkpoint lies now."""
+        """Restore the state from the return value of `save`. `directory` is the present path of that checkpoint."""
 
     async def logprobs(
         self, samples: Sequence[TrainingSample], weights: Literal["current", "reference"]
     ) -> Sequence[Sequence[float]]:
-        """[sample][token] log-probabilities of the sampled tokens, by weights that no update changes meanwhile.
+        """[sample][token] natural-log probabilities of the sampled tokens. The core starts no update during the call.
 
         Args:
-            weights: `current`, those that the next `update` starts from (capability `logprobs`), or those before the
-                first step (capability `reference`).
+            weights: `current`: the weights from which the next `update` starts (capability `logprobs`); `reference`:
+                the weights before the first step (capability `reference`).
         """
         raise UsageError(f"policy {type(self).__name__} gives no log-probabilities of its {weights} weights")
 
     async def backward(self, samples: Sequence[LossSample], loss: Loss) -> None:
-        """Forward and backward of the next samples of a step; no optimizer step, and no change to what is sampled.
+        """Accumulate the gradients of the next samples of a step, without an optimizer step. Sampling continues with
+        unchanged weights.
 
         The samples follow those of earlier calls and belong to the first substep. `update` then gets all samples of the
-        step, these first, and must end as if there had been no such call. Calls are divided by groups, never by time,
-        so every run of a recipe makes the same ones: rounding that depends on the division repeats itself, too.
+        step, these first, and must end in the same state as without these calls. Calls are divided by groups, never by
+        time, so every run of a recipe makes the same calls and rounds in the same way.
         """
         raise UsageError(f"policy {type(self).__name__} computes no gradients ahead of an update")
 
     async def export(self, directory: Path) -> None:
-        """Write into an existing directory what an inference server loads.
+        """Write the model into an existing directory in a format that inference servers load.
 
         Raises:
-            UsageError: this policy exports nothing, as it is configured.
+            UsageError: the policy cannot export with its present options.
         """
         raise UsageError(f"policy {type(self).__name__} exports no weights")

@@ -1,4 +1,4 @@
-"""Prerequisites of a component, and the check for them that imports none of it."""
+"""Prerequisites of a component, and their check, which does not import the component."""
 
 from __future__ import annotations
 
@@ -20,39 +20,41 @@ _URL_TIMEOUT_S = 2.0
 
 @attrs.frozen
 class Requires:
-    """Prerequisites of a component. The core checks them; the component's code is not called."""
+    """Prerequisites of a component. The core checks them without calling the component's code."""
 
     modules: tuple[str, ...] = ()
-    """Importable modules, such as `triton`. Found without importing them."""
+    """Python modules, such as `triton`. The check does not import them."""
     executables: tuple[str, ...] = ()
     """Programs on PATH, such as `nvcc`."""
     environment: tuple[str, ...] = ()
-    """Environment variables that must be set and not empty, such as `TINKER_API_KEY`."""
+    """Environment variables that must be set and non-empty, such as `TINKER_API_KEY`."""
     gpu: Literal["", "any", "nvidia", "amd"] = ""
     """A GPU of this vendor."""
+    files: tuple[str, ...] = ()
+    """Paths of files or directories that must exist."""
     url: str = ""
-    """A server that must accept connections."""
+    """URL of a server that must accept connections."""
     fix: str = ""
-    """The command or change that provides the missing item; empty: the usual one for each item."""
+    """Command or change that provides the missing item; empty: the default for each item."""
 
 
 @attrs.frozen
 class Missing:
-    """Something a component needs and this machine lacks."""
+    """A prerequisite that this machine lacks."""
 
     what: str
-    """Name and sort of the thing. Never the value of a variable."""
+    """Type and name, such as `program nvcc`. Never the value of a variable."""
     fix: str
-    """The command or change that provides it."""
+    """Command or change that provides it."""
 
 
 def missing_requirements(requires: Requires) -> tuple[Missing, ...]:
-    """Everything of `requires` that is not there, in the order of its fields."""
+    """The prerequisites in `requires` that this machine lacks, in the order of the fields."""
     return tuple(Missing(what, requires.fix or fix) for what, fix in _absent(requires))
 
 
 def gpu_vendors() -> frozenset[str]:
-    """Vendors (`nvidia`, `amd`) whose device this process can reach. No driver is loaded."""
+    """Vendors (`nvidia`, `amd`) with a device that this process can access. Loads no driver."""
     found = set()
     if Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists():
         found.add("nvidia")
@@ -76,6 +78,9 @@ def _absent(requires: Requires) -> Iterator[tuple[str, str]]:
         if not (vendors if requires.gpu == "any" else requires.gpu in vendors):
             named = {"any": "a GPU", "nvidia": "an NVIDIA GPU", "amd": "an AMD GPU"}[requires.gpu]
             yield named, f"run on a machine with {named} and its driver"
+    for path in requires.files:
+        if not Path(path).exists():
+            yield f"file {path}", f"create {path}"
     if requires.url and not _answers(requires.url):
         yield f"server at {requires.url}", "start the server, or correct the address"
 

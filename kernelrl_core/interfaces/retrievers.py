@@ -1,6 +1,9 @@
-"""Retrievers: finders of worked examples for a task.
+"""Retrievers: find worked examples for a task.
 
-The core shows as many of the examples in the prompt as the recipe asks for.
+`search` yields examples, best first. The core excludes leaks (examples that contain the solution of the given task or
+of a held-out task) and kernels that break a stated rule, and shows the first `retriever.k` others in the prompt. All
+episodes of a group see the same examples. A retriever that learns during a run gets the rows of `credits.jsonl` in
+`observe`; checkpoints contain its `state`.
 
     # my_plugin/__init__.py
     from kernelrl_core.api import Component, hookimpl
@@ -13,13 +16,20 @@ The core shows as many of the examples in the prompt as the recipe asks for.
     from kernelrl_core.api.retrievers import Example, Retriever
 
     CORPUS = (
-        Example(reference="def f(x): return x + 1", kernel="# one", name="add", origin="mine@1"),
-        Example(reference="def f(x): return x.relu().sum()", kernel="# two", name="relu_sum", origin="mine@1"),
+        Example("def f(x): return x + 1", "# one", name="add", origin="mine@1", id="mine/1"),
+        Example("def f(x): return x.relu().sum()", "# two", name="relu_sum", origin="mine@1", id="mine/2", speedup=1.8),
     )
 
     class Longest(Retriever):
         def search(self, task, backend):
             yield from sorted(CORPUS, key=lambda example: -len(example.reference))
+
+        def identity(self):
+            return {"corpus": "mine@1"}
+
+In a recipe:
+
+    retriever: {use: longest, k: 1}
 """
 
 from __future__ import annotations
@@ -46,17 +56,31 @@ class Retriever(ABC):
 
     @abstractmethod
     def search(self, task: Task, backend: str) -> Iterator[Example]:
-        """Examples for `backend`, best first. Called, and iterated, in a worker thread.
+        """Examples for `backend`, best first. Called and iterated in worker threads, possibly concurrently.
 
-        The core takes as many as `retriever.k` says and stops; a long corpus should be searched lazily.
+        The core stops iterating when `retriever.k` examples are left after exclusions, so a generator can search a long
+        corpus lazily. Equal calls between two calls of `observe` yield equal examples. A resumed run searches for the
+        examples that a group was shown before by their ids, so `observe` may change their order, not remove them.
         """
 
+    def identity(self) -> Mapping[str, Any]:
+        """Identity of the searched data as plain data, such as the hash of an index manifest. Empty: none.
+
+        The core stores it in `provenance.json`. `kernelrl resume` refuses another identity, and so does `kernelrl eval
+        RUN` unless an override changes the retriever.
+        """
+        return {}
+
     def observe(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Learn from a finished step: its rows of `credits.jsonl`, in canonical order."""
+        """Process the rows of `credits.jsonl` of a finished step, in canonical order.
+
+        A row of a sample whose prompt showed retrieved examples has their ids in `examples`, and the id of its task in
+        `task_id`. Other rows have neither.
+        """
 
     def state(self) -> Mapping[str, Any]:
-        """Plain data that a checkpoint keeps: whatever `observe` learned. Empty: nothing."""
+        """State learned in `observe`, as plain data, for the checkpoint. Empty: no state."""
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state` returned, in another process."""
+        """Restore the return value of `state`, in another process."""

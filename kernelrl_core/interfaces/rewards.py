@@ -1,6 +1,11 @@
-'''Reward components: one number for a turn.
+'''Reward components: one number per turn.
 
-The score of a turn is the weighted sum of the recipe's reward components.
+The score of a turn is the weighted sum of the recipe's reward components. `score` must stay within `bounds()` of the
+options, or the run ends. Every component needs a config class, because `bounds()` is required.
+
+To try a component, call it in a test: `Brevity(BrevityConfig()).score(make_turn(Outcome.CORRECT, source="..."))`, with
+`make_turn` from `kernelrl_core.testing.values`. To see it in a run, use policy `scripted`, whose replies come from the
+recipe: `reward_part/brief` in `metrics.jsonl` is its weighted mean. `kernelrl check` prints no score.
 
     # my_plugin/__init__.py
     from kernelrl_core.api import Component, hookimpl
@@ -19,7 +24,7 @@ The score of a turn is the weighted sum of the recipe's reward components.
     @attrs.frozen
     class BrevityConfig(RewardConfig):
         characters: PositiveInt = PositiveInt(4000)
-        """Length from which on the score is 0."""
+        """Source length, in characters, from which the score is 0."""
 
         def bounds(self):
             return RewardBounds(low=0.0, high=1.0, gap=-1.0)
@@ -32,6 +37,12 @@ The score of a turn is the weighted sum of the recipe's reward components.
             if turn.candidate is None:
                 return 0.0
             return max(0.0, 1.0 - len(turn.candidate.source) / self._limit)
+
+In a recipe, options are keys next to `use`:
+
+    rewards:
+      correct: {use: correctness, weight: 1.0}
+      brief: {use: brevity, weight: 0.1, characters: 1500}
 '''
 
 from __future__ import annotations
@@ -50,36 +61,39 @@ __all__ = ["Reward", "RewardBounds", "RewardConfig"]
 
 @attrs.frozen
 class RewardBounds:
-    """Range of a reward component, before its weight."""
+    """Range of a reward component before its weight."""
 
     low: float
+    """Minimum of the component."""
     high: float
+    """Maximum of the component."""
     gap: float
-    """Least rise of the component from any kernel that is not correct to any correct one, all else being as
-    unfavourable as possible; negative where it may fall. A component that reads only text has `low - high`. The core
-    refuses a recipe whose weighted gaps do not add up to more than 0."""
+    """Minimum over all correct kernels minus maximum over all kernels that are not correct. `low - high` for a
+    component that does not depend on correctness. With values from 0 to 1: `correctness` has 1, brevity -1, a bonus for
+    correct kernels only has 0. The core refuses a recipe unless the weighted sum of the gaps is
+    greater than 0: otherwise a wrong kernel could get the score of a correct one."""
 
 
 @attrs.frozen
 class RewardConfig(ComponentConfig):
-    """Options of a reward component. A component without options of its own still has a config class, for `bounds`."""
+    """Options of a reward component. Required for every component, because it defines `bounds`."""
 
     def bounds(self) -> RewardBounds:
-        """Range of the score, and what correctness is worth in it. Required."""
+        """Range of the component and its gap between correct and other kernels. Required."""
         raise NotImplementedError(f"{type(self).__name__} does not define bounds()")
 
     def needs_timing(self) -> bool:
-        """Whether the component is constant unless run time is measured."""
+        """True if the component is constant unless run time is measured."""
         return False
 
     def needs_settings(self) -> Mapping[str, Any]:
-        """Values of the recipe block `evaluation` without which the component is constant."""
+        """Keys and values of the recipe block `evaluation` without which the component is constant."""
         return {}
 
 
 class Reward(ABC):
-    """One component of the score. Pure."""
+    """One component of a turn's score. Pure."""
 
     @abstractmethod
     def score(self, turn: Turn) -> float:
-        """A finite number within the bounds. Never called with an `infra_error`."""
+        """A finite number within the bounds. Never called for a turn with outcome `infra_error` or `hacked`."""

@@ -1,6 +1,6 @@
 '''Task sources: collections of reference programs.
 
-Listing parses and never executes: a reference runs in the judge and nowhere else.
+A task source parses references and never executes them: only the judge executes a reference.
 
     # my_plugin/__init__.py
     from kernelrl_core.api import Component, hookimpl
@@ -10,6 +10,7 @@ Listing parses and never executes: a reference runs in the judge and nowhere els
         return [Component("elementwise", "my_plugin.source:Elementwise")]
 
     # my_plugin/source.py
+    from kernelrl_core.api.errors import UsageError
     from kernelrl_core.api.tasks import Task, TaskSource, parse_task_source
 
     REFERENCE = """
@@ -33,6 +34,8 @@ Listing parses and never executes: a reference runs in the judge and nowhere els
             return tuple(self._functions)
 
         def tasks(self, split):
+            if split not in self._functions:
+                raise UsageError(f"no split {split!r}; known: {', '.join(self._functions)}")
             tasks = []
             for function in self._functions[split]:
                 reference = REFERENCE.format(function=function)
@@ -42,6 +45,10 @@ Listing parses and never executes: a reference runs in the judge and nowhere els
 
         def manifest(self):
             return {"functions": self._functions}
+
+In a recipe:
+
+    tasks: {use: elementwise}
 '''
 
 from __future__ import annotations
@@ -75,13 +82,13 @@ class TaskSource(ABC):
         """The tasks of a split, in a stable order.
 
         Raises:
-            UsageError: unknown split, missing file, a file that is not a task.
+            UsageError: unknown split, missing file, or a file that is not a task.
         """
 
     def manifest(self) -> Mapping[str, Any]:
-        """What identifies the collection (revision, hashes, hold-out), saved with the run."""
+        """Identity of the collection (revision, hashes, hold-out), saved with the run."""
         return {}
 
     def demonstrations(self, task: Task) -> Sequence[Demonstration]:
-        """Right and flawed kernels for a task of the training split, for a supervised warm start; empty for others."""
+        """Correct and flawed kernels for a task of the training split, for the warm start; empty for other tasks."""
         return ()

@@ -1,1 +1,1 @@
-"""Metrics, costs, alarms, timeline, console and loggers."""
+"""Monitoring of a run: metrics, costs, alarms, timeline, console, loggers."""

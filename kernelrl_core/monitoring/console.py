@@ -1,4 +1,4 @@
-"""What the user sees of a run: a live line on a terminal, otherwise one line per step. All of it on stderr."""
+"""Console output of a run, on stderr: one line per step, and on a terminal a live progress bar."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Console:
-    """Shows a run; what it says is logged too."""
+    """Prints and logs the progress of a run."""
 
     def __init__(self) -> None:
         self._console = RichConsole(file=sys.stderr, highlight=False, emoji=False, soft_wrap=True)
@@ -28,16 +28,16 @@ class Console:
         self._samples = self._correct = 0
 
     def say(self, text: str) -> None:
-        """One line of talk."""
+        """Print and log a line."""
         _log.info("%s", text)
         self.show(text)
 
     def show(self, text: str) -> None:
-        """One line of talk that is logged already."""
+        """Print a line that is already logged."""
         self._console.print(text, markup=False)
 
     def handle(self, event: Event) -> None:
-        """Show an event of the run."""
+        """Print an event of the run."""
         match event:
             case PhaseStarted(name=name, turns=turns):
                 self._expect(name, turns)
@@ -47,7 +47,7 @@ class Console:
                 self.close()
                 self.say(step_line(metrics, n_steps))
 
-    def _expect(self, what: str, turns: int) -> None:
+    def _expect(self, phase: str, turns: int) -> None:
         self.close()
         self._samples = self._correct = 0
         if self._console.is_terminal:
@@ -61,7 +61,7 @@ class Console:
                 transient=True,
             )
             self._progress.start()
-            self._progress.add_task(what, total=turns, correct="–")
+            self._progress.add_task(phase, total=turns, correct="–")
 
     def _count(self, turn: Turn) -> None:
         self._samples += 1
@@ -71,14 +71,14 @@ class Console:
             self._progress.update(task, advance=1, correct=f"{self._correct / self._samples:.0%}")
 
     def close(self) -> None:
-        """Take the live line away."""
+        """Remove the progress bar."""
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
 
 
 def step_line(row: Mapping[str, Any], n_steps: int) -> str:
-    """A step in one line."""
+    """The summary of a step in one line, from its metrics row."""
     parts = [f"step {row['step'] + 1}/{n_steps}", f"reward {row.get('reward/mean', float('nan')):.3f}"]
     parts.append(f"correct {row.get('kernel/correct_rate', 0.0):.0%}")
     if "multiturn/best_speedup_max" in row:
@@ -86,9 +86,9 @@ def step_line(row: Mapping[str, Any], n_steps: int) -> str:
     if "eval/pass@1" in row:
         parts.append(f"held out {row['eval/pass@1']:.0%}")
     if row.get("train/skipped"):
-        parts.append("nothing to learn from")
+        parts.append("all advantages zero; update skipped")
     if row.get("infra_rate"):
-        parts.append(f"lost {row['infra_rate']:.0%}")
+        parts.append(f"infrastructure errors {row['infra_rate']:.0%}")
     if row.get("cost/total_usd"):
         parts.append(f"{row['cost/total_usd']:.2f} USD")
     spent = shares_text({kind: row.get(f"time/in_{kind}", 0.0) for kind in KINDS}, row["time/total"])

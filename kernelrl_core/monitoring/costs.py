@@ -1,8 +1,7 @@
-"""What a run costs: prices, what was spent, and the budget at which it stops.
+"""Cost of a run: prices, spent amounts, and the budget.
 
-Prices are those of the recipe (`cost.prices`). What it leaves open comes from its table of prices (`cost.table`), then
-from the options of policy and evaluator: a config class may define `prices(self) -> Mapping[str, float]` with any of
-the names of `PriceSettings`.
+A price comes from the recipe (`cost.prices`), else from its price table (`cost.table`), else from the options of policy
+or evaluator: a config class may define `prices(self) -> Mapping[str, float]` with any of the names of `PriceSettings`.
 """
 
 from __future__ import annotations
@@ -31,23 +30,23 @@ __all__ = [
 
 
 class BudgetReached(KernelRLError):
-    """The run has spent what it may; it is stopped, and can be resumed with a larger budget."""
+    """The run has spent its budget. It stops, and can be resumed with a larger budget."""
 
 
 @attrs.frozen
 class Spent:
-    """Amounts that cost something."""
+    """Spent amounts."""
 
     prompt_tokens: int = 0
-    """Tokens read before replies were drawn."""
+    """Prompt tokens of sampled replies."""
     reply_tokens: int = 0
-    """Tokens drawn."""
+    """Sampled tokens."""
     train_tokens: int = 0
     """Tokens of prompts and replies in forward and backward passes."""
     gpu_seconds: float = 0.0
-    """Seconds in which a GPU worked for the judge."""
+    """GPU seconds of evaluations."""
     scored_tokens: int = 0
-    """Tokens of prompts and replies in forward passes alone; they cost what prompts do."""
+    """Tokens of prompts and replies in forward passes without backward; priced as prompt tokens."""
 
     def __add__(self, other: Spent) -> Spent:
         return Spent(*(a + b for a, b in zip(attrs.astuple(self), attrs.astuple(other), strict=True)))
@@ -56,7 +55,7 @@ class Spent:
         return Spent(*(a - b for a, b in zip(attrs.astuple(self), attrs.astuple(other), strict=True)))
 
     def usd(self, prices: PriceSettings) -> float | None:
-        """The sum in US dollars; what has no price costs nothing. None where nothing has a price."""
+        """Cost in US dollars; amounts without a price are free. None if no price is set."""
         if all(price is None for price in attrs.astuple(prices)):
             return None
         tokens = (
@@ -72,10 +71,10 @@ class Spent:
 
 
 def prices_of(recipe: Recipe) -> PriceSettings:
-    """The recipe's prices, completed from its table, then from the options of policy and evaluator.
+    """The prices of the recipe, completed from its price table, then from the options of policy and evaluator.
 
     Raises:
-        UsageError: the table cannot be used, or lacks the model.
+        UsageError: the price table cannot be read, or has no entry for the model.
     """
     known: dict[str, float] = {}
     for use in (recipe.evaluator, recipe.policy):
@@ -90,7 +89,7 @@ def _table_entry(path: Path, model: str) -> dict[str, float]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from error
+        raise UsageError(f"price table {path} cannot be read: {error}") from error
     table = load_yaml(text, path)
     if not isinstance(table, dict) or model not in table:
         names = [str(name) for name in table] if isinstance(table, dict) else []
@@ -106,21 +105,21 @@ def _is_price(value: object) -> bool:
 
 
 def spent_on_turn(turn: Turn) -> Spent:
-    """What a turn of this process cost."""
+    """The amounts of a turn sampled by this process."""
     found = turn.evaluation
     gpu = _gpu_seconds(found.seconds, found.provenance) if found is not None else 0.0
     return Spent(len(turn.prompt.tokens), len(turn.reply.tokens), 0, gpu)
 
 
 def spent_on_row(row: Mapping[str, Any]) -> Spent:
-    """The same of a row of `samples.jsonl` or `eval_samples.jsonl`."""
+    """The amounts of a row of `samples.jsonl` or `eval_samples.jsonl`."""
     found = row["evaluation"]
     gpu = _gpu_seconds(found["seconds"], found["provenance"]) if found is not None else 0.0
     return Spent(len(row["prompt"]["tokens"]), len(row["reply"]["tokens"]), 0, gpu)
 
 
 def spent_on_step(row: Mapping[str, Any]) -> Spent:
-    """What a row of `metrics.jsonl` says of its step."""
+    """The amounts of a step, from its row of `metrics.jsonl`."""
     return Spent(
         int(row.get("cost/prompt_tokens", 0)),
         int(row.get("cost/reply_tokens", 0)),
@@ -131,19 +130,19 @@ def spent_on_step(row: Mapping[str, Any]) -> Spent:
 
 
 def spent_on_training(tokens: int, train: TrainSettings, *, scored: int) -> Spent:
-    """What learning from samples costs.
+    """The amounts of training on samples.
 
     Args:
-        tokens: of their prompts and replies.
-        scored: of the samples of whole steps among them: `train.mismatch` asks for all their probabilities under the
-            weights of now, `train.kl` under the reference.
+        tokens: prompt and reply tokens of the samples.
+        scored: those among them in whole steps, which are scored once more for each of `train.mismatch` (under the
+            current weights) and `train.kl` (under the reference policy).
     """
     passes = (train.mismatch is not None) + (train.kl > 0)
     return Spent(train_tokens=tokens, scored_tokens=scored * passes)
 
 
 def _gpu_seconds(seconds: Mapping[str, float], provenance: Mapping[str, Any]) -> float:
-    """An evaluator may say `gpu` itself; otherwise the time on a GPU is that of trials, windows and probes."""
+    """GPU seconds of an evaluation: `gpu` if the evaluator reports it, else trials, windows and probes on a GPU."""
     if provenance.get("cached") or provenance.get("joined"):
         return 0.0
     if "gpu" in seconds:
@@ -152,13 +151,13 @@ def _gpu_seconds(seconds: Mapping[str, float], provenance: Mapping[str, Any]) ->
 
 
 class CostMeter:
-    """Counts what a run spends.
+    """Adds up the amounts that a run spends.
 
     Args:
-        prices: of tokens and seconds.
-        budget_usd: most that may be spent; None: no limit.
-        before: spent by earlier processes of the run.
-        booked: part of it that is in the metrics of finished steps.
+        prices: prices of tokens and GPU hours.
+        budget_usd: maximum cost in US dollars; None: no limit.
+        before: amounts spent by earlier processes of the run.
+        booked: the part of `before` that is in the metrics of finished steps.
     """
 
     def __init__(
@@ -178,18 +177,19 @@ class CostMeter:
         self._total += spent
 
     def check(self) -> None:
-        """
+        """Raise an error if the budget is spent.
+
         Raises:
-            BudgetReached: nothing more may be spent.
+            BudgetReached: the cost has reached the budget.
         """
         usd = self._total.usd(self._prices)
         if self._budget_usd is not None and usd is not None and usd >= self._budget_usd:
             digits = 2 if self._budget_usd >= 1 else 6
-            told = f"{usd:,.{digits}f} of {self._budget_usd:,.{digits}f} USD"
-            raise BudgetReached(f"the budget is spent: {told} (cost.budget_usd)")
+            spent = f"{usd:,.{digits}f} of {self._budget_usd:,.{digits}f} USD"
+            raise BudgetReached(f"the budget is spent: {spent} (cost.budget_usd)")
 
     def book(self) -> dict[str, float]:
-        """Metrics of what was spent since the last call, and in all."""
+        """The `cost/*` metrics: amounts since the last call, and the total cost."""
         step = self._total - self._booked
         self._booked = self._total
         row = step.metrics()

@@ -1,4 +1,4 @@
-"""What monitoring is told of a run. Each event is published after the rows that it speaks of are on disk."""
+"""Events of a run for its monitoring. An event is published when the rows that it contains are on disk."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["EvaluationFinished", "Event", "PhaseStarted", "StepFinished", "Subsc
 
 @attrs.frozen
 class PhaseStarted:
-    """A rollout of a step or of a held-out split began."""
+    """The rollout of a step or of a held-out split has started."""
 
     name: str
     turns: int
-    """Turns it has at most."""
+    """Maximum number of turns."""
 
 
 @attrs.frozen
 class TurnFinished:
-    """A turn is over."""
+    """A turn is complete."""
 
     turn: Turn
     purpose: Literal["train", "eval"]
@@ -33,7 +33,7 @@ class TurnFinished:
 
 @attrs.frozen
 class StepFinished:
-    """A step is committed."""
+    """A step is finished: its metrics row is on disk."""
 
     metrics: Mapping[str, Any]
     """Its row of `metrics.jsonl`."""
@@ -45,18 +45,18 @@ class StepFinished:
 
 @attrs.frozen
 class EvaluationFinished:
-    """A held-out evaluation is over."""
+    """A held-out evaluation is complete. Its turns are on disk; its metrics are part of a later metrics row."""
 
     step: int
-    """Updates before it."""
+    """Number of updates before it."""
     metrics: Mapping[str, Any]
-    """Its results, under `eval/`."""
+    """Its results, with names `eval/*`."""
 
 
 Event = PhaseStarted | TurnFinished | StepFinished | EvaluationFinished
 
 
 class Subscriber(Protocol):
-    """Shows, logs or forwards a run. Must not raise and must not block."""
+    """Receives the events of a run. `handle` must not raise and must not block."""
 
     def handle(self, event: Event) -> None: ...

@@ -1,4 +1,4 @@
-"""Loggers of a recipe. Each lives in a thread of its own: it can be slow or broken without holding up the run."""
+"""Loggers of a recipe. Each has its own thread, so a slow or failing logger does not block the run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,12 @@ _log = logging.getLogger(__name__)
 
 
 class LoggerThreads:
-    """All loggers of a run."""
+    """The loggers of a run, each in its own thread.
+
+    Args:
+        loggers: name -> logger.
+        patience_s: seconds that `finish` waits for the loggers.
+    """
 
     def __init__(self, loggers: Mapping[str, Logger], *, patience_s: float = 30.0) -> None:
         self._threads = [_LoggerThread(name, logger) for name, logger in loggers.items()]
@@ -31,7 +36,7 @@ class LoggerThreads:
         self._tell("start", run_dir, recipe, first_step)
 
     def handle(self, event: Event) -> None:
-        """Pass an event of the run on."""
+        """Queue an event for all loggers."""
         match event:
             case TurnFinished(purpose="train", row=row):
                 self._tell("turn", row)
@@ -42,7 +47,7 @@ class LoggerThreads:
                 self._tell("evaluation", {"step": step, **metrics})
 
     def finish(self, state: str) -> None:
-        """Tell the loggers, and wait a while until they have caught up."""
+        """Queue the end of the run, and wait up to `patience_s` seconds until the loggers have processed all events."""
         if self._started:
             self._tell("finish", state)
         self._tell("")
@@ -62,7 +67,7 @@ class _LoggerThread:
         self.name = name
         self._logger = logger
         self.inbox: queue.SimpleQueue[tuple[str, tuple[Any, ...]]] = queue.SimpleQueue()
-        # A daemon: a logger that hangs must not keep the finished program alive.
+        # Daemon: a logger that hangs must not keep the process alive.
         self.thread = threading.Thread(target=self._work, name=f"logger-{name}", daemon=True)
         self.thread.start()
 
@@ -73,5 +78,5 @@ class _LoggerThread:
                 return
             try:
                 getattr(self._logger, method)(*arguments)
-            except Exception:  # plugin code, and not worth a run
-                _log.exception("logger %r failed in %s; the run goes on", self.name, method)
+            except Exception:  # plugin code; an error in it must not end the run
+                _log.exception("logger %r failed in %s; the run continues", self.name, method)

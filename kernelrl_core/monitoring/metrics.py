@@ -1,7 +1,7 @@
-"""Metrics of a step. Every name is explained in `docs/metrics.md`.
+"""Metrics of a step. `docs/metrics.md` defines every name.
 
-All but `time/*` and `cost/*` are functions of the samples in canonical order, so a resumed run repeats them exactly.
-What a step cannot say (a speedup that nobody measured) has no key in its row.
+All except `time/*` and `cost/*` are functions of the samples in canonical order, so a resumed run repeats them exactly.
+A metric without a value, such as a speedup that was not measured, has no key in the row.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ __all__ = ["SeenKernels", "batch_metrics", "credit_metrics", "rollout_metrics", 
 
 
 class SeenKernels:
-    """Kernels judged earlier in the run, in canonical order: what an ideal cache would answer without judging."""
+    """Kernels evaluated earlier in the run, in canonical order. They determine the hit rate of an ideal cache."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[str, str]] = set()
 
     def share(self, turns: Iterable[Turn]) -> float | None:
-        """Share of the judged kernels among `turns` that were seen before; they are remembered."""
-        judged = [turn for turn in turns if turn.evaluation is not None and turn.candidate is not None]
-        return self.share_of([(t.task.sha256, t.candidate.sha256) for t in judged if t.candidate is not None])
+        """Share of the evaluated kernels of `turns` that were seen before, and add them; None without such kernels."""
+        evaluated = [turn for turn in turns if turn.evaluation is not None and turn.candidate is not None]
+        return self.share_of([(t.task.sha256, t.candidate.sha256) for t in evaluated if t.candidate is not None])
 
     def share_of(self, keys: Sequence[tuple[str, str]]) -> float | None:
-        """The same for (task hash, kernel hash) pairs in canonical order."""
+        """`share` for (task hash, kernel hash) pairs in canonical order."""
         repeated = 0
         for key in keys:
             repeated += key in self._seen
@@ -41,13 +41,14 @@ class SeenKernels:
 def step_metrics(
     step: int, n_steps: int, groups: Sequence[Group], batch: Sequence[Credit], learning_rate: float
 ) -> dict[str, Any]:
-    """Everything about a step that its samples and credits tell."""
+    """All metrics of a step that depend only on its samples and credits."""
     row: dict[str, Any] = {"step": step}
     return row | batch_metrics(step, n_steps, groups, learning_rate) | rollout_metrics(groups) | credit_metrics(batch)
 
 
 def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """What the samples of a step are like."""
+    """Metrics of the samples of a step: scores, outcomes, findings, tokens, turns. Masked turns count only in rates of
+    outcomes and infrastructure errors."""
     everything = [turn for group in groups for episode in group.episodes for turn in episode.turns]
     turns = [turn for turn in everything if not turn.masked]
     row: dict[str, float] = {}
@@ -71,6 +72,7 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
         row |= _mean(f"infra/{boundary}", [turn.lost_at == boundary for turn in everything])
     row |= _mean("truncated_rate", [turn.reply.stop_reason == "length" for turn in turns])
     row |= _token_metrics(turns)
+    row |= _retrieval_metrics(turns)
     row |= _multiturn_metrics([episode for group in groups for episode in group.episodes], turns)
     for level in sorted({turn.task.level for turn in turns if turn.task.level is not None}):
         of_level = [turn for turn in turns if turn.task.level == level]
@@ -81,7 +83,7 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
 
 
 def credit_metrics(batch: Sequence[Credit]) -> dict[str, float]:
-    """What became of the samples of a step."""
+    """Metrics of returns, advantages, and trained, filtered and masked training samples."""
     valid = [credit for credit in batch if not credit.masked]
     trained = [credit for credit in valid if not credit.exclusion_reason]
     row = _spread("reward/discounted", [c.return_ for c in valid if c.return_ is not None], separator="_")
@@ -101,7 +103,7 @@ def credit_metrics(batch: Sequence[Credit]) -> dict[str, float]:
 
 
 def batch_metrics(step: int, n_steps: int, groups: Sequence[Group], learning_rate: float) -> dict[str, float]:
-    """Where the run stands and how large the step was."""
+    """Progress of the run, learning rate, and size of the step."""
     episodes = [episode for group in groups for episode in group.episodes]
     return {
         "progress/batch": step,
@@ -114,7 +116,7 @@ def batch_metrics(step: int, n_steps: int, groups: Sequence[Group], learning_rat
 
 
 def time_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """Seconds that single samples took. They overlap, so they do not add up to the step's."""
+    """Seconds of sampling and evaluating single turns. Turns overlap, so the seconds do not add up to the step's."""
     turns = [turn for group in groups for episode in group.episodes for turn in episode.turns]
     row: dict[str, float] = {}
     for name, key in (("sample", "sample"), ("eval", "evaluate")):
@@ -157,7 +159,7 @@ def _multiturn_metrics(episodes: Sequence[Episode], turns: Sequence[Turn]) -> di
 
 
 def _finding_rates(turns: Sequence[Turn]) -> dict[str, float]:
-    """Share of the samples with each finding that is more than a note."""
+    """Share of the samples with each finding of severity suspect or hack."""
     rules = [{found.rule for found in turn.findings if found.severity is not Severity.NOTE} for turn in turns]
     return {f"{PREFIX}{name}": sum(name in own for own in rules) / len(turns) for name in sorted(set().union(*rules))}
 
@@ -169,6 +171,19 @@ def _token_metrics(turns: Sequence[Turn]) -> dict[str, float]:
     row |= _mean("tokens/prompt_mean", prompts) | _mean("tokens/reply_mean", replies)
     if turns:
         row["tokens/prompt_max"], row["tokens/reply_max"] = float(max(prompts)), float(max(replies))
+    return row
+
+
+def _retrieval_metrics(turns: Sequence[Turn]) -> dict[str, float]:
+    """Means over the prompts for which examples were retrieved."""
+    turns = [turn for turn in turns if turn.examples or turn.excluded_examples]
+    shown = [[example for example in turn.examples if example.id] for turn in turns]
+    similarity = [one.similarity for examples in shown for one in examples if one.similarity is not None]
+    row = _mean("retrieval/shown", [len(examples) for examples in shown]) | _mean("retrieval/similarity", similarity)
+    row |= _mean("retrieval/fallback", [len(turn.examples) > len(own) for turn, own in zip(turns, shown, strict=True)])
+    for reason in ("leak_task", "leak_held_out", "forbidden", "length"):
+        counts = [sum(example.reason == reason for example in turn.excluded_examples) for turn in turns]
+        row |= _mean(f"retrieval/excluded_{reason}", counts)
     return row
 
 
@@ -208,5 +223,5 @@ def _spread(prefix: str, values: Sequence[float], *, separator: str = "/") -> di
 
 
 def _percentile(ordered: Sequence[float], percent: int) -> float:
-    """Nearest rank: a value that occurred."""
+    """Nearest-rank percentile, which is always one of the values."""
     return ordered[max(math.ceil(len(ordered) * percent / 100) - 1, 0)]

@@ -1,7 +1,7 @@
 """The monitoring of one run: subscribers to its events, and the meters that add to its metrics.
 
-Subscribers (console, loggers) only listen. The meters of cost, time and alarms add to the metrics row of a step before
-it is committed; what they remember is kept in checkpoints or read back from the journals.
+Subscribers (console, loggers) only receive events. The meters of cost, time and alarms add metrics to the row of a step
+before it is committed; their state is saved in checkpoints or read back from the journals.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["Monitor"]
 
 
 class Monitor:
-    """Watches a run.
+    """Publishes the events of a run, and measures time, cost and alarms.
 
     Args:
-        subscribers: get every event.
-        meter: of the run's cost.
-        timeline: of the run's phases.
-        say: shows a line to the user.
+        subscribers: receive every event.
+        meter: adds up the cost of the run.
+        timeline: records the activities of the run.
+        say: prints a line for the user.
     """
 
     def __init__(
@@ -38,30 +38,30 @@ class Monitor:
         self._since = time.monotonic()
 
     def publish(self, event: Event) -> None:
-        """Give an event to the subscribers; a finished step may raise alarms."""
+        """Pass an event to the subscribers. A finished step may raise alarms."""
         for subscriber in self._subscribers:
             subscriber.handle(event)
         if isinstance(event, StepFinished):
             for line in self._alarms.after(event.metrics):
-                self.say(f"{line}; samples.jsonl of the run holds the evidence")
+                self.say(f"{line}; evidence: samples.jsonl of the run")
 
     def measure(self, groups: Sequence[Group]) -> dict[str, float]:
-        """Metrics of a step that show a collapse."""
+        """The `collapse/*` metrics of a step."""
         return self._alarms.measure(groups)
 
     def start_clock(self) -> None:
-        """The time of the first step counts from here."""
+        """Start the time measurement of the first step."""
         self._since = time.monotonic()
 
     def book(self) -> dict[str, float]:
-        """Time and cost since the last call, under `time/` and `cost/`."""
+        """The `time/*` and `cost/*` metrics since the last call."""
         begin, self._since = self._since, time.monotonic()
         shares = self._timeline.shares(begin, self._since)
         row = {f"time/in_{kind}": seconds for kind, seconds in shares.items()}
         return row | {"time/total": self._since - begin, **self.meter.book()}
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The state for a checkpoint."""
         return self._alarms.state()
 
     def restore(self, loop: Mapping[str, Any], metrics: Iterable[Mapping[str, Any]]) -> None:

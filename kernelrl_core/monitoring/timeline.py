@@ -1,8 +1,8 @@
-"""What the seconds of a step were spent on.
+"""Timeline: division of the time of a step among activities.
 
-Attempts overlap, so a second of the step is divided among all that goes on in it, in equal parts: with three attempts
-being sampled and one judged, it counts as 0.75 s of sampling and 0.25 s of judging. What nobody works in is the core's
-own (`core`): prompts, journals, credit. The parts of a step add up to its time.
+Episodes overlap, so each second is divided equally among the activities in progress: with three replies being sampled
+and one kernel being evaluated, it counts as 0.75 s of sampling and 0.25 s of evaluating. Time without an activity
+counts as `core`: prompts, journals, credit. The parts of a step add up to its time.
 """
 
 from __future__ import annotations
@@ -21,34 +21,36 @@ from kernelrl_core.types import Turn
 __all__ = ["KINDS", "Span", "Timeline", "shares_text", "split_evaluation"]
 
 KINDS = ("sampling", "building", "evaluating", "waiting", "training", "saving", "core")
-"""What a second can be spent on. `waiting`: for a place at the sampler or the evaluator, for a device, or for
-judge processes that are still starting."""
+"""Activities. `waiting` is time in a queue: for a sampling slot, an evaluation worker, a device lease, or the start of
+judge processes."""
+_TEXTS = {"waiting": "queued for a worker or device"}
+"""Activity -> its text for users, where it differs."""
 
 
 @attrs.define(eq=False)
 class Span:
-    """Something that goes on."""
+    """One activity, with its start and end in seconds of the monotonic clock."""
 
     kind: str
     begin: float
     parts: tuple[tuple[str, float], ...] = ()
-    """Of an ended span: kinds with the times at which they ended, in order; empty: all of it is of `kind`."""
+    """Kinds of an ended span with their end times, in order; empty if the whole span is of `kind`."""
     end: float | None = None
 
     def seconds(self) -> float:
-        """How long it took."""
+        """Duration in seconds; until now if the span has not ended."""
         return (time.monotonic() if self.end is None else self.end) - self.begin
 
 
 class Timeline:
-    """All that goes on in a run."""
+    """The activities of a run."""
 
     def __init__(self) -> None:
         self._spans: list[Span] = []
 
     @contextmanager
     def span(self, kind: str) -> Iterator[Span]:
-        """Something of `kind` goes on."""
+        """Record an activity of `kind` for the duration of the `with` block."""
         span = Span(kind, time.monotonic())
         self._spans.append(span)
         try:
@@ -57,7 +59,7 @@ class Timeline:
             span.end = time.monotonic()
 
     def shares(self, begin: float, end: float) -> dict[str, float]:
-        """Seconds between two times by kind, all of `KINDS`; what ended before `end` is forgotten."""
+        """Seconds per kind between two times, for all of `KINDS`. Forgets the spans that ended before `end`."""
         edges: defaultdict[float, Counter[str]] = defaultdict(Counter)
         edges[begin], edges[end] = Counter(), Counter()
         for span in self._spans:
@@ -83,23 +85,23 @@ class Timeline:
 
 
 def shares_text(seconds: Mapping[str, float], total: float) -> str:
-    """The larger parts of a time, such as ` (sampling 61%, evaluating 20%)`; empty where nothing is known."""
+    """Activities with at least 5 % of a time, such as ` (sampling 61%, evaluating 20%)`; empty if there are none."""
     parts = sorted(((own / max(total, 1e-9), kind) for kind, own in seconds.items()), reverse=True)
-    large = [f"{kind} {share:.0%}" for share, kind in parts if share >= 0.05]
+    large = [f"{_TEXTS.get(kind, kind)} {share:.0%}" for share, kind in parts if share >= 0.05]
     return f" ({', '.join(large)})" if large else ""
 
 
 def split_evaluation(span: Span, turn: Turn) -> None:
-    """Divide the span of an evaluation into waiting, building and running, as far as the evaluator reports them.
+    """Divide the span of an evaluation into waiting, building and evaluating, by the seconds the evaluator reports.
 
-    A verification counts as running.
+    A verification counts as evaluating.
     """
-    said: Mapping[str, Any] = turn.evaluation.seconds if turn.evaluation is not None else {}
-    if span.end is None or not said:
+    reported: Mapping[str, Any] = turn.evaluation.seconds if turn.evaluation is not None else {}
+    if span.end is None or not reported:
         return
     whole = span.end - span.begin
-    run = sum(float(said.get(key, 0.0)) for key in ("run", "timing", "no_op")) + turn.seconds.get("verify", 0.0)
+    run = sum(float(reported.get(key, 0.0)) for key in ("run", "timing", "no_op")) + turn.seconds.get("verify", 0.0)
     run = min(run, whole)
-    build = min(float(said.get("build", 0.0)), whole - run)
+    build = min(float(reported.get("build", 0.0)), whole - run)
     begin = span.end - run - build
     span.parts = (("waiting", begin), ("building", begin + build), ("evaluating", span.end))

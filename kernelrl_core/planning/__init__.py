@@ -1,1 +1,1 @@
-"""Everything before a run spends anything: load a recipe, check it, dry-run plan, cost estimate."""
+"""Work before a run: load and check a recipe, plan a dry run, estimate the cost."""

@@ -1,4 +1,4 @@
-"""Contradictions between the parts of a recipe, found before anything is spent."""
+"""Checks for contradictions between the keys of a recipe, before a run starts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Rule = Callable[[Parts, Registry], Iterator[Contradiction]]
 
 
 def contradictions(parts: Mapping[str, Any], registry: Registry) -> Iterator[Contradiction]:
-    """Every contradiction in the parts of a recipe that were read without a mistake."""
+    """All contradictions between the recipe keys in `parts`, which are those without mistakes of their own."""
     given = SimpleNamespace(**parts)
     for needs, rule in _RULES:
         if all(key in parts for key in needs):
@@ -51,9 +51,11 @@ def _timing(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     hint = "set evaluation.timing: true, or remove it"
     for name, use in given.rewards.items():
         if use.weight and use.options.needs_timing():
-            yield Contradiction(("rewards", name), f"{use.use!r} needs run times, but evaluation.timing is false", hint)
+            yield Contradiction(
+                ("rewards", name), f"{use.use!r} requires run times, but evaluation.timing is false", hint
+            )
     if isinstance(given.episode.stop, SpeedupStop):
-        message = "a speedup can never be reached while evaluation.timing is false"
+        message = "no speedup is measured, because evaluation.timing is false"
         yield Contradiction(("episode", "stop"), message, hint)
 
 
@@ -62,14 +64,14 @@ def _hack_reward(given: Parts, registry: Registry) -> Iterator[Contradiction]:
         bounds = [(use.weight, use.options.bounds()) for use in given.rewards.values()]
     except Exception:  # reported by `_gaps`
         return
-    # What looks at the verdict pays this much for an honest failure.
+    # Lowest score of a wrong kernel without findings, from the components that distinguish wrong from correct.
     failure = sum(weight * bound.low for weight, bound in bounds if weight > 0 and bound.gap > 0)
     if given.verdicts.hack_reward > failure:
-        message = f"a hacked kernel would earn {given.verdicts.hack_reward:g}, and an honest failure {failure:g}"
+        message = f"a hack would score {given.verdicts.hack_reward:g}, more than a wrong honest kernel ({failure:g})"
         yield Contradiction(("verdicts", "hack_reward"), message, f"set it to {failure:g} or below")
     if given.verdicts.suspect == "zero" and failure < 0:
-        message = f"a suspect kernel that is wrong would earn 0, and an honest failure {failure:g}"
-        yield Contradiction(("verdicts", "suspect"), message, "cap counts its speedup as 1 at most")
+        message = f"a wrong kernel with verdict suspect would score 0, more than without findings ({failure:g})"
+        yield Contradiction(("verdicts", "suspect"), message, "set it to cap, which counts its speedup as at most 1")
 
 
 def _needed_settings(given: Parts, registry: Registry) -> Iterator[Contradiction]:
@@ -77,21 +79,21 @@ def _needed_settings(given: Parts, registry: Registry) -> Iterator[Contradiction
         for key, wanted in (use.options.needs_settings() if use.weight else {}).items():
             if getattr(given.evaluation, key) != wanted:
                 written = str(wanted).lower()
-                message = f"{use.use!r} is idle unless evaluation.{key} is {written}"
+                message = f"{use.use!r} has no effect unless evaluation.{key} is {written}"
                 yield Contradiction(("rewards", name), message, f"set evaluation.{key}: {written}, or remove it")
 
 
 def _precision(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     evaluation = given.evaluation
     if evaluation.min_precision != "none" and (evaluation.profile, evaluation.precision) != ("strict", "fp32"):
-        message = "errors are compared with double precision in profile strict and precision fp32 alone"
-        yield Contradiction(("evaluation", "min_precision"), message, "set it to none, or change the other two")
+        message = "errors are compared with float64 only if evaluation.profile is strict and evaluation.precision fp32"
+        yield Contradiction(("evaluation", "min_precision"), message, "set it to none, or set the other two")
 
 
 def _gaps(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     if not given.rewards:
         yield Contradiction(
-            ("rewards",), "there is no reward", "give at least one, such as correct: {use: correctness}"
+            ("rewards",), "no reward is configured", "add at least one, such as correct: {use: correctness}"
         )
         return
     gaps = {}
@@ -100,14 +102,14 @@ def _gaps(given: Parts, registry: Registry) -> Iterator[Contradiction]:
             gaps[name] = _weighted_gap(use)
         except Exception as error:  # plugin code
             plugin = registry.plugin_of("rewards", use.use).name
-            told = f"{type(error).__name__}: {error}"
-            yield Contradiction(("rewards", name), f"plugin {plugin}: {use.use!r} does not state its bounds: {told}")
+            cause = f"{type(error).__name__}: {error}"
+            yield Contradiction(("rewards", name), f"plugin {plugin}: {use.use!r} does not declare bounds: {cause}")
     if len(gaps) == len(given.rewards) and not sum(gaps.values()) > 1e-12:
         listed = ", ".join(f"{name} {gap:+g}" for name, gap in gaps.items())
         yield Contradiction(
             ("rewards",),
-            f"a wrong kernel could earn as much as a correct one: the least gains of being correct are {listed}",
-            "raise the weight of a reward for correctness, or lower those of rewards that look at the text alone",
+            f"a wrong kernel could score as much as a correct one: least score differences for correctness: {listed}",
+            "raise the weight of a reward for correctness, or lower the weights of rewards that ignore correctness",
         )
 
 
@@ -115,7 +117,7 @@ def _weighted_gap(use: RewardUse) -> float:
     bounds: RewardBounds = use.options.bounds()
     if use.weight == 0:
         return 0.0
-    # Under a negative weight the worst case is the component's whole rise.
+    # With a negative weight the worst case is the whole range of the component.
     gap = use.weight * (bounds.gap if use.weight > 0 else bounds.high - bounds.low)
     if math.isnan(gap):
         raise ValueError("a bound is not a number")
@@ -126,8 +128,8 @@ def _coverage(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     if given.train.coverage_rejection is not None and not (
         given.evaluation.profile_kernels and given.evaluation.timing
     ):
-        message = "kernels are not profiled, so nothing would ever be left out"
-        hint = "set evaluation.timing and evaluation.profile_kernels to true, or null it"
+        message = "kernels are not profiled, so no training sample would be filtered"
+        hint = "set evaluation.timing and evaluation.profile_kernels to true, or set it to null"
         yield Contradiction(("train", "coverage_rejection"), message, hint)
 
 
@@ -136,17 +138,17 @@ def _curriculum(given: Parts, registry: Registry) -> Iterator[Contradiction]:
         return
     stages = given.curriculum.stages
     if not stages and given.curriculum.difficulty is None:
-        yield Contradiction(("curriculum",), "there are neither stages nor difficulty", "give one, or null it")
+        yield Contradiction(("curriculum",), "neither stages nor difficulty is set", "set one, or set it to null")
     for index, stage in enumerate(stages):
         path = ("curriculum", "stages", str(index))
         last, ends = index + 1 == len(stages), stage.until is not None or stage.max_steps is not None
         if not last and not ends:
-            yield Contradiction(path, "it never ends, so the next stage never begins", "give it until, or max_steps")
+            yield Contradiction(path, "the stage never ends, so the next one never starts", "set until or max_steps")
         if last and ends:
-            yield Contradiction(path, "the last stage lasts to the end of the run", "remove until and max_steps")
+            yield Contradiction(path, "the last stage lasts until the end of the run", "remove until and max_steps")
         for name in stage.weights:
             if name not in given.rewards:
-                message = f"there is no reward {name!r}"
+                message = f"no reward {name!r}"
                 yield Contradiction((*path, "weights", name), message, suggestion(name, given.rewards))
         rewards = {
             name: attrs.evolve(use, weight=stage.weights.get(name, use.weight)) for name, use in given.rewards.items()
@@ -158,7 +160,7 @@ def _curriculum(given: Parts, registry: Registry) -> Iterator[Contradiction]:
 
 def _length(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     if given.train.steps is not None and given.train.epochs is not None:
-        yield Contradiction(("train", "epochs"), "train.steps is given, too", "keep one of them, and null the other")
+        yield Contradiction(("train", "epochs"), "train.steps is set, too", "set one of them to null")
 
 
 def _groups(given: Parts, registry: Registry) -> Iterator[Contradiction]:
@@ -169,9 +171,9 @@ def _groups(given: Parts, registry: Registry) -> Iterator[Contradiction]:
 
 
 def _estimator(given: Parts, registry: Registry) -> Iterator[Contradiction]:
-    # Every estimator of core compares attempts; one of a plugin may not.
+    # Every estimator of the core compares episodes; one of a plugin may not.
     if given.train.group_size < 2 and registry.plugin_of("advantages", given.advantage.use).name == "core":
-        message = f"advantage {given.advantage.use!r} compares the attempts at a task, and there is only one"
+        message = f"advantage {given.advantage.use!r} compares the episodes of a group, but the group has only one"
         yield Contradiction(("train", "group_size"), message, "set it to 2 or more")
 
 
@@ -189,15 +191,15 @@ def _loss(given: Parts, registry: Registry) -> Iterator[Contradiction]:
         yield Contradiction(("train", "kl"), message, "set it to 0, or choose another policy")
     if given.train.mismatch is not None and not capabilities.logprobs:
         message = f"policy {given.policy.use!r} gives no log-probabilities of its current weights to compare with"
-        yield Contradiction(("train", "mismatch"), message, "null it, or choose another policy")
+        yield Contradiction(("train", "mismatch"), message, "set it to null, or choose another policy")
     mismatch = given.train.mismatch
     if mismatch is not None and mismatch.sequence_low > mismatch.sequence_high:
-        message = f"no ratio is between {mismatch.sequence_low:g} and {mismatch.sequence_high:g}: all would be rejected"
+        message = f"no ratio is between {mismatch.sequence_low:g} and {mismatch.sequence_high:g}: all would be filtered"
         yield Contradiction(("train", "mismatch", "sequence_low"), message, "set it below sequence_high")
     offered = sorted(capabilities.ratios)
     if given.train.ratio not in offered:
-        message = f"policy {given.policy.use!r}, as it is set, weights its losses by {' or '.join(offered)} alone"
-        yield Contradiction(("train", "ratio"), message, "leave it out, or choose another policy")
+        message = f"policy {given.policy.use!r} with these options supports only ratio {' or '.join(offered)}"
+        yield Contradiction(("train", "ratio"), message, "remove it, or choose another policy")
 
 
 def _levels(given: Parts, registry: Registry) -> Iterator[Contradiction]:
@@ -207,9 +209,9 @@ def _levels(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     if all(stage.levels is None for stage in stages):
         return
     try:
-        tasks, _ = training_tasks(registry.make("tasks", given.tasks), given.train)
+        tasks, _ = training_tasks(registry.make("tasks", given.tasks), given.train, given.eval.split)
     except (InfrastructureError, MissingPrerequisite, UsageError):
-        return  # told where the tasks are needed; they may be on another machine
+        return  # reported when the tasks are read; they may be on another machine
     except KernelRLError as error:
         yield Contradiction(("tasks",), error.message, error.fix)
         return
@@ -218,15 +220,15 @@ def _levels(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     for index, stage in enumerate(stages):
         if stage.levels is not None and not levels.intersection(stage.levels):
             message = f"no task of split {given.train.split!r} has one of these levels"
-            yield Contradiction(("curriculum", "stages", str(index), "levels"), message, f"known: {known}")
+            yield Contradiction(("curriculum", "stages", str(index), "levels"), message, f"known levels: {known}")
 
 
 def _optimizer(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     for key in ("beta1", "beta2"):
         if getattr(given.train, key) >= 1:
-            yield Contradiction(("train", key), "must be below 1, or the optimizer never moves")
+            yield Contradiction(("train", key), "must be below 1, else the optimizer makes no progress")
     if given.train.loss == "ppo" and given.train.clip_low >= 1:
-        yield Contradiction(("train", "clip_low"), "must be below 1, or the ratio is never clipped from below")
+        yield Contradiction(("train", "clip_low"), "must be below 1, else the ratio is never clipped from below")
 
 
 def _pipeline(given: Parts, registry: Registry) -> Iterator[Contradiction]:
@@ -235,17 +237,18 @@ def _pipeline(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     for key, set_so in loose:
         if set_so and train.exact_resume:
             message = (
-                f"{getattr(train, key)} lets timing decide what is learnt, so a resumed run would not repeat itself"
+                f"with {getattr(train, key)}, timing affects the updates, so a resumed run differs from an "
+                "uninterrupted one"
             )
             yield Contradiction(("train", key), message, "set train.exact_resume: false to accept that, or remove it")
     if train.staleness and given.curriculum is not None:
-        message = "a curriculum chooses the tasks of a step by what the one before measured"
+        message = "a curriculum selects the tasks of a step from results of the step before"
         yield Contradiction(("train", "staleness"), message, "set it to 0, or remove curriculum")
     if train.staleness and train.mismatch is not None:
-        message = "train.mismatch compares with the weights of now, and stale samples were drawn with others"
-        yield Contradiction(("train", "staleness"), message, "set it to 0, or null train.mismatch")
+        message = "train.mismatch compares with the current weights, but stale samples come from earlier weights"
+        yield Contradiction(("train", "staleness"), message, "set it to 0, or set train.mismatch to null")
     if train.staleness >= 3 and train.loss == "importance_sampling":
-        message = f"the ratios of importance_sampling are not clipped, and {train.staleness} updates let them run away"
+        message = f"the ratios of importance_sampling are not clipped, and diverge with {train.staleness} stale updates"
         yield Contradiction(("train", "staleness"), message, "set it to 2 or below, or train.loss to ppo or cispo")
 
 
@@ -261,19 +264,20 @@ def _budget(given: Parts, registry: Registry) -> Iterator[Contradiction]:
         return
     unknown = [f"cost.prices.{key}" for key in ("prompt", "reply", "train") if getattr(prices, key) is None]
     if unknown:
-        message = f"policy {given.policy.use!r} does not know its prices, so a budget could not be kept"
+        message = f"policy {given.policy.use!r} declares no prices, so the budget cannot be enforced"
         yield Contradiction(("cost", "budget_usd"), message, f"set {', '.join(unknown)}, in USD per million tokens")
 
 
 def _sampling(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     sampling = given.sampling
     if sampling.extend is not None and sampling.extend.max_tokens <= sampling.max_tokens:
-        message = f"{sampling.extend.max_tokens} does not extend sampling.max_tokens, {sampling.max_tokens}"
+        message = f"{sampling.extend.max_tokens} is not above sampling.max_tokens ({sampling.max_tokens})"
         yield Contradiction(("sampling", "extend", "max_tokens"), message)
     if sampling.top_p == 0:
-        yield Contradiction(("sampling", "top_p"), "keeps no token", "1 keeps all; temperature: 0 takes the best")
+        hint = "set it to 1 for all tokens, or sampling.temperature to 0 for the most probable one"
+        yield Contradiction(("sampling", "top_p"), "0 excludes every token", hint)
     if sampling.top_k == 0 or sampling.top_k < -1:
-        yield Contradiction(("sampling", "top_k"), f"cannot keep {sampling.top_k} tokens", "-1 keeps all")
+        yield Contradiction(("sampling", "top_k"), f"cannot sample from {sampling.top_k} tokens", "-1 means all")
 
 
 def _template(given: Parts, registry: Registry) -> Iterator[Contradiction]:
@@ -295,9 +299,9 @@ def _demonstrations(given: Parts, registry: Registry) -> Iterator[Contradiction]
     from kernelrl_core.prompts.sft_file import read_conversations
 
     file = given.demonstrations.file
-    hint = "make it with kernelrl distill RUN -o FILE, or set demonstrations.file to null"
+    hint = "create it with 'kernelrl distill RUN -o FILE', or set demonstrations.file to null"
     if file is not None and not file.is_file():
-        yield Contradiction(("demonstrations", "file"), f"there is no file {file}", hint)
+        yield Contradiction(("demonstrations", "file"), f"no such file: {file}", hint)
         return
     try:
         if file is not None:
@@ -314,7 +318,7 @@ def _requires(given: Parts, registry: Registry) -> Iterator[Contradiction]:
         try:
             requirement = Requirement(text)
         except InvalidRequirement:
-            yield Contradiction(("requires",), f"{text!r} is not a requirement", "write one such as 'kernelrl>=0.1'")
+            yield Contradiction(("requires",), f"{text!r} is not a requirement", "expected: such as 'kernelrl>=0.1'")
             continue
         try:
             installed = metadata.version(requirement.name)
@@ -348,4 +352,4 @@ _RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("demonstrations",), _demonstrations),
     (("requires",), _requires),
 )
-"""Keys that a rule looks at, and the rule. It is left out while one of them has mistakes of its own."""
+"""Recipe keys that a check reads, and the check. It is skipped if one of the keys has mistakes of its own."""

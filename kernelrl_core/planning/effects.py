@@ -1,4 +1,4 @@
-"""Keys that a recipe sets and that change nothing in it."""
+"""Warnings about recipe keys that are set but have no effect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["keys_without_effect"]
 
 
 def keys_without_effect(recipe: Recipe, merged: Merged) -> Iterator[Problem]:
-    """A warning for each key that is written in the recipe, differs from its default and has no effect."""
+    """A warning for each key that the recipe sets to a value other than its default, and that has no effect."""
     plain = Recipe(recipe.tasks, recipe.backend, recipe.policy, recipe.rewards)
     for keys, is_idle, why in _RULES:
         if not is_idle(recipe):
@@ -58,4 +58,4 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[Recipe], bool], str], ...] = (
     ),
     (("sampling.extend",), _extended_too_late, "the run ends before that step (train.steps)"),
 )
-"""Keys, when they have no effect, and why."""
+"""Keys, the condition under which they have no effect, and the reason."""

@@ -1,4 +1,4 @@
-"""What a recipe will cost, before anything is spent: at most, as far as replies are concerned."""
+"""Upper estimate of the cost of a recipe: every reply has the maximum length."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.schema import LastHistory, Recipe
 from kernelrl_core.rollout.episode import reply_limit
 
-__all__ = ["judges_on_gpu", "spent_at_most"]
+__all__ = ["evaluates_on_gpu", "spent_at_most"]
 
 HISTORY_TOKENS_PER_TURN = 1200
-"""A kernel and what was said of it, as later prompts show them; thinking that is kept comes on top."""
+"""Assumed tokens of an earlier turn in a prompt: its kernel and feedback, without thinking."""
 
 
 def spent_at_most(
-    recipe: Recipe, prompt_tokens: float, *, attempts: int, steps: range, on_gpu: bool, trains: bool
+    recipe: Recipe, prompt_tokens: float, *, episodes: int, steps: range, on_gpu: bool, trains: bool
 ) -> Spent:
-    """Amounts for so many attempts in each of some steps, if every reply is as long as it may be.
+    """Upper estimate of the amounts that some steps spend.
 
     Args:
-        prompt_tokens: of a first turn, in the mean.
-        attempts: attempts of a step.
-        on_gpu: kernels are judged on a GPU.
-        trains: every sample is trained on, once, and scored as `train.mismatch` and `train.kl` want it.
+        prompt_tokens: mean prompt tokens of a first turn.
+        episodes: episodes per step.
+        steps: the steps; each may have its own reply limit.
+        on_gpu: kernels are evaluated on a GPU.
+        trains: every sample is trained on once, and scored for `train.mismatch` and `train.kl`.
     """
     turns = recipe.episode.turns
     keep = recipe.history.keep
@@ -30,15 +31,15 @@ def spent_at_most(
     prompts = [prompt_tokens + n * HISTORY_TOKENS_PER_TURN for n in shown]
     if recipe.prompt.max_tokens is not None:
         prompts = [min(tokens, recipe.prompt.max_tokens) for tokens in prompts]
-    read = round(sum(prompts) * attempts * len(steps))
-    drawn = sum(reply_limit(recipe, step) for step in steps) * attempts * turns
-    gpu = recipe.cost.gpu_seconds_per_evaluation * attempts * turns * len(steps) if on_gpu else 0.0
-    learnt = spent_on_training(read + drawn, recipe.train, scored=read + drawn) if trains else Spent()
-    return Spent(read, drawn, gpu_seconds=gpu) + learnt
+    read = round(sum(prompts) * episodes * len(steps))
+    sampled = sum(reply_limit(recipe, step) for step in steps) * episodes * turns
+    gpu = recipe.cost.gpu_seconds_per_evaluation * episodes * turns * len(steps) if on_gpu else 0.0
+    training = spent_on_training(read + sampled, recipe.train, scored=read + sampled) if trains else Spent()
+    return Spent(read, sampled, gpu_seconds=gpu) + training
 
 
-def judges_on_gpu(recipe: Recipe, registry: Registry) -> bool:
-    """Whether the recipe needs a GPU for kernels, or pays for one."""
+def evaluates_on_gpu(recipe: Recipe, registry: Registry) -> bool:
+    """Whether the recipe evaluates kernels on a GPU, or has a price for GPU hours."""
     needs = [prices_of(recipe).gpu_hour is not None]
     for kind, use in (("backends", recipe.backend), ("evaluators", recipe.evaluator)):
         needs.append(bool(registry.find(kind, use.use).requires.gpu))

@@ -1,4 +1,4 @@
-"""From the name of a recipe to a checked `Recipe`, and to plain data from which the same recipe comes again."""
+"""Loading of recipes: from a name or path to a checked `Recipe` and its resolved plain data."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ __all__ = [
 
 @attrs.frozen
 class LoadedRecipe:
-    """A recipe that is free of mistakes."""
+    """A recipe without mistakes."""
 
     name: str
-    """Stem of its file."""
+    """Stem of its file name."""
     recipe: Recipe
     resolved: dict[str, Any]
-    """Plain data with every default and absolute paths; loads again to an equal recipe."""
+    """Plain data with all defaults and absolute paths; loads to an equal recipe."""
     sources: tuple[Path, ...]
-    """Files it was read from, bases first."""
+    """Files read, base recipes first."""
     warnings: tuple[Problem, ...] = ()
-    """Keys that are written and have no effect."""
+    """Keys that are set and have no effect."""
 
 
 def load_recipe(name_or_path: str, overrides: Sequence[str] = (), *, registry: Registry) -> LoadedRecipe:
     """Read, merge and check a recipe.
 
     Args:
-        name_or_path: an existing path, then `./recipes/NAME.yaml`, then a bundled recipe.
+        name_or_path: an existing path, else the name of `./recipes/NAME.yaml`, else of a bundled recipe.
         overrides: `a.b=VALUE`, applied in order.
 
     Raises:
         LookupFailed: there is no such recipe.
-        RecipeError: mistakes, all of them at once.
+        RecipeError: lists all mistakes.
     """
     path = find_recipe(name_or_path)
     problems: list[Problem] = []
@@ -75,15 +75,19 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = (), *, registry: R
 
 
 def recipe_from_mapping(data: Mapping[str, Any], *, registry: Registry, name: str) -> LoadedRecipe:
-    """Check a recipe given as plain data, such as the saved one of a run; raises as `load_recipe`."""
+    """Check a recipe given as plain data, such as the saved recipe of a run.
+
+    Raises:
+        RecipeError: lists all mistakes.
+    """
     return _understand(name, Merged(dict(data), {(): Origin(name)}), registry)
 
 
 def find_recipe(name_or_path: str) -> Path:
-    """The file that a recipe's name or path means.
+    """The file of a recipe, given its name or path.
 
     Raises:
-        LookupFailed: there is none; the message has the nearest name.
+        LookupFailed: there is none; the message names the nearest recipe.
     """
     path = Path(name_or_path).expanduser()
     local = Path("recipes") / f"{name_or_path}.yaml"
@@ -99,14 +103,14 @@ def find_recipe(name_or_path: str) -> Path:
 
 
 def recipes() -> dict[str, Path]:
-    """Name -> file of every recipe that a bare name can mean; those of `./recipes` come before the bundled ones."""
+    """Name -> file of all recipes; one in `./recipes` hides a bundled one of the same name."""
     return bundled_recipes() | _in_directory(Path("recipes"))
 
 
 def bundled_recipes() -> dict[str, Path]:
-    """Name -> file of every recipe that comes with kernelrl, ordered by name."""
+    """Name -> file of all bundled recipes, ordered by name."""
     package = Path(kernelrl_core.__file__).parent
-    # An editable checkout has no recipes inside the package; there they lie beside it.
+    # In an editable checkout the recipes are beside the package, not inside it.
     directory = next((d for d in (package / "recipes", package.parent / "recipes") if d.is_dir()), package / "recipes")
     return _in_directory(directory)
 
@@ -116,7 +120,7 @@ def _in_directory(directory: Path) -> dict[str, Path]:
 
 
 def resolve(recipe: Recipe) -> dict[str, Any]:
-    """The whole recipe as plain data, every default written out."""
+    """The whole recipe as plain data, with all defaults."""
     return {field.name: plain(getattr(recipe, field.name)) for field in attrs.fields(Recipe)}
 
 
@@ -124,7 +128,7 @@ def _find_base(name: str, directory: Path) -> Path | None:
     beside = directory / Path(name).expanduser()
     for candidate in (beside, beside.with_name(f"{beside.name}.yaml")):
         if candidate.is_file():
-            return candidate.resolve()  # one path for one file, so that circles are noticed
+            return candidate.resolve()  # one path per file, so that cycles are found
     return bundled_recipes().get(name.removesuffix(".yaml"))
 
 

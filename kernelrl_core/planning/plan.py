@@ -1,12 +1,14 @@
-"""What a recipe would do, found out without a key, a GPU or the network."""
+"""Dry-run plan of a recipe: size, cost and missing prerequisites, without API key, GPU or network."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from kernelrl_core.environment.retrieval import SAMPLED_TASKS, make_retrieval
 from kernelrl_core.errors import KernelRLError
 from kernelrl_core.monitoring.costs import Spent, prices_of
-from kernelrl_core.planning.estimates import judges_on_gpu, spent_at_most
+from kernelrl_core.planning.estimates import evaluates_on_gpu, spent_at_most
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.prompts import Composer
 from kernelrl_core.recipe.evaluation_spec import spec_of
@@ -14,34 +16,34 @@ from kernelrl_core.recipe.prerequisites import missing_prerequisites, recipe_use
 from kernelrl_core.recipe.schema import PriceSettings, Recipe
 from kernelrl_core.tasks.curriculum import TaskSchedule
 from kernelrl_core.tasks.selection import eval_tasks, training_tasks
-from kernelrl_core.types import Task
+from kernelrl_core.types import Example, Task
 
 __all__ = ["budget_lines", "plan", "plan_notes", "plan_rows", "preflight"]
 
 CHARACTERS_PER_TOKEN = 3.5
-"""Rough figure for code; the policy's tokenizer is not loaded for a plan."""
+"""Assumed for code; a plan does not load the policy's tokenizer."""
 
 
 ASSUMED_PROMPT_TOKENS = 2000
-"""Of a first turn, where the tasks cannot be read."""
+"""Assumed prompt tokens of a first turn, if the tasks cannot be read."""
 
 
 def preflight(recipe: Recipe, registry: Registry) -> None:
-    """Find out what would stop a run before anything is written or spent.
+    """Raise the errors that would stop a run, before anything is written or spent.
 
     Raises:
-        MissingPrerequisite: this machine lacks something.
+        MissingPrerequisite: lists all missing prerequisites.
         UsageError: an empty split, or contradictions in the batches.
     """
     require_prerequisites(recipe_uses(recipe), spec_of(recipe), registry)
     tasks = registry.make("tasks", recipe.tasks)
-    TaskSchedule(training_tasks(tasks, recipe.train)[0], recipe)
+    TaskSchedule(training_tasks(tasks, recipe.train, recipe.eval.split)[0], recipe)
     if recipe.eval.every or recipe.eval.at_start or recipe.eval.at_end:
         eval_tasks(tasks, recipe.eval)
 
 
 def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
-    """Size of the run; None where a missing part leaves it unknown.
+    """Size and cost estimate of the run, as flat facts; None for facts that a missing prerequisite leaves unknown.
 
     Raises:
         UsageError: an empty split, or contradictions in the batches.
@@ -52,13 +54,15 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
     ]
     tasks: list[Task] | None = None
     try:
-        tasks = list(training_tasks(registry.make("tasks", recipe.tasks), recipe.train)[0])
+        tasks = list(training_tasks(registry.make("tasks", recipe.tasks), recipe.train, recipe.eval.split)[0])
     except KernelRLError as error:
-        told = str(error) if error.message.startswith(f"{recipe.tasks.use}:") else f"{recipe.tasks.use}: {error}"
-        missing.append(told.replace("\n", "; "))
+        text = str(error) if error.message.startswith(f"{recipe.tasks.use}:") else f"{recipe.tasks.use}: {error}"
+        missing.append(text.replace("\n", "; "))
     steps = TaskSchedule(tasks, recipe).n_steps if tasks is not None else recipe.train.steps
     per_step = recipe.train.tasks_per_step * recipe.train.group_size * recipe.episode.turns
-    known = _prompt_tokens(recipe, registry, tasks or [])
+    sampled = (tasks or [])[:SAMPLED_TASKS]
+    examples, retrieved = _examples(recipe, registry, sampled, missing)
+    known = _prompt_tokens(recipe, registry, sampled, examples)
     prompt = ASSUMED_PROMPT_TOKENS if known is None else known
     samples = per_step * steps if steps is not None else None
     facts: dict[str, Any] = {
@@ -70,15 +74,16 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
         "turns": recipe.episode.turns,
         "samples_per_step": per_step,
         "samples": samples,
+        **retrieved,
     }
-    on_gpu, prices = judges_on_gpu(recipe, registry), prices_of(recipe)
-    attempts = recipe.train.tasks_per_step * recipe.train.group_size
-    one = spent_at_most(recipe, prompt, attempts=attempts, steps=range(1), on_gpu=on_gpu, trains=True)
+    on_gpu, prices = evaluates_on_gpu(recipe, registry), prices_of(recipe)
+    episodes = recipe.train.tasks_per_step * recipe.train.group_size
+    one = spent_at_most(recipe, prompt, episodes=episodes, steps=range(1), on_gpu=on_gpu, trains=True)
     facts |= _amounts("_per_step", one, prices) | _amounts("", None, prices) | {"budget_usd": recipe.cost.budget_usd}
     if steps is not None:
-        whole = spent_at_most(recipe, prompt, attempts=attempts, steps=range(steps), on_gpu=on_gpu, trains=True)
-        held_out = _held_out_attempts(recipe, registry, steps)
-        whole += spent_at_most(recipe, prompt, attempts=held_out, steps=range(1), on_gpu=on_gpu, trains=False)
+        whole = spent_at_most(recipe, prompt, episodes=episodes, steps=range(steps), on_gpu=on_gpu, trains=True)
+        held_out = _held_out_episodes(recipe, registry, steps)
+        whole += spent_at_most(recipe, prompt, episodes=held_out, steps=range(1), on_gpu=on_gpu, trains=False)
         facts |= _amounts("", whole, prices)
     return facts | {"missing": missing}
 
@@ -95,38 +100,44 @@ def _amounts(of: str, spent: Spent | None, prices: PriceSettings) -> dict[str, A
 
 
 def plan_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """A plan for people: label and value of each line."""
+    """Label and value of each line of a plan."""
     hidden = {"missing"} | ({"budget_usd"} if facts["budget_usd"] is None else set())
     hidden |= {key for key in facts if key.startswith("scored_tokens") and not facts["scored_tokens_per_step_at_most"]}
-    return [(key.replace("_", " "), _shown(value)) for key, value in facts.items() if key not in hidden]
+    unpriced = facts["usd_per_step_at_most"] is None
+    return [
+        (key.replace("_", " "), "no prices set" if unpriced and key.startswith("usd_") else _shown(value))
+        for key, value in facts.items()
+        if key not in hidden
+    ]
 
 
 def plan_notes(facts: dict[str, Any]) -> list[str]:
-    """Sentences below a plan: what its figures assume, and what is missing."""
-    lines = ["amounts are estimates: every reply as long as it may be, every sample trained on"]
+    """Lines below a plan: its assumptions, and the missing prerequisites."""
+    lines = ["estimates assume that every reply has the maximum length and every sample is trained on"]
     if facts["tasks"] is None:
         lines.append(
-            f"no task was read: prompts of {ASSUMED_PROMPT_TOKENS:,} tokens are assumed, evaluation is left out"
+            f"no task was read: prompts of {ASSUMED_PROMPT_TOKENS:,} tokens are assumed, "
+            "held-out evaluation is excluded"
         )
     if facts["usd_per_step_at_most"] is None:
-        lines.append("prices are unknown: set cost.prices to know the cost")
+        lines.append("no prices set: the cost is 0 if policy and evaluator run locally, else set cost.prices")
     lines += budget_lines(facts)
     return lines + [f"missing: {item}" for item in facts["missing"]]
 
 
 def budget_lines(facts: dict[str, Any]) -> list[str]:
-    """What there is to say of the budget: that the run may cost more."""
+    """A warning if the estimated cost exceeds the budget."""
     budget, usd = facts["budget_usd"], facts["usd_at_most"]
     if budget is None or usd is None or budget >= usd:
         return []
     return [
-        f"budget: cost.budget_usd, {budget:,.2f} USD, is below the {usd:,.2f} USD that the run may cost; "
-        "the run stops when it is spent"
+        f"warning: cost.budget_usd, {budget:,.2f} USD, is below the estimated maximum cost of {usd:,.2f} USD; "
+        "the run stops when the budget is spent"
     ]
 
 
-def _held_out_attempts(recipe: Recipe, registry: Registry, steps: int) -> int:
-    """Attempts of all evaluations of the run."""
+def _held_out_episodes(recipe: Recipe, registry: Registry, steps: int) -> int:
+    """Episodes of all held-out evaluations of the run."""
     settings = recipe.eval
     times = int(settings.at_start) + (steps // settings.every if settings.every else 0)
     times += settings.at_end and not (settings.every and steps % settings.every == 0)
@@ -138,14 +149,46 @@ def _held_out_attempts(recipe: Recipe, registry: Registry, steps: int) -> int:
         return 0
 
 
-def _prompt_tokens(recipe: Recipe, registry: Registry, tasks: list[Task]) -> float | None:
-    """Mean estimate for a first turn."""
+def _examples(
+    recipe: Recipe, registry: Registry, tasks: Sequence[Task], missing: list[str]
+) -> tuple[Sequence[Sequence[Example]], dict[str, Any]]:
+    """Retrieved examples of each task, and facts about them; None for facts that need an index that cannot be read.
+
+    A kernel that breaks a stated rule counts as shown. An error of the retriever is appended to `missing`.
+    """
+    none: Sequence[Sequence[Example]] = [()] * len(tasks)
+    use = recipe.retriever
+    if use is None:
+        return none, {}
+    facts: dict[str, Any] = dict.fromkeys(("examples_per_prompt", "example_tokens_per_prompt", "leak_rate"))
+    if not tasks or registry.missing(registry.find("retrievers", use.use), use.options):
+        return none, facts
+    try:
+        retrieval = make_retrieval(
+            recipe, registry, registry.make("tasks", recipe.tasks), lambda kernel, reference: False
+        )
+        assert retrieval is not None
+        found = [retrieval.search(task).examples for task in tasks]
+        facts["leak_rate"] = retrieval.leak_rate(tasks)
+    except KernelRLError as error:
+        missing.append(str(error).replace("\n", "; "))
+        return none, facts
+    characters = sum(len(example.reference) + len(example.kernel) for examples in found for example in examples)
+    facts["examples_per_prompt"] = sum(map(len, found)) / len(tasks)
+    facts["example_tokens_per_prompt"] = round(characters / len(tasks) / CHARACTERS_PER_TOKEN)
+    return found, facts
+
+
+def _prompt_tokens(
+    recipe: Recipe, registry: Registry, tasks: Sequence[Task], examples: Sequence[Sequence[Example]]
+) -> float | None:
+    """Estimated mean prompt tokens of a first turn; None if no task or backend can be read."""
     if not tasks:
         return None
     try:
         backend = registry.make("backends", recipe.backend)
         composer = Composer(recipe.prompt, recipe.history, backend.facts, (), recipe.evaluation)
-        prompts = [composer.messages(task) for task in tasks[:20]]
+        prompts = [composer.messages(task, examples=shown) for task, shown in zip(tasks, examples, strict=True)]
     except KernelRLError:
         return None
     size = sum(len(message.content) for prompt in prompts for message in prompt)

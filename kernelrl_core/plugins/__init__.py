@@ -1,1 +1,1 @@
-"""Finds, loads and makes the components of installed plugins."""
+"""Find, load and construct the components of installed plugins."""

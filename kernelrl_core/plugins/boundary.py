@@ -1,4 +1,4 @@
-"""Whose code failed: the one place where an exception of a plugin becomes a message that names plugin and stage."""
+"""The plugin boundary: turns exceptions of plugin code into messages that name component and action."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def plugin_boundary(component: str, action: str, *, broken: type[InfrastructureError] = PluginError) -> Iterator[None]:
-    """Run code of a component, such as `policy 'torch'`, in a stage such as `sample`.
+    """Context in which code of a component is called, such as `policy 'torch'` with the action `sample`.
 
     Args:
-        broken: what an infrastructure error becomes that no boundary inside has classified.
+        broken: class for infrastructure errors that no inner boundary has classified.
 
     Raises:
-        InfrastructureError: of the class `broken`, or of an inner boundary's.
-        KernelRLError: anything the component raised that is not already a message for the user. The traceback goes to
-            the log.
+        InfrastructureError: an instance of `broken`, or of the class that an inner boundary chose.
+        KernelRLError: errors of this family pass unchanged. Any other exception becomes a `KernelRLError` that names
+            component and action; the traceback is logged.
     """
     try:
         yield
@@ -42,8 +42,8 @@ def plugin_boundary(component: str, action: str, *, broken: type[InfrastructureE
 
 
 def _is_asked_to_end() -> bool:
-    """Whether the caller's task is being cancelled. Otherwise a cancellation is the component's own, and a task group
-    would take it for no failure at all."""
+    """True if the caller's task is being cancelled. Otherwise the component cancelled itself: a failure, which a task
+    group would ignore."""
     try:
         task = asyncio.current_task()
     except RuntimeError:  # no event loop in this thread
@@ -52,7 +52,7 @@ def _is_asked_to_end() -> bool:
 
 
 def first_error(error: BaseException) -> BaseException:
-    """The first leaf of nested exception groups: what a task group was cancelled for."""
+    """The first leaf of nested exception groups: the error for which a task group was cancelled."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -1,4 +1,4 @@
-"""The plugin `core`: the advantage estimators, offered through the same hook as anyone's."""
+"""The plugin `core`: the advantage estimators, declared through the same hook as those of other plugins."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ def kernelrl_advantages() -> list[Component]:
             "grpo",
             f"{module}:grpo",
             config=f"{module}:GrpoOptions",
-            summary="Distance from the group's mean in units of its deviation",
+            summary="Return minus group mean, divided by the group's standard deviation",
         ),
-        Component("dr_grpo", f"{module}:dr_grpo", summary="Distance from the group's mean, not divided"),
-        Component("rloo", f"{module}:rloo", summary="Distance from the mean of the other attempts"),
+        Component("dr_grpo", f"{module}:dr_grpo", summary="Return minus group mean"),
+        Component("rloo", f"{module}:rloo", summary="Return minus mean of the other episodes"),
         Component(
             "trloo",
             f"{module}:trloo",
             config=f"{module}:TrlooOptions",
-            summary="Distance from the mean of the other attempts at the same turn",
+            summary="Return minus mean of the other episodes at the same turn",
         ),
         Component(
             "per_turn",
             f"{module}:per_turn",
             config=f"{module}:PerTurnOptions",
-            summary="Distance from the mean of all attempts at the same turn",
+            summary="Return minus mean of all episodes at the same turn",
         ),
     ]

@@ -1,4 +1,4 @@
-"""The kinds of components: the base classes of implementation and options, imported when they are first needed."""
+"""Kinds of components: base classes of implementations and options, imported on first use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Kind:
     """One kind of component."""
 
     singular: str
-    """Name of one component in running text."""
+    """Name of one component in messages."""
     module: str
     """Module that defines the base classes."""
     base_name: str
@@ -64,11 +64,11 @@ KINDS_BY_NAME: Mapping[str, Kind] = dict(
         ("commands", Kind("command", "kernelrl_core.interfaces.config", "", "ComponentConfig")),
     )
 )
-"""By the name of the hook, without `kernelrl_`."""
+"""Name of the hook without `kernelrl_` -> kind."""
 
 
 def public_methods(cls: type[Any]) -> frozenset[str]:
-    """Names of the public functions of a class and its bases."""
+    """Names of the public methods of a class and its bases."""
     return frozenset(
         name
         for owner in cls.__mro__

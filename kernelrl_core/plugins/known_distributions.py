@@ -1,4 +1,4 @@
-"""The bundled distribution that offers a component, for the message that tells how to install it.
+"""The bundled distribution that provides a component, for messages with the command that installs it.
 
 The core uses these names in messages only. The table is generated: `python scripts/known_distributions.py`.
 """
@@ -14,7 +14,7 @@ __all__ = ["distribution_of"]
 
 
 def distribution_of(kind: str, name: str) -> str:
-    """The distribution of the component; empty where no bundled one offers it."""
+    """The bundled distribution of a component; empty if none provides it."""
     return _table().get(kind, {}).get(name, "")
 
 

@@ -1,8 +1,8 @@
-"""Finds, checks, imports and asks the installed plugins, each alone.
+"""Find, check and import the installed plugins, and call their hooks, each plugin separately.
 
-pluggy's own loading is all or nothing: one bad import stops every plugin after it, one raising hook loses the answers
-of all, a doubled name is skipped and a misspelt hook accepted in silence. Here whatever goes wrong with a plugin is
-recorded against that plugin, and the others never notice.
+pluggy's own loading is all or nothing: one failed import stops all later plugins, one failed hook discards the results
+of all, a duplicate name is skipped, and a misspelt hook is ignored silently. Here a failure is recorded for its plugin
+and affects no other.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 @attrs.frozen
 class PluginInfo:
-    """A plugin of this environment and what became of it."""
+    """A plugin of this environment and its state."""
 
     name: str
     """Name of its entry point."""
@@ -43,20 +43,20 @@ class PluginInfo:
     version: str
     """Version of that distribution."""
     state: Literal["ok", "broken", "disabled"]
-    """A broken or disabled plugin offers nothing."""
+    """A broken or disabled plugin has no components."""
     error: str = ""
-    """Why it is broken or disabled, in one line."""
+    """Reason for the state broken or disabled, in one line."""
     failed_at: str = ""
-    """Where it broke: `metadata`, `name`, `version`, `import`, or the name of a hook."""
+    """Point of failure: `metadata`, `name`, `version`, `import`, `hooks`, or the name of a hook."""
     trace: str = ""
-    """Traceback of the error, where there is one."""
+    """Traceback of the error, if there is one."""
     components: Mapping[str, tuple[Component, ...]] = attrs.field(factory=dict)
-    """Kind -> what the plugin offers, in the order in which it says so."""
+    """Kind -> components of the plugin, in the order in which its hook returns them."""
 
 
 @attrs.frozen
 class _Found:
-    """An entry point before anything of it was imported."""
+    """An entry point before its import."""
 
     name: str
     dist: str
@@ -67,7 +67,7 @@ class _Found:
 
 
 class _Refused(Exception):
-    """A plugin breaks a rule; `failed_at` says at which point."""
+    """A plugin violates a requirement of the loader, at the point `failed_at`."""
 
     def __init__(self, failed_at: str, message: str) -> None:
         super().__init__(message)
@@ -75,9 +75,9 @@ class _Refused(Exception):
 
 
 def load_plugins(environment: Mapping[str, str] = os.environ) -> tuple[PluginInfo, ...]:
-    """Every plugin that is installed, ordered by name, loaded as far as it lets itself be loaded.
+    """Load all installed plugins, sorted by name. A failure is recorded in the `PluginInfo` of its plugin.
 
-    `KERNELRL_DISABLE_PLUGINS=a,b` leaves plugins out, `KERNELRL_PLUGINS=a,b` takes only these, and
+    `KERNELRL_DISABLE_PLUGINS=a,b` disables plugins, `KERNELRL_PLUGINS=a,b` disables all others, and
     `KERNELRL_TRACE_PLUGINS=1` writes a line to stderr for every hook call.
     """
     disabled = _names(environment.get("KERNELRL_DISABLE_PLUGINS", ""))
@@ -85,7 +85,7 @@ def load_plugins(environment: Mapping[str, str] = os.environ) -> tuple[PluginInf
     trace = environment.get("KERNELRL_TRACE_PLUGINS", "") not in ("", "0")
     owners: dict[str, _Found] = {}
     plugins = []
-    # A name belongs to the distribution that is called after it, so a stranger cannot push a bundled plugin aside.
+    # `kernelrl-plugin-NAME` has precedence for NAME: a third-party distribution cannot replace a bundled plugin.
     for found in sorted(_installed(), key=lambda f: (f.name, not _named_after(f), f.dist)):
         info = PluginInfo(found.name, found.dist, found.version, "ok")
         owner = owners.setdefault(found.name, found)
@@ -94,7 +94,7 @@ def load_plugins(environment: Mapping[str, str] = os.environ) -> tuple[PluginInf
         elif only and found.name not in only:
             info = attrs.evolve(info, state="disabled", error="not named in KERNELRL_PLUGINS")
         elif owner is not found:
-            error = f"the plugin name {found.name!r} is given by both {owner.dist} and {found.dist}; uninstall one"
+            error = f"{owner.dist} and {found.dist} both provide a plugin {found.name!r}; uninstall one of them"
             info = attrs.evolve(info, state="broken", failed_at="name", error=error)
         else:
             info = _load(found, info, trace=trace)
@@ -118,7 +118,7 @@ def _canonical(dist: str) -> str:
 def _installed() -> Iterator[_Found]:
     seen = set()
     for dist in metadata.distributions():
-        # Each distribution is read alone: one with unreadable metadata must not hide the rest.
+        # One distribution with unreadable metadata must not hide the others.
         name = version = ""
         try:
             text = dist.read_text("entry_points.txt") or ""
@@ -147,7 +147,7 @@ def _load(found: _Found, info: PluginInfo, *, trace: bool) -> PluginInfo:
         phase = "version"
         _check_version(found)
         phase = "import"
-        # Output of a plugin must not end up in what a command prints as its result.
+        # Output of a plugin must not mix with the output of a command.
         with contextlib.redirect_stdout(sys.stderr):
             module = found.entry.load()
             manager = pluggy.PluginManager(GROUP)
@@ -160,7 +160,7 @@ def _load(found: _Found, info: PluginInfo, *, trace: bool) -> PluginInfo:
                 phase = f"kernelrl_{kind}"
                 if offered := _ask(manager, phase, found.name, trace=trace):
                     components[kind] = offered
-    # SystemExit: a plugin that leaves at import must not take the command line with it.
+    # SystemExit: a plugin that calls `sys.exit` during import must not end the command line.
     except (Exception, SystemExit) as error:
         refused = isinstance(error, _Refused)
         return attrs.evolve(
@@ -182,7 +182,7 @@ def _check_version(found: _Found) -> None:
             continue
         if not requirement.specifier.contains(__version__, prereleases=True):
             wanted = f"kernelrl{requirement.specifier}"
-            raise _Refused("version", f"{found.dist} {found.version} needs {wanted}, this is kernelrl {__version__}")
+            raise _Refused("version", f"{found.dist} {found.version} needs {wanted}; this is kernelrl {__version__}")
 
 
 def _check_hooks(manager: pluggy.PluginManager, module: Any) -> None:
@@ -192,14 +192,14 @@ def _check_hooks(manager: pluggy.PluginManager, module: Any) -> None:
             raise _Refused("hooks", f"{caller.name} is not a hook of kernelrl {__version__}; {hint}")
     for name, value in vars(module).items() if inspect.ismodule(module) else ():
         if name in _HOOKS and inspect.isfunction(value) and not hasattr(value, f"{GROUP}_impl"):
-            raise _Refused("hooks", f"{name} is not marked with @hookimpl, so it would never be called")
+            raise _Refused("hooks", f"{name} is not marked with @hookimpl, so the core would never call it")
 
 
 def _ask(manager: pluggy.PluginManager, hook: str, plugin: str, *, trace: bool) -> tuple[Component, ...]:
     offered: list[Component] = []
     for implementation in getattr(manager.hook, hook).get_hookimpls():
         began = time.perf_counter()
-        # The iterable is finished first: a generator that fails half way must not leave half its components.
+        # Exhaust the iterable first: a generator that fails must not leave some of its components.
         offered.extend(implementation.function())
         if trace:
             seconds = time.perf_counter() - began
@@ -209,29 +209,29 @@ def _ask(manager: pluggy.PluginManager, hook: str, plugin: str, *, trace: bool) 
         if not isinstance(component, Component):
             raise _Refused(hook, f"{hook} returned {type(component).__name__}, not a Component")
         if not isinstance(component.name, str) or not component.name or ":" in component.name:
-            raise _Refused(hook, f"{hook}: {component.name!r} cannot be the name of a component")
+            raise _Refused(hook, f"{hook}: {component.name!r} is not a valid component name (text without ':')")
         if component.name in seen:
-            raise _Refused(hook, f"{hook} offers {component.name!r} twice")
+            raise _Refused(hook, f"{hook} returns two components named {component.name!r}")
         seen.add(component.name)
         for target in filter(None, (component.target or "-", component.config)):
             if not _TARGET.fullmatch(target):
-                raise _Refused(hook, f"{hook}: {component.name}: {target!r} is not of the form module:attribute")
+                raise _Refused(hook, f"{hook}: {component.name}: {target!r} is not of the form `module:attribute`")
     return tuple(offered)
 
 
 def _explained(error: BaseException) -> str:
-    told = _one_line(f"{type(error).__name__}: {_text(error)}")
+    message = _one_line(f"{type(error).__name__}: {_text(error)}")
     from kernelrl_core.plugins.moved import new_import
 
     instead = new_import(error)
-    return f"{told}; write: {instead}" if instead else told
+    return f"{message}; write: {instead}" if instead else message
 
 
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # the text of a plugin's exception is plugin code, too
-        return "(its message cannot be shown)"
+    except Exception:  # `__str__` of a plugin's exception is plugin code, too
+        return "(the text of the exception is not available)"
 
 
 def _one_line(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The import to write in place of one that names a private or moved module of the core."""
+"""Replacement for an import of a private or moved module of the core."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _CORE, _API = "kernelrl_core", "kernelrl_core.api"
 
 
 def new_import(error: BaseException) -> str:
-    """For an import of the core that failed, the statement that replaces it; empty for any other error.
+    """The statement that replaces a failed import of the core; empty for any other error.
 
-    The names are those of the failing statement. Each is looked up among the exports of `kernelrl_core.api`.
+    Each name of the failed statement is looked up in the exports of `kernelrl_core.api`.
     """
     if not isinstance(error, ImportError) or (error.name or "").partition(".")[0] != _CORE:
         return ""
@@ -25,7 +25,7 @@ def new_import(error: BaseException) -> str:
     modules: dict[str, list[str]] = {}
     for name in wanted:
         if name in exports:
-            # A name that several modules export comes from the one that has most of the others.
+            # If several modules export the name, take the one that exports most of the other names.
             best = max(exports[name], key=lambda module: (sum(module in exports.get(n, ()) for n in wanted), module))
             modules.setdefault(best, []).append(name)
     if not modules:
@@ -34,7 +34,7 @@ def new_import(error: BaseException) -> str:
 
 
 def _failing_names(error: ImportError) -> Iterator[list[str]]:
-    """Names of the import statements of the core that the error passed through, the innermost first."""
+    """Names in the core's import statements on the error's traceback, innermost first."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         try:
             tree = ast.parse(Path(frame.filename).read_text(encoding="utf-8"))
@@ -48,7 +48,7 @@ def _failing_names(error: ImportError) -> Iterator[list[str]]:
 
 @functools.cache
 def _exports() -> Mapping[str, tuple[str, ...]]:
-    """Name -> modules of the API that export it, read from their source: the core never imports the API."""
+    """Name -> API modules that export it, parsed from their source, because the core never imports the API."""
     spec = util.find_spec(_API)
     found: dict[str, tuple[str, ...]] = {}
     for directory in spec.submodule_search_locations or () if spec is not None else ():

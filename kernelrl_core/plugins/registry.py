@@ -1,7 +1,7 @@
-"""What the plugins of this environment offer, by kind and name.
+"""Components of the installed plugins, by kind and name.
 
-registry().find("rewards", "speedup")      # a Component, nothing of it imported
-registry().make("rewards", use)            # the implementation, made with its options
+registry().find("rewards", "speedup")      # a Component; its implementation is not imported
+registry().make("rewards", use)            # the implementation, constructed with its options
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class PluginFailed(KernelRLError):
-    """Code of a plugin failed; the message names the plugin."""
+    """Plugin code failed; the message names the plugin."""
 
 
 @functools.cache
@@ -54,39 +54,39 @@ class Registry:
     """The plugins of an environment and their components, in a fixed order."""
 
     plugins: tuple[PluginInfo, ...]
-    """Ordered by name, broken and disabled ones included."""
+    """Sorted by name, including broken and disabled plugins."""
 
     def plugin(self, name: str) -> PluginInfo:
-        """The plugin called `name`, or of the distribution `name`; a broken or disabled one, too.
+        """The plugin named `name`, or that of the distribution `name`; it may be broken or disabled.
 
         Raises:
-            LookupFailed: there is none; the message suggests the nearest.
+            LookupFailed: there is none; the message suggests the nearest name.
         """
-        # Two distributions may give one name: the one that lost it is found under its own.
+        # If two distributions provide one name, the broken one is found by its distribution.
         for found in (*(p for p in self.plugins if p.name == name), *(p for p in self.plugins if p.dist == name)):
             return found
         close = suggestion(name, {plugin.name for plugin in self.plugins})
         raise LookupFailed(f"no plugin {name!r}; {close}", fix="kernelrl plugins list")
 
     def components(self, kind: str) -> tuple[Component, ...]:
-        """Everything offered of a kind, ordered by plugin."""
+        """All components of a kind, ordered by plugin."""
         return tuple(component for _, component in self._offers(kind))
 
     def find(self, kind: str, name: str) -> Component:
-        """The component called `name`, or `plugin:name`.
+        """The component named `name` or `plugin:name`.
 
         Raises:
-            LookupFailed: nobody offers it, or several plugins do.
+            LookupFailed: no plugin or several plugins provide it.
             MissingPrerequisite: its plugin is broken, disabled or not installed.
         """
         return self._locate(kind, name)[1]
 
     def plugin_of(self, kind: str, name: str) -> PluginInfo:
-        """The plugin that `find` takes the component from; raises as `find` does."""
+        """The plugin of the component that `find` returns. Raises like `find`."""
         return self._locate(kind, name)[0]
 
     def label(self, kind: str, component: Component) -> str:
-        """The shortest name that selects the component: its own, or `plugin:name` where several plugins offer that."""
+        """The shortest name that selects the component: `name`, or `plugin:name` if several plugins provide `name`."""
         same = [plugin for plugin, other in self._offers(kind) if other.name == component.name]
         if len(same) < 2:
             return component.name
@@ -94,10 +94,10 @@ class Registry:
         return f"{owner.name}:{component.name}"
 
     def config_class(self, kind: str, name: str) -> type[ComponentConfig]:
-        """Class of a component's options; the base of its kind, which has none, when the component names no class.
+        """Class of a component's options; the options base class of its kind if the component names none.
 
         Raises:
-            PluginFailed: the class cannot be imported, is no attrs class, or does not derive from the base of its kind.
+            PluginFailed: the class cannot be imported, is not an attrs class, or does not derive from the base class.
         """
         plugin, component = self._locate(kind, name)
         what = f"options of {_singular(kind)} {component.name!r}"
@@ -115,7 +115,7 @@ class Registry:
         return found
 
     def load(self, kind: str, name: str) -> Any:
-        """The implementation of a component, imported and not called; raises as `make`."""
+        """Import the implementation of a component without calling it. Raises like `make`."""
         plugin, component = self._locate(kind, name)
         what = f"{_singular(kind)} {component.name!r}"
         return self._guarded(plugin, component, f"cannot import the {what}", component.load)
@@ -141,13 +141,13 @@ class Registry:
     @overload
     def make(self, kind: Literal["loggers"], use: Use) -> Logger: ...
     def make(self, kind: str, use: Use) -> Any:
-        """The implementation that `use` names, made with its options.
+        """Construct the implementation that `use` names with its options.
 
         Raises:
-            LookupFailed, MissingPrerequisite: as `find`; or a module that the component declares is not installed.
-            KernelRLError: what the component itself raises of this family, unchanged.
-            PluginFailed: anything else goes wrong in its import or construction, or it does not derive from the base
-                class of its kind.
+            LookupFailed, MissingPrerequisite: as `find`; or a module in `Component.requires` is not installed.
+            KernelRLError: raised by the component itself; passes unchanged.
+            PluginFailed: any other exception in import or construction, or the implementation does not derive from the
+                base class of its kind.
         """
         plugin, component = self._locate(kind, use.use)
         target = self.load(kind, use.use)
@@ -169,14 +169,14 @@ class Registry:
         return made
 
     def unknown_methods(self, kind: str, name: str) -> tuple[str, ...]:
-        """Public methods of a component's class and of its options that its kind does not know, each with the nearest
-        right name; raises as `load` and `config_class`."""
+        """Messages about public methods of a component's class or options that their base class does not define, each
+        with the nearest known name. Raises like `load` and `config_class`."""
         known, implementation = KINDS_BY_NAME[kind], self.load(kind, name)
         found = []
         for cls, base in ((self.config_class(kind, name), known.config), (implementation, known.base)):
             if not isinstance(cls, type) or base is None or not issubclass(cls, base):
                 continue
-            # A trainable policy has methods that a plain one lacks: the most derived class of the core counts.
+            # Compare with the most derived class of the core: a trainable policy has more methods than a policy.
             nearest_base = next(owner for owner in cls.__mro__ if owner.__module__ == base.__module__)
             methods = public_methods(nearest_base)
             found += [
@@ -186,7 +186,7 @@ class Registry:
         return tuple(found)
 
     def missing(self, component: Component, options: ComponentConfig | None = None) -> tuple[Missing, ...]:
-        """What the component needs, by its declaration and by its options, and this machine lacks."""
+        """Prerequisites of the component, declared or dependent on its options, that this machine lacks."""
         declared = [component.requires, *([options.requires()] if options is not None else [])]
         return tuple(dict.fromkeys(missing for requires in declared for missing in missing_requirements(requires)))
 
@@ -206,7 +206,7 @@ class Registry:
         what = f"{_singular(kind)} {name!r}"
         if hits:
             choices = ", ".join(f"{plugin.name}:{wanted}" for plugin, _ in hits)
-            raise LookupFailed(f"{what} is offered by several plugins; write one of: {choices}")
+            raise LookupFailed(f"several plugins provide {what}; write one of: {choices}")
         self._refuse_if_unavailable(kind, wanted_plugin, wanted, what)
         names = {component.name for _, component in offers}
         names |= {f"{plugin.name}:{component.name}" for plugin, component in offers if wanted_plugin}
@@ -227,7 +227,7 @@ class Registry:
                 raise MissingPrerequisite(f"no {what}: {problem}", fix=f"kernelrl plugins show {plugin.name}")
             variable = plugin.error.rpartition(" ")[2]
             raise MissingPrerequisite(
-                f"no {what}: plugin {plugin.name} is disabled, it is {plugin.error}", fix=f"unset or change {variable}"
+                f"no {what}: plugin {plugin.name} is disabled: {plugin.error}", fix=f"unset or change {variable}"
             )
         if dist and not any(plugin.dist == dist for plugin in self.plugins):
             raise MissingPrerequisite(f"no {what}: {dist} is not installed", fix=f"pip install {dist}")
@@ -249,13 +249,13 @@ class Registry:
     def _failed(plugin: PluginInfo, failure: str, error: BaseException) -> PluginFailed:
         from kernelrl_core.plugins.moved import new_import
 
-        told = " ".join("".join(traceback.format_exception_only(error)).split())
+        message = " ".join("".join(traceback.format_exception_only(error)).split())
         instead = new_import(error)
         return PluginFailed(
-            f"plugin {plugin.name} ({plugin.dist} {plugin.version}): {failure}: {told}",
+            f"plugin {plugin.name} ({plugin.dist} {plugin.version}): {failure}: {message}",
             fix=f"in the plugin, write: {instead}"
             if instead
-            else "rerun with --debug for the traceback, and tell the plugin's author",
+            else "rerun with --debug for the traceback, and report it to the plugin's author",
         )
 
 

@@ -1,4 +1,4 @@
-"""A component as a recipe selects it."""
+"""Selection of a component in a recipe."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["Use"]
 
 @attrs.frozen
 class Use:
-    """A component by name. In a recipe its options stand flat, beside `use`."""
+    """A component by name, with its options. In a recipe the options are keys next to `use`."""
 
     use: str
     """Component name, or `plugin:name`."""
     options: Any = None
-    """Instance of the component's config class; None: its defaults."""
+    """Instance of the component's config class; None: all defaults."""
     raw: Mapping[str, Any] = attrs.field(factory=dict)
-    """The options as they were written, for the saved recipe."""
+    """The options as written in the recipe, for the saved recipe."""

@@ -1,4 +1,4 @@
-"""Composes every prompt of a run: the core does it alone, from templates and the settings of the recipe."""
+"""Prompts: composed by the core from templates and recipe settings; replies: parsed by `extraction`."""
 
 from __future__ import annotations
 

@@ -1,15 +1,17 @@
 """Composes the messages of a turn and fits them into the context.
 
-The conversation of turn t is the base prompt, then for each earlier attempt that is shown, in the order of the turns,
-the attempt as the model's message and its feedback as the user's. A message stays word for word the same in later
-turns (only examples may leave after the first), so servers can reuse their caches. With `history.form: prompt` the
-attempts and their feedback stand at the end of the base prompt instead.
+The messages of turn t are the base prompt and, for each earlier turn that is shown, an assistant message with its reply
+and a user message with its feedback, in the order of the turns. Later turns repeat these messages unchanged (only
+examples may be absent after the first turn), so servers can reuse their prefix caches. With `history.form: prompt`, the
+earlier turns are at the end of the base prompt instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+import attrs
 
 from kernelrl_core.errors import UsageError
 from kernelrl_core.interfaces.backends import BackendFacts
@@ -20,29 +22,43 @@ from kernelrl_core.prompts.templates import Template, fence_for
 from kernelrl_core.recipe.schema import HistorySettings, PromptSettings
 from kernelrl_core.types import EvaluationSettings, Example, Message, Prompt, Rule, Task, Turn
 
-__all__ = ["MINIMUM_REPLY_TOKENS", "Composer"]
+__all__ = ["MINIMUM_REPLY_TOKENS", "Composer", "FittedPrompt"]
 
 MINIMUM_REPLY_TOKENS = 256
-"""`Composer.fit` never shortens the reply's limit below this (or below what was asked, if that is less)."""
+"""`Composer.fit` never lowers the reply limit below this number, or below the requested limit if that is smaller."""
 
 THINK_PREFIX = "<think>\n"
-"""Beginning of the reply where the recipe says `think_prefix`: the content of a last message of the assistant."""
+"""Prefill of the reply with `prompt.think_prefix`: the content of a final assistant message."""
 
 _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 _TOLERANCES = {"fp32": 1e-4, "fp16": 1e-2, "bf16": 1e-2}
 
 
+@attrs.frozen
+class FittedPrompt:
+    """A prompt that fits into the context."""
+
+    prompt: Prompt
+    """The rendered prompt."""
+    max_tokens: int
+    """Reply limit in tokens."""
+    examples: tuple[Example, ...]
+    """Examples in the prompt: retrieved ones, or else the backend's own."""
+
+
 class Composer:
-    """Words prompts as the recipe says.
+    """Composes prompts with the settings of a recipe.
 
     Args:
         settings: the recipe's `prompt` block.
         history: the recipe's `history` block.
-        backend: what the backend wants said.
-        rules: the rules that are stated, in this order.
-        evaluation: how candidates are judged; precision and tolerance are stated from it.
+        backend: instructions and examples of the backend.
+        rules: stated rules, in the order of the prompt.
+        evaluation: evaluation settings; the prompt states precision and tolerances from them.
+
     Raises:
-        UsageError: the template or the GPU is unknown, or the template is faulty.
+        UsageError: the template or the GPU is unknown, or the template has an error.
+        MissingPrerequisite: `prompt.hardware.gpu` is `auto` and this machine has no NVIDIA GPU.
     """
 
     def __init__(
@@ -71,16 +87,17 @@ class Composer:
     def messages(
         self, task: Task, *, examples: Sequence[Example] = (), turns: Sequence[Turn] = ()
     ) -> tuple[Message, ...]:
-        """The conversation up to the next reply.
+        """The messages before the next reply, without fitting into a context.
 
         Args:
-            task: what is asked.
-            examples: retrieved examples, best first; shown before the backend's own.
-            turns: the earlier turns of the attempt, in order.
+            examples: retrieved examples, best first. They replace the backend's own.
+            turns: earlier turns of the episode, in order.
+
         Raises:
-            UsageError: the template fails.
+            UsageError: the template has an error.
         """
-        return self._messages(task, examples, shown_turns(turns, self._history), first=not turns)
+        first = not turns
+        return self._messages(task, self._shown(examples, first), shown_turns(turns, self._history))
 
     def fit(
         self,
@@ -91,81 +108,89 @@ class Composer:
         max_tokens: int,
         examples: Sequence[Example] = (),
         turns: Sequence[Turn] = (),
-    ) -> tuple[Prompt, int]:
-        """The rendered conversation and the reply's limit, such that both fit into the context.
+    ) -> FittedPrompt:
+        """The rendered prompt and the reply limit, which together fit into the context.
 
-        The oldest attempts are dropped first, then retrieved examples from the last on, while the newest attempt stays.
-        Next the reply's limit is lowered, though not below `MINIMUM_REPLY_TOKENS`, and last the newest attempt goes.
+        A prompt that is too long is shortened in this order: remove the oldest turns except the newest one; remove
+        retrieved examples, last first, and show the backend's own when none is left; lower the reply limit, but not
+        below `MINIMUM_REPLY_TOKENS`; remove the newest turn.
 
         Args:
-            render: the policy's chat template and tokeniser.
-            context_tokens: longest prompt and reply together.
-            max_tokens: limit of the reply that is asked for.
+            render: chat template and tokenizer of the policy.
+            context_tokens: maximum number of tokens of prompt plus reply.
+            max_tokens: requested reply limit.
+            examples: retrieved examples, best first. They replace the backend's own.
+            turns: earlier turns of the episode, in order.
+
         Raises:
-            UsageError: even the bare task does not fit.
+            UsageError: the prompt does not fit even without examples and turns, or the template has an error.
         """
         limit = min(self._settings.max_tokens or context_tokens, context_tokens)
         minimum = min(max_tokens, MINIMUM_REPLY_TOKENS)
         prompt: Prompt | None = None
-        for candidates in self._stages(task, examples, turns):
-            for messages in candidates:
-                prompt = render(messages)
+        shown: tuple[Example, ...] = ()
+        for level in self._levels(examples, turns):
+            for shown, earlier in level:
+                prompt = render(self._messages(task, shown, earlier))
                 if len(prompt.tokens) <= min(limit, context_tokens - max_tokens):
-                    return prompt, max_tokens
-            # The last candidate of a stage is its shortest.
+                    return FittedPrompt(prompt, max_tokens, shown)
+            # The last prompt of a level is its shortest.
             if prompt is not None and len(prompt.tokens) <= min(limit, context_tokens - minimum):
-                return prompt, context_tokens - len(prompt.tokens)
+                return FittedPrompt(prompt, context_tokens - len(prompt.tokens), shown)
         size = 0 if prompt is None else len(prompt.tokens)
         raise UsageError(
-            f"task {task.id}: its prompt has {size} tokens, with the limit at {limit} tokens and a context of "
-            f"{context_tokens} tokens, of which the reply needs at least {minimum}",
-            fix="prompt.template=brief, prompt.shots=zero, a larger prompt.max_tokens, or a policy with more context",
+            f"task {task.id}: its prompt has {size} tokens; the limit is {limit}, and a context of {context_tokens} "
+            f"tokens must leave at least {minimum} for the reply",
+            fix="set prompt.template=brief or prompt.shots=zero, increase prompt.max_tokens, or choose a policy with a "
+            "longer context",
         )
 
     def reply_text(self, source: str, *, summary: str = "") -> str:
-        """A source worded as the reply that the prompt asks for. `extract` of it gives `canonical_source(source)`."""
+        """A reply with `source` in the requested format. Its extraction is `canonical_source(source)`."""
         source = canonical_source(source)
         return self._template.render("reply", {"source": source, "fence": fence_for(source), "summary": summary})
 
-    def _stages(
-        self, task: Task, examples: Sequence[Example], turns: Sequence[Turn]
-    ) -> Iterator[Iterator[tuple[Message, ...]]]:
-        """Conversations from the fullest to the barest, in stages between which the reply's limit is lowered."""
-        shown = shown_turns(turns, self._history)
+    def _levels(
+        self, examples: Sequence[Example], turns: Sequence[Turn]
+    ) -> Iterator[Iterator[tuple[tuple[Example, ...], Sequence[Turn]]]]:
+        """Examples and turns of prompts, longest first, in levels. The reply limit is lowered before the next level is
+        tried."""
+        earlier = shown_turns(turns, self._history)
         first = not turns
 
-        def shrinking() -> Iterator[tuple[Message, ...]]:
-            for dropped in range(max(1, len(shown))):
-                yield self._messages(task, examples, shown[dropped:], first=first)
+        def shrinking() -> Iterator[tuple[tuple[Example, ...], Sequence[Turn]]]:
+            for dropped in range(max(1, len(earlier))):
+                yield self._shown(examples, first), earlier[dropped:]
             for kept in reversed(range(len(examples))):
-                yield self._messages(task, examples[:kept], shown[-1:], first=first)
+                yield self._shown(examples[:kept], first), earlier[-1:]
 
         yield shrinking()
-        if shown:
-            yield iter([self._messages(task, (), (), first=False)])
+        if earlier:
+            yield iter([(self._own_examples(first), ())])
 
-    def _messages(
-        self, task: Task, examples: Sequence[Example], shown: Sequence[Turn], *, first: bool
-    ) -> tuple[Message, ...]:
+    def _messages(self, task: Task, examples: tuple[Example, ...], shown: Sequence[Turn]) -> tuple[Message, ...]:
         values = self._constant | {
             "task": task,
-            "examples": (*examples, *self._own_examples(first)),
+            "examples": examples,
             "precision": self._precision(task),
             "tests": self._evaluation.for_task(task),
         }
-        asked = self._template.render("user", values)
+        user_text = self._template.render("user", values)
         if shown and self._history.form == "prompt":
-            attempts = [{**_told(turn), "reply": self._attempt(turn)} for turn in shown]
-            asked += "\n\n" + self._template.render("history", values | {"attempts": attempts})
-        messages = [Message("user", asked)]
+            attempts = [{**_turn_values(turn), "reply": self._reply_message(turn)} for turn in shown]
+            user_text += "\n\n" + self._template.render("history", values | {"attempts": attempts})
+        messages = [Message("user", user_text)]
         if system := self._template.render("system", values):
             messages.insert(0, Message("system", system))
         for turn in shown if self._history.form == "chat" else ():
-            messages.append(Message("assistant", self._attempt(turn)))
-            messages.append(Message("user", self._template.render("feedback", values | _told(turn))))
+            messages.append(Message("assistant", self._reply_message(turn)))
+            messages.append(Message("user", self._template.render("feedback", values | _turn_values(turn))))
         if self._settings.think_prefix:
             messages.append(Message("assistant", THINK_PREFIX))
         return tuple(messages)
+
+    def _shown(self, retrieved: Sequence[Example], first: bool) -> tuple[Example, ...]:
+        return tuple(retrieved) or self._own_examples(first)
 
     def _own_examples(self, first: bool) -> tuple[Example, ...]:
         if self._settings.shots == "zero" or not (first or self._settings.example_turns == "all"):
@@ -183,25 +208,26 @@ class Composer:
         rtol = _TOLERANCES[name] if evaluation.rtol is None else evaluation.rtol
         return {"dtype": _DTYPES[name], "atol": f"{atol:g}", "rtol": f"{rtol:g}"}
 
-    def _attempt(self, turn: Turn) -> str:
-        kept = self._history.thinking == "kept"
+    def _reply_message(self, turn: Turn) -> str:
+        with_thinking = self._history.thinking == "kept"
         candidate = turn.candidate
         if candidate is None:
-            return raw_reply(turn, with_thinking=kept)
+            return raw_reply(turn, with_thinking=with_thinking)
         reply = self.reply_text(candidate.source, summary=turn.extraction.summary if self._ask_summary else "")
         thinking = turn.extraction.thinking.strip()
-        return f"<think>\n{thinking}\n</think>\n\n{reply}" if kept and thinking else reply
+        return f"<think>\n{thinking}\n</think>\n\n{reply}" if with_thinking and thinking else reply
 
     def _check_reply(self) -> None:
         source = "class ModelNew:\n    pass\n"
         found = extract(self.reply_text(source), fences=self._backend.fences, backend="").candidate
         if found is None or found.source != source:
             raise UsageError(
-                f"prompt.template: the `reply` block of {self._template.name} words an answer that is not read back",
+                f"prompt.template: the `reply` block of {self._template.name} renders a reply from which no kernel "
+                "can be extracted",
                 fix="put {{ source }} into a fenced block: {{ fence }}python, a line break, {{ source }}{{ fence }}",
             )
 
 
-def _told(turn: Turn) -> dict[str, Any]:
-    """What templates are told of a turn."""
+def _turn_values(turn: Turn) -> dict[str, Any]:
+    """Template variables of an earlier turn."""
     return {"feedback": turn.feedback.strip(), "turn": turn.id.turn + 1, "outcome": turn.outcome.value}

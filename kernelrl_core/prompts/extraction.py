@@ -1,17 +1,17 @@
-"""The one reading of a reply: where its code is, or why there is none.
+"""Extraction of the candidate from a reply, or of the reason why there is none.
 
-Every consumer of a kernel (checkers, evaluator, journal, `kernelrl check`) gets the source found here, so the bytes
-that are checked are the bytes that run. In order:
+All users of a candidate (checkers, evaluator, journal, `kernelrl check`) get its source from here, so checkers analyse
+exactly the source that is executed. Steps:
 
-1. *Thinking is cut away*: `<think>…</think>`, all that precedes a `</think>` without an opening tag, all that follows a
-   `<think>` without a closing one, and what the policy's renderer separated. A draft in there is never an answer.
-2. *Complete candidates are collected* from fenced blocks (backticks or tildes, of any length, tags of `TAGS` and of the
-   backend) and from `<KERNEL>` tags with or without a fence inside. Complete means: closed, parses as Python, and
-   defines the class `ModelNew` at module level.
-3. *The last complete candidate wins*; those inside `<KERNEL>` tags beat all others.
+1. Remove thinking: `<think>…</think>`, all text before a `</think>` without an opening tag, all text after a `<think>`
+   without a closing tag, and thinking that the policy's renderer separated. Drafts in thinking are never extracted.
+2. Collect complete candidates from fenced blocks (any number of backticks or tildes from three on, with a language tag
+   of `TAGS` or of the backend) and from `<KERNEL>` tags with or without a fence inside. Complete means: closed, valid
+   Python, and defines the class `ModelNew` at module level.
+3. Select the last complete candidate inside `<KERNEL>` tags, or else the last one.
 
-The source is kept byte for byte (line ends, comments and statements before the imports included), except that white
-space at its end becomes one newline: see `canonical_source`.
+The source is unchanged except for white space at its end (see `canonical_source`) and the indentation of a fence that
+is itself indented.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ __all__ = [
 ]
 
 MAX_REPLY_CHARACTERS = 2_000_000
-"""Longer replies are not read."""
+"""Longer replies have no candidate."""
 TAGS = frozenset({"", "python", "python3", "py", "triton", "cuda", "cu", "c++", "cpp", "hip"})
-"""Tags (lower case) of fences that may hold an answer, beside those of the backend."""
+"""Language tags (lower case) of fences that may contain a candidate, in addition to those of the backend."""
 
 _MAX_READ_CHARACTERS = 4_000_000
-"""Sum over all attempts to read a part of one reply as code: bounds the time spent on hostile text."""
+"""Characters of a reply that are parsed as code in total: limits the time spent on adversarial text."""
 _MAX_CLOSINGS = 64
 """Closing fences or tags tried for one opening."""
 _MAX_INDENT = 64
-"""White space before a fence that still begins its line."""
+"""Maximum indentation of a fence, in characters."""
 _COST_OF_PARSING = 500
-"""Counted for each attempt, beside its characters."""
+"""Fixed cost of one parse, in characters."""
 
 _KERNEL = re.compile(r"<(/?)KERNEL>", re.IGNORECASE | re.ASCII)
 _SUMMARY = re.compile(r"<(/?)SUMMARY>", re.IGNORECASE | re.ASCII)
@@ -70,16 +70,17 @@ def extract(
     backend: str,
     thinking: str | None = None,
 ) -> Extraction:
-    """Read a reply. Never raises on any text; time is bounded by the limits of this module.
+    """Extract the candidate of a reply. Raises for no text; the limits of this module bound its time.
 
     Args:
-        reply: the raw text, or a list of parts with `type` `text` (and key `text`) or `thinking` (and key `thinking`).
-        stop_reason: `length` when the reply was cut off.
-        fences: further tags of fences that may hold an answer.
-        backend: name of the backend, for the candidate.
-        thinking: thinking that the renderer separated; cut from `reply` if it is still in there.
+        reply: raw text, or a list of parts with `type` `text` (and key `text`) or `thinking` (and key `thinking`).
+        stop_reason: `length` if the reply ended at its token limit.
+        fences: language tags of fences that may contain a candidate, in addition to `TAGS`.
+        backend: name of the backend, stored in the candidate.
+        thinking: thinking that the renderer separated; removed from `reply` if it still contains it.
+
     Returns:
-        The candidate, without source facts, or the problem with a message for the model.
+        The candidate without source facts, or a problem with a message for the model.
     """
     text, thoughts = _join(reply)
     if len(text) > MAX_REPLY_CHARACTERS:
@@ -99,7 +100,13 @@ def extract(
 
 
 def extract_file(text: str, *, fences: Sequence[str] = (), backend: str) -> Extraction:
-    """Read a kernel file: Python source that defines `ModelNew`, or else a saved reply."""
+    """Extract the candidate of a kernel file: Python source that defines `ModelNew`, or a saved reply.
+
+    Args:
+        text: content of the file.
+        fences: see `extract`.
+        backend: see `extract`.
+    """
     text = text.removeprefix("\ufeff")
     source = canonical_source(text)
     plain = _parse(source)
@@ -114,7 +121,7 @@ def extract_file(text: str, *, fences: Sequence[str] = (), backend: str) -> Extr
 
 
 def canonical_source(source: str) -> str:
-    """The source with white space at its end replaced by one newline, which changes no Python program."""
+    """The source with trailing white space replaced by one newline. This changes no Python program."""
     return source.rstrip(_WHITE) + "\n"
 
 
@@ -141,7 +148,7 @@ class _Parsed:
     complete: bool = False
     """Parses and defines `ModelNew`."""
     message: str = ""
-    """Why it does not parse."""
+    """Reason why it does not parse; empty if it does."""
 
 
 @attrs.frozen
@@ -156,16 +163,16 @@ class _Block:
 
 
 class _Reading:
-    """Collects the blocks of a text that contains no thinking."""
+    """Collects the blocks of a reply without thinking."""
 
     def __init__(self, text: str, tags: frozenset[str]) -> None:
         self.text = text
         self.tags = tags
         self.blocks: list[_Block] = []
         self.complete = _Spans()
-        """Where the complete candidates are."""
+        """Spans of the complete candidates."""
         self.unclosed = False
-        """A fence or tag that may hold an answer was never closed."""
+        """A fence or tag that may contain a candidate is not closed."""
         self._budget = _MAX_READ_CHARACTERS
         self._openings = [match for match in _OPENING.finditer(text) if self._opens(match)]
         self._opening_starts = [match.start() for match in self._openings]
@@ -198,7 +205,8 @@ class _Reading:
         return max(complete, key=lambda block: (block.tagged, block.start), default=None)
 
     def _opens(self, fence: re.Match[str]) -> bool:
-        """Whether a fence opens a block: it begins its line, follows `<KERNEL>`, or ends a line of prose with a tag."""
+        """Whether a fence opens a block: it starts its line, follows `<KERNEL>`, or follows prose and has a known
+        language tag."""
         start = max(0, fence.start() - _MAX_INDENT)
         line_start = self.text.rfind("\n", start, fence.start())
         line = self.text[max(start, line_start + 1) : fence.start()].strip(" \t")
@@ -207,7 +215,7 @@ class _Reading:
         return at_start or line[-8:].upper() == "<KERNEL>" or known
 
     def _read_fence(self, opening: re.Match[str]) -> int:
-        """Record the block that `opening` opens and return where to go on."""
+        """Record the block that `opening` opens; return the position after it."""
         start, body = opening.start(), opening.end()
         tag, tagged = opening[2].lower(), self._inside_tag(start)
         closings = self._closings(opening, tagged)
@@ -215,8 +223,8 @@ class _Reading:
             if tag not in self.tags or not self._afford(end - body):
                 break
             source = self._body(opening, end)
-            # A line of nothing but a fence lies inside a string if it is part of valid Python, and no prefix of a
-            # program that ends inside a string parses: so the first closing that gives a program is the right one.
+            # In valid Python, a line that consists of a fence can only be part of a string, and no prefix of a program
+            # that ends inside a string parses. So the first closing fence that gives a valid program is the right one.
             if _NAMES_MODEL.search(source) and (parsed := _parse(source)).complete:
                 self.blocks.append(_Block(start, after, source, tag, tagged, parsed))
                 self.complete.add(start, after)
@@ -224,7 +232,7 @@ class _Reading:
         end, after = closings[0] if closings else (len(self.text), len(self.text))
         index = bisect_left(self._tagged_starts, body)
         if index < len(self._tagged_starts) and self._tagged_starts[index] < end:
-            # The author began a new block without closing this one.
+            # The model started a new block without closing this one.
             return self._tagged_starts[index]
         if tag in self.tags:
             if not closings:
@@ -235,13 +243,13 @@ class _Reading:
         return after
 
     def _closings(self, opening: re.Match[str], tagged: bool) -> list[tuple[int, int]]:
-        """Where the block may end, nearest first: (end of the body, where to go on)."""
+        """Possible ends of the block, nearest first: (end of the body, position after the block)."""
         fence = opening[1]
         first = bisect_left(self._fence_starts, opening.end())
         lines = self._fence_lines[first : first + _MAX_CLOSINGS]
         found = [(line.start(), line.end()) for line in lines if line[2].startswith(fence)]
         if tagged:
-            # A model may close the tag and forget the fence.
+            # Models may close the tag and forget the fence.
             first = bisect_left(self._kernel_starts, opening.end())
             for tag in self._kernel_tags[first : first + _MAX_CLOSINGS]:
                 if tag[1] and self.text[tag.start() - 1] == "\n":
@@ -262,7 +270,7 @@ class _Reading:
         return rest if newline and first.strip() and first.strip().lower() in self.tags else body
 
     def _read_bare_tag(self, opening: re.Match[str]) -> int:
-        """Record the candidate that stands in `<KERNEL>` tags without a fence, if any, and return where to go on."""
+        """Record the candidate in `<KERNEL>` tags without a fence, if any; return the position after it."""
         for tag in self._tag_closings(opening):
             source = self._bare_body(opening, tag)
             if not self._afford(len(source)):
@@ -274,7 +282,7 @@ class _Reading:
         return opening.end()
 
     def _note_failed_tags(self, openings: Sequence[re.Match[str]]) -> None:
-        """Remember tags that hold neither a candidate nor a fence, as the reason why there is no candidate."""
+        """Record tags that contain neither a candidate nor a fence, to explain a reply without a candidate."""
         fenced = sorted(block.start for block in self.blocks)
         for opening in openings:
             closings = self._tag_closings(opening)
@@ -288,8 +296,8 @@ class _Reading:
                 self.blocks.append(_Block(opening.start(), end, source, "", True, _parse(source)))
 
     def _tag_closings(self, opening: re.Match[str]) -> list[re.Match[str]]:
-        """Closing tags to try. At the start of a line one can belong to the code only inside a string; the nearest
-        of all comes last."""
+        """Closing tags to try: those at the start of a line, which code contains only inside strings, then the nearest
+        one."""
         first = bisect_left(self._kernel_starts, opening.end())
         closings = [tag for tag in self._kernel_tags[first : first + _MAX_CLOSINGS] if tag[1]]
         return [tag for tag in closings if self.text[tag.start() - 1] == "\n"] + closings[:1]
@@ -311,7 +319,7 @@ class _Reading:
 
 
 class _Spans:
-    """Spans of text without overlap, added in their order."""
+    """Non-overlapping spans of text, added in order."""
 
     def __init__(self) -> None:
         self._spans: list[tuple[int, int]] = []
@@ -328,7 +336,7 @@ class _Spans:
 
 
 def _parse(source: str) -> _Parsed:
-    """Parse untrusted text without running it, in bounded time."""
+    """Parse untrusted text without executing it, in bounded time."""
     if len(source) > MAX_SOURCE_CHARACTERS:
         return _Parsed(message=f"The code has {len(source)} characters; at most {MAX_SOURCE_CHARACTERS} are accepted.")
     try:
@@ -374,7 +382,7 @@ def _defines_model(body: Sequence[ast.stmt]) -> bool:
     return False
 
 
-# --- what else the reply says ---------------------------------------------------------------------------------------
+# --- summary and problem --------------------------------------------------------------------------------------------
 
 
 def _summary(text: str, code: _Spans) -> str:
@@ -390,7 +398,7 @@ def _problem(reading: _Reading, *, truncated: bool, open_thinking: bool) -> tupl
     if truncated:
         return "truncated", "The reply was cut off at its token limit before the code was complete."
     if open_thinking:
-        return "truncated", "The thinking never ended, so there is no answer."
+        return "truncated", "The thinking did not end, so the reply has no code."
     if reading.unclosed:
         return "truncated", "The code block is not closed, so the code is incomplete."
     blocks = sorted(reading.blocks, key=lambda block: (block.tagged, block.start), reverse=True)

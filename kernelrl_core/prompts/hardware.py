@@ -1,4 +1,4 @@
-"""Public specification facts of GPUs, for the hardware block of a prompt."""
+"""GPU specifications for the hardware block of a prompt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["GPUS", "Gpu", "HardwareBlock", "detect_gpu", "find_gpu", "hardware_b
 
 @attrs.frozen
 class Gpu:
-    """Specifications from the vendor's data sheet; rates are dense and at boost clock. None: not stated there."""
+    """Specifications from the vendor's data sheet; rates are dense, at boost clock. None: not in the data sheet."""
 
     name: str
     architecture: str
@@ -32,7 +32,7 @@ class Gpu:
     units: int | None = None
     """Streaming multiprocessors, or compute units on AMD."""
     shared_kb: int | None = None
-    """Shared memory (LDS on AMD) per unit, the largest configurable, in KB."""
+    """Maximum configurable shared memory (LDS on AMD) per unit, in KB."""
 
 
 GPUS: tuple[Gpu, ...] = (
@@ -63,19 +63,22 @@ _ALIASES = {"a100": "A100 80GB", "h100": "H100 SXM", "a10": "A10G"}
 
 @attrs.frozen
 class HardwareBlock:
-    """A GPU as a prompt describes it."""
+    """The description of a GPU in a prompt."""
 
     name: str
     facts: tuple[tuple[str, str], ...]
-    """(what, value with unit)."""
+    """(label, value with unit)."""
 
 
 def hardware_block(name: str) -> HardwareBlock:
-    """Facts of a GPU by name, or of this machine's for `auto`.
+    """The description of a GPU.
+
+    Args:
+        name: see `find_gpu`; `auto`: the first GPU of this machine.
 
     Raises:
-        UsageError: unknown GPU, with the nearest name.
-        MissingPrerequisite: `auto` without an NVIDIA GPU.
+        UsageError: the GPU is unknown; the message suggests the nearest name.
+        MissingPrerequisite: `auto` on a machine without an NVIDIA GPU.
     """
     gpu = find_gpu(detect_gpu() if name.strip().lower() == "auto" else name)
     amd = gpu.architecture.startswith("CDNA")
@@ -89,14 +92,14 @@ def hardware_block(name: str) -> HardwareBlock:
         ("Compute units" if amd else "Streaming multiprocessors", str(gpu.units or "")),
         ("LDS per compute unit" if amd else "Shared memory per multiprocessor", f"{gpu.shared_kb or ''} KB"),
     ]
-    return HardwareBlock(gpu.name, tuple((what, value) for what, value in facts if value and value != " KB"))
+    return HardwareBlock(gpu.name, tuple((label, value) for label, value in facts if value and value != " KB"))
 
 
 def find_gpu(name: str) -> Gpu:
-    """The GPU of this name, as written in the table or as `nvidia-smi` prints it.
+    """The GPU with this name, as in `GPUS` or as `nvidia-smi` prints it.
 
     Raises:
-        UsageError: unknown, with the nearest name.
+        UsageError: the GPU is unknown; the message suggests the nearest name.
     """
     wanted = _key(name)
     by_key = {_key(gpu.name): gpu for gpu in GPUS}
@@ -118,23 +121,23 @@ def find_gpu(name: str) -> Gpu:
 
 
 def detect_gpu() -> str:
-    """Name of this machine's first NVIDIA GPU.
+    """Name of this machine's first NVIDIA GPU, from `nvidia-smi`.
 
     Raises:
-        MissingPrerequisite: no such GPU, or no driver.
+        MissingPrerequisite: there is no NVIDIA GPU or no driver.
     """
     program = shutil.which("nvidia-smi")
     if program is not None:
         command = [program, "--query-gpu=name", "--format=csv,noheader"]
         try:
-            answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
         except (OSError, subprocess.TimeoutExpired):
-            answer = None
-        if answer is not None and answer.returncode == 0 and answer.stdout.strip():
-            return answer.stdout.strip().splitlines()[0].strip()
+            done = None
+        if done is not None and done.returncode == 0 and done.stdout.strip():
+            return done.stdout.strip().splitlines()[0].strip()
     raise MissingPrerequisite(
         "prompt.hardware.gpu: auto: no NVIDIA GPU was found on this machine",
-        fix="name the GPU, as in prompt.hardware.gpu=H100",
+        fix="set the name of the GPU, for example prompt.hardware.gpu=H100",
     )
 
 

@@ -1,4 +1,4 @@
-"""Chooses which earlier attempts a prompt shows, and words an attempt as the model's own message."""
+"""Selection of the earlier turns that a prompt shows, and their replies as text."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from kernelrl_core.types import Message, Prompt, Turn
 __all__ = ["bounded", "raw_reply", "require_kept_thinking", "shown_turns"]
 
 MAX_RAW_CHARACTERS = 2000
-"""Of a reply without usable code, so many characters are shown."""
+"""Maximum length of a reply without a candidate when it is shown in a later prompt."""
 
 
 def shown_turns(turns: Sequence[Turn], history: HistorySettings) -> tuple[Turn, ...]:
-    """The attempts to show, in the order of their turns. Those that ended as `infra_error` are left out, and the newest
-    of the others is always among them."""
+    """The turns to show, in order. Masked turns are excluded; the newest of the others is always included."""
     turns = [turn for turn in turns if not turn.masked]
     if not turns:
         return ()
@@ -26,14 +25,14 @@ def shown_turns(turns: Sequence[Turn], history: HistorySettings) -> tuple[Turn, 
             return tuple(turns[-last:])
         case BestHistory(best=best):
             order = sorted(range(len(turns)), key=lambda index: (turns[index].score.total, index), reverse=True)
-            kept = {*order[:best], len(turns) - 1}
-            return tuple(turn for index, turn in enumerate(turns) if index in kept)
+            selected = {*order[:best], len(turns) - 1}
+            return tuple(turn for index, turn in enumerate(turns) if index in selected)
         case _:
             return tuple(turns)
 
 
 def raw_reply(turn: Turn, *, with_thinking: bool) -> str:
-    """What the model wrote in a reply without usable code, bounded and never empty."""
+    """The text of a reply without a candidate, at most about `MAX_RAW_CHARACTERS` long and never empty."""
     text = turn.prompt.prefill + turn.reply.text
     if not with_thinking:
         text, _ = split_thinking(text, turn.reply.thinking or "")
@@ -41,17 +40,18 @@ def raw_reply(turn: Turn, *, with_thinking: bool) -> str:
 
 
 def require_kept_thinking(recipe: Recipe, render: Callable[[Sequence[Message]], Prompt]) -> None:
-    """Refuse to keep the thinking of earlier replies as the model's messages where its chat template leaves it out.
+    """Check that the chat template renders the thinking of earlier replies, if the recipe sets
+    `history.thinking: kept` with `history.form: chat`.
 
     Args:
-        render: the policy's chat template and tokeniser.
+        render: chat template and tokenizer of the policy.
 
     Raises:
-        UsageError: it does.
+        UsageError: the chat template drops the thinking.
     """
     if recipe.episode.turns == 1 or recipe.history.thinking != "kept" or recipe.history.form != "chat":
         return
-    # Of different lengths, since policies that do not know the template count characters.
+    # The two texts differ in length, because some policies do not know the template and only count characters.
     thoughts = ("yes", "yes, and so on, and on")
     first, second = (
         render(
@@ -65,16 +65,15 @@ def require_kept_thinking(recipe: Recipe, render: Callable[[Sequence[Message]], 
     )
     if first.tokens == second.tokens:
         raise UsageError(
-            "history.thinking=kept: the model's chat template leaves the thinking of earlier replies out of what it is "
-            "shown as a chat",
+            "history.thinking=kept: the model's chat template drops the thinking of earlier assistant messages",
             fix="set history.form=prompt, or history.thinking=stripped or summarised",
         )
 
 
 def bounded(text: str, limit: int) -> str:
-    """`text` with its middle left out if it is longer than `limit` characters."""
+    """`text`; if it is longer than `limit` characters, its middle is replaced by a note."""
     if len(text) <= limit:
         return text
     head = limit * 2 // 3
     tail = limit - head
-    return f"{text[:head]}\n[… {len(text) - limit} characters left out …]\n{text[-tail:]}"
+    return f"{text[:head]}\n[… {len(text) - limit} characters omitted …]\n{text[-tail:]}"

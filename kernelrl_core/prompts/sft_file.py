@@ -1,7 +1,7 @@
-"""Conversations as a file for supervised fine-tuning, written from a run and read as demonstrations.
+"""JSONL files for supervised fine-tuning, written from a run and read as demonstrations.
 
-A file holds one conversation per line, `{"messages": [{"role": …, "content": …}, …]}`, whose last message is the reply
-to learn: the form that most tools for supervised fine-tuning read. Kernels in it are text and are never run.
+Each line is one conversation, `{"messages": [{"role": …, "content": …}, …]}`; its last message is the reply to learn.
+Most tools for supervised fine-tuning read this format. Kernels in the file are never executed.
 """
 
 from __future__ import annotations
@@ -36,20 +36,19 @@ def write_conversations(path: Path, conversations: tuple[dict[str, Any], ...]) -
 def read_conversations(path: Path) -> list[WarmStartExample]:
     """The conversations of a file as demonstrations.
 
-    Beside `messages` a line may say `weight` (relative share, 1 where it is not said) and `task_id`; what else it says
-    is not read.
+    Besides `messages`, a line may contain `weight` (relative weight, default 1) and `task_id`. Other keys are ignored.
 
     Raises:
-        UsageError: the file cannot be read, or a line is not a conversation; names file and line.
+        UsageError: the file cannot be read, is empty, or a line is not a conversation; names file and line.
     """
     try:
-        # Not `splitlines`: other programs write line separators of Unicode into texts as they are.
+        # Not `splitlines`: JSON strings may contain unescaped Unicode line separators.
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"demonstrations.file: cannot read {path}: {error}") from error
     found = [_example(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line.strip()]
     if not found:
-        raise UsageError(f"demonstrations.file: {path} holds no conversations")
+        raise UsageError(f"demonstrations.file: {path} contains no conversations")
     return found
 
 
@@ -60,12 +59,12 @@ def _example(line: str, where: str) -> WarmStartExample:
         raise UsageError(f"{where}: not JSON: {error}") from error
     messages = list(_messages(entry.get("messages") if isinstance(entry, dict) else None, where))
     if messages[-1].role != "assistant" or len(messages) < 2:
-        raise UsageError(f"{where}: the last of two or more messages must be the assistant's, the reply to learn")
+        raise UsageError(f"{where}: needs two or more messages, the last with role assistant: the reply to learn")
     weight, task = entry.get("weight", 1.0), entry.get("task_id", "")
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
-        raise UsageError(f"{where}: `weight` must be a number from 0")
+        raise UsageError(f"{where}: `weight` must be a finite number, at least 0")
     if not isinstance(task, str):
-        raise UsageError(f"{where}: `task_id` must be a text")
+        raise UsageError(f"{where}: `task_id` must be a string")
     return WarmStartExample(tuple(messages[:-1]), messages[-1].content, float(weight), task, Outcome.CORRECT)
 
 
@@ -75,5 +74,5 @@ def _messages(entries: object, where: str) -> Iterator[Message]:
     for entry in entries:
         fields = {key: entry.get(key) for key in ("role", "content")} if isinstance(entry, dict) else {}
         if fields.get("role") not in _ROLES or not isinstance(fields.get("content"), str):
-            raise UsageError(f"{where}: a message needs a `role` out of {', '.join(_ROLES)} and a text as `content`")
+            raise UsageError(f"{where}: a message needs a `role` ({', '.join(_ROLES)}) and a string as `content`")
         yield from_json(Message, to_json(fields))

@@ -1,9 +1,9 @@
-"""Finds, checks and renders prompt templates.
+"""Loading, validation and rendering of prompt templates.
 
-A template has five parts, each a jinja2 block: `system`, `user` (the first message of the user), `feedback` (the user's
-message after an attempt), `history` (in place of those messages, all attempts at the end of the first) and `reply` (the
-words of an answer). `base.jinja` defines them all, so a template states only what it changes. One that extends nothing
-is the user's first message as a whole.
+A template has five parts, each a jinja2 block: `system`; `user`, the first user message; `feedback`, the user message
+after an earlier turn; `history`, all earlier turns at the end of the first user message (`history.form: prompt`); and
+`reply`, a reply with a given source. `base.jinja` defines all of them, so a template contains only its changes. A
+template that extends nothing is the whole first user message.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BACKTICKS = re.compile(r"`{3,}")
 
 
 def fence_for(text: str) -> str:
-    """The shortest fence, of at least three backticks, that no run of backticks in `text` reaches."""
+    """The shortest fence of at least three backticks that is longer than every run of three or more in `text`."""
     return "`" * max([3, *(len(run) + 1 for run in _BACKTICKS.findall(text))])
 
 
@@ -41,7 +41,7 @@ class Template:
     """A prompt template by name or path.
 
     Raises:
-        UsageError: unknown name, missing file, or a template that jinja2 cannot read, with file and line.
+        UsageError: the name is unknown, the file is missing, or jinja2 cannot parse it; with file and line.
     """
 
     def __init__(self, name_or_path: str) -> None:
@@ -67,10 +67,10 @@ class Template:
         self._path = path
 
     def render(self, part: Part, values: Mapping[str, Any]) -> str:
-        """The text of one part, without white space around it.
+        """The text of one part, without surrounding white space.
 
         Raises:
-            UsageError: the template uses an unknown name or fails, with file and line.
+            UsageError: the template uses an unknown name or raises an error; with file and line.
         """
         template: jinja2.Template = self._whole or (self._template if part == "user" else self._base)
         with _explained(self._path):
@@ -95,7 +95,7 @@ def _locate(name_or_path: str) -> Path:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Turn jinja2's errors into errors of the user's template."""
+    """Convert errors of jinja2 to a `UsageError` with file and line of the template."""
     import jinja2
 
     try:
@@ -108,12 +108,12 @@ def _explained(path: Path) -> Iterator[None]:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.endswith(".jinja")]
         frames += [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
         where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else str(path)
-        raise UsageError(f"{where}: {error}", fix="docs/prompts.md lists what a template can use") from error
+        raise UsageError(f"{where}: {error}", fix="see the variables of templates in docs/prompts.md") from error
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
 
 
 def _fenced(code: str, tag: str = "python") -> str:
-    """Code as a fenced block whose fence does not occur in it."""
+    """Code as a fenced block; the fence is longer than every fence in the code."""
     fence = fence_for(code)
     return f"{fence}{tag}\n{code.rstrip()}\n{fence}"

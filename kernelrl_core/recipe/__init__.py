@@ -1,1 +1,1 @@
-"""Recipes: schema, YAML, merging, structure."""
+"""Recipes: schema, merging of layers, conversion to typed values, JSON schema."""

@@ -1,4 +1,4 @@
-"""Which parts of a recipe choose a component, read off the schema."""
+"""The recipe keys that select components, derived from the schema."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ _KINDS = {
     "retriever": "retrievers",
     "loggers": "loggers",
 }
-"""Key of a recipe -> kind of the component it chooses."""
+"""Recipe key -> kind of the component that it selects."""
 
 
 @attrs.frozen
 class Block:
-    """A key of the recipe that chooses components."""
+    """A recipe key that selects one or more components."""
 
     kind: str
     """Kind of component."""
     cls: type[Use]
-    """Class the block becomes."""
+    """Class of the typed block."""
     named: bool
-    """Whether the key holds several blocks by names of their own."""
+    """Whether the key maps names to blocks, such as `rewards`, or is one block."""
     default: str = ""
-    """Component that is meant where `use` is left out."""
+    """Component of a block without `use`; empty if `use` is required."""
 
 
 @functools.cache
 def blocks() -> Mapping[str, Block]:
-    """Key of the recipe -> what it chooses."""
+    """Recipe key -> block, for every key that selects components."""
     hints = typing.get_type_hints(Recipe)
     found = {}
     for field in attrs.fields(Recipe):
@@ -60,11 +60,11 @@ def blocks() -> Mapping[str, Block]:
 
 
 def block_at(path: tuple[str, ...]) -> Block | None:
-    """The block whose mapping (with `use` and options) stands at `path`, if one does."""
+    """The block whose mapping (with `use` and options) is at `path`; None if `path` is not that of a block."""
     block = blocks().get(path[0]) if path else None
     return block if block is not None and len(path) == (2 if block.named else 1) else None
 
 
 def core_keys(cls: type[Use]) -> Mapping[str, Any]:
-    """Keys of a block that are core's and no component's, beside `use`: name -> attrs attribute."""
+    """Keys of a block that belong to the core, not to the component, except `use`: name -> attrs attribute."""
     return {field.name: field for field in attrs.fields(cls) if field.name not in ("use", "options", "raw")}

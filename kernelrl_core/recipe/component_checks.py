@@ -1,4 +1,4 @@
-"""Contradictions in a recipe, and those that a component finds in its own options."""
+"""Contradictions within the options of a component, and between checkers and stated rules."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["Contradiction", "own_problems", "unknown_rules"]
 
 @attrs.frozen
 class Contradiction:
-    """Values that cannot stand together."""
+    """Values of a recipe that exclude each other."""
 
     path: tuple[str, ...]
     """The value to change."""
     message: str
     hint: str = ""
     missing: bool = False
-    """Something must be installed rather than changed."""
+    """The fix is an installation, not a change of the recipe."""
 
 
 def own_problems(path: tuple[str, ...], use: Use) -> Iterator[Contradiction]:
-    """What a component's options say against themselves."""
+    """Contradictions that a component finds in its own options (`ComponentConfig.problems`)."""
     try:
         found = [str(problem) for problem in use.options.problems()]
     except Exception as error:  # plugin code
@@ -36,12 +36,12 @@ def own_problems(path: tuple[str, ...], use: Use) -> Iterator[Contradiction]:
 
 
 def unknown_rules(checkers: Mapping[str, Use], forbid: Sequence[str], registry: Registry) -> Iterator[Contradiction]:
-    """Rules that reject a candidate and that no checker knows."""
+    """Stated rules that no checker of the recipe can report."""
     if not checkers:
-        # Nothing can be found broken, and the prompt states nothing. Only rules that were asked for are missed.
+        # Without checkers no rule is stated or reported. The default of `forbid` is then no mistake; another value is.
         if forbid and forbid != attrs.fields(Recipe).forbid.default:
             hint = "add checkers: {source: {use: source_rules}}"
-            yield Contradiction(("forbid",), "there is no checker that could find these rules broken", hint)
+            yield Contradiction(("forbid",), "the recipe has no checker, so no rule can be reported", hint)
         return
     known: set[str] = set()
     for name, use in checkers.items():
@@ -55,5 +55,5 @@ def unknown_rules(checkers: Mapping[str, Use], forbid: Sequence[str], registry: 
             return
     for rule in forbid:
         if rule not in known:
-            message = f"no checker of this recipe knows the rule {rule!r}"
+            message = f"no checker of this recipe has a rule {rule!r}"
             yield Contradiction(("forbid",), message, suggestion(rule, known))

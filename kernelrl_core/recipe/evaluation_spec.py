@@ -1,4 +1,4 @@
-"""How candidates are evaluated: the part of a recipe that needs no tasks, no policy and no rewards."""
+"""The evaluation specification: the part of a recipe that `kernelrl check` needs."""
 
 from __future__ import annotations
 
@@ -24,46 +24,46 @@ _KEYS = ("backend", "evaluator", "evaluation", "checkers", "forbid")
 
 @attrs.frozen
 class EvaluationSpec:
-    """Backend, evaluator, checkers and settings of an evaluation."""
+    """Backend, evaluator, checkers, stated rules and settings of an evaluation."""
 
     backend: Use
     evaluator: Use
     settings: EvaluationSettings
     checkers: Mapping[str, Use]
     forbid: tuple[str, ...]
-    """Rules of the checkers that reject a candidate."""
+    """Stated rules. A candidate that breaks one is rejected before it is executed."""
 
     def uses(self) -> Iterator[tuple[str, Use]]:
-        """Kind and component of everything it uses."""
+        """Kind and block of every component of the specification."""
         yield "backends", self.backend
         yield "evaluators", self.evaluator
         yield from (("checkers", use) for use in self.checkers.values())
 
 
 def spec_of(recipe: Recipe) -> EvaluationSpec:
-    """How a recipe evaluates candidates."""
+    """The evaluation specification of a recipe."""
     return EvaluationSpec(recipe.backend, recipe.evaluator, recipe.evaluation, recipe.checkers, recipe.forbid)
 
 
 def read_evaluation_spec(
     data: Mapping[str, Any], overrides: Sequence[str] = (), *, registry: Registry
 ) -> EvaluationSpec:
-    """Read the evaluation keys of a recipe from plain data.
+    """Read an evaluation specification from plain data.
 
     Args:
-        data: such as `{"backend": {"use": "triton"}}`; other keys than those of an evaluation are mistakes.
+        data: recipe keys, such as `{"backend": {"use": "triton"}}`. Only evaluation keys are allowed.
         overrides: `a.b=VALUE`, applied in order.
 
     Raises:
-        RecipeError: mistakes, all of them at once.
+        RecipeError: lists all mistakes.
     """
     merged = merge_layers([Merged(dict(data)), *map(override_layer, overrides)])
     structured = structure_recipe(merged, registry)
-    # A recipe needs more keys; here they are neither needed nor allowed.
+    # The other required keys of a recipe are neither required nor allowed here.
     problems = [problem for problem in structured.problems if problem.path.partition(".")[0] in _KEYS]
     for key in merged.data:
         if key not in _KEYS:
-            problems.append(Problem(merged.origin((str(key),)), str(key), "plays no part in an evaluation", _HINT))
+            problems.append(Problem(merged.origin((str(key),)), str(key), "is not an evaluation key", _HINT))
     for key in _KEYS:
         if (part := structured.parts.get(key)) is not None and key in blocks():
             uses = {(key, name): use for name, use in part.items()} if blocks()[key].named else {(key,): part}

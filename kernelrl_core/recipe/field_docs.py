@@ -1,4 +1,4 @@
-"""Names, types, defaults and the sentences under the fields of attrs classes: one source for help, schema and docs."""
+"""Help of attrs fields, from the string literals below them: one source for command line, schema and documentation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["describe_fields", "field_docs"]
 
 
 def field_docs(cls: type[Any]) -> dict[str, str]:
-    """Field -> the text literal that stands under it in the source; nothing where the source cannot be had."""
+    """Field -> the string literal below it in the source, as one line. Empty if the source is not available."""
     docs: dict[str, str] = {}
     for owner in reversed(cls.__mro__):
         if not attrs.has(owner):
@@ -37,7 +37,7 @@ def field_docs(cls: type[Any]) -> dict[str, str]:
 
 
 def describe_fields(cls: type[Any]) -> list[dict[str, str]]:
-    """Name, type, default and help of every field, as text."""
+    """Name, type, default and help of every `__init__` field, as text."""
     docs = field_docs(cls)
     return [
         {

@@ -1,7 +1,7 @@
-"""JSON schema of recipes, made from the same classes that recipes are read into.
+"""JSON schema of recipes, generated from the classes that recipes are read into.
 
-Objects are closed, so that editors underline a misspelt key. A block that chooses a component has one branch for each
-installed one, with its options.
+Objects are closed, so that editors underline a misspelt key. A block that selects a component has one branch per
+installed component, with its options.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _SCALARS: dict[Any, dict[str, Any]] = {
 
 
 def recipe_schema(registry: Registry) -> dict[str, Any]:
-    """The schema (JSON Schema 2020-12), with a branch for every component of the registry."""
+    """JSON Schema (2020-12) of recipes, with a branch for every component of the registry."""
     described = _object(Recipe)
     properties = described["properties"]
     properties["extends"] = {
-        "description": "Recipes that this one is laid over: names, or paths relative to this file.",
+        "description": "Base recipes: names, or paths relative to this file. Later ones override earlier ones.",
         "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
     }
     hints = typing.get_type_hints(Recipe)
@@ -57,7 +57,7 @@ def recipe_schema(registry: Registry) -> dict[str, Any]:
         if block.named:
             choice = {"type": "object", "additionalProperties": {"anyOf": [choice, {"type": "null"}]}}
         properties[key] = {**choice, "description": properties[key].get("description", "")}
-    # What a recipe extends may bring the required keys.
+    # A base recipe may provide the required keys.
     described["required"] = []
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "kernelrl recipe", **described}
 

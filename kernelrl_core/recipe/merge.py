@@ -1,7 +1,7 @@
-"""Lays recipes over each other: what a recipe extends, the recipe itself, then the command line's overrides.
+"""Merging of recipe layers: base recipes (`extends`), the recipe, then the overrides of the command line.
 
-Maps are merged key by key and lists replaced. The origin of every path is kept, so that a message can name the file
-and line that a value really comes from.
+Mappings are merged key by key; lists are replaced. The origin of every path is recorded, so that a message can name
+the file and line of a value.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ Keys = tuple[str, ...]
 
 @attrs.frozen
 class Merged:
-    """A recipe after all layers, before it is understood."""
+    """Plain data of merged recipe layers, before conversion to typed values."""
 
     data: dict[Any, Any] = attrs.field(factory=dict)
     origins: dict[Keys, Origin] = attrs.field(factory=dict)
-    """Path -> where it was written last."""
+    """Path -> origin of its last assignment."""
     sources: tuple[Path, ...] = ()
-    """Files it was read from, bases first."""
+    """Files read, base recipes first."""
 
     def origin(self, path: Keys) -> Origin:
-        """Where `path` was written, or the nearest thing around it."""
+        """The origin of `path`, or of the nearest enclosing key that has one."""
         for end in range(len(path), -1, -1):
             if path[:end] in self.origins:
                 return self.origins[path[:end]]
@@ -46,35 +46,37 @@ def merge_files(
     find: Callable[[str, Path], Path | None],
     hint: Callable[[str, Path], str] = lambda name, directory: "see 'kernelrl recipes list'",
 ) -> Merged:
-    """Read a recipe and everything it extends.
+    """Read a recipe and its base recipes.
 
     Args:
-        find: finds what `extends` names, given the name and the including file's directory; None when there is none.
-        hint: what to write in place of a name that is not found, given the same.
+        find: returns the file of a base recipe, given its name and the directory of the including file; None if there
+            is none.
+        hint: returns a suggestion for a name that is not found, given the same arguments.
 
     Raises:
-        RecipeError: a file cannot be read, is not YAML, extends what is not there, or a cycle.
+        RecipeError: a file cannot be read or is not YAML, a base recipe does not exist, or `extends` forms a cycle.
     """
     return _read(path.resolve(), find, hint, ())
 
 
 def override_layer(text: str) -> Merged:
-    """The layer of one `a.b=VALUE` of the command line.
+    """The layer of one override `a.b=VALUE`.
 
     Raises:
-        RecipeError: no `=`, an empty key, no value, or a value that is not YAML.
+        RecipeError: no `=`, an empty key, no value, a value that is not YAML, or the key `extends`.
     """
     origin = Origin(COMMAND_LINE)
     dotted, equals, value_text = text.partition("=")
     keys = tuple(dotted.strip().split("."))
     if not equals or not all(keys):
-        raise RecipeError([Problem(origin, "", f"{text!r} is not an override", "write key=value, such as seed=1")])
+        raise RecipeError([Problem(origin, "", f"{text!r} is not an override", "write KEY=VALUE, such as seed=1")])
     if not value_text.strip():
-        # Else an unset variable of a shell would quietly undo what the recipe says.
-        hint = f"write a value, or {dotted.strip()}=null for none, or the default where there is always one"
-        raise RecipeError([Problem(origin, dotted.strip(), "nothing stands after the equals sign", hint)])
+        # Otherwise an unset shell variable would silently remove a value of the recipe.
+        hint = f"write {dotted.strip()}=null for no value or the default"
+        raise RecipeError([Problem(origin, dotted.strip(), "no value after the equals sign", hint)])
     if keys[0] == "extends":
-        raise RecipeError([Problem(origin, "extends", "cannot be changed here", "write it in a recipe")])
+        hint = "write it in a recipe file"
+        raise RecipeError([Problem(origin, "extends", "cannot be set on the command line", hint)])
     try:
         document = yaml.parse(value_text)
     except yaml.YamlProblem as error:
@@ -88,7 +90,7 @@ def override_layer(text: str) -> Merged:
 
 
 def merge_layers(layers: Sequence[Merged]) -> Merged:
-    """Lay each layer over those before it."""
+    """Merge layers in order; later layers override earlier ones."""
     result = Merged()
     for layer in layers:
         origins = dict(result.origins)
@@ -111,7 +113,8 @@ def _read(
     except OSError as error:
         raise RecipeError([Problem(origin, "", f"cannot be read: {error.strerror}")]) from None
     if len(content) > _MAX_BYTES:
-        raise RecipeError([Problem(origin, "", f"{len(content):,} bytes are too many for a recipe")])
+        message = f"is too large for a recipe: {len(content):,} bytes, limit {_MAX_BYTES:,}"
+        raise RecipeError([Problem(origin, "", message)])
     try:
         document = yaml.parse(content.decode("utf-8"))
     except UnicodeDecodeError:
@@ -120,7 +123,7 @@ def _read(
         raise RecipeError([Problem(Origin(origin.source, error.line), "", error.message)]) from None
     data = document.data
     if data is None:
-        fix = "write 'extends: quickstart' for a start, or see 'kernelrl recipes copy --help'"
+        fix = "start with 'extends: quickstart', or see 'kernelrl recipes copy --help'"
         raise RecipeError([Problem(Origin(origin.source, 1), "", "is empty", fix)])
     if not isinstance(data, dict):
         raise RecipeError([Problem(Origin(origin.source, 1), "", f"is {_sort(data)}, not a mapping of keys to values")])
@@ -148,11 +151,11 @@ def _bases(
     for name in names:
         base = find(name, path.parent)
         if base is None:
-            message = f"there is no recipe {name!r} beside this file, and none is bundled under that name"
+            message = f"no recipe {name!r} in the directory of this file or among the bundled recipes"
             problems.append(Problem(own.origin(("extends",)), "extends", message, hint(name, path.parent)))
         elif base in chain:
-            round_trip = " -> ".join(step.name for step in (*chain[chain.index(base) :], base))
-            problems.append(Problem(own.origin(("extends",)), "extends", f"goes round in a circle: {round_trip}"))
+            cycle = " -> ".join(step.name for step in (*chain[chain.index(base) :], base))
+            problems.append(Problem(own.origin(("extends",)), "extends", f"forms a cycle: {cycle}"))
         else:
             try:
                 layers.append(_read(base, find, hint, chain))

@@ -1,4 +1,4 @@
-"""What this machine lacks for a recipe."""
+"""Prerequisites of a recipe that this machine lacks."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["missing_prerequisites", "recipe_uses", "require_prerequisites"]
 
 
 def recipe_uses(recipe: Recipe, *, policy: bool = True) -> Iterator[tuple[str, Use]]:
-    """Kind and component of everything that a recipe uses.
+    """Kind and block of every component that a recipe uses.
 
     Args:
-        policy: whether the policy is among them, which evaluation alone does not need.
+        policy: whether to include the policy, which evaluating candidates does not need.
     """
     yield "tasks", recipe.tasks
     yield "backends", recipe.backend
@@ -34,7 +34,7 @@ def recipe_uses(recipe: Recipe, *, policy: bool = True) -> Iterator[tuple[str, U
 
 
 def missing_prerequisites(uses: Iterable[tuple[str, Use]], spec: EvaluationSpec, registry: Registry) -> dict[str, str]:
-    """What this machine lacks for some components and for evaluating as `spec` says, each with its fix."""
+    """Missing prerequisite -> fix, for the given components and for evaluating by `spec`."""
     found: dict[str, str] = {}
     for kind, use in uses:
         for missing in registry.missing(registry.find(kind, use.use), use.options):
@@ -46,10 +46,10 @@ def missing_prerequisites(uses: Iterable[tuple[str, Use]], spec: EvaluationSpec,
 
 
 def require_prerequisites(uses: Iterable[tuple[str, Use]], spec: EvaluationSpec, registry: Registry) -> None:
-    """Refuse to start where this machine lacks something; see `missing_prerequisites`.
+    """Raise an error if a prerequisite is missing; see `missing_prerequisites`.
 
     Raises:
-        MissingPrerequisite: all of it is listed.
+        MissingPrerequisite: lists all missing prerequisites.
     """
     missing = missing_prerequisites(uses, spec, registry)
     if missing:

@@ -1,4 +1,4 @@
-"""Mistakes in a recipe, each with its place and what to write instead."""
+"""Mistakes in a recipe, each with its origin and a hint."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMMAND_LINE = "command line"
 
 @attrs.frozen
 class Origin:
-    """Where a value was written."""
+    """File and line of a value, or the command line."""
 
     source: str
     """Path of a file, or `command line`."""
@@ -28,16 +28,16 @@ class Origin:
 
 @attrs.frozen
 class Problem:
-    """One mistake."""
+    """One mistake in a recipe."""
 
     origin: Origin
     path: str
-    """Dotted path in the recipe; empty for the whole of it."""
+    """Dotted path in the recipe; empty for the whole recipe."""
     message: str
     hint: str = ""
-    """What to write or do instead."""
+    """The nearest correct name, or the command or change that fixes it."""
     missing: bool = False
-    """A plugin is missing or broken: the recipe itself may be right."""
+    """A plugin is missing or broken; the recipe itself may be correct."""
 
     def __str__(self) -> str:
         text = ": ".join(part for part in (str(self.origin), self.path, self.message) if part)
@@ -48,7 +48,7 @@ class RecipeError(UsageError):
     """A recipe cannot be used.
 
     Args:
-        problems: every mistake that was found, in the order of the files and lines.
+        problems: all mistakes, ordered by file and line. If all are `missing`, the exit code is 3, else 2.
     """
 
     def __init__(self, problems: Iterable[Problem]) -> None:

@@ -1,9 +1,8 @@
-"""Turns the plain data of a recipe into typed values, strictly, and lists every mistake it meets.
+"""Strict conversion of the plain data of a recipe to typed values, with a list of all mistakes.
 
-Nothing is converted: `"3"` is no number, 3 is no text, true is no integer; only an integer may stand for a float. A
-null where the type knows none means: as if it were not written. General converters either stop at the first fault of
-a class, run range checks only after everything else was right, or lose the path, so the walk over the attrs classes is
-done here.
+Values are not converted: `"3"` is not a number, 3 is not text, true is not an integer. The one exception is an integer
+for a float. null for a key whose type does not allow it means: use the default. General converters either stop at the
+first mistake in a class, check ranges only when all types are correct, or lose the path; hence this code.
 """
 
 from __future__ import annotations
@@ -39,22 +38,22 @@ _RANGES: dict[Any, tuple[Any, str, Callable[[Any], bool]]] = {
     schema.NonNegativeFloat: (float, "a number of at least 0", lambda v: v >= 0),
     schema.Fraction: (float, "a number from 0 to 1", lambda v: 0 <= v <= 1),
 }
-"""Ranges have types of their own, so they are checked in the same pass as everything else."""
+"""Ranges are types, so that they are checked in the same pass."""
 
 _INVALID: Any = object()
 
 
 @attrs.frozen
 class Structured:
-    """The parts of a recipe that are right, and what is wrong with the others."""
+    """The recipe keys without mistakes, and the mistakes in the others."""
 
     parts: dict[str, Any]
-    """Key of the recipe -> its value, for every key without a mistake; defaults included."""
+    """Recipe key -> value, for every key without a mistake; defaults included."""
     problems: tuple[Problem, ...]
 
 
 def structure_recipe(merged: Merged, registry: Registry) -> Structured:
-    """Understand merged data as a recipe. Imports config classes and no implementation."""
+    """Convert merged data to the values of a recipe. Imports config classes but no implementations."""
     walk = _Walk(merged, registry)
     hints = typing.get_type_hints(Recipe)
     parts: dict[str, Any] = {}
@@ -84,7 +83,7 @@ def component_block(key: str, block: Mapping[str, Any], registry: Registry) -> U
         key: recipe key whose blocks select components of the same kind, such as `policy`.
 
     Raises:
-        RecipeError: mistakes in the block, all of them at once; their paths begin with `key`.
+        RecipeError: lists all mistakes in the block; their paths begin with `key`.
     """
     walk = _Walk(Merged({key: dict(block)}), registry)
     use = walk.block(blocks()[key], dict(block), (key,))
@@ -98,13 +97,13 @@ def component_block(key: str, block: Mapping[str, Any], registry: Registry) -> U
 
 
 def field_types(cls: type) -> dict[str, Any]:
-    """Types of the fields of an attrs class, with forward references resolved."""
+    """Field -> type of an attrs class, for its `__init__` fields, with forward references resolved."""
     hints = typing.get_type_hints(cls)
     return {field.name: hints.get(field.name, Any) for field in attrs.fields(cls) if field.init}
 
 
 def allows_none(wanted: Any) -> bool:
-    """Whether null is a value of the type."""
+    """Whether the type `wanted` includes None."""
     return wanted is Any or wanted is type(None) or type(None) in _members(wanted)
 
 
@@ -220,7 +219,7 @@ class _Walk:
             return self.value(members[0], value, path)
         found = self.problems
         candidates = []
-        # Each alternative is tried alone; the one that comes closest speaks for the union.
+        # Each alternative is tried alone; the one with the fewest mistakes is reported.
         for member in members:
             self.problems = []
             result = self.value(member, value, path)
@@ -303,11 +302,11 @@ class _Walk:
             return _INVALID
         try:
             return cls(**values)
-        except Exception as error:  # validators of a plugin raise what they like
-            return self.say(path, _told(error))
+        except Exception as error:  # validators of a plugin may raise anything
+            return self.say(path, _error_text(error))
 
     def _former_names(self, renamed: Mapping[str, str], value: Mapping[Any, Any], path: Keys) -> dict[str, str]:
-        """Field -> its former name, for every field that the recipe gives under it."""
+        """Field -> its former name, for every field that the recipe sets under the former name."""
         found = {}
         for former, name in renamed.items():
             if value.get(name) is None and former in value:
@@ -318,14 +317,14 @@ class _Walk:
         return found
 
     def _validate(self, field: Any, value: Any, path: Keys) -> None:
-        # A class runs its validators only once every field could be read; asked here, they speak in the same pass. A
-        # validator that looks at the whole object cannot, and is left to the class.
+        # A class runs its validators only when every field is valid. Called here, they report in the same pass. A
+        # validator that needs the whole object fails here, and runs in the class.
         if field.validator is None or field.converter is not None:
             return
         try:
             field.validator(None, field, value)
         except (ValueError, TypeError) as error:
-            self.say(path, _told(error))
+            self.say(path, _error_text(error))
         except AttributeError:
             return
 
@@ -351,7 +350,7 @@ class _Walk:
         inside = [other for other in others if other[: len(path)] == path]
         found = [other for other in inside if other[-1] == key] or [other for other in others if other[-1] == key]
         if not found and not close:
-            # What one component has as a mapping, another may spell out further inside.
+            # A component may have several keys where another has a mapping, such as `clip_low` for `clip: {low: …}`.
             found = [other for other in inside if other[-1].startswith(f"{key}_")]
         elsewhere = [".".join(other) for other in found]
         if elsewhere and _similarity(key, close) < 0.85:
@@ -363,7 +362,7 @@ class _Walk:
         self.say(here, f"unknown key {key!r}", hint)
 
     def _known_paths(self) -> Iterator[Keys]:
-        """Paths of the schema, and of the options of the components that this recipe uses."""
+        """Paths of the schema, and of the options of this recipe's components."""
         for name, wanted in field_types(Recipe).items():
             yield (name,)
             block = blocks().get(name)
@@ -379,7 +378,7 @@ class _Walk:
                 use = entry.get("use", block.default) if isinstance(entry, Mapping) else None
                 try:
                     options = field_types(self.registry.config_class(block.kind, use)) if isinstance(use, str) else {}
-                except Exception:  # reported where the block itself is read
+                except Exception:  # reported when the block itself is read
                     continue
                 prefix = (name, str(entry_name)) if block.named else (name,)
                 yield from ((*prefix, option) for option in [*core_keys(block.cls), *options])
@@ -430,12 +429,12 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return " ".join(str(error.args[0] if error.args else error).split()) or type(error).__name__
 
 
 def plain(value: Any) -> Any:
-    """A structured value as YAML and JSON can hold it, and as it can be read again."""
+    """A typed value as plain data for YAML and JSON. `structure_recipe` converts it back to an equal value."""
     if isinstance(value, Use):
         core = {key: plain(getattr(value, key)) for key in core_keys(type(value))}
         return {"use": value.use, **core, **{key: plain(option) for key, option in value.raw.items()}}

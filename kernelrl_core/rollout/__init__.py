@@ -1,1 +1,1 @@
-"""Sampling and evaluating all episodes of a step or of a split."""
+"""Rollouts: sampling and evaluating all episodes of a step or a split."""

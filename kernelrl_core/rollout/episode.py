@@ -1,41 +1,42 @@
-"""One episode, driven from outside: it gives prompts, and takes replies.
+"""State machine of one episode: `next_prompt` returns a request, `submit` takes its reply.
 
     while (request := runner.next_prompt()) is not None:
         turn = await runner.submit(request, sampled)
 
-`EpisodeRunner` owns no task, thread or file, so an episode may be dropped at any moment. Training, held-out evaluation
-and the adapters for other libraries drive the same class; `run_episode` is the driver for a policy of the core.
+`EpisodeRunner` owns no asyncio task, thread or file, so an episode can be abandoned at any time. Training, held-out
+evaluation and the adapters for other libraries all drive this class. `run_episode` drives it with a policy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import attrs
 
 from kernelrl_core.environment.environment import Environment
+from kernelrl_core.environment.retrieval import RetrievedExamples
 from kernelrl_core.environment.scoring import lost_turn
 from kernelrl_core.errors import InfrastructureError, StorageError
 from kernelrl_core.monitoring.timeline import split_evaluation
 from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.recipe.schema import Recipe, SpeedupStop
 from kernelrl_core.rollout.sampler import Sampled, Sampler, SampleRequest
-from kernelrl_core.types import Episode, Example, Message, Prompt, SampleId, Task, Turn
+from kernelrl_core.types import Episode, Example, ExcludedExample, Message, Prompt, SampleId, ShownExample, Task, Turn
 from kernelrl_core.types.seeds import derived_seed, sample_seed
 from kernelrl_core.types.training import SamplingSettings
 
-__all__ = ["EpisodeId", "EpisodeRunner", "Recorder", "Renderer", "reply_limit", "run_episode"]
+__all__ = ["EpisodeId", "EpisodeRunner", "Recorder", "Renderer", "lose_episode", "reply_limit", "run_episode"]
 
 
 @attrs.frozen
 class EpisodeId:
-    """Place of an episode in a run."""
+    """Identifies an episode within a run."""
 
     purpose: Literal["train", "eval"]
-    """Keeps the seeds of training and held-out evaluation apart, and selects temperature and share of verification."""
+    """Part of the sampling seeds; selects the temperature and the share of verified turns."""
     step: int
-    """Step of training; for a held-out evaluation, the number of updates before it."""
+    """Training step, from 0. For a held-out evaluation: number of updates before it."""
     task_index: int
     """Index of the task within the step's batch."""
     episode: int
@@ -46,10 +47,10 @@ class EpisodeId:
 
 
 class Renderer(Protocol):
-    """Chat template and tokenizer of the model that samples; a policy is one."""
+    """Chat template and tokenizer of the sampled model. Every policy is a renderer."""
 
     context_tokens: int
-    """Longest prompt and reply together."""
+    """Maximum number of tokens of prompt plus reply."""
 
     def render(self, messages: Sequence[Message]) -> Prompt: ...
 
@@ -58,8 +59,8 @@ class EpisodeRunner:
     """The state of one episode.
 
     Args:
-        examples: retrieved examples that the prompts show, best first.
-        turns: turns of an interrupted run, in order; they are neither sampled nor evaluated again.
+        examples: retrieved examples for the prompts.
+        turns: finished turns of an interrupted run, in order. They are not sampled or evaluated again.
     """
 
     def __init__(
@@ -69,24 +70,26 @@ class EpisodeRunner:
         id: EpisodeId,  # noqa: A002
         renderer: Renderer,
         *,
-        examples: Sequence[Example] = (),
+        examples: RetrievedExamples = RetrievedExamples(),  # noqa: B008  # frozen
         turns: Sequence[Turn] = (),
     ) -> None:
         self.id, self.task = id, task
-        self._environment, self._renderer, self._examples = environment, renderer, tuple(examples)
+        self._environment, self._renderer, self._retrieved = environment, renderer, examples
         self.turns = tuple(turns)
-        """Turns that are over."""
+        """Finished turns."""
         self._request: SampleRequest | None = None
+        self._examples: dict[str, Any] = {}
 
     @property
     def episode(self) -> Episode:
         return Episode(self.turns)
 
     def next_prompt(self) -> SampleRequest | None:
-        """The request of the next turn, the same until a turn is submitted; None: the episode is over.
+        """The request of the next turn; None after the end of the episode. Repeated calls return the same request until
+        its turn is submitted.
 
         Raises:
-            UsageError: not even the bare task fits into the context.
+            UsageError: the prompt does not fit into the context even without examples and earlier turns.
             KernelRLError: the renderer failed.
         """
         if self._request is None and not self._is_over():
@@ -94,12 +97,13 @@ class EpisodeRunner:
         return self._request
 
     async def submit(self, request: SampleRequest, sampled: Sampled) -> Turn:
-        """Evaluate the reply to a request: the turn it makes. All or nothing: if this raises or is cancelled, the
-        episode stands where it was.
+        """Evaluate the reply to `request` and return the finished turn. If this raises or is cancelled, the episode is
+        unchanged.
 
         Raises:
-            InfrastructureError: the evaluation could not be carried out; see `submit_lost`.
-            KernelRLError: a plugin failed, or the task cannot be used.
+            ValueError: `request` is not the current request.
+            InfrastructureError: the evaluation failed; see `submit_lost`.
+            KernelRLError: a plugin failed, or the task is unusable.
         """
         self._require_current(request)
         turn = await self._environment.evaluate_reply(
@@ -110,10 +114,13 @@ class EpisodeRunner:
         return self._add(attrs.evolve(turn, staleness=sampled.staleness) if sampled.staleness else turn)
 
     def submit_lost(self, request: SampleRequest, error: InfrastructureError, sampled: Sampled | None = None) -> Turn:
-        """The masked turn that an infrastructure error leaves; the episode is over with it.
+        """Record a masked turn for an infrastructure error. It ends the episode.
 
         Args:
-            sampled: the reply, where it was sampled and its evaluation failed.
+            sampled: the reply, if sampling succeeded and the evaluation failed.
+
+        Raises:
+            ValueError: `request` is not the current request.
         """
         self._require_current(request)
         reply = sampled.reply if sampled is not None else None
@@ -123,30 +130,47 @@ class EpisodeRunner:
     def _make_request(self, where: SampleId) -> SampleRequest:
         environment, recipe = self._environment, self._environment.recipe
         with plugin_boundary(f"policy {recipe.policy.use!r}", "render"):
-            prompt, max_tokens = environment.composer.fit(
+            retrieved = self._retrieved.examples if self._retrieves() else ()
+            fitted = environment.composer.fit(
                 self.task,
                 render=self._renderer.render,
                 context_tokens=self._renderer.context_tokens,
                 max_tokens=reply_limit(recipe, where.step),
-                examples=self._shown_examples(),
+                examples=retrieved,
                 turns=self.turns,
             )
+        self._examples = self._examples_of(retrieved, fitted.examples) if self._retrieves() else {}
         sampling, temperature = recipe.sampling, recipe.sampling.temperature
         if self.id.purpose == "eval" and recipe.eval.temperature is not None:
             temperature = recipe.eval.temperature
         settings = SamplingSettings(
-            max_tokens=max_tokens,
+            max_tokens=fitted.max_tokens,
             temperature=temperature,
             top_p=sampling.top_p,
             top_k=sampling.top_k,
             stop=sampling.stop,
             seed=sample_seed(recipe.seed, self.id.purpose, where, self.task.id),
         )
-        return SampleRequest(where, prompt, settings)
+        return SampleRequest(where, fitted.prompt, settings)
 
-    def _shown_examples(self) -> tuple[Example, ...]:
+    def _retrieves(self) -> bool:
+        """Whether the current turn shows retrieved examples."""
         use = self._environment.recipe.retriever
-        return () if self.turns and use is not None and use.turns == "first" else self._examples
+        return use is not None and use.shows_at(len(self.turns))
+
+    def _examples_of(self, retrieved: Sequence[Example], shown: Sequence[Example]) -> dict[str, Any]:
+        """Fields of the turn that name the examples of its prompt."""
+        own, dropped = ShownExample("", "backend"), [example for example in retrieved if example not in shown]
+        return {
+            "examples": tuple(
+                ShownExample(example.id, example.origin, example.similarity) if example in retrieved else own
+                for example in shown
+            ),
+            "excluded_examples": (
+                *self._retrieved.excluded,
+                *(ExcludedExample(example.id, example.origin, example.similarity, "length") for example in dropped),
+            ),
+        }
 
     def _is_over(self) -> bool:
         if len(self.turns) >= self._environment.recipe.episode.turns:
@@ -164,47 +188,49 @@ class EpisodeRunner:
             return False
         recipe = self._environment.recipe
         share = recipe.verify.eval if self.id.purpose == "eval" else recipe.verify.train
-        # By the kernel and not by the place: equal kernels are verified once, and a resumed run chooses the same.
-        drawn = derived_seed(recipe.seed, "verify", turn.task.sha256, turn.candidate.sha256)
-        return drawn < share * 2**63
+        # Seeded by the kernel, not by the sample id: equal kernels are all verified or none, also after a resume.
+        uniform = derived_seed(recipe.seed, "verify", turn.task.sha256, turn.candidate.sha256)
+        return uniform < share * 2**63
 
     def _require_current(self, request: SampleRequest) -> None:
         if request is not self._request:
-            raise ValueError(f"{request.id} is not the request that this episode waits for")
+            raise ValueError(f"{request.id} is not the current request of this episode")
 
     def _add(self, turn: Turn) -> Turn:
+        turn = attrs.evolve(turn, **self._examples) if self._examples else turn
         self.turns, self._request = (*self.turns, turn), None
         return turn
 
 
 class Recorder(Protocol):
-    """What an episode leaves behind while it runs."""
+    """Writes the progress of episodes to disk and enforces the budget."""
 
     def require_budget(self) -> None:
         """
         Raises:
-            BudgetReached: nothing more may be spent.
+            BudgetReached: the budget is spent.
         """
 
     async def begin(self, purpose: Literal["train", "eval"], where: SampleId) -> None:
-        """A reply is about to be sampled. Returns once that is on disk."""
+        """Record that a reply is about to be sampled. Returns after the write to disk."""
 
     async def record(self, purpose: Literal["train", "eval"], turn: Turn) -> None:
-        """A turn is over. Returns once it is on disk."""
+        """Record a finished turn. Returns after the write to disk."""
 
 
 async def run_episode(runner: EpisodeRunner, sampler: Sampler, recorder: Recorder) -> Episode:
-    """Drive an episode to its end with a policy of the core.
+    """Run an episode to its end: sample, evaluate and record every turn.
 
     Raises:
-        BudgetReached: before a further reply; the turns so far are recorded.
-        StorageError: the run cannot be recorded.
+        BudgetReached: the budget is spent; raised before a reply is sampled. Finished turns are recorded.
+        StorageError: the run directory cannot be written.
+        KernelRLError: a plugin failed, or the task is unusable.
     """
     purpose = runner.id.purpose
     while (request := runner.next_prompt()) is not None:
         sampled: Sampled | None = None
         try:
-            async with sampler.slot(request.id) as slot:  # not held while the reply is evaluated
+            async with sampler.slot(request.id) as slot:  # released before the evaluation
                 recorder.require_budget()
                 await recorder.begin(purpose, request.id)
                 sampled = await slot.sample(request)
@@ -212,7 +238,7 @@ async def run_episode(runner: EpisodeRunner, sampler: Sampler, recorder: Recorde
                 turn = await runner.submit(request, sampled)
             split_evaluation(span, turn)
             sampler.observe(request.id, sampled.seconds["sample"] + span.seconds())
-        except StorageError:  # what cannot be recorded must not be paid for
+        except StorageError:  # a run that cannot record its turns must stop: sampling costs money
             raise
         except InfrastructureError as error:
             turn = runner.submit_lost(request, error, sampled)
@@ -220,7 +246,19 @@ async def run_episode(runner: EpisodeRunner, sampler: Sampler, recorder: Recorde
     return runner.episode
 
 
+async def lose_episode(runner: EpisodeRunner, error: InfrastructureError, recorder: Recorder) -> Episode:
+    """End an episode whose examples could not be retrieved: record its next turn as masked.
+
+    Raises:
+        StorageError: the run directory cannot be written.
+    """
+    if (request := runner.next_prompt()) is not None:
+        await recorder.begin(runner.id.purpose, request.id)
+        await recorder.record(runner.id.purpose, runner.submit_lost(request, error))
+    return runner.episode
+
+
 def reply_limit(recipe: Recipe, step: int) -> int:
-    """`max_tokens` of a step, after the extension."""
+    """Reply limit in tokens at a step: `sampling.max_tokens`, or that of `sampling.extend` from its step on."""
     extend = recipe.sampling.extend
     return extend.max_tokens if extend is not None and step >= extend.after_step else recipe.sampling.max_tokens

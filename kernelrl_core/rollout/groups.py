@@ -1,22 +1,24 @@
-"""Rollouts: all episodes of a step or of a split, concurrently, as complete groups.
+"""Rollouts: the episodes of a step or a split, run concurrently and returned as complete groups.
 
     async with Rollout(...) as rollout:
         async for group in rollout:
             ...
 
-`RolloutQueue` holds the rollouts of the current step and of the steps that are sampled ahead.
+`RolloutQueue` holds the rollouts of the current step and of the steps sampled ahead of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Literal
 
-from kernelrl_core.errors import KernelRLError
+from kernelrl_core.environment.retrieval import RetrievedExamples
+from kernelrl_core.errors import InfrastructureError, KernelRLError
 from kernelrl_core.monitoring.costs import BudgetReached
-from kernelrl_core.rollout.episode import EpisodeId, EpisodeRunner, Recorder, run_episode
+from kernelrl_core.rollout.episode import EpisodeId, EpisodeRunner, Recorder, lose_episode, run_episode
 from kernelrl_core.rollout.session import Session
 from kernelrl_core.types import Episode, Group, SampleId, Task, Turn
 
@@ -26,14 +28,16 @@ Order = Literal["canonical", "completion"]
 
 
 class Rollout:
-    """Groups of episodes that are being sampled and evaluated.
+    """Async context manager and iterator over the groups of some tasks.
 
-    Entering starts every episode. Iterating gives complete groups in the order asked for. A failure of any episode
-    cancels the others and is raised by the next iteration. Leaving cancels and awaits what is left; turns that are
-    recorded stay recorded.
+    Entering starts all episodes. Iteration yields complete groups. If an episode fails, all others are cancelled and
+    the error is raised by the next iteration. Leaving cancels and awaits unfinished episodes; recorded turns stay on
+    disk.
 
     Args:
-        run: runs one episode of a task: (index of the task, number of the episode).
+        episodes: episodes per task.
+        run: runs one episode; its arguments are the index of the task and the index of the episode.
+        order: `canonical`: groups in the order of `tasks`; `completion`: as they become complete.
     """
 
     def __init__(
@@ -58,8 +62,8 @@ class Rollout:
     async def __aiter__(self) -> AsyncIterator[Group]:
         """
         Raises:
-            BudgetReached: after the turns under way have ended.
-            BaseExceptionGroup: whatever else ended an episode.
+            BudgetReached: the budget is spent. Raised after the turns in progress have finished.
+            BaseExceptionGroup: the other errors that ended episodes.
         """
         early: dict[int, Group] = {}
         following = 0
@@ -79,13 +83,13 @@ class Rollout:
             try:
                 return await self._run(index, number)
             except BudgetReached as reason:
-                stopped.append(reason)  # the others finish the turns that are under way
+                stopped.append(reason)  # the other episodes finish their current turns
                 return None
 
         async def group(index: int, task: Task) -> None:
             async with asyncio.TaskGroup() as running:
                 tasks = [running.create_task(episode(index, number)) for number in range(self.episodes)]
-            if any(one.cancelled() for one in tasks):  # by a component: a cancelled rollout does not come here
+            if any(one.cancelled() for one in tasks):  # by a component; a cancelled rollout does not reach this line
                 raise KernelRLError(f"an episode of task {task.id} was cancelled by a component")
             episodes = [one for task_ in tasks if (one := task_.result()) is not None]
             if len(episodes) == self.episodes:
@@ -112,31 +116,49 @@ def session_rollout(
     finished: Mapping[SampleId, Turn],
     order: Order = "canonical",
 ) -> Rollout:
-    """The rollout of some tasks with a session's policy.
+    """A rollout of `tasks` with the policy of a session, not started.
 
     Args:
-        step: step of training, or updates before a held-out evaluation.
-        finished: turns of an interrupted run; they are neither sampled nor evaluated again.
+        episodes: episodes per task.
+        step: training step, or number of updates before a held-out evaluation.
+        finished: turns of an interrupted run. They are not sampled or evaluated again, and their groups see the same
+            examples.
     """
+    environment = session.environment
+    retrieved: dict[int, RetrievedExamples] = {}
+    retrieving: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def examples_of(index: int) -> RetrievedExamples:
+        """The examples of a group, retrieved once for all of its episodes."""
+        async with retrieving[index]:
+            if index not in retrieved:
+                first = (finished.get(EpisodeId(purpose, step, index, number).turn(0)) for number in range(episodes))
+                recorded = next((turn for turn in first if turn is not None and not turn.masked), None)
+                retrieved[index] = await environment.examples(tasks[index], recorded)
+            return retrieved[index]
 
     async def run(index: int, number: int) -> Episode:
         place = EpisodeId(purpose, step, index, number)
         turns: list[Turn] = []
         while (turn := finished.get(place.turn(len(turns)))) is not None:
             turns.append(turn)
-        examples = await session.environment.examples(tasks[index])
-        runner = EpisodeRunner(session.environment, tasks[index], place, session.policy, examples=examples, turns=turns)
+        try:
+            examples = await examples_of(index)
+        except InfrastructureError as error:
+            runner = EpisodeRunner(environment, tasks[index], place, session.policy, turns=turns)
+            return await lose_episode(runner, error, recorder)
+        runner = EpisodeRunner(environment, tasks[index], place, session.policy, examples=examples, turns=turns)
         return await run_episode(runner, session.sampler, recorder)
 
     return Rollout(tasks, episodes, run, order)
 
 
 class RolloutQueue:
-    """Rollouts of several steps that are started: the current one, and those sampled ahead of it.
+    """The started rollouts: that of the current step and those of the steps sampled ahead of it.
 
     Args:
-        make: the rollout of a step, not entered.
-        n_steps: steps of the run; later ones are never started.
+        make: returns the rollout of a step, not started.
+        n_steps: number of steps of the run; later steps are never started.
     """
 
     def __init__(self, make: Callable[[int], Rollout], n_steps: int) -> None:
@@ -152,17 +174,17 @@ class RolloutQueue:
         await asyncio.gather(*(rollout.__aexit__(None, None, None) for rollout in self._started.values()))
 
     def tasks(self, step: int) -> Sequence[Task]:
-        """The tasks of a step that is started."""
+        """The tasks of a started step."""
         return self._started[step].tasks
 
     async def start(self, first: int, last: int | None = None) -> None:
-        """Start the steps from `first` to `last`, both included, unless they are started already."""
+        """Start the steps `first` to `last` (inclusive) that are not started yet."""
         for step in range(first, min(first if last is None else last, self._n_steps - 1) + 1):
             if step not in self._started:
                 self._started[step] = await self._make(step).__aenter__()
 
     async def groups(self, step: int) -> AsyncIterator[Group]:
-        """Complete groups of a step; starts it unless it is started. Raises as `Rollout`."""
+        """Yield the complete groups of a step; start the step if necessary. Raises like iteration of `Rollout`."""
         await self.start(step)
         async for group in self._started[step]:
             yield group

@@ -1,4 +1,4 @@
-"""Sampling from a policy: as many replies at once as the recipe allows, each with its time and its staleness."""
+"""Sampling from a policy, limited by sampling slots; each reply with its duration and staleness."""
 
 from __future__ import annotations
 
@@ -20,37 +20,36 @@ __all__ = ["SampleRequest", "Sampled", "Sampler", "SamplingSlot"]
 
 @attrs.frozen
 class SampleRequest:
-    """A prompt that waits for its reply."""
+    """A prompt with the settings for sampling its reply."""
 
     id: SampleId
     prompt: Prompt
     settings: SamplingSettings
-    """How the recipe wants the reply sampled."""
 
 
 @attrs.frozen
 class Sampled:
-    """A reply, and how it came about."""
+    """A sampled reply with its staleness and duration."""
 
     reply: Reply
     staleness: int = 0
-    """Updates between the weights that sampled the reply and the update that trains on it."""
+    """Number of updates between the weights that sampled the reply and the update that trains on it."""
     seconds: Mapping[str, float] = attrs.field(factory=dict)
-    """`wait` for a sampling slot, and `sample`."""
+    """Durations in seconds: `wait` for a sampling slot, `sample`."""
 
 
 class Sampler:
-    """A policy whose replies are sampled.
+    """Samples replies from a policy.
 
     Args:
-        label: names the policy in messages.
+        label: name of the policy in error messages.
         slots: sampling slots of the run.
     """
 
     def __init__(self, policy: Policy, label: str, slots: SamplingSlots, timeline: Timeline) -> None:
         self.timeline = timeline
         self.updates = 0
-        """Updates that the policy has had."""
+        """Number of updates of the policy so far."""
         self._policy, self._label, self._slots = policy, label, slots
 
     @asynccontextmanager
@@ -60,7 +59,7 @@ class Sampler:
             yield SamplingSlot(self, waited_s)
 
     def observe(self, where: SampleId, seconds: float) -> None:
-        """A turn is over and took so long, its evaluation included and the wait for a slot excluded."""
+        """Report the duration of a finished turn in seconds: sampling and evaluation, without the wait for a slot."""
         self._slots.observe(where, seconds)
 
     async def sample(self, request: SampleRequest, waited_s: float) -> Sampled:

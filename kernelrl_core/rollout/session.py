@@ -1,4 +1,4 @@
-"""Everything that is alive while a policy is trained or evaluated, opened and closed together."""
+"""A session: started policy, environment and sampler, opened and closed together."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Session:
 
     @property
     def policy_label(self) -> str:
-        """How messages name the policy."""
+        """Name of the policy in messages."""
         return f"policy {self.recipe.policy.use!r}"
 
 
@@ -52,11 +52,16 @@ class Session:
 async def open_session(
     recipe: Recipe, registry: Registry, *, secret: bytes, run_dir: Path | None, say: Callable[[str], None]
 ) -> AsyncIterator[Session]:
-    """Make the environment and start the policy; close both at the end.
+    """Create the environment and start the policy; close both at the end.
+
+    Args:
+        secret: key of the hidden input seeds.
+        run_dir: directory of the run; None: the policy is evaluated, not trained.
+        say: prints a line for the user.
 
     Raises:
-        UsageError, MissingPrerequisite: something of the recipe cannot be had.
-        KernelRLError: the policy fails to start.
+        UsageError, MissingPrerequisite: a component of the recipe cannot be used.
+        KernelRLError: the policy does not start.
     """
     cache = cache_directory()
     policy: Policy = registry.make("policies", recipe.policy)
@@ -70,15 +75,16 @@ async def open_session(
             cache_dir=cache,
             run_dir=run_dir,
             demonstrations=demonstrations.examples,
-            demonstrations_key=demonstrations.key(),
+            # Composing the prompts may take many searches, so not for a policy that never uses them.
+            demonstrations_key=await demonstrations.key() if policy.capabilities.warm_start else "",
             say=say,
-            # Only a run is trained; an evaluation has no directory.
+            # Only a run has a directory and is trained; an evaluation is not.
             loss=recipe.train.loss if run_dir is not None else "",
             reference=recipe.train.kl > 0 and run_dir is not None,
         )
         with plugin_boundary(session.policy_label, "start"):
             await policy.start(context)
-        _require_warm_start(recipe, policy)  # capabilities may shrink in `start`; `require_learning` checks the others
+        _require_warm_start(recipe, policy)  # `start` may remove capabilities; `require_learning` checks the others
         with plugin_boundary(session.policy_label, "render"):
             require_kept_thinking(recipe, policy.render)
         yield session
@@ -93,20 +99,23 @@ async def open_session(
 def _require_warm_start(recipe: Recipe, policy: Policy) -> None:
     if recipe.demonstrations.file is not None and not policy.capabilities.warm_start:
         raise UsageError(
-            f"demonstrations.file: policy {recipe.policy.use!r} does not warm-start as it is set",
-            fix="give policy.warm_start where the policy knows it, or set demonstrations.file=null",
+            f"demonstrations.file: policy {recipe.policy.use!r} does not warm-start with these options",
+            fix="set policy.warm_start if the policy has this option, or demonstrations.file=null",
         )
 
 
 def require_learning(recipe: Recipe, policy: Policy) -> TrainablePolicy:
-    """The policy as one that can be trained as the recipe says.
+    """The policy, checked for all capabilities that the recipe's training needs.
 
     Raises:
-        UsageError: the loss is unknown to the policy, or groups are too small to be compared.
+        UsageError: the policy cannot learn or lacks the loss, the ratio or the log-probabilities of the recipe, or
+            `train.group_size` is below `train.min_group_size`.
     """
     losses = policy.capabilities.losses
     if not losses or not isinstance(policy, TrainablePolicy):
-        raise UsageError(f"policy {recipe.policy.use!r} cannot learn", fix="kernelrl eval RECIPE, or another policy")
+        raise UsageError(
+            f"policy {recipe.policy.use!r} cannot learn", fix="run kernelrl eval RECIPE, or choose another policy"
+        )
     if recipe.train.loss not in losses:
         raise UsageError(
             f"train.loss: policy {recipe.policy.use!r} has no loss {recipe.train.loss!r}; "
@@ -114,9 +123,9 @@ def require_learning(recipe: Recipe, policy: Policy) -> TrainablePolicy:
         )
     if recipe.train.ratio not in policy.capabilities.ratios:
         raise UsageError(
-            f"train.ratio: policy {recipe.policy.use!r} weights its losses by "
-            f"{' or '.join(sorted(policy.capabilities.ratios))} alone, not by {recipe.train.ratio}",
-            fix="leave train.ratio out, or choose another policy",
+            f"train.ratio: policy {recipe.policy.use!r} supports only "
+            f"{' or '.join(sorted(policy.capabilities.ratios))}, not {recipe.train.ratio}",
+            fix="remove train.ratio, or choose another policy",
         )
     for key, wanted, offered in (
         ("train.mismatch", recipe.train.mismatch is not None, policy.capabilities.logprobs),
@@ -126,11 +135,11 @@ def require_learning(recipe: Recipe, policy: Policy) -> TrainablePolicy:
             whose = "current weights" if key == "train.mismatch" else "reference policy"
             raise UsageError(
                 f"{key}: policy {recipe.policy.use!r} gives no log-probabilities of its {whose}",
-                fix=f"leave {key} out, or choose another policy",
+                fix=f"remove {key}, or choose another policy",
             )
     if recipe.train.group_size < recipe.train.min_group_size:
         raise UsageError(
             f"train.group_size {recipe.train.group_size} is below train.min_group_size {recipe.train.min_group_size}, "
-            "so nothing could ever be trained"
+            "so every group would be masked"
         )
     return policy

@@ -1,1 +1,1 @@
-"""The run on disk: directory, journals, checkpoints, provenance, and what is read back from them."""
+"""Run directories: journals, checkpoints, provenance, and the functions that read them."""

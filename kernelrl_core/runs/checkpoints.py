@@ -1,4 +1,4 @@
-"""Files of checkpoints: complete under their name, or not there at all."""
+"""Files of checkpoints. A checkpoint directory is either complete or absent."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ __all__ = ["checkpoint_name", "choose_checkpoint", "load_checkpoint", "prune_che
 
 
 def checkpoint_name(steps_done: int) -> str:
-    """Name after so many steps, such as `000004`."""
+    """Name of the checkpoint after `steps_done` steps, such as `000004`."""
     return f"{steps_done:06d}"
 
 
 async def save_checkpoint(policy: TrainablePolicy, directory: Path, name: str, *, component: str) -> Mapping[str, Any]:
-    """Save the policy below `directory` under `name`; the answer is what `load` needs.
+    """Save the policy as `directory/name`.
+
+    Returns:
+        The state that `Policy.load` requires, for the row of the checkpoint.
 
     Raises:
         KernelRLError: the disk is full, or the policy fails.
@@ -36,7 +39,7 @@ async def save_checkpoint(policy: TrainablePolicy, directory: Path, name: str, *
                 state: Mapping[str, Any] = await policy.save(growing)
             except OSError as error:
                 raise disk_error(growing, error) from error
-        # A directory of this name without a row was left by a crash between renaming and committing.
+        # A crash between rename and commit leaves a directory of this name without a row.
         await asyncio.to_thread(replace_directory, growing, directory / name)
     except OSError as error:
         raise disk_error(growing, error) from error
@@ -44,10 +47,14 @@ async def save_checkpoint(policy: TrainablePolicy, directory: Path, name: str, *
 
 
 async def load_checkpoint(policy: Policy, directory: Path, row: Mapping[str, Any], *, component: str) -> None:
-    """Bring the policy to the state of a checkpoint.
+    """Load a checkpoint into the policy.
+
+    Args:
+        row: its row of `checkpoints.jsonl`. Without a policy state nothing is loaded.
 
     Raises:
-        KernelRLError: its files are gone, or the policy fails.
+        UsageError: the policy cannot load checkpoints.
+        KernelRLError: the files are missing, or the policy fails.
     """
     if row["policy"] is None:
         return
@@ -55,7 +62,7 @@ async def load_checkpoint(policy: Policy, directory: Path, row: Mapping[str, Any
     if not isinstance(policy, TrainablePolicy):
         raise UsageError(f"{component} cannot load checkpoints", fix="use the policy that the run was trained with")
     if not files.is_dir():
-        raise KernelRLError(f"the files of checkpoint {row['name']} are gone from {directory}")
+        raise KernelRLError(f"the files of checkpoint {row['name']} are missing in {directory}")
     with plugin_boundary(component, "load"):
         await policy.load(row["policy"], files)
 
@@ -72,17 +79,17 @@ def choose_checkpoint(rows: Sequence[Mapping[str, Any]], directory: Path, name: 
         if wanted in ("last", row["name"]):
             return dict(row)
     have = ", ".join(row["name"] for row in kept) or "none"
-    raise LookupFailed(f"no checkpoint {name!r} in {directory}; there are: {have}")
+    raise LookupFailed(f"no checkpoint {name!r} in {directory}; known: {have}")
 
 
 def prune_checkpoints(directory: Path, keep: int | None) -> None:
-    """Remove the files of all but the newest checkpoints."""
+    """Remove the files of all but the `keep` most recent checkpoints; None keeps all."""
     names = sorted(path.name for path in directory.iterdir() if not path.name.startswith("."))
     for name in names[: -keep if keep else 0]:
         remove_directory(directory / name)
 
 
 def sweep(directory: Path) -> None:
-    """Remove what a crash left half-made or half-removed."""
+    """Remove the incomplete checkpoint directories that a crash left."""
     for path in directory.glob(".*"):
         shutil.rmtree(path, ignore_errors=True)

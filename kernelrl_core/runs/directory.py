@@ -1,4 +1,4 @@
-"""A run on the disk: its files, its lock, its state.
+"""A run directory: its files, lock and state.
 
 runs/NAME/
   recipe.yaml  provenance.json  secret.key  state.json  lock
@@ -29,11 +29,11 @@ __all__ = ["JOURNALS", "RunDir", "State", "default_name", "find_run", "list_runs
 State = Literal["running", "finished", "stopped", "failed", "killed"]
 
 JOURNALS = ("samples", "credits", "metrics", "checkpoints", "eval_samples", "begun")
-"""Files of rows, created at the start."""
+"""Names of the journals, which are created with the run directory."""
 
 
 class RunDir:
-    """The directory of a run that exists."""
+    """An existing run directory."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -47,14 +47,14 @@ class RunDir:
         return self.path / f"{name}.jsonl"
 
     def each_row(self, name: str) -> Iterator[dict[str, Any]]:
-        """Rows of a journal so far, one by one; see `rows`."""
+        """Iterate over the rows of a journal; see `rows`."""
         return read_rows(self.journal_path(name))
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """Rows of a journal so far.
+        """All rows of a journal.
 
         Raises:
-            KernelRLError: damage before the last line.
+            KernelRLError: the file cannot be read, or a line before the last is damaged.
         """
         return list(read_rows(self.journal_path(name)))
 
@@ -64,20 +64,20 @@ class RunDir:
 
     @classmethod
     def create(cls, path: Path, resolved: Mapping[str, Any], provenance: dict[str, Any]) -> RunDir:
-        """Make the directory with its first files, and lock it.
+        """Create a run directory with its first files, and lock it.
 
-        A run that failed before it recorded anything is replaced.
+        Replaces a run that ended before it recorded anything.
 
         Raises:
-            UsageError: it exists.
-            KernelRLError: it cannot be written.
+            UsageError: the directory exists.
+            KernelRLError: the directory cannot be written.
         """
         earlier = cls(path)
         if path.exists() and not earlier.blank():
             raise UsageError(
                 f"run directory {path} already exists", fix=f"kernelrl resume {path}, or choose another --name"
             )
-        # It grows under another name, so that a crash leaves a whole run directory or none.
+        # Created under another name and renamed, so that a crash leaves a complete run directory or none.
         growing = cls(path.with_name(f".{path.name}.{os.getpid()}"))
         try:
             growing.path.mkdir(parents=True)
@@ -107,10 +107,10 @@ class RunDir:
         self.set_state("running")
 
     def lock(self) -> None:
-        """Claim the run for this process until it ends.
+        """Lock the run for this process. The lock ends with the process.
 
         Raises:
-            UsageError: another process has it.
+            UsageError: another process holds the lock.
         """
         try:
             self._lock = FileLock(self.path / "lock", wait=False)
@@ -127,27 +127,29 @@ class RunDir:
             self._lock = None
 
     def secret(self) -> bytes:
-        """Key of the hidden inputs.
+        """The key from which the seeds of the judge's inputs are derived.
 
         Raises:
-            KernelRLError: the file is gone or damaged.
+            KernelRLError: the file is missing or damaged.
         """
         try:
             return bytes.fromhex((self.path / "secret.key").read_text().strip())
         except (OSError, ValueError) as error:
             raise KernelRLError(
-                f"{self.path / 'secret.key'}: cannot be read ({error})", fix="restore it from a copy of the run"
+                f"{self.path / 'secret.key'} cannot be read: {error}", fix="restore it from a copy of the run"
             ) from error
 
     def provenance(self) -> dict[str, Any]:
         try:
             found: dict[str, Any] = json.loads((self.path / "provenance.json").read_text())
         except (OSError, ValueError) as error:
-            raise KernelRLError(f"{self.path / 'provenance.json'}: cannot be read ({error})") from error
+            raise KernelRLError(
+                f"{self.path / 'provenance.json'} cannot be read: {error}", fix="restore it from a copy of the run"
+            ) from error
         return found
 
     def recipe_changed(self) -> bool:
-        """Whether recipe.yaml was edited after the run began."""
+        """Whether recipe.yaml was edited after the run started."""
         try:
             text = (self.path / "recipe.yaml").read_text(encoding="utf-8")
         except OSError as error:
@@ -155,7 +157,7 @@ class RunDir:
         return sha256_text(text) != self.provenance().get("recipe_sha256")
 
     def accept_recipe(self) -> None:
-        """Take an edited recipe.yaml as the run's from now on."""
+        """Accept an edited recipe.yaml, and record the hash of the former one in the provenance."""
         text = (self.path / "recipe.yaml").read_text(encoding="utf-8")
         provenance = self.provenance()
         provenance["recipe_changes"] = [*provenance.get("recipe_changes", []), provenance["recipe_sha256"]]
@@ -166,12 +168,12 @@ class RunDir:
         self._write("provenance.json", json.dumps(provenance, indent=2, sort_keys=True) + "\n")
 
     def set_state(self, state: State, error: str = "") -> None:
-        """Say how the run stands."""
+        """Write the state of the run."""
         entry = {"state": state, "error": error, "pid": os.getpid(), "since": now()}
         self._write("state.json", json.dumps(entry) + "\n")
 
     def state(self) -> tuple[State, str]:
-        """How the run stands, and its last error. A run that says it is running and holds no lock was killed."""
+        """State of the run, and its last error. State `running` without a lock means that the process was killed."""
         try:
             entry = json.loads((self.path / "state.json").read_text())
             state: State = entry["state"]
@@ -183,7 +185,7 @@ class RunDir:
         return ("killed" if state == "running" and self._lock is None else state), message
 
     def blank(self) -> bool:
-        """Whether the directory is that of a run that ended before it recorded a sample, a step or a checkpoint."""
+        """Whether the run ended before it recorded a sample, a step or a checkpoint."""
         if not (self.path / "recipe.yaml").is_file() or self.state()[0] in ("running", "finished"):
             return False
         return not any(
@@ -191,7 +193,7 @@ class RunDir:
         )
 
     def locked(self) -> bool:
-        """Whether some process is at work on the run."""
+        """Whether a process holds the lock of the run."""
         return is_locked(self.path / "lock")
 
     def _write(self, name: str, text: str, *, mode: int = 0o644) -> None:
@@ -202,26 +204,26 @@ class RunDir:
 
 
 def recipe_text(resolved: Mapping[str, Any]) -> str:
-    """A resolved recipe as it is saved."""
+    """Content of a run's recipe.yaml."""
     return dump(dict(resolved))
 
 
 def default_name(stem: str) -> str:
-    """Name of a run nobody named."""
+    """Default name of a run: recipe name and UTC time stamp."""
     return f"{stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
 
 def find_run(name: str) -> RunDir:
-    """The run with a path, or with a name below `runs/`.
+    """The run at a path, or with a name below `./runs`.
 
     Raises:
-        LookupFailed: there is none.
+        LookupFailed: there is none; the message names the nearest run.
     """
     for path in (Path(name), Path("runs") / name):
         if (path / "recipe.yaml").is_file():
             return RunDir(path)
     hint = suggestion(name, [run.name for run in list_runs()])
-    raise LookupFailed(f"no run {name!r}, neither as a directory nor below runs/; {hint}")
+    raise LookupFailed(f"no run {name!r}: no run directory has this path or this name below runs/; {hint}")
 
 
 def list_runs(directory: Path = Path("runs")) -> list[RunDir]:

@@ -1,4 +1,4 @@
-"""A run's best training samples as supervised data."""
+"""Distillation: the best training samples of a run as supervised data."""
 
 from __future__ import annotations
 
@@ -18,48 +18,47 @@ __all__ = ["Choice", "Distilled", "distill"]
 
 @attrs.frozen
 class Choice:
-    """Which samples are good enough."""
+    """Which samples are selected."""
 
     per_task: int | None = 4
-    """Best samples of a task; None: all."""
+    """Maximum samples per task; None: all."""
     min_speedup: float | None = None
-    """Least speedup; samples without a measured one are left out."""
+    """Least speedup; samples without a measured speedup are excluded."""
     suspects: bool = False
-    """Also samples whose verdict is `suspect`."""
+    """Include samples with verdict `suspect`."""
 
 
 @attrs.frozen
 class Distilled:
-    """What was chosen."""
+    """The selected samples, and counts of the others."""
 
     conversations: tuple[dict[str, Any], ...]
-    """Tasks in the order of their first sample, the best of a task first."""
+    """Ordered by task (in the order of their first sample), then best first."""
     left_out: Mapping[str, int]
-    """Samples by the reason why they were not chosen."""
+    """Reason of exclusion -> number of samples."""
 
 
 @attrs.frozen
 class _Sample:
-    """What is kept of a row; tokens and evaluations of a long run would fill the memory."""
+    """The required parts of a row. Tokens and evaluations of a long run would not fit in memory."""
 
     rank: tuple[Any, ...]
     conversation: dict[str, Any]
 
 
 def distill(run: RunDir, choice: Choice) -> Distilled:
-    """The best samples of a run's training. Evaluations, whose tasks are held out, are not looked at.
+    """Select the best training samples of a run. Held-out evaluations are not read.
 
-    A sample is chosen when it is correct, its verdict is clean, no second judgement contradicts, no better sample of
-    its task holds the same kernel, and it is among the best of its task: by speedup where that was measured, then by
-    reward, then by its place in the run.
+    A sample must be correct with verdict clean, and must not have failed verification. Duplicate kernels of a task are
+    excluded. The samples of a task are ranked by speedup (measured ones first), then score, then order in the run.
 
     Raises:
-        KernelRLError: nothing is left; the message says why.
+        KernelRLError: no sample is selected; the message counts the reasons.
     """
     why: dict[str, str] = {}
     good: dict[str, _Sample] = {}
     for row in read_rows(run.journal_path("samples")):
-        # Of a turn that was tried again, the last row counts.
+        # A turn that was retried has several rows; the last one counts.
         why[row["sample"]] = reason = _unfit(row, choice)
         good.pop(row["sample"], None)
         if not reason:
@@ -79,8 +78,8 @@ def distill(run: RunDir, choice: Choice) -> Distilled:
         why.update((entry["sample"], "not among the best") for entry in best[len(kept) :])
     left_out = Counter(reason for reason in why.values() if reason)
     if not chosen:
-        told = ", ".join(f"{count} {reason}" for reason, count in left_out.most_common()) or "it has no samples"
-        raise KernelRLError(f"run {run.path} has no sample to learn from: {told}")
+        reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.most_common()) or "it has no samples"
+        raise KernelRLError(f"run {run.path} has no sample to learn from: {reasons}")
     return Distilled(tuple(chosen), left_out)
 
 
@@ -103,12 +102,12 @@ def _rank(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _conversation(row: Mapping[str, Any], run: str) -> dict[str, Any]:
     messages = [dict(message) for message in row["prompt"]["messages"]]
-    # The prompt may have ended with the beginning of the reply, such as an opening think tag.
-    opening = row["prompt"].get("opening", "")
+    # The prompt may end with a prefill, such as `<think>`.
+    prefill = row["prompt"].get("opening", "")
     if messages and messages[-1]["role"] == "assistant":
-        begun = messages.pop()["content"]
-        opening = opening or begun
-    messages.append({"role": "assistant", "content": opening + row["reply"]["text"]})
+        last = messages.pop()["content"]
+        prefill = prefill or last
+    messages.append({"role": "assistant", "content": prefill + row["reply"]["text"]})
     return {
         "messages": messages,
         "task_id": row["task_id"],

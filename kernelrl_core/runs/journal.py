@@ -1,7 +1,7 @@
-"""Append-only files of JSON lines that survive `kill -9` and a full disk.
+"""Append-only JSONL files that survive `kill -9` and a full disk.
 
-A row is written whole or not at all: one write, and what a failed write left is cut off again. After a crash only the
-last line can be damaged; it is cut off and kept aside. Damage anywhere else is somebody's doing and an error.
+A row is written completely or not at all: after a failed write the file is truncated to its former size. A crash can
+damage only the last line, which is moved to another file. Damage in another line is an error.
 """
 
 from __future__ import annotations
@@ -25,10 +25,14 @@ _log = logging.getLogger(__name__)
 
 
 class Journal:
-    """One file, open for appending. Not thread-safe: one thread writes."""
+    """A file opened for appending. Not thread-safe."""
 
     def __init__(self, path: Path) -> None:
-        """Open or create `path`, and cut off a last line that a crash left damaged."""
+        """Open or create `path`, and move a damaged last line to `PATH.damaged`.
+
+        Raises:
+            StorageError: the file cannot be read or written.
+        """
         self.path = path
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -37,11 +41,15 @@ class Journal:
             raise disk_error(path, error) from error
 
     def append(self, rows: Sequence[Mapping[str, Any]], *, wait: bool = True) -> None:
-        """Write rows and wait until they are on the disk; without `wait` they outlive the process alone.
+        """Append rows.
+
+        Args:
+            wait: wait until the rows are on disk (fsync). Without it they survive a crash of the process, but not of
+                the machine.
 
         Raises:
-            KernelRLError: the disk is full or broken; no part of the rows stays in the file.
-            ValueError: a number is not finite.
+            KernelRLError: the disk is full or fails; none of the rows is in the file.
+            ValueError: a number is NaN or infinite.
         """
         if not rows:
             return
@@ -65,7 +73,7 @@ class Journal:
         data = self.path.read_bytes()
         whole = data.rfind(b"\n") + 1
         last = data[data.rfind(b"\n", 0, max(whole - 1, 0)) + 1 : whole]
-        # A machine that lost power may leave a line of zero bytes that does end in a newline.
+        # A power failure may leave a line of zero bytes that ends in a newline.
         if last and not _is_row(last):
             whole -= len(last)
         if whole == len(data):
@@ -80,7 +88,9 @@ class Journal:
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a journal. A damaged last line is passed over, since a run may be writing it now.
+    """Iterate over the rows of a journal; none if the file does not exist.
+
+    A damaged last line is skipped, because a run may be writing it.
 
     Raises:
         KernelRLError: the file cannot be read, or a line before the last is damaged.
@@ -96,7 +106,7 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
         for number, line in enumerate(stream, 1):
             if damaged:
                 raise KernelRLError(
-                    f"{path}:{damaged}: this line is not a row of JSON",
+                    f"{path}:{damaged}: the line is not a JSON object",
                     fix="restore the file from a copy, or start a new run",
                 )
             if _is_row(line):
@@ -106,14 +116,14 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def is_finite(value: Any) -> bool:
-    """Whether no number in lists and dictionaries is infinite or NaN, for which JSON has no word."""
+    """Whether every float in lists and dictionaries is finite. JSON has no NaN or infinity."""
     if isinstance(value, float):
         return math.isfinite(value)
     if isinstance(value, dict):
         return all(map(is_finite, value.values()))
     if isinstance(value, list | tuple):
         try:
-            # Of thousands of log-probabilities: the sum is finite only if they all are, and is a hundredth of the work.
+            # Thousands of log-probabilities: their sum is finite only if all are, and takes a hundredth of the time.
             return math.isfinite(sum(value))
         except (TypeError, OverflowError):
             return all(map(is_finite, value))
@@ -126,7 +136,7 @@ def _line(row: Mapping[str, Any]) -> bytes:
     try:
         return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
     except TypeError:
-        # Halves of characters, which models do write, and integers of more than 64 bits.
+        # orjson rejects lone surrogates, which models write, and integers of more than 64 bits.
         return json.dumps(row, separators=(",", ":")).encode("ascii") + b"\n"
 
 

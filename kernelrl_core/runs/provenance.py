@@ -1,4 +1,4 @@
-"""Where a result comes from: versions, plugins, seeds, hardware, sources."""
+"""Provenance of a run: versions, plugins, seeds, hardware, sources."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.recipe.evaluation_spec import spec_of
+from kernelrl_core.recipe.prerequisites import require_prerequisites
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.runs.directory import now
 from kernelrl_core.version import __version__
 
-__all__ = ["provenance"]
+__all__ = ["provenance", "retriever_identity"]
 
 
 def provenance(
     recipe: Recipe, registry: Registry, *, sources: Any = (), overrides: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Plain data for `provenance.json`. No secret is in it: of the environment only the machine is described."""
+    """Plain data for `provenance.json`. Contains no environment variables, so no secrets."""
     return {
         "kernelrl": __version__,
         "python": platform.python_version(),
@@ -31,6 +34,7 @@ def provenance(
             for plugin in registry.plugins
         ],
         "seed": recipe.seed,
+        "retriever": retriever_identity(recipe, registry),
         "hardware": {"cpus": os.cpu_count(), "machine": platform.machine(), "gpus": _gpus()},
         "git": _git(),
         "sources": [str(source) for source in sources],
@@ -39,6 +43,22 @@ def provenance(
         "directory": os.getcwd(),
         "started": now(),
     }
+
+
+def retriever_identity(recipe: Recipe, registry: Registry) -> dict[str, Any]:
+    """`Retriever.identity` of the recipe's retriever; empty without one.
+
+    Raises:
+        MissingPrerequisite: the retriever lacks a prerequisite, such as its index.
+        KernelRLError: the retriever failed.
+    """
+    use = recipe.retriever
+    if use is None:
+        return {}
+    require_prerequisites([("retrievers", use)], spec_of(recipe), registry)
+    retriever = registry.make("retrievers", use)
+    with plugin_boundary(f"retriever {use.use!r}", "identity"):
+        return dict(retriever.identity())
 
 
 def _gpus() -> list[str]:

@@ -1,4 +1,4 @@
-"""The samples of a run that a person should look at, read from its journal: the queue for audit."""
+"""The training samples of a run that a person should review."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["suspect_samples", "write_kernels"]
 
 
 def suspect_samples(run: RunDir, *, hacked: bool = False) -> list[dict[str, Any]]:
-    """Samples that are suspect, or that were correct once and not when judged again, in the order of the journal.
+    """Correct samples with verdict suspect, and correct samples that failed verification, in the order of the journal.
 
-    Each with `row`, its line in `samples.jsonl`, from 1.
+    Each has the key `row`, its line number in `samples.jsonl`, counted from 1.
 
     Args:
-        hacked: also those that ended as `hacked`.
+        hacked: include samples with outcome `hacked`.
     """
     found: dict[str, dict[str, Any]] = {}
     for number, row in enumerate(run.rows("samples"), 1):
-        # Of a turn that was tried again, the last row counts.
+        # A turn that was retried has several rows; the last one counts.
         found.pop(row["sample"], None)
         if _is_suspect(row, hacked):
             found[row["sample"]] = {
@@ -38,7 +38,7 @@ def write_kernels(run: RunDir, samples: list[dict[str, Any]], directory: Path) -
     """Write the source of each sample as `directory/SAMPLE.py`.
 
     Raises:
-        OSError: the directory cannot be written.
+        OSError: the directory or a file cannot be written.
     """
     directory.mkdir(parents=True, exist_ok=True)
     rows = run.rows("samples")

@@ -1,4 +1,4 @@
-"""A turn as a row of `samples.jsonl`, and back."""
+"""Conversion of turns to rows of `samples.jsonl` and back."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["require_turns", "sample_id", "sample_row", "turn_from_row", "why_los
 
 
 _ROW_KEYS = {"staleness": "behind"}
-"""Field of `Turn` -> its key in a row, where the two differ."""
+"""Field of `Turn` -> its key in a row, for fields whose key differs."""
 _FIELDS = {key: field for field, key in _ROW_KEYS.items()}
 
 
 def sample_row(turn: Turn) -> dict[str, Any]:
-    """Everything about a turn except the task's source, which is the same in every row of a task."""
+    """A turn as plain data, without the source of its task. NaN and infinity become null."""
     row: dict[str, Any] = {"sample": str(turn.id)}
     row.update(to_json(turn.id))
     row.update(
@@ -31,22 +31,23 @@ def sample_row(turn: Turn) -> dict[str, Any]:
         speedup=turn.speedup,
     )
     row.update({_ROW_KEYS.get(key, key): value for key, value in to_json(turn).items() if key not in ("id", "task")})
-    if not turn.lost_at:
-        del row["lost_at"]
+    for key in ("lost_at", "examples", "excluded_examples"):
+        if not row[key]:
+            del row[key]
     clean: dict[str, Any] = _finite(row)
     return clean
 
 
 def turn_from_row(row: Mapping[str, Any], task: Task) -> Turn:
-    """The turn that `sample_row` described.
+    """The turn of a row that `sample_row` made.
 
     Raises:
-        KernelRLError: the row is about another task, or another version of it.
+        KernelRLError: the row belongs to another task, or to another version of the task.
     """
     if (row["task_id"], row["task_sha256"]) != (task.id, task.sha256):
         raise KernelRLError(
-            f"sample {row['sample']} of the journal is about another version of task {task.id}",
-            fix="restore the tasks as they were when the run began, or start a new run",
+            f"sample {row['sample']} of the journal belongs to another version of task {task.id}",
+            fix="restore the tasks that the run started with, or start a new run",
         )
     derived = {"sample", "step", "task_index", "attempt", "turn", "task_id", "task_sha256", "level"}
     fields = {key: value for key, value in row.items() if key not in derived | {"kernel_sha256", "speedup"}}
@@ -55,30 +56,30 @@ def turn_from_row(row: Mapping[str, Any], task: Task) -> Turn:
 
 
 def sample_id(row: Mapping[str, Any]) -> SampleId:
-    """Place of a row's turn in the run."""
+    """Sample id of a row."""
     return SampleId(row["step"], row["task_index"], row["attempt"], row["turn"])
 
 
 def why_lost(episodes: Iterable[Episode]) -> tuple[str, str]:
-    """The last error through which the infrastructure lost a turn of these attempts, and its fix; empty where none."""
+    """The last infrastructure error of these episodes, and its fix; empty strings if there is none."""
     lost = [turn for episode in episodes for turn in episode.turns if turn.masked]
     if not lost:
         return "", ""
-    judged = lost[-1].evaluation
-    text = (judged.detail if judged is not None else "") or lost[-1].message
+    evaluation = lost[-1].evaluation
+    text = (evaluation.detail if evaluation is not None else "") or lost[-1].message
     message, _, fix = text.partition("\nfix: ")
     return message, fix
 
 
 def require_turns(groups: Iterable[Group], where: str, *, resume: str) -> None:
-    """Refuse to go on when the infrastructure lost every turn.
+    """Raise an error if every turn was lost to an infrastructure error.
 
     Args:
-        where: names the rollout in the message.
-        resume: command that continues once the cause is fixed.
+        where: name of the rollout, for the message.
+        resume: command that continues the run when the cause is fixed.
 
     Raises:
-        KernelRLError: with the last error and its fix.
+        KernelRLError: the last infrastructure error and its fix.
     """
     episodes = [episode for group in groups for episode in group.episodes]
     if all(turn.masked for episode in episodes for turn in episode.turns):
@@ -90,7 +91,7 @@ def require_turns(groups: Iterable[Group], where: str, *, resume: str) -> None:
 
 
 def _finite(value: Any) -> Any:
-    # An infinite difference between outputs is a fact about a kernel; JSON has no word for it.
+    # The error of a kernel's outputs may be infinite, which JSON cannot represent.
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

@@ -1,13 +1,13 @@
-"""What a run has written so far, and the only way to write more.
+"""The journals of a run: reading them on resume, and writing them.
 
-All rows go through one thread, so that waiting for the disk never blocks the event loop. What is here when a run is
-opened decides where it continues:
+One thread writes all rows, so that waiting for the disk never blocks the event loop. The existing rows determine where
+an opened run continues:
 
-    checkpoints.jsonl   the last row is the commit point: everything up to its step is done
-    samples.jsonl       rows of later steps are turns that need not be sampled or judged again
+    checkpoints.jsonl   the last row is the commit point: all steps before it are complete
+    samples.jsonl       rows of later steps are turns that are reused, not sampled or evaluated again
     credits.jsonl       rows of later steps were written before a crash and are not written twice
-    metrics.jsonl       lacks at most the row that the last checkpoint holds
-    begun.jsonl         a row for each reply that was begun: those without a turn were lost
+    metrics.jsonl       lacks at most the row that the last checkpoint contains
+    begun.jsonl         one row per started reply; a started reply without a turn was lost
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ __all__ = ["RunJournal", "RunRecorder"]
 
 
 class RunJournal:
-    """The journals of a run that this process has locked."""
+    """The journals of a run. The process must hold the lock of the run."""
 
     def __init__(self, run: RunDir) -> None:
-        """Open the journals, mend what a crash left, and read where the run stands."""
+        """Open the journals, repair damage of a crash, and read the progress of the run."""
         self._journals = {name: Journal(run.journal_path(name)) for name in JOURNALS}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
         self.checkpoints = run.rows("checkpoints")
@@ -47,12 +47,12 @@ class RunJournal:
         self.seen = SeenKernels()
         """Kernels of the finished steps."""
         self.booked = sum((spent_on_step(row) for row in metrics if row["step"] < self.next_step), Spent())
-        """What the finished steps spent."""
-        learnt = sum((spent_on_step(row) for row in metrics), Spent())
-        self.spent = Spent(train_tokens=learnt.train_tokens, scored_tokens=learnt.scored_tokens)
-        """What the run spent so far, as far as it was journalled."""
+        """Amounts spent by the finished steps."""
+        training = sum((spent_on_step(row) for row in metrics), Spent())
+        self.spent = Spent(train_tokens=training.train_tokens, scored_tokens=training.scored_tokens)
+        """Amounts that the run has spent, as recorded in the journals."""
         self.lost = sum(1 for _ in run.each_row("begun"))
-        """Replies that were begun and whose turns were not journalled: what interruptions cost."""
+        """Number of replies that were started and, because of an interruption, not recorded."""
         self._open_samples = self._read_samples(run)
         self._open_evals = self._read_evals(run)
         self.lost = max(self.lost, 0)
@@ -63,66 +63,66 @@ class RunJournal:
 
     @property
     def next_step(self) -> int:
-        """First step that is not done."""
+        """First step that is not complete."""
         return int(self.checkpoints[-1]["loop"]["next_step"]) if self.checkpoints else 0
 
     def finished_turns(self, step: int, tasks: Sequence[Task]) -> dict[SampleId, Turn]:
-        """Turns of an interrupted step, whose batch is `tasks`."""
+        """Recorded turns of an interrupted step, whose batch is `tasks`."""
         rows = self._open_samples.get(step, [])
         return {sample_id(row): turn_from_row(row, tasks[row["task_index"]]) for row in rows}
 
     def finished_evals(self, update: int, tasks: Sequence[Task]) -> dict[SampleId, Turn]:
-        """Turns of an interrupted evaluation after `update` steps."""
+        """Recorded turns of an interrupted held-out evaluation after `update` steps."""
         rows = self._open_evals.get(update, [])
         return {sample_id(row): turn_from_row(row, tasks[row["task_index"]]) for row in rows}
 
     async def begin(self, purpose: str, where: SampleId) -> None:
-        """Write that a reply is begun, for `train` or `eval`."""
+        """Record that a reply is started, for purpose `train` or `eval`."""
         journal = self._journals["begun"]
         row = {"purpose": purpose, "sample": str(where)}
         await asyncio.get_running_loop().run_in_executor(self._thread, partial(journal.append, [row], wait=False))
 
     async def record_sample(self, turn: Turn) -> Mapping[str, Any]:
-        """Write a turn of training; the answer is its row."""
+        """Write a training turn, and return its row."""
         row = sample_row(turn)
         await self._append("samples", [row])
         return row
 
     async def record_eval(self, turn: Turn) -> Mapping[str, Any]:
-        """Write a turn of a held-out evaluation; the answer is its row."""
+        """Write a turn of a held-out evaluation, and return its row."""
         row = sample_row(turn)
         await self._append("eval_samples", [row])
         return row
 
     async def record_credits(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write the credits of a step, once."""
+        """Write the credits of a step, except those that are already recorded."""
         new = [row for row in rows if row["sample"] not in self._credited]
         await self._append("credits", new)
         self._credited.update(row["sample"] for row in new)
 
     def cache_hit(self, batch: Sequence[Credit]) -> dict[str, float]:
-        """Metric `cache_hit` of a step, whose kernels are remembered; nothing where no kernel was evaluated."""
+        """Metric `cache_hit` of a step; empty if no kernel was evaluated. Adds the step's kernels to the seen ones."""
         repeated = self.seen.share(credit.turn for credit in batch)
         return {} if repeated is None else {"cache_hit": repeated}
 
     async def commit(self, checkpoint: Mapping[str, Any]) -> None:
-        """Write the row of a checkpoint whose files are in place. From here on its step is done."""
+        """Write the row of a checkpoint whose files exist. This commits its step."""
         await self._append("checkpoints", [checkpoint])
         self.checkpoints.append(dict(checkpoint))
 
     async def record_metrics(self, row: Mapping[str, Any]) -> None:
-        """Write the metrics of a step, once."""
+        """Write the metrics of a step, unless they are already recorded."""
         if row["step"] not in self._metric_steps:
             await self._append("metrics", [row])
             self._metric_steps.add(row["step"])
 
     async def complete_metrics(self) -> None:
-        """Write the metrics row of the last checkpoint if a crash came between the two."""
+        """Write the metrics row of the last checkpoint if a crash prevented that."""
         if self.last_checkpoint is not None:
             await self.record_metrics(self.last_checkpoint["metrics"])
 
     def close(self) -> None:
-        """Wait for what is being written, and close the files."""
+        """Wait for pending writes, and close the files."""
         self._thread.shutdown(wait=True)
         for journal in self._journals.values():
             journal.close()
@@ -131,8 +131,8 @@ class RunJournal:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._journals[name].append, rows)
 
     def _read_samples(self, run: RunDir) -> dict[int, list[dict[str, Any]]]:
-        # Of a turn that was tried again after an infrastructure error, the last row counts.
-        judged: dict[SampleId, tuple[str, str] | None] = {}
+        # A turn that was retried after an infrastructure error has several rows; the last one counts.
+        evaluated: dict[SampleId, tuple[str, str] | None] = {}
         open_rows: dict[SampleId, dict[str, Any]] = {}
         for row in run.each_row("samples"):
             where = sample_id(row)
@@ -140,9 +140,9 @@ class RunJournal:
             if where.step >= self.next_step:
                 open_rows[where] = row
             else:
-                was_judged = row["evaluation"] is not None and row["kernel_sha256"]
-                judged[where] = (row["task_sha256"], row["kernel_sha256"]) if was_judged else None
-        self.seen.share_of([kernel for _, kernel in sorted(judged.items()) if kernel is not None])
+                was_evaluated = row["evaluation"] is not None and row["kernel_sha256"]
+                evaluated[where] = (row["task_sha256"], row["kernel_sha256"]) if was_evaluated else None
+        self.seen.share_of([kernel for _, kernel in sorted(evaluated.items()) if kernel is not None])
         waiting: dict[int, list[dict[str, Any]]] = defaultdict(list)
         for where, row in sorted(open_rows.items()):
             # Samples lost to infrastructure errors are sampled again, unless their batch is already committed.
@@ -165,7 +165,7 @@ class RunJournal:
 
 
 class RunRecorder:
-    """The recorder of a run that is trained; see `rollout.episode.Recorder`."""
+    """Recorder of a training run; see `rollout.episode.Recorder`."""
 
     def __init__(self, journal: RunJournal, monitor: Monitor) -> None:
         self._journal, self._monitor = journal, monitor

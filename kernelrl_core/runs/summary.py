@@ -1,4 +1,4 @@
-"""How a run stands and what came of it, read from its files alone."""
+"""State and results of a run, read from its files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["result_rows", "summary"]
 
 
 def summary(run: RunDir) -> dict[str, Any]:
-    """Flat facts about a run; None where nothing is known yet.
+    """Flat facts about a run; None for facts that are not known yet.
 
-    `first_*` and `last_*` are means over the first and the last 3 steps, or fewer when the steps would overlap.
+    `first_*` and `last_*` are means over the first and the last 3 steps, or fewer if these would overlap.
     """
     state, error = run.state()
     rows = run.rows("metrics")
-    window = max(1, min(3, len(rows) // 2))
+    window = _window(len(rows))
     first, last = rows[:window], rows[-window:]
     return {
         "run": str(run.path),
@@ -43,24 +43,33 @@ def summary(run: RunDir) -> dict[str, Any]:
 
 
 def result_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """A summary for people: label and value of each line."""
+    """Label and value of each line of a summary."""
     done = f"{facts['steps']} of {facts['steps_total']}" if facts["steps_total"] else "0"
     rows = [("run", str(facts["run"])), ("state", facts["state"]), ("steps", done)]
     if facts["error"]:
         rows.append(("error", facts["error"].splitlines()[0]))
     if facts["steps"]:
-        rows.append(("correct", _change(facts["first_correct_rate"], facts["last_correct_rate"], "{:.0%}")))
-        rows.append(("reward", _change(facts["first_reward"], facts["last_reward"], "{:.3f}")))
+        window = _window(facts["steps"])
+        means = f"  (first {window} -> last {window} steps)" if window > 1 else "  (first -> last step)"
+        correct = _change(facts["first_correct_rate"], facts["last_correct_rate"], "{:.0%}")
+        rows.append(("train correct", f"{correct}{means}"))
+        rows.append(("train reward", f"{_change(facts['first_reward'], facts['last_reward'], '{:.3f}')}{means}"))
     if facts["held_out_after"] is not None:
-        rows.append(("held out", _change(facts["held_out_before"], facts["held_out_after"], "{:.0%}")))
+        held_out = _change(facts["held_out_before"], facts["held_out_after"], "{:.0%}")
+        rows.append(("held-out correct", f"{held_out}  (before training -> latest)"))
     if facts["best_speedup"] is not None:
-        rows.append(("speedup", f"{facts['best_speedup']:.2f}x at best"))
+        rows.append(("best speedup", f"{facts['best_speedup']:.2f}x"))
     if facts["steps"]:
         spent = shares_text(facts["seconds_spent_on"], facts["seconds"])
         rows.append(("time", f"{facts['seconds']:.0f} s, {facts['seconds_per_step']:.1f} s per step{spent}"))
     if facts["usd"]:
         rows.append(("cost", f"{facts['usd']:.2f} USD"))
     return rows
+
+
+def _window(n_steps: int) -> int:
+    """Number of steps in the first and in the last mean."""
+    return max(1, min(3, n_steps // 2))
 
 
 def _change(before: float | None, after: float | None, form: str) -> str:

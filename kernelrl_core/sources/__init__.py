@@ -1,1 +1,1 @@
-"""Reading of Python sources, error texts and YAML, shared with plugins."""
+"""Parsing of Python sources, error texts and YAML, shared with plugins."""

@@ -1,4 +1,4 @@
-"""Kernels that a decorator marks, such as `@tilelang.jit`, by names alone."""
+"""Kernels marked by a decorator such as `@tilelang.jit`, found in the syntax tree."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["decorated_kernels"]
 
 
 def decorated_kernels(source: str, decorators: Collection[str], *, outermost: bool = False) -> tuple[KernelFact, ...]:
-    """Functions under one of the decorators, called or not; none for a source that does not parse.
+    """Functions with one of the decorators, with or without arguments; empty for a source that does not parse.
 
-    A kernel counts as launched where its name is used at all, and as reached where `ModelNew.forward` can come to such
-    a use. Of several functions with one name the last counts.
+    A kernel is `launched` if the source uses its name, and `reached` if such a use is reachable from
+    `ModelNew.forward`. Of several functions with one name, the last is listed.
 
     Args:
-        decorators: full names, such as `cutlass.cute.kernel`; the imports of the source are resolved.
-        outermost: a decorated function inside a kernel belongs to that kernel and is not listed.
+        decorators: full names, such as `cutlass.cute.kernel`; imports of the source are resolved.
+        outermost: do not list decorated functions inside a kernel.
     """
     tree = parse_source(source)
     if tree is None:
@@ -55,7 +55,7 @@ def _outermost(
 
 
 def _imported(tree: ast.Module) -> dict[str, str]:
-    """Names that imports of the file bind, with their full names."""
+    """Name bound by an import of the file -> its full name."""
     found: dict[str, str] = {}
     for node in walk(tree):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""Makes error text fit for a prompt: short, the same on every machine, and with its cause."""
+"""Cleaning of error text for prompts: short, identical on every machine, with position and cause."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 __all__ = ["clean_error"]
 
 _MAX_READ_CHARACTERS = 200_000
-"""Of longer text only the first and the last half of this are looked at."""
+"""Of longer text, only the first and the last half of this number of characters are processed."""
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\ud800-\udfff]")
@@ -18,16 +18,15 @@ _HEADER = "Traceback (most recent call last):"
 
 
 def clean_error(text: str, *, max_characters: int, keep_frames_of: str) -> str:
-    """An error as the author of the code can use it.
+    """Error text reduced to the parts that help the author of the code.
 
-    Escape sequences go, paths keep only their file name, addresses become `0x…`, tracebacks keep the frames of the
-    author's file (the last frame if there is none), and equal neighbouring lines are written once. What is still too
-    long keeps its beginning and its end, where position and cause stand. The same text gives the same answer, and a
-    cleaned text stays as it is.
+    Removes escape sequences and directories of paths, replaces addresses by `0x…`, keeps only traceback frames of the
+    author's file (the last frame if there is none), and merges equal adjacent lines. Longer text is cut in the middle,
+    because position and cause are at its ends. Idempotent.
 
     Args:
         text: any text, of any length.
-        max_characters: longest answer.
+        max_characters: maximum length of the result.
         keep_frames_of: name of the author's file, such as `candidate.py`.
     """
     if len(text) > _MAX_READ_CHARACTERS:
@@ -40,7 +39,7 @@ def clean_error(text: str, *, max_characters: int, keep_frames_of: str) -> str:
 
 
 def _cut_frames(text: str, keep: str) -> str:
-    """Leave out the frames of other files from every traceback."""
+    """Remove the frames of other files from every traceback."""
     kept: list[str] = []
     frames: list[tuple[bool, list[str]]] = []
     reading = False

@@ -1,8 +1,7 @@
-"""Which code of a candidate `ModelNew.forward` can come to, by names alone.
+"""Code of a candidate that is reachable from `ModelNew.forward`, by names, without executing it.
 
-On the side of reaching: a function counts as called wherever its name is used in code that is reached, and a name or
-attribute leads to everything that is ever assigned to a name or attribute of that spelling. For plugins that look at
-sources; nothing is executed.
+The result is an upper bound: a function counts as called wherever reachable code uses its name, and a name or attribute
+refers to every value that is assigned to a name or attribute of that spelling.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, as
 
 
 def parse_source(source: str) -> ast.Module | None:
-    """The syntax tree, or None for text that defeats the parser."""
+    """The syntax tree; None for text that cannot be parsed."""
     try:
         return parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -31,15 +30,15 @@ class SourceIndex:
     """Functions, classes and assignments of a file by name, and the entry points of `ModelNew`."""
 
     def __init__(self, tree: ast.Module, nodes: Iterable[ast.AST] | None = None) -> None:
-        """Read a file.
+        """Index a file.
 
         Args:
-            tree: the file.
-            nodes: all of its nodes, in the order of `walk`, where they are known.
+            tree: syntax tree of the file.
+            nodes: all its nodes in the order of `walk`, if the caller has them.
         """
         self.tree = tree
         self.bodies: dict[str, list[ast.AST]] = defaultdict(list)
-        """Name -> definitions of it and values assigned to it."""
+        """Name -> its definitions and the values assigned to it."""
         self.entries: list[ast.FunctionDef] = []
         """`forward` and `__call__` of `ModelNew`."""
         for node in walk(tree) if nodes is None else nodes:
@@ -62,7 +61,7 @@ class SourceIndex:
                     self.bodies[name].append(node.value)
 
     def reached(self, stop: Collection[str] = ()) -> list[ast.AST]:
-        """Definitions and values that `forward` can come to; what is named in `stop` is not entered."""
+        """Definitions and values reachable from `forward`. Names in `stop` are not followed."""
         found: list[ast.AST] = []
         waiting: list[ast.AST] = list(self.entries)
         seen: set[int] = set()
@@ -85,16 +84,17 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _BINDING = (*_FUNCTIONS, *_COMPREHENSIONS)
 _AROUND = frozenset({"decorator_list", "annotation", "returns"})
-"""Fields of functions that belong to what is around them."""
+"""Fields of a function that are evaluated in the enclosing scope."""
 
 
 def free_names(function: ast.AST, spend: Callable[[], None] = lambda: None) -> set[int]:
-    """Identities (`id`) of the `ast.Name` below a function that it, or one inside it, reads and does not bind.
+    """Identities (`id`) of the `ast.Name` nodes of free variables: read in the function or in a function inside it, and
+    not bound there.
 
-    What a comprehension or an inner function binds is bound inside it alone. Decorators and annotations are left out.
+    Bindings of a comprehension or inner function are local to it. Decorators and annotations are ignored.
 
     Args:
-        spend: called for each step.
+        spend: called for each step; an exception from it limits the work.
     """
     found: set[int] = set()
     waiting: list[tuple[ast.AST, frozenset[str]]] = [(function, frozenset())]
@@ -116,13 +116,13 @@ def free_names(function: ast.AST, spend: Callable[[], None] = lambda: None) -> s
             outside = [node.generators[0].iter]
         inside = bound | set(_bound_by(node, spend))
         waiting += [(item, bound) for item in outside]
-        # The arguments and the first generator hold what is outside, too; there it counts as bound.
+        # `below` contains the nodes of `outside` again; with `inside` they count as bound.
         waiting += [(item, inside) for item in below]
     return found
 
 
 def _bound_by(scope: ast.AST, spend: Callable[[], None]) -> Iterator[str]:
-    """Names of a function or a comprehension that are its own."""
+    """Names that a function or a comprehension binds."""
     waiting = children(scope, _AROUND)
     while waiting:
         node = waiting.pop()
@@ -139,7 +139,7 @@ def _bound_by(scope: ast.AST, spend: Callable[[], None]) -> Iterator[str]:
         elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
             yield node.name
         elif isinstance(node, _COMPREHENSIONS):
-            # Only what `:=` binds is bound around a comprehension as well.
+            # Of a comprehension's bindings, only those of `:=` are visible outside of it.
             for below in walk(node):
                 spend()
                 if isinstance(below, ast.NamedExpr) and isinstance(below.target, ast.Name):
@@ -150,12 +150,12 @@ def _bound_by(scope: ast.AST, spend: Callable[[], None]) -> Iterator[str]:
 
 
 def names_in(node: ast.AST) -> Iterator[str]:
-    """Every name and attribute that occurs in a piece of code."""
+    """Every name and attribute in a subtree."""
     return _names_in(node, set())
 
 
 def _names_in(node: ast.AST, walked: set[int]) -> Iterator[str]:
-    """The names in those parts of a piece of code that are not among `walked`, which they join."""
+    """The names in those nodes of a subtree that are not in `walked`; adds the nodes to `walked`."""
     waiting = [node]
     while waiting:
         below = waiting.pop()
@@ -170,7 +170,7 @@ def _names_in(node: ast.AST, walked: set[int]) -> Iterator[str]:
 
 
 def targets_of(target: ast.expr) -> Iterator[str]:
-    """Names and attributes that an assignment to `target` gives a value."""
+    """Names and attributes that an assignment to `target` binds."""
     if isinstance(target, ast.Name):
         yield target.id
     elif isinstance(target, ast.Attribute):

@@ -1,4 +1,4 @@
-"""Python's parser, for one thread at a time, and quick ways through its trees."""
+"""Thread-safe parsing of Python, and fast traversal of syntax trees."""
 
 from __future__ import annotations
 
@@ -10,20 +10,16 @@ from collections.abc import Collection, Iterator
 __all__ = ["MAX_DEPTH", "MAX_SOURCE_CHARACTERS", "children", "parse", "walk"]
 
 MAX_SOURCE_CHARACTERS = 200_000
-"""Longer code is not parsed."""
+"""Longer sources are not parsed."""
 MAX_DEPTH = 200
-"""Deepest nesting of a syntax tree that is accepted; walking a deeper one would exhaust the stack."""
+"""Maximum depth of an accepted syntax tree; recursion into a deeper one would exhaust the stack."""
 
-# CPython 3.11 keeps one depth for all threads while it makes a tree, and fails where two make theirs at once.
+# CPython 3.11 has one depth counter for all threads that build a tree, and fails if two do so concurrently.
 _TURN = threading.RLock()
 
 
 def parse(source: str) -> ast.Module:
-    """The syntax tree of a source, from any thread.
-
-    Raises:
-        What `ast.parse` raises.
-    """
+    """The syntax tree of a source. Thread-safe; raises like `ast.parse`."""
     with _TURN:
         return ast.parse(source)
 
@@ -32,17 +28,17 @@ _NO_NODES = frozenset(
     {"ctx", "op", "ops", "id", "attr", "arg", "asname", "module", "level", "type_comment", "kind", "conversion"}
     | {"is_async", "simple", "rest", "kwd_attrs", "tag"}
 )
-"""Fields with nothing to look into: names, and the nodes of contexts and operators."""
+"""Fields that are not traversed: names, contexts and operators."""
 _LEAVES = (ast.Name, ast.Constant, ast.Global, ast.Nonlocal, ast.MatchSingleton)
 _FIELDS: dict[type[ast.AST], tuple[str, ...]] = dict.fromkeys(_LEAVES, ())
-"""Type of nodes -> its fields that can hold nodes."""
+"""Node type -> its fields that can contain nodes."""
 
 
 def children(node: ast.AST, without: Collection[str] = ()) -> list[ast.AST]:
-    """The nodes right below a node, but for contexts (`ast.Load`) and operators (`ast.Add`).
+    """Child nodes, except contexts (`ast.Load`) and operators (`ast.Add`).
 
     Args:
-        without: fields that are left out.
+        without: fields to skip.
     """
     kind = type(node)
     if kind not in _FIELDS:
@@ -60,7 +56,7 @@ def children(node: ast.AST, without: Collection[str] = ()) -> list[ast.AST]:
 
 
 def walk(node: ast.AST) -> Iterator[ast.AST]:
-    """What `ast.walk` gives, in the same order, but for contexts and operators."""
+    """All nodes of a subtree in the order of `ast.walk`, except contexts and operators."""
     waiting = deque([node])
     while waiting:
         node = waiting.popleft()

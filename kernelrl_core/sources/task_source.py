@@ -1,4 +1,4 @@
-"""Whether a text is a task, by its syntax tree alone. Its code runs in the judge and nowhere else."""
+"""Validation of a task's source by its syntax tree. Only the judge executes the source."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _MAX_BYTES = 1 << 20
 
 
 def parse_task_source(text: str, where: str) -> None:
-    """Refuse a text that is not a task: it must parse, and define `Model`, `get_inputs` and `get_init_inputs`.
+    """Check that a text is a task: it parses and defines `Model`, `get_inputs` and `get_init_inputs`.
 
     Args:
-        where: file, or file and line, that the message begins with.
+        where: file, or file and line, for the beginning of the message.
 
     Raises:
-        UsageError: with the place and what is missing.
+        UsageError: it is not a task; the message has the position and the missing names.
     """
     if len(text) > _MAX_BYTES:
         raise UsageError(f"{where}: not a task: longer than {_MAX_BYTES:,} characters")

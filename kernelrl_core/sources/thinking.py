@@ -1,4 +1,4 @@
-"""Thinking in the text of prompts and replies: where it is opened, closed and cut away."""
+"""Thinking in prompts and replies: find its tags, separate it from the rest of a text."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = [
 ]
 
 _LONGEST_OPENING = 64
-"""Characters at the end of a prompt in which an opening think tag is looked for."""
+"""Number of characters at the end of a prompt that are searched for an open think tag."""
 _LONGEST_OPENING_TOKENS = 16
-"""Tokens at the end of a prompt in which an opening think tag is looked for."""
+"""Number of tokens at the end of a prompt that are searched for an open think tag."""
 
 _THINK = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE | re.ASCII)
 _OPENED = re.compile(r"<think(?:ing)?>\s*\Z", re.IGNORECASE | re.ASCII)
@@ -30,23 +30,23 @@ _OPENED = re.compile(r"<think(?:ing)?>\s*\Z", re.IGNORECASE | re.ASCII)
 
 @attrs.frozen
 class ThinkingCut:
-    """The thinking of a text."""
+    """The thinking in a text."""
 
     thinking: str
     unclosed: bool
-    """A thinking block never ended."""
+    """True if a thinking block has no end."""
 
 
 def split_thinking(text: str, thinking: str = "") -> tuple[str, str]:
-    """The text without its thinking, and the thinking; `thinking` is what a renderer separated, if it did."""
+    """The text without its thinking, and the thinking. `thinking` is thinking that a renderer already separated."""
     visible, cut = cut_thinking(text, thinking)
     return visible, cut.thinking
 
 
 def open_think_tag(rendered: str) -> str:
-    """The opening think tag with which a rendered prompt ends, and the white space behind it; empty for none.
+    """Open think tag at the end of a rendered prompt, with the white space after it; empty if there is none.
 
-    Many chat templates open the thinking themselves, so the model's reply begins inside it: see `Prompt.opening`.
+    Many chat templates open the thinking themselves, so that the reply begins inside it: see `Prompt.opening`.
     """
     opened = _OPENED.search(rendered[-_LONGEST_OPENING:])
     return opened[0] if opened else ""
@@ -62,16 +62,16 @@ def prompt_opening(tokens: Sequence[int], decode: Callable[[list[int]], str]) ->
 
 
 def split_prefill(messages: Sequence[Message]) -> tuple[Sequence[Message], str]:
-    """The messages before the reply, and the beginning of the reply: a last message of the assistant, or nothing."""
+    """Split off the prefill: a last message with role `assistant`. Returns the messages before it and its text."""
     if messages and messages[-1].role == "assistant":
         return messages[:-1], messages[-1].content
     return messages, ""
 
 
 def continuation_after(opening: str, reply: str) -> str:
-    """The text to append after a prefill, so that both together read like the whole `reply`.
+    """The text after a prefill such that both together are equivalent to `reply`.
 
-    After an open think tag a reply without thinking closes it first.
+    After an open think tag, a reply without thinking closes the tag first.
     """
     tag = _THINK.search(reply)
     if reply.startswith(opening) or not open_think_tag(opening) or (tag and tag[1]):

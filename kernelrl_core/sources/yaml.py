@@ -1,8 +1,8 @@
-"""The one YAML reader: recipes, price tables and scripts, by YAML 1.2 and with the line of everything in them.
+"""YAML 1.2 reader for recipes, price tables and scripts, with the line number of every value.
 
-PyYAML follows YAML 1.1: `1e-5` is text, `no` is false, `1:30` is ninety, `010` is eight, dates become objects and a
-repeated key silently keeps its last value. Here scalars follow the core schema of YAML 1.2, and a repeated key is an
-error. Merge keys (`<<`) and tags are refused; recipes have `extends` for the purpose.
+PyYAML follows YAML 1.1: `1e-5` is text, `no` is false, `1:30` is ninety, `010` is eight, dates become objects, and a
+repeated key silently replaces the earlier value. Here scalars follow the core schema of YAML 1.2, and a repeated key is
+an error. Merge keys (`<<`) and tags are refused; recipes use `extends` instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kernelrl_core.errors import UsageError
 __all__ = ["Document", "Path", "YamlProblem", "dump", "load_yaml", "parse", "parse_value"]
 
 Path = tuple[str, ...]
-"""Keys from the root, list positions as text."""
+"""Keys from the root; list indices as text."""
 
 _MAX_NODES = 100_000
 _PREFIX = "tag:yaml.org,2002:"
@@ -32,11 +32,11 @@ class Document:
     data: Any
     """Maps, lists, text, numbers, booleans and None."""
     lines: dict[Path, int]
-    """Path -> the line (from 1) it is written on."""
+    """Path -> line, from 1."""
 
 
 class YamlProblem(Exception):
-    """The text is not a usable YAML document."""
+    """The text is not an accepted YAML document."""
 
     def __init__(self, message: str, line: int | None) -> None:
         super().__init__(message)
@@ -45,12 +45,12 @@ class YamlProblem(Exception):
 
 
 class _Loader(yaml.SafeLoader):
-    # A fresh table: the inherited one would keep the rules of YAML 1.1 in front of these.
+    # A new table: the inherited one contains the rules of YAML 1.1, which would match first.
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
 
 class _Dumper(yaml.SafeDumper):
-    # The rules of both versions hold when writing: text is quoted if either would read it as something else.
+    # Writing applies the rules of both versions: text is quoted if either would not read it as text.
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
@@ -70,16 +70,16 @@ for _tag, _pattern, _first in (
 
 
 def dump(data: Any) -> str:
-    """Plain data as YAML that `parse`, and any other reader, reads back with the same types."""
+    """Plain data as YAML that `parse` and readers of YAML 1.1 parse to the same types."""
     text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
     return text
 
 
 def parse(text: str) -> Document:
-    """Read one YAML document; an empty text is None.
+    """Parse one YAML document; the data of an empty text is None.
 
     Raises:
-        YamlProblem: a syntax error, a repeated key, a tag, a document that refers to itself.
+        YamlProblem: syntax error, repeated key, tag, or cyclic reference.
     """
     try:
         root = yaml.compose(text, _Loader)
@@ -87,10 +87,10 @@ def parse(text: str) -> Document:
         return Document(reader.value(root, ()) if root is not None else None, reader.lines)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        told = f"not YAML: {' '.join(filter(None, (error.context, error.problem)))}"
-        if "'\\t'" in told:
-            told = "a tab where YAML wants spaces; write spaces in its place"
-        raise YamlProblem(told, mark.line + 1 if mark else None) from None
+        message = f"not YAML: {' '.join(filter(None, (error.context, error.problem)))}"
+        if "'\\t'" in message:
+            message = "a tab where YAML requires spaces; write spaces instead"
+        raise YamlProblem(message, mark.line + 1 if mark else None) from None
     except yaml.YAMLError as error:
         raise YamlProblem(f"not YAML: {str(error).splitlines()[0]}", None) from None
     except RecursionError:
@@ -98,15 +98,15 @@ def parse(text: str) -> Document:
 
 
 def parse_value(text: str) -> Any:
-    """Read the value of an override such as `1e-5`, `[1, 2]` or `{use: torch}`; raises as `parse`."""
+    """Parse the value of an override such as `1e-5`, `[1, 2]` or `{use: torch}`. Raises like `parse`."""
     return parse(text).data
 
 
 def load_yaml(text: str, path: pathlib.Path) -> Any:
-    """The plain data of a YAML file whose text was read.
+    """Parse the text of a YAML file to plain data.
 
     Raises:
-        UsageError: as `parse`; names the file and the line.
+        UsageError: where `parse` raises; the message has file and line.
     """
     try:
         return parse(text).data
@@ -161,7 +161,7 @@ class _Reader:
 
 def _refuse_tag(node: yaml.Node, expected: str, line: int) -> None:
     if node.tag != f"{_PREFIX}{expected}":
-        raise YamlProblem(f"the tag {node.tag!r} is not known here", line)
+        raise YamlProblem(f"the tag {node.tag!r} is not supported", line)
 
 
 def _scalar(node: yaml.Node, line: int) -> Any:
@@ -178,8 +178,8 @@ def _scalar(node: yaml.Node, line: int) -> Any:
             case "int":
                 return int(text, 0) if text[:2] in ("0x", "0o") else int(text)
             case "float":
-                # Python writes the infinities and NaN without the dot.
+                # Python spells infinities and NaN without the dot.
                 return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
     except ValueError as error:
         raise YamlProblem(f"{text[:40]!r} is not a {kind}: {error}", line) from None
-    raise YamlProblem(f"the tag {node.tag!r} is not known here", line)
+    raise YamlProblem(f"the tag {node.tag!r} is not supported", line)

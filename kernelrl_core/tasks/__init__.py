@@ -1,1 +1,1 @@
-"""Which tasks a run works on: selection, schedule, curriculum, audits, lookup."""
+"""The tasks of a run: selection, schedule, curriculum, lookup."""

@@ -1,8 +1,8 @@
-"""Which tasks each step works on, and how they are judged meanwhile, as a run learns.
+"""The tasks of each step, with the evaluation settings of their curriculum stage.
 
-Without a curriculum this is the schedule of `batches`. With one it also depends on what was measured: a stage ends when
-a rate is high enough, and tasks are drawn by how likely their next group has a signal. All that is remembered goes into
-the loop state of each checkpoint, so a resumed run draws the same tasks.
+Without a curriculum, the tasks are those of `schedule`. With one, they also depend on measurements: a stage ends when a
+metric is high enough, and tasks are drawn with weights given by the chance that their next group has a training signal.
+The state is part of each checkpoint, so a resumed run draws the same tasks.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ class TaskSchedule:
     """The tasks of every step of a run.
 
     Args:
-        tasks: those that may be trained on, in the order of their source.
-        recipe: of the run.
+        tasks: training tasks in the order of their source.
+        recipe: recipe of the run.
 
     Raises:
-        UsageError: no tasks, a stage without tasks, or contradictions in the batches.
+        UsageError: there are no tasks, a curriculum stage has none, or `train.steps` and `train.epochs` are both set.
     """
 
     def __init__(self, tasks: Sequence[Task], recipe: Recipe) -> None:
+        self.tasks = tuple(tasks)
+        """Training tasks, in the order of their source."""
         self._recipe = recipe
         self._stages = recipe.curriculum.stages if recipe.curriculum is not None else ()
         self._difficulty = recipe.curriculum.difficulty if recipe.curriculum is not None else None
@@ -50,22 +52,22 @@ class TaskSchedule:
 
     @property
     def n_tasks(self) -> int:
-        """Tasks of the stage."""
+        """Number of tasks of the current curriculum stage."""
         return len(self._pools[self._stage])
 
     def batch(self, step: int) -> list[Task]:
-        """The tasks of the next step, as its stage wants them judged and paid."""
-        pool, places = self._pools[self._stage], len(self._plain[step])
+        """The tasks of a step with the tolerances, trials and reward weights of the curriculum stage."""
+        pool, size = self._pools[self._stage], len(self._plain[step])
         if self._difficulty is not None:
-            return self._drawn(pool, step, places, self._difficulty)
+            return self._draw(pool, step, size, self._difficulty)
         if not self._stages:
             return [pool[index] for index in self._plain[step]]
         train = attrs.evolve(self._recipe.train, steps=NonNegativeInt(step - self._began + 1), epochs=None)
         seed = derived_seed(self._recipe.seed, "stage", self._stage)
-        return [pool[index] for index in schedule([task.id for task in pool], train, seed)[-1][:places]]
+        return [pool[index] for index in schedule([task.id for task in pool], train, seed)[-1][:size]]
 
     def learn(self, step: int, groups: Sequence[Group], row: Mapping[str, Any]) -> dict[str, float]:
-        """Take in what a step measured; the answer joins its row of metrics."""
+        """Update the curriculum with the results of a step; returns additional values for its metrics row."""
         if self._recipe.curriculum is None:
             return {}
         found: dict[str, float] = {"curriculum/stage": self._stage, "curriculum/tasks": self.n_tasks}
@@ -76,7 +78,7 @@ class TaskSchedule:
         return found
 
     def stage_line(self, step: int) -> str | None:
-        """What there is to say before a step: that a stage begins with it."""
+        """A line for the user if a curriculum stage starts with this step, else None."""
         if not self._stages or step != self._began:
             return None
         levels = self._stages[self._stage].levels
@@ -84,7 +86,7 @@ class TaskSchedule:
         return f"curriculum: stage {self._stage + 1} of {len(self._stages)}, {self.n_tasks} tasks{of}"
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps of the course; nothing where nothing was learnt."""
+        """State of the curriculum for a checkpoint; empty without a curriculum."""
         if self._recipe.curriculum is None:
             return {}
         return {
@@ -97,12 +99,12 @@ class TaskSchedule:
         }
 
     def restore(self, loop: Mapping[str, Any]) -> None:
-        """Go on from the loop state of a checkpoint."""
-        kept = loop.get("curriculum")
-        if self._recipe.curriculum is None or kept is None:
+        """Restore the state from the loop state of a checkpoint."""
+        state = loop.get("curriculum")
+        if self._recipe.curriculum is None or state is None:
             return
-        self._stage, self._began, self._window = int(kept["stage"]), int(kept["began"]), list(kept["window"])
-        self._history = {name: [(right, n) for right, n in rows] for name, rows in kept["history"].items()}
+        self._stage, self._began, self._window = int(state["stage"]), int(state["began"]), list(state["window"])
+        self._history = {name: [(solved, n) for solved, n in rows] for name, rows in state["history"].items()}
 
     def _is_over(self, step: int, stage: CurriculumStage, row: Mapping[str, Any]) -> bool:
         if stage.max_steps is not None and step - self._began + 1 >= stage.max_steps:
@@ -117,37 +119,48 @@ class TaskSchedule:
         for group in groups:
             valid = [e for e in group.episodes if e.turns and not any(turn.masked for turn in e.turns)]
             if valid:
-                right = sum(any(turn.correct for turn in episode.turns) for episode in valid)
-                rows = [*self._history.get(group.task.id, []), (right, len(valid))]
+                solved = sum(any(turn.correct for turn in episode.turns) for episode in valid)
+                rows = [*self._history.get(group.task.id, []), (solved, len(valid))]
                 self._history[group.task.id] = rows[-settings.groups :]
 
-    def _drawn(self, pool: Sequence[Task], step: int, places: int, settings: Difficulty) -> list[Task]:
-        """A weighted draw without replacement, as a race of exponential clocks whose rates are the weights."""
+    def _draw(self, pool: Sequence[Task], step: int, size: int, settings: Difficulty) -> list[Task]:
+        """Draw tasks by weight without replacement: sort by exponential random variables whose rates are the weights.
+
+        Source: Efraimidis and Spirakis, Weighted random sampling with a reservoir, 2006.
+        """
 
         def finish(task: Task) -> float:
-            # Half a unit more keeps the logarithm finite; the drawn integers go from 0 to 2**63 - 1.
+            # The seeds are integers from 0 to 2**63 - 1; adding 0.5 keeps the logarithm finite.
             uniform = (derived_seed(self._recipe.seed, "difficulty", step, task.id) + 0.5) / 2**63
             return -math.log(uniform) / self._weight(task, settings)
 
         order = sorted(pool, key=lambda task: (finish(task), task.id))
-        return [order[place % len(order)] for place in range(places)]
+        return [order[position % len(order)] for position in range(size)]
 
     def _weight(self, task: Task, settings: Difficulty) -> float:
         rows = self._history.get(task.id, [])
-        right, n = sum(row[0] for row in rows), sum(row[1] for row in rows)
-        solved = settings.solved == "keep"
-        chance = signal_chance(right, n, self._recipe.train.group_size, solved_teaches=solved)
+        solved, n = sum(row[0] for row in rows), sum(row[1] for row in rows)
+        keep_solved = settings.solved == "keep"
+        chance = signal_chance(solved, n, self._recipe.train.group_size, solved_teaches=keep_solved)
         return float(chance**settings.sharpness)
 
 
 def signal_chance(right: int, n: int, group_size: int, *, solved_teaches: bool = False) -> float:
-    """Chance that a task's next group is neither all wrong nor all right, after `right` of `n` attempts were right.
+    """Probability that the next group of a task has both solved and unsolved episodes.
 
-    With a uniform prior the task's rate p is Beta(a, b) with a = right + 1 and b = n - right + 1, and the chance is
-    1 - E[(1 - p)^G] - E[p^G], where E[p^G] = prod over i < G of (a + i) / (a + b + i). It is never 0.
+    With a uniform prior, the solve rate p after `right` of `n` solved episodes is Beta(a, b) distributed with
+    a = right + 1 and b = n - right + 1. For groups of G episodes the result is 1 - E[(1 - p)^G] - E[p^G], where
+    E[p^G] = prod over i < G of (a + i) / (a + b + i), and with b + i as numerator for E[(1 - p)^G]. It is positive for
+    G above 1 and 0, up to rounding, for G = 1.
+
+    Source: moments of the beta distribution; the weighting is not from a paper.
 
     Args:
-        solved_teaches: groups that are all right have a signal, too, since their speedups differ.
+        right: number of solved episodes, at most n.
+        n: number of episodes so far.
+        group_size: G.
+        solved_teaches: count groups of solved episodes only as a signal, too, since their speedups differ; the result
+            is then 1 - E[(1 - p)^G].
     """
     a, b = right + 1, n - right + 1
     all_wrong = math.prod((b + i) / (a + b + i) for i in range(group_size))
@@ -162,7 +175,7 @@ def _pool(tasks: Sequence[Task], stage: CurriculumStage, number: int) -> list[Ta
         known = ", ".join(map(str, sorted({task.level for task in tasks if task.level is not None}))) or "none"
         raise UsageError(
             f"curriculum.stages: stage {number} has no tasks of its levels {list(levels or ())}; known: {known}",
-            fix="name levels that tasks.levels lets in, or leave levels out",
+            fix="use levels that tasks.levels includes, or remove levels from the stage",
         )
     settings = TaskSettings(stage.atol, stage.rtol, stage.trials, dict(stage.weights))
     return [attrs.evolve(task, settings=settings) for task in kept]

@@ -1,6 +1,6 @@
-"""Finds the task that a command names, and says whether a text is a task at all.
+"""Lookup of the task that a command names, by file or id.
 
-A task is recognised by its syntax tree alone. Its code runs in the judge and nowhere else.
+A task file is validated by its syntax tree. Its code is executed only in the judge.
 """
 
 from __future__ import annotations
@@ -23,16 +23,15 @@ __all__ = ["find_task", "read_task_file"]
 
 
 def find_task(text: str, *, registry: Registry, source: TaskSource | None = None) -> Task:
-    """The task that `text` names: a file in KernelBench's format, or the id of a task.
+    """The task of a file in KernelBench's format, or of a task id.
 
     Args:
-        text: an existing file, whose stem becomes the task's id; else an id such as `starter/1/relu`.
-        source: where the id is looked up; without one, its first segment names a task source, taken with its default
-            options.
+        text: path of an existing file, whose stem becomes the task id; otherwise an id such as `starter/1/relu_double`.
+        source: task source for the id. None: the first segment of the id names the source; its default options apply.
 
     Raises:
-        UsageError: the file is not a task, or no task has this id; the message suggests the nearest.
-        MissingPrerequisite: the task source lacks something.
+        UsageError: the file is not a task, or no task has this id; the message suggests the nearest id.
+        MissingPrerequisite: the task source lacks a prerequisite.
     """
     path = Path(text)
     if path.is_file():
@@ -50,10 +49,10 @@ def find_task(text: str, *, registry: Registry, source: TaskSource | None = None
 
 
 def read_task_file(path: Path) -> str:
-    """Text of a task file.
+    """The text of a task file, checked to be a task.
 
     Raises:
-        UsageError: the file cannot be read, or is not a task.
+        UsageError: the file cannot be read or is not a task.
     """
     try:
         raw = path.read_bytes()
@@ -71,8 +70,8 @@ def _source_of(text: str, registry: Registry) -> TaskSource:
     sources = [component.name for component in registry.components("tasks")]
     if name not in sources:
         if "/" in text:
-            registry.find("tasks", name)  # raises, and knows of plugins that are broken or not installed
-        hint = f"an id looks like starter/1/relu and begins with its source: {', '.join(sources)}"
+            registry.find("tasks", name)  # raises; knows plugins that failed to load or are not installed
+        hint = f"an id looks like starter/1/relu_double and begins with its source: {', '.join(sources)}"
         raise LookupFailed(f"no file and no task {text!r}; {hint}", fix="kernelrl tasks list")
     config = registry.config_class("tasks", name)
     lacking = [f.name for f in attrs.fields(config) if f.default is attrs.NOTHING]

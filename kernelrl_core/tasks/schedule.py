@@ -1,4 +1,4 @@
-"""Which tasks each step works on: a function of recipe, seed and task ids alone, so a resumed run sees the same."""
+"""The tasks of each step, computed from recipe, seed and task ids only, so a resumed run gets the same tasks."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ __all__ = ["repeats_tasks", "schedule"]
 
 
 def schedule(task_ids: Sequence[str], settings: TrainSettings, seed: int) -> list[list[int]]:
-    """[step][position] index into `task_ids`.
+    """[step][position]: index into `task_ids` for each task of each step.
 
-    Steps are `settings.steps`, or as many as `settings.epochs` passes need, the last one short when they do not divide.
-    A batch may straddle two passes. It never holds a task twice unless there are fewer tasks than places.
+    The number of steps is `settings.steps`, or that of `settings.epochs` passes (default 1), in which the last step may
+    have fewer tasks. A batch may extend over two passes. It repeats a task only if `tasks_per_step` exceeds the number
+    of tasks.
 
     Raises:
-        UsageError: no tasks, or both `steps` and `epochs`.
+        UsageError: there are no tasks, or both `steps` and `epochs` are set.
     """
     if not task_ids:
-        raise UsageError(f"split {settings.split!r} holds no tasks")
+        raise UsageError(f"split {settings.split!r} has no tasks")
     if settings.steps is not None and settings.epochs is not None:
         raise UsageError("train.steps and train.epochs exclude each other; remove one of them")
     size = settings.tasks_per_step
     if settings.steps is not None:
-        places = settings.steps * size
+        total = settings.steps * size
     else:
-        # Decimal numbers such as 0.1 are meant as they are written, not as the nearest binary fraction.
-        places = math.ceil(Fraction(str(settings.epochs or 1)) * len(task_ids))
+        # Exact decimals: 0.1 must not become the nearest binary fraction, which ceil could round up.
+        total = math.ceil(Fraction(str(settings.epochs or 1)) * len(task_ids))
     stream: list[int] = []
     epoch = 0
-    while len(stream) < places:
+    while len(stream) < total:
         order = list(range(len(task_ids)))
         if settings.shuffle:
             order.sort(key=lambda i: derived_seed(seed, "order", epoch, task_ids[i]))
@@ -42,16 +43,16 @@ def schedule(task_ids: Sequence[str], settings: TrainSettings, seed: int) -> lis
             order = _without_repeats(order, set(stream[len(stream) - started :]), size - started)
         stream += order
         epoch += 1
-    return [stream[start : min(start + size, places)] for start in range(0, places, size)]
+    return [stream[start : min(start + size, total)] for start in range(0, total, size)]
 
 
 def repeats_tasks(n_tasks: int, settings: TrainSettings) -> bool:
-    """Whether batches must hold a task more than once."""
+    """Whether a batch has more positions than there are tasks, so that tasks repeat in it."""
     return n_tasks < settings.tasks_per_step
 
 
-def _without_repeats(order: list[int], taken: set[int], places: int) -> list[int]:
-    """`order` with its first `places` free of `taken`, as far as that is possible."""
-    head = [i for i in order if i not in taken][:places]
+def _without_repeats(order: list[int], taken: set[int], n: int) -> list[int]:
+    """`order`, rearranged so that its first `n` elements are not in `taken`, as far as possible."""
+    head = [i for i in order if i not in taken][:n]
     chosen = set(head)
     return head + [i for i in order if i not in chosen]

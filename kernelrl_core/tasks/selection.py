@@ -1,4 +1,4 @@
-"""Tasks that are trained on, and tasks that are evaluated."""
+"""Selection of the training tasks and of the tasks of held-out evaluation."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from kernelrl_core.errors import UsageError
 from kernelrl_core.interfaces.tasks import TaskSource
 from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.recipe.schema import EvalSettings, TrainSettings
+from kernelrl_core.tasks.leaks import decontaminated
 from kernelrl_core.types import Task
 from kernelrl_core.types.audits import quarantine_reasons
 
-__all__ = ["eval_tasks", "listed", "training_tasks"]
+__all__ = ["eval_tasks", "held_out_tasks", "listed", "training_tasks"]
 
 
 def eval_tasks(source: TaskSource, settings: EvalSettings) -> list[Task]:
-    """The tasks that are evaluated.
+    """The tasks of held-out evaluation, at most `settings.max_tasks`.
 
     Raises:
         UsageError: the split is unknown or empty.
@@ -24,34 +25,57 @@ def eval_tasks(source: TaskSource, settings: EvalSettings) -> list[Task]:
     """
     tasks = list(listed(source, settings.split))[: settings.max_tasks]
     if not tasks:
-        raise UsageError(f"split {settings.split!r} holds no tasks to evaluate")
+        raise UsageError(f"split {settings.split!r} has no tasks to evaluate")
     return tasks
 
 
-def training_tasks(source: TaskSource, settings: TrainSettings) -> tuple[Sequence[Task], str | None]:
-    """Tasks that are trained on, and a line that says how many were left out and why.
+def training_tasks(
+    source: TaskSource, settings: TrainSettings, held_out: str | None = None
+) -> tuple[Sequence[Task], str | None]:
+    """The training tasks, and a line for each reason to exclude tasks; None if no task is excluded.
+
+    Args:
+        held_out: split of held-out evaluation. None: `train.decontaminate` has no effect.
 
     Raises:
-        UsageError: the split is unknown, or nothing of it is left.
+        UsageError: the split is unknown, or all of its tasks are excluded.
         KernelRLError: the source failed.
     """
     tasks = listed(source, settings.split)
-    if not settings.quarantine:
-        return tasks, None
-    kept = [task for task in tasks if not quarantine_reasons(task)]
-    if len(kept) == len(tasks):
-        return tasks, None
-    line = f"{len(tasks) - len(kept)} of {len(tasks)} tasks are in quarantine ({_counted(tasks)})"
-    if not kept:
-        raise UsageError(f"split {settings.split!r}: {line}", fix="train.quarantine=false trains on them all the same")
-    return kept, f"{line}; train.quarantine=false takes them"
+    where = f"split {settings.split!r}"
+    lines: list[str] = []
+    if settings.quarantine:
+        kept = [task for task in tasks if not quarantine_reasons(task)]
+        if len(kept) < len(tasks):
+            line = f"{len(tasks) - len(kept)} of {len(tasks)} tasks are in quarantine ({_counted(tasks)})"
+            if not kept:
+                raise UsageError(f"{where}: {line}", fix="train.quarantine=false trains on them anyway")
+            tasks = kept
+            lines.append(f"{line}; train.quarantine=false includes them")
+    clean, found = decontaminated(tasks, held_out_tasks(source, settings, held_out))
+    if found is not None:
+        if not clean:
+            raise UsageError(f"{where}: {found}", fix="train.decontaminate=false trains on them anyway")
+        lines.append(f"{found}; train.decontaminate=false includes them")
+    return clean, "\n".join(lines) or None
+
+
+def held_out_tasks(source: TaskSource, settings: TrainSettings, held_out: str | None) -> Sequence[Task]:
+    """The tasks whose near duplicates `train.decontaminate` excludes; none if the source has no such split.
+
+    Raises:
+        KernelRLError: the source failed.
+    """
+    if not settings.decontaminate or held_out is None or held_out == settings.split:
+        return ()
+    return listed(source, held_out) if held_out in source.splits() else ()
 
 
 def listed(source: TaskSource, split: str) -> Sequence[Task]:
     """The tasks of a split.
 
     Raises:
-        KernelRLError: the source's own message, or one that names the source where its code failed.
+        KernelRLError: raised by the source, or an unexpected error of the source, with its name.
     """
     kind = type(source)
     with plugin_boundary(f"task source {kind.__module__}:{kind.__qualname__}", f"listing split {split!r}"):

@@ -1,4 +1,4 @@
-"""Carrying out a run in this process: signals, log file, recorded state."""
+"""Execution of a run in this process: signals, log file, recorded state."""
 
 from __future__ import annotations
 
@@ -34,12 +34,19 @@ _log = logging.getLogger(__name__)
 
 
 def execute_run(run: RunDir, recipe: Recipe, resolved: Mapping[str, Any], registry: Registry) -> ExitCode:
-    """Train a run that this process has locked, from where it stands, and record how it ends.
+    """Train a run from its last checkpoint and record the final state. The caller holds the lock of the run.
 
-    The first interrupt ends the run after the step, the second at once; before the first step one is enough.
+    The first interrupt (Ctrl-C or SIGTERM) stops the run after the current step, the second stops it immediately.
+    While the policy starts, the first one stops it immediately.
+
+    Args:
+        resolved: the recipe as plain data, for the loggers.
+
+    Returns:
+        `OK` if the run finished, `INTERRUPTED` if it was stopped after a step.
 
     Raises:
-        KernelRLError: the run failed. Its state says so, and it can be resumed.
+        KernelRLError: the run failed. The error is recorded in the run's state; the run can be resumed.
     """
     console = Console()
     with _log_to(run.path / "logs.log", console):
@@ -75,6 +82,7 @@ async def _train(
             monitor = Monitor((console, loggers), meter, session.timeline, console.say)
             learner = Learner(recipe, policy, meter, session.timeline)
             schedule = task_schedule(session, journal, console.say)
+            await _say_leak_rate(session, schedule, console.say)
             loggers.start(run.path, resolved, journal.next_step)
             opened = TrainingRun(run, session, advantage, journal, monitor, learner, interrupts.once)
             finished = await train(opened, schedule)
@@ -88,21 +96,28 @@ async def _train(
 
 
 def task_schedule(session: Session, journal: RunJournal, say: Callable[[str], None]) -> TaskSchedule:
-    """The tasks of every step; what is unusual about them is shown to the user."""
+    """The task schedule of a run. Prints excluded tasks, repeated tasks and unfinished replies to the user."""
     settings = session.recipe.train
-    tasks, left_out = training_tasks(session.environment.tasks, settings)
-    if left_out is not None:
-        say(left_out)
+    tasks, excluded = training_tasks(session.environment.tasks, settings, session.recipe.eval.split)
+    if excluded is not None:
+        say(excluded)
     if repeats_tasks(len(tasks), settings):
-        say(f"only {len(tasks)} tasks for {settings.tasks_per_step} places: tasks repeat in a step")
+        say(f"train.tasks_per_step={settings.tasks_per_step} exceeds the {len(tasks)} tasks; tasks repeat in a batch")
     if journal.lost:
-        say(f"{journal.lost} replies were under way when the run was interrupted; they are drawn again")
+        say(f"resampling {journal.lost} replies that were unfinished when the run was interrupted")
     return TaskSchedule(tasks, session.recipe)
 
 
+async def _say_leak_rate(session: Session, schedule: TaskSchedule, say: Callable[[str], None]) -> None:
+    """Print the share of leaks that the guard excludes."""
+    retrieval = session.environment.retrieval
+    if retrieval is not None:
+        say(await asyncio.to_thread(retrieval.leak_line, schedule.tasks))
+
+
 class _Interrupts:
-    """Ctrl-C, or SIGTERM: once to end after the step, twice to stop at once. While the policy starts there is no step
-    to be finished, and nothing that would be lost."""
+    """Counts Ctrl-C and SIGTERM: the first stops after the current step, the second immediately. While the policy
+    starts, the first stops immediately, because no work can be lost."""
 
     def __init__(self, run: RunDir, console: Console) -> None:
         self._run, self._console, self._count = run, console, 0
@@ -110,7 +125,7 @@ class _Interrupts:
 
     def listen(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-        with suppress(NotImplementedError, RuntimeError, ValueError):  # not in the main thread: nobody interrupts
+        with suppress(NotImplementedError, RuntimeError, ValueError):  # not the main thread: no signals
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._loop.add_signal_handler(number, self._interrupted)
 
@@ -121,24 +136,24 @@ class _Interrupts:
         return self._count > 0
 
     def leave(self) -> NoReturn:
-        """End the process now. Threads that are still computing cannot be waited for, and nothing is half-written."""
+        """Exit the process without waiting for threads that still compute. Files are written atomically."""
         self._console.close()
         self._run.set_state("stopped")
-        self._console.say(f"stopped at once; continue with: kernelrl resume {self._run.path}")
+        self._console.say(f"stopped immediately; continue with: kernelrl resume {self._run.path}")
         logging.shutdown()
         os._exit(ExitCode.INTERRUPTED)
 
     def _interrupted(self) -> None:
         self._count += 1
         if self._count == 1 and not self._starting:
-            self._console.say("finishing this step, then saving; once more to stop at once")
+            self._console.say("finishing this step, then saving; interrupt again to stop immediately")
         elif self._task is not None:
             self._task.cancel()
             self._loop.call_later(1 if self._starting else 5, self.leave)
 
 
 def _record_failure(run: RunDir, error: BaseException) -> BaseException:
-    """Write the failure down; the answer is what to raise."""
+    """Record the failure in the state and the log; return the exception to raise."""
     stopped = isinstance(error, KeyboardInterrupt | asyncio.CancelledError)
     if not isinstance(error, KernelRLError) and not stopped:
         _log.error("the run failed", exc_info=error)
@@ -148,16 +163,16 @@ def _record_failure(run: RunDir, error: BaseException) -> BaseException:
     elif isinstance(error, BudgetReached):
         stopped = True
         error = KernelRLError(
-            f"stopped: {error.message}; what was sampled is kept",
+            f"stopped: {error.message}; all finished turns are saved",
             fix=f"raise cost.budget_usd in {run.path / 'recipe.yaml'}, "
             f"then kernelrl resume {run.path} --accept-changes",
         )
         _log.warning("%s", error.message)
     elif isinstance(error, KernelRLError):
-        # Plugins do not know the name of the run.
+        # Plugins write the placeholder RUN, because they do not know the path of the run.
         error.fix = error.fix.replace("kernelrl resume RUN", f"kernelrl resume {run.path}")
         _log.error("the run failed: %s", error)
-    # On a full disk the state cannot be written either; the run then counts as killed, and resumes as well.
+    # On a full disk the state cannot be written either. The run then counts as killed and can still be resumed.
     with suppress(KernelRLError):
         run.set_state("stopped" if stopped else "failed", str(error))
     return error
@@ -165,7 +180,7 @@ def _record_failure(run: RunDir, error: BaseException) -> BaseException:
 
 @contextmanager
 def _log_to(path: Path, console: Console) -> Iterator[None]:
-    """Everything logged goes to the file, warnings to the user too."""
+    """Write log records of level INFO to the file; print warnings to the user, too."""
     try:
         to_file: logging.Handler = logging.FileHandler(path, encoding="utf-8")
     except OSError as error:
@@ -193,6 +208,6 @@ class _ToUser(logging.Handler):
         self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        # Errors that end the run are told by the command itself.
+        # The command itself prints errors that end the run.
         if record.name != __name__:
             self._console.show(f"{record.levelname.lower()}: {record.getMessage()}")

@@ -1,9 +1,9 @@
-"""From the credits of a step to one update of the policy; where possible, gradients while the step is still sampled.
+"""The update of a step from its credits; where possible, gradients are computed while the step is still sampled.
 
-A group's advantages are known when the group is complete. In canonical order the gradients of group k are computed when
-groups 0 to k are complete, so the sums are those of a step that waits for everything, bit for bit;
-`streaming_obstacle` names what must be known before the last group is complete. Of several substeps only the first can
-begin early: the samples that surely belong to it are those before the k-th part of what is known so far.
+The advantages of a group are known when the group is complete. With `train.order: canonical`, gradients of group k are
+accumulated when groups 0 to k are complete, so the sums are bitwise equal to those of a step that waits for all groups.
+`streaming_obstacle` returns the reason why a recipe cannot stream. With several substeps, only the first can start
+early: of n samples known so far, the first ceil(n / substeps) certainly belong to it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Learner", "StepUpdate", "learning_rate", "streaming_obstacle"]
 
 
 class Learner:
-    """Updates a policy as a recipe says."""
+    """Computes the updates of a policy with the settings of a recipe."""
 
     def __init__(self, recipe: Recipe, policy: TrainablePolicy, meter: CostMeter, timeline: Timeline) -> None:
         train = recipe.train
@@ -35,16 +35,16 @@ class Learner:
         self.streams = not streaming_obstacle(recipe, policy.capabilities)
 
     def begin(self, step: int, n_steps: int, planned: int | None) -> StepUpdate:
-        """The update of a step, to which credits are added as its groups become complete.
+        """Start the update of a step. Credits are added as groups become complete.
 
         Args:
-            planned: number of its samples; None where only the end tells.
+            planned: number of training samples of the step; None if known only at the end.
         """
         return StepUpdate(self, step, learning_rate(self.recipe.train, step, n_steps), planned)
 
 
 class StepUpdate:
-    """The update of one step in the making."""
+    """The unfinished update of one step."""
 
     def __init__(self, learner: Learner, step: int, rate: float, planned: int | None) -> None:
         self.learning_rate = rate
@@ -54,23 +54,28 @@ class StepUpdate:
         self._accumulated: list[int] = []
 
     async def add(self, credits: Sequence[Credit]) -> None:  # noqa: A002
-        """Add the credits of a complete group; gradients that can be computed now are computed now."""
+        """Add the credits of a complete group. Computes gradients of the samples that certainly belong to the first
+        substep, if the policy and the recipe allow streaming.
+
+        Raises:
+            KernelRLError: the policy failed.
+        """
         self._credits += credits
         self._samples += training_samples(credits)
-        begun = sum(self._accumulated)
-        # Of several substeps the first has at least this many samples, whatever follows.
+        accumulated = sum(self._accumulated)
+        # The first substep has at least this many samples, whatever groups follow.
         certain = -(-len(self._samples) // self._learner.recipe.train.substeps)
-        if self._learner.streams and certain > begun:
-            part = self._samples[begun:certain]
+        if self._learner.streams and certain > accumulated:
+            part = self._samples[accumulated:certain]
             self._accumulated.append(len(part))
             await self._backward(part)
 
     async def finish(self) -> dict[str, float]:
-        """Update the policy with all samples; metrics under `train/`, or a skipped step where nothing is left to train
-        on.
+        """Update the policy with all samples and return the metrics under `train/`. Without samples the update is
+        skipped (`train/skipped`: 1).
 
         Raises:
-            BudgetReached: nothing more may be spent.
+            BudgetReached: the budget is spent.
             KernelRLError: the policy failed.
         """
         learner, train = self._learner, self._learner.recipe.train
@@ -122,25 +127,26 @@ class StepUpdate:
 
 
 def streaming_obstacle(recipe: Recipe, capabilities: PolicyCapabilities) -> str:
-    """Why gradients must wait for the last group of a step; empty: they need not."""
+    """The reason why gradients must wait for the last group of a step; empty if they need not."""
     train = recipe.train
     if not train.stream:
         return "train.stream is false"
     if not capabilities.streams:
-        return f"policy {recipe.policy.use!r} learns from whole steps alone"
+        return f"policy {recipe.policy.use!r} learns from whole steps only"
     if train.length_norm == "tokens":
-        return "train.length_norm: tokens divides the loss by a number that is known when the last reply is"
+        return "train.length_norm: tokens needs the number of sampled tokens, which is known only after the last reply"
     if recipe.episode.stop != "never":
-        return "episode.stop lets episodes end early, so the number of samples is known at the end"
+        return "episode.stop lets episodes end early, so the number of samples is known only at the end"
     if train.kl:
-        return "train.kl is centred over all tokens of the step"
+        return "train.kl subtracts a mean over all tokens of the step"
     if train.mismatch is not None:
         return "train.mismatch rejects samples before they are divided among substeps"
     return ""
 
 
 def learning_rate(train: TrainSettings, step: int, n_steps: int) -> float:
-    """Learning rate of a step: rises linearly over the first int(warmup_ratio * n_steps) steps."""
+    """Learning rate of a step (from 0): with W = int(warmup_ratio * n_steps) warmup steps, learning_rate * min(1,
+    (step + 1) / W); constant if W is 0."""
     warmup = int(train.warmup_ratio * n_steps)
     return train.learning_rate * min(1.0, (step + 1) / warmup) if warmup else train.learning_rate
 

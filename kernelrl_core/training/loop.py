@@ -1,9 +1,9 @@
-"""The training loop, from the first step to the last; single-turn training is multi-turn training with one turn.
+"""The training loop. Single-turn training is multi-turn training with one turn.
 
     rollout ─> credit ─> update ─> held-out evaluation ─> checkpoint files ─> checkpoint row ─> metrics row ─> events
 
-The checkpoint row is the commit point. After a crash everything before it is repeated, from the journalled turns and
-with equal results; what comes after it is completed.
+The checkpoint row is the commit point. After a crash, a step without this row is repeated with the journalled turns and
+equal results; a step with it is completed by writing its metrics row.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 @attrs.frozen
 class TrainingRun:
-    """A run that is opened for training."""
+    """A run opened for training, with all objects the loop needs."""
 
     directory: RunDir
     session: Session
@@ -50,7 +50,7 @@ class TrainingRun:
     monitor: Monitor
     learner: Learner
     stop_requested: Callable[[], bool]
-    """Whether the user wants the run to end after the step."""
+    """Returns whether the user has requested to stop after the current step."""
 
     @property
     def recorder(self) -> RunRecorder:
@@ -58,11 +58,11 @@ class TrainingRun:
 
 
 async def train(run: TrainingRun, schedule: TaskSchedule) -> bool:
-    """Train from where the run stands. True when the run is finished, False when the user stopped it.
+    """Train from the last checkpoint to the last step. True if the run is finished, False if the user stopped it.
 
     Raises:
         BudgetReached: the budget is spent.
-        KernelRLError: every turn of a step was lost, or a plugin failed.
+        KernelRLError: all turns of a step were lost to infrastructure errors, or a plugin failed.
     """
     recipe, journal, monitor = run.session.recipe, run.journal, run.monitor
     await restore(run, schedule)
@@ -85,7 +85,7 @@ async def train(run: TrainingRun, schedule: TaskSchedule) -> bool:
 async def train_step(
     run: TrainingRun, schedule: TaskSchedule, rollouts: RolloutQueue, step: int
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """One step up to its commit: its metrics row, and the rows of its credits."""
+    """Rollout, credit, update and held-out evaluation of one step. Returns its metrics row and its credit rows."""
     recipe, session, began = run.session.recipe, run.session, time.monotonic()
     ahead = 0 if run.stop_requested() else recipe.train.staleness
     await rollouts.start(step, step + ahead if recipe.sampling.concurrency is not None else step)
@@ -94,10 +94,10 @@ async def train_step(
     groups: list[Group] = []
     batch: list[Credit] = []
     async for group in rollouts.groups(step):
-        earned = assign_credit([group], estimator(run), recipe.returns, recipe.train, recipe.seed)
+        credits_ = assign_credit([group], estimator(run), recipe.returns, recipe.train, recipe.seed)
         groups.append(group)
-        batch += earned
-        await update.add(earned)
+        batch += credits_
+        await update.add(credits_)
     require_turns(groups, f"step {step}", resume=f"kernelrl resume {run.directory.path}")
     rolled_out = time.monotonic()
     await rollouts.start(step + 1, step + (0 if run.stop_requested() else recipe.train.staleness))
@@ -114,14 +114,14 @@ async def train_step(
     row |= run.journal.cache_hit(batch) | learned
     if recipe.eval.is_due(step + 1, schedule.n_steps):
         if not run.stop_requested():
-            await rollouts.start(step + 1)  # sampled with the same weights as the evaluation
+            await rollouts.start(step + 1)  # sampled with the same weights as the held-out evaluation
         row |= await held_out(run, step + 1)
     row |= time_metrics(groups)
     return row | {"time/rollout": rolled_out - began, "time/train": trained - rolled_out}, credit_rows
 
 
 async def commit(run: TrainingRun, schedule: TaskSchedule, step: int, row: dict[str, Any]) -> None:
-    """Make a step permanent: checkpoint files, checkpoint row, metrics row. Adds time and cost to the row."""
+    """Write checkpoint files, checkpoint row and metrics row of a step. Adds durations and cost to the metrics row."""
     settings, began = run.session.recipe.train, time.monotonic()
     last = step + 1 == schedule.n_steps
     if (step + 1) % settings.checkpoint_every == 0 or last or run.stop_requested():
@@ -147,13 +147,13 @@ async def commit(run: TrainingRun, schedule: TaskSchedule, step: int, row: dict[
 
 
 async def restore(run: TrainingRun, schedule: TaskSchedule) -> None:
-    """Bring policy, schedule and meters to the last checkpoint."""
+    """Restore policy, schedule, environment and monitor from the last checkpoint."""
     journal, session = run.journal, run.session
     sweep(run.directory.checkpoints)
     await journal.complete_metrics()
     checkpoint = journal.last_checkpoint
     loop: Mapping[str, Any] = checkpoint["loop"] if checkpoint is not None else {}
-    # Steps after the last checkpoint are trained again.
+    # Steps after the last checkpoint are repeated, so their metrics rows are ignored.
     done = (row for row in run.directory.rows("metrics") if row["step"] < journal.next_step)
     run.monitor.restore(loop, done)
     session.sampler.updates = journal.next_step
@@ -166,7 +166,7 @@ async def restore(run: TrainingRun, schedule: TaskSchedule) -> None:
 
 
 async def held_out(run: TrainingRun, update: int) -> dict[str, Any]:
-    """Metrics of the held-out split after some updates, under `eval/`."""
+    """Run the held-out evaluation after `update` updates and return its metrics under `eval/`."""
     began = time.monotonic()
     finished = functools.partial(run.journal.finished_evals, update)
     groups = await rollout_split(run.session, run.recorder, run.monitor.publish, update=update, finished=finished)
@@ -188,7 +188,7 @@ def step_rollout(run: TrainingRun, schedule: TaskSchedule, step: int) -> Rollout
 
 
 def estimator(run: TrainingRun) -> AdvantageFunction:
-    """The recipe's advantage function, whose failures name it."""
+    """The recipe's advantage function, with the component's name in its errors."""
 
     def estimate(returns: Returns) -> list[list[float]]:
         with plugin_boundary(f"advantage {run.session.recipe.advantage.use!r}", "estimate"):

@@ -1,9 +1,9 @@
-"""The values that flow through a run, in the order in which they come into being.
+"""The values that flow through a run, in the order in which they are created.
 
     Task ─> Prompt ─> Reply ─> Extraction ─> Candidate ─> EvaluationRequest ─> Evaluation ─> Turn ─> Episode ─> Group
 
-All are frozen and plain: text, numbers, tuples and mappings, so each can be written as JSON (`types.serialization`),
-sent to another machine and compared. Units are in the names. Nothing here imports more than attrs.
+All are frozen and consist of text, numbers, tuples and mappings, so each can be written as JSON
+(`types.serialization`), sent to another machine and compared. Names contain units. These modules import only attrs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,15 @@ from kernelrl_core.types.replies import (
     Reply,
     SourceFacts,
 )
-from kernelrl_core.types.tasks import Demonstration, Example, Task, TaskSettings, WarmStartExample
+from kernelrl_core.types.tasks import (
+    Demonstration,
+    Example,
+    ExcludedExample,
+    ShownExample,
+    Task,
+    TaskSettings,
+    WarmStartExample,
+)
 from kernelrl_core.types.turns import Episode, Group, SampleId, Score, Turn
 
 __all__ = [
@@ -42,6 +50,7 @@ __all__ = [
     "EvaluationRequest",
     "EvaluationSettings",
     "Example",
+    "ExcludedExample",
     "Extraction",
     "Finding",
     "Group",
@@ -57,6 +66,7 @@ __all__ = [
     "SampleId",
     "Score",
     "Severity",
+    "ShownExample",
     "SourceFacts",
     "Task",
     "TaskSettings",

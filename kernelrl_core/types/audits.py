@@ -1,4 +1,4 @@
-"""Audits of tasks: what running a reference showed, the flags, and the file that keeps them."""
+"""Audits of tasks: their results, the flags, and the file that stores them."""
 
 from __future__ import annotations
 
@@ -28,60 +28,67 @@ __all__ = [
 ]
 
 _VERSION = 1
-"""Of what the flags mean."""
+"""Version of the flags' definitions."""
 
 
 @attrs.frozen
 class Flag:
-    """Something that may be wrong with a task."""
+    """A possible defect of a task."""
 
     meaning: str
-    """One sentence for people."""
+    """One sentence for users."""
     quarantines: bool = True
-    """Whether training leaves the task out."""
+    """True if training excludes tasks with this flag."""
     mendable: bool = False
-    """Whether other inputs can make it go away."""
+    """True if an input overlay can remove the defect."""
 
 
 FLAGS: Mapping[str, Flag] = {
     "zeros_pass": Flag("Zeros of the right shape are within tolerance of the output.", mendable=True),
     "constant_pass": Flag("One constant per output tensor is within tolerance of the output.", mendable=True),
-    "identity_pass": Flag("An input, passed on as it is, is within tolerance of the output.", mendable=True),
-    "input_blind": Flag("The output for some inputs is within tolerance of that for others.", mendable=True),
-    "weight_blind": Flag("Changing every parameter leaves the output within tolerance.", mendable=True),
-    "fixed_input": Flag("An input tensor, or a plain fraction, is the same in every call.", mendable=True),
-    "few_inputs": Flag("Inputs of some calls are equal: there are few, and answers can be kept."),
-    "structured_input": Flag("An input has zeros in fixed places, symmetry or order, and the model does not say so."),
-    "nondeterministic": Flag("The reference, called twice with the same inputs, disagrees with itself."),
-    "accidental_broadcast": Flag("Operands of unequal rank were broadcast to a shape that neither has, or by chance."),
-    "non_finite": Flag("The output holds infinities or NaN."),
-    "reference_fails": Flag("The reference does not run."),
-    "fixed_number": Flag("A plain whole number among the inputs is the same in every call.", quarantines=False),
+    "identity_pass": Flag("An unchanged input is within tolerance of the output.", mendable=True),
+    "input_blind": Flag("The outputs for different inputs are within tolerance of each other.", mendable=True),
+    "weight_blind": Flag("Changing every parameter keeps the output within tolerance.", mendable=True),
+    "fixed_input": Flag("An input tensor or Python float is the same in every call.", mendable=True),
+    "few_inputs": Flag("Inputs repeat between calls: there are few different ones, so outputs can be stored."),
+    "structured_input": Flag(
+        "An input always has zeros in the same places, is symmetric or sorted, "
+        "and the model's source has no word for that, such as `mask` or `sort`."
+    ),
+    "nondeterministic": Flag("Two calls of the reference with the same inputs disagree."),
+    "accidental_broadcast": Flag(
+        "Operands of different rank were broadcast, and the result has the shape of neither operand, "
+        "or the sizes matched by chance."
+    ),
+    "non_finite": Flag("The output contains infinities or NaN."),
+    "reference_fails": Flag("The reference fails."),
+    "fixed_number": Flag("A Python integer among the inputs is the same in every call.", quarantines=False),
     "tiny": Flag("On a data-centre GPU the launch takes longer than the work.", quarantines=False),
 }
 
 
 @attrs.frozen
 class TaskAudit:
-    """What running a task's reference showed about the task."""
+    """Result of executing a task's reference to find defects of the task."""
 
     task_id: str
+    """Id of the task."""
     sha256: str
     """Content hash of the task."""
     conditions: Mapping[str, Any]
-    """Settings and versions of the audit; another audit under equal conditions need not be made."""
+    """Settings and versions of the audit. A second audit under equal conditions is not needed."""
     flags: Mapping[str, str] = attrs.field(factory=dict)
-    """What was measured, by the flag (`kernelrl_core.types.audits.FLAGS`) that it led to."""
+    """Flag (`kernelrl_core.types.audits.FLAGS`) -> the measurement that led to it."""
     mended_by: Literal["none", "signed", "heavy_tailed", "row_scaled", "mixed"] | None = None
-    """Input overlay under which no shortcut passes any more."""
+    """Input overlay under which no shortcut passes; None if there is none."""
     unaudited: str | None = None
-    """Why the audit could not be made; None where it was."""
+    """Reason why the audit failed; None if it succeeded."""
     provenance: Mapping[str, Any] = attrs.field(factory=dict)
-    """Where it was made: device and versions."""
+    """Device and versions of the audit."""
 
 
 def audit_conditions(settings: EvaluationSettings) -> dict[str, Any]:
-    """What an audit depends on beside the task."""
+    """Everything that an audit depends on besides the task."""
     kept = ("profile", "precision", "atol", "rtol", "input_overlay")
     return {"version": _VERSION, "kernelrl": API_VERSION, **{name: getattr(settings, name) for name in kept}}
 
@@ -92,10 +99,10 @@ def audit_key(sha256: str, conditions: Mapping[str, Any]) -> str:
 
 
 def read_audits(path: Path) -> list[TaskAudit]:
-    """Audits of a file, one JSON document per line. A last line that was cut short is left out.
+    """Audits of a file, one JSON document per line. An incomplete last line is skipped.
 
     Raises:
-        UsageError: the file cannot be read, or another line is no audit.
+        UsageError: the file cannot be read, or another line is not an audit.
     """
     try:
         *lines, last = path.read_text(encoding="utf-8").split("\n")
@@ -108,7 +115,7 @@ def read_audits(path: Path) -> list[TaskAudit]:
         try:
             audits.append(codec.loads(TaskAudit, line))
         except (ValueError, TypeError, AttributeError, cattrs.BaseValidationError) as error:
-            # Only what ends without a line feed was cut short by a process that was killed.
+            # A killed process leaves a last line without a line feed.
             if number > len(lines):
                 break
             raise UsageError(f"{path}:{number}: not an audit of a task; written by another version?") from error
@@ -116,7 +123,7 @@ def read_audits(path: Path) -> list[TaskAudit]:
 
 
 def append_audit(path: Path, audit: TaskAudit) -> None:
-    """Add an audit to a file, whole, after dropping a line that was cut short."""
+    """Append an audit to a file, after removing an incomplete last line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab+") as file:
         file.seek(0)
@@ -127,10 +134,10 @@ def append_audit(path: Path, audit: TaskAudit) -> None:
 
 
 def annotate(task: Task, audits: Mapping[str, TaskAudit]) -> Task:
-    """A task with what its audit found.
+    """The task with the flags and the input overlay of its audit, if there is one.
 
     Args:
-        audits: by content hash.
+        audits: content hash -> audit.
     """
     audit = audits.get(task.sha256)
     if audit is None or audit.unaudited is not None:
@@ -139,7 +146,7 @@ def annotate(task: Task, audits: Mapping[str, TaskAudit]) -> Task:
 
 
 def quarantine_reasons(task: Task) -> tuple[str, ...]:
-    """Flags for which training leaves a task out; those that an overlay mends are none."""
+    """Flags for which training excludes the task, without those that its input overlay removes."""
 
     def counts(flag: Flag) -> bool:
         return flag.quarantines and not (flag.mendable and task.input_overlay is not None)

@@ -1,4 +1,4 @@
-"""How a candidate is judged, and what was found out about it."""
+"""Settings, request and result of an evaluation."""
 
 from __future__ import annotations
 
@@ -25,40 +25,41 @@ __all__ = [
 
 @attrs.frozen
 class EvaluationSettings:
-    """How a candidate is evaluated. Every field is part of the key of an evaluation."""
+    """How candidates are evaluated. Every field is part of the key of the evaluation cache."""
 
     profile: Literal["strict", "kernelbench"] = "strict"
-    """`strict`: magnitude-aware comparison and exact dtype and device; `kernelbench`: that benchmark's own protocol."""
+    """`strict`: magnitude-aware comparison, exact dtype and device; `kernelbench`: that benchmark's own protocol."""
     precision: Literal["fp32", "fp16", "bf16"] = "fp32"
     """Dtype of floating-point inputs and parameters."""
     trials: int = attrs.field(default=5, validator=attrs.validators.ge(1))
     """Correctness trials, each on fresh inputs. All must pass."""
     atol: float | None = None
-    """Absolute tolerance; None takes the precision's (fp32 1e-4, fp16 and bf16 1e-2)."""
+    """Absolute tolerance. Null: 1e-4 for fp32, 1e-2 for fp16 and bf16."""
     rtol: float | None = None
-    """Relative tolerance; None takes the precision's."""
+    """Relative tolerance. Null: 1e-4 for fp32, 1e-2 for fp16 and bf16."""
     timeout_s: float = attrs.field(default=60.0, validator=attrs.validators.gt(0))
-    """Wall-clock limit from the start of loading to the last trial."""
+    """Wall-clock limit in seconds, from the start of loading to the last trial."""
     build_timeout_s: float = attrs.field(default=120.0, validator=attrs.validators.gt(0))
-    """Wall-clock limit for compiling."""
+    """Wall-clock limit for compiling, in seconds."""
     build_memory_mib: int = attrs.field(default=8192, validator=attrs.validators.ge(256))
     """Host memory limit of each compiler process, in MiB."""
     memory_mib: int = attrs.field(default=4096, validator=attrs.validators.ge(64))
     """Host memory limit of a runner, in MiB."""
     timing: bool = False
-    """Measure run time and speedup. Needs hardware on which that is honest."""
+    """Measure run time and speedup. Needs a device on which the run time of kernels is meaningful."""
     timing_method: Literal["window", "cuda_event", "do_bench", "do_bench_impl", "host_time"] = "window"
-    """`window` is the judge's clock; the others are KernelBench's."""
+    """`window` is the judge's method; the others are methods of KernelBench."""
     timing_trials: int = attrs.field(default=100, validator=attrs.validators.ge(1))
     """Timed samples per kernel."""
     baseline: Literal["eager", "compile"] = "eager"
-    """What speedup is measured against."""
+    """Baseline of the speedup: PyTorch eager or `torch.compile`."""
     fit_memory: bool = False
-    """Halve sizes that only the inputs of a task depend on until a call's inputs take 1/32 of the memory, or less."""
+    """Halve input sizes of a task until the inputs of one call take at most 1/32 of the memory. A size that
+    the model also uses is not changed."""
     profile_kernels: bool = False
-    """Run one call of a correct kernel under a profiler, for feedback that names the kernels it spends its time in."""
+    """Profile one call of a correct kernel, for feedback that lists the kernels with the largest share of the time."""
     excessive_speedup: float | None = 10.0
-    """Speedups above this are suspect; None turns the check off."""
+    """Speedups above this are suspect. Null: no limit."""
     probes: tuple[
         Literal[
             "addresses",
@@ -84,19 +85,20 @@ class EvaluationSettings:
         "operators",
         "stress",
     )
-    """What profile `strict` looks for beyond right values: results kept by address or object, code that knows its
-    parameters, changed inputs, memory that is read before it is written, writes after the end of a call, outputs that
-    depend on the order of programs or threads, kernels on which the output does not depend, operators of torch that
-    compute, and shortcuts that inputs of other magnitudes and signs show. `sizes`, which is not among the usual ones,
-    suspects kernels that are right for one size alone."""
+    """Probes of profile `strict`, with the defect that each reports. `addresses`: results cached by address or object;
+    `parameters`: code that depends on the values of parameters; `inputs`: changed inputs; `poison`: reads of
+    uninitialised memory; `late_writes`: writes after the end of a call; `order`: outputs that depend on the order of
+    programs or threads; `no_op`: kernels without influence on the output; `operators`: torch operators that compute;
+    `stress`: shortcuts that fail for inputs of other magnitudes and signs; `sizes` (not in the default): kernels that
+    are correct for one input size only."""
     min_precision: Literal["none", "bf16", "tf32", "fp32"] = "none"
-    """The narrowest arithmetic that is clean where `precision` is fp32, by what its errors against double precision
-    show; fp16 rounds as tf32 does. What is narrower is suspect."""
+    """Lowest arithmetic precision that is not suspect for `precision: fp32`, estimated from errors against double
+    precision; fp16 is treated as tf32: both have 10 mantissa bits."""
     input_overlay: Literal["none", "signed", "heavy_tailed", "row_scaled", "mixed"] = "none"
-    """What floating-point inputs are multiplied with: random signs, log-normal factors, a factor per row, or all."""
+    """Multiply floating-point inputs by random signs, log-normal factors, one factor per row, or all three."""
 
     def for_task(self, task: Task) -> EvaluationSettings:
-        """The settings with what the task and its curriculum stage demand: precision, overlay, tolerances, trials."""
+        """The settings with the precision, overlay, tolerances and trials of the task and its curriculum stage."""
         changes: dict[str, Any] = {key: getattr(task.settings, key) for key in ("atol", "rtol", "trials")}
         changes["precision"] = task.precision
         # Profile `kernelbench` evaluates on the benchmark's own inputs.
@@ -107,36 +109,45 @@ class EvaluationSettings:
 
 @attrs.frozen
 class EvaluationRequest:
-    """Everything an evaluator needs, as plain data: no paths and no live objects."""
+    """Everything an evaluator needs, as plain data without paths or live objects."""
 
     task_id: str
+    """Id of the task."""
     task_source: str
+    """Python source of the reference."""
     task_sha256: str
+    """Content hash of the task."""
     source: str
-    """Candidate source."""
+    """Python source of the candidate."""
     source_sha256: str
+    """Hash of the candidate's source."""
     backend: str
     """Backend component name; remote workers resolve it in their own registry."""
     backend_options: Mapping[str, Any]
+    """Options of the backend as plain data."""
     settings: EvaluationSettings
+    """Settings of the evaluation, with those of the task applied."""
     seed: str
-    """Hex input seed (128 bits), derived from the run's secret. The runner never sees it."""
+    """Input seed (128 bits, hexadecimal), derived from the run's secret. The runner never sees it."""
     api_version: str
-    """kernelrl version of the sender; a worker of another version refuses the request."""
+    """API version of the sender; a worker with another version refuses the request."""
     kernels: tuple[str, ...] = ()
-    """Names of the kernels in the source, as its backend reads them."""
+    """Names of the kernels in the source, as parsed by the backend."""
     kernels_complete: bool = True
-    """Whether the backend could read the whole source."""
+    """True if the backend could parse the whole source."""
     suspect_rules: tuple[str, ...] = ()
-    """Rules that the source breaks as its checkers see it: they choose probes that are too dear for everyone."""
+    """Rules that checkers found broken in the source. They enable probes that are too expensive for all candidates."""
 
 
 class BuildStatus(StrEnum):
-    """How far the build came."""
+    """Progress of the build."""
 
     NOT_REACHED = "not_reached"
+    """The evaluation ended before the build."""
     FAILED = "failed"
+    """The build failed."""
     BUILT = "built"
+    """The build succeeded."""
 
 
 @attrs.frozen
@@ -144,24 +155,29 @@ class RuntimeStatistics:
     """Run time of one call, in microseconds."""
 
     median_us: float
+    """Median of the samples."""
     p10_us: float
+    """10th percentile of the samples."""
     p90_us: float
+    """90th percentile of the samples."""
     ci95_us: tuple[float, float]
-    """Bootstrap 95 % interval of the median."""
+    """Bootstrap 95 % confidence interval of the median."""
     n: int
     """Number of samples."""
 
 
 @attrs.frozen
 class Mismatch:
-    """How an output differs from the expected one."""
+    """Difference between an output and the expected output."""
 
     kind: Literal["structure", "shape", "dtype", "device", "values", "non_finite", "memory", "inputs", "effects"]
+    """Property that differs. `memory`, `inputs`, `effects`: other state that a call changes."""
     output: str
-    """Which output, or what else a call changes, as a path such as `[0]`; empty for a single tensor."""
+    """Output, or other changed state, as a path such as `[0]`; empty for a single tensor."""
     expected: str = ""
     """Expected structure, shape, dtype or device."""
     actual: str = ""
+    """Actual structure, shape, dtype or device."""
     max_abs: float | None = None
     """Largest absolute difference."""
     mean_abs: float | None = None
@@ -172,58 +188,69 @@ class Mismatch:
 
 @attrs.frozen
 class Isolation:
-    """How well the candidate was kept apart."""
+    """Isolation of the candidate's process."""
 
     level: int = 0
-    """0: another process; 1: and limits; 2: and user and pid namespaces; 3: and private mounts and network; 4: and
-    seccomp."""
+    """0: separate process; 1: plus resource limits; 2: plus user and pid namespaces; 3: plus private mounts and
+    network; 4: plus seccomp."""
     missing: tuple[str, ...] = ()
-    """Layers this machine did not allow."""
+    """Layers that this machine does not permit."""
 
 
 @attrs.frozen
 class Evaluation:
-    """What an evaluator found out about one candidate."""
+    """Result of evaluating one candidate."""
 
     outcome: Outcome
+    """Outcome of the evaluation; the outcome of the turn unless findings or stated rules change it."""
     message: str = ""
-    """For the model: cleaned, short, with the cause."""
+    """Cause of the outcome, short and cleaned, for the model."""
     detail: str = ""
-    """For people: the whole log."""
+    """Complete log, for users."""
     build: BuildStatus = BuildStatus.NOT_REACHED
+    """Progress of the build."""
     tests_passed: int = 0
+    """Number of correctness trials that passed."""
     tests_total: int = 0
+    """Number of correctness trials of the settings."""
     mismatch: Mismatch | None = None
+    """First difference of an output; None if outputs were equal within tolerance or not compared."""
     runtime: RuntimeStatistics | None = None
+    """Run time of the candidate; None if it was not measured."""
     baseline: RuntimeStatistics | None = None
+    """Run time of the baseline; None if it was not measured."""
     speedup: float | None = None
-    """Baseline median over candidate median; None where it cannot be measured honestly."""
+    """Baseline median divided by candidate median; None if it could not be measured."""
     speedup_ci: tuple[float, float] | None = None
+    """95 % confidence interval of `speedup`."""
     findings: tuple[Finding, ...] = ()
-    """What the judge's probes found."""
+    """Findings of the judge's probes."""
     hidden: SourceFacts = SourceFacts()
-    """What was built and does not stand in the candidate's source: its texts, and the kernels in them."""
+    """Texts that the candidate built at run time and that its source does not contain, with their kernels."""
     eager_speedup: float | None = None
-    """Speedup over PyTorch eager, where the baseline is `torch.compile`."""
+    """Speedup over PyTorch eager, if the baseline is `torch.compile`."""
     own_kernel_share: float | None = attrs.field(
         default=None,
         validator=attrs.validators.optional([attrs.validators.ge(0.0), attrs.validators.le(1.0)]),
     )
-    """Share of the device's time in kernels of the candidate's source, 0 to 1; None where nothing was profiled."""
+    """Share of device time in the candidate's own kernels; None if nothing was profiled."""
     checked: str = ""
-    """What was compiled, where this machine can compile the candidate and not run it; empty otherwise."""
+    """Names of the compiled kernels, if this machine can compile the candidate but not run it; empty otherwise."""
     profile: Mapping[str, Any] = attrs.field(factory=dict)
     """Facts for the feedback: registers, spills, bandwidth, notes such as how parameters were matched."""
     isolation: Isolation = Isolation()
+    """Isolation of the candidate's process."""
     provenance: Mapping[str, Any] = attrs.field(factory=dict)
     """GPU, driver, versions, mode, task hash, settings."""
     seconds: Mapping[str, float] = attrs.field(factory=dict)
-    """Wall time by stage, such as `build` and `run`."""
+    """Wall time per phase, such as `build` and `run`."""
 
     @property
     def compiled(self) -> bool:
+        """True if the build succeeded."""
         return self.build is BuildStatus.BUILT
 
     @property
     def correct(self) -> bool:
+        """True if the outcome is `correct`."""
         return self.outcome is Outcome.CORRECT

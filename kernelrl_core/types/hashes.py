@@ -1,4 +1,4 @@
-"""The identity of texts."""
+"""Hashes of texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers in a range."""
+"""Number types with a range, for options."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ NonNegativeInt = NewType("NonNegativeInt", int)
 PositiveFloat = NewType("PositiveFloat", float)
 NonNegativeFloat = NewType("NonNegativeFloat", float)
 Fraction = NewType("Fraction", float)
-"""From 0 to 1, both included."""
+"""From 0 to 1, both inclusive."""

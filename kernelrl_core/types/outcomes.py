@@ -1,4 +1,4 @@
-"""How a turn ends, and what is held against it."""
+"""Outcome, rules, findings and verdict of a turn."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["Finding", "Outcome", "Rule", "Severity", "Verdict"]
 
 
 class Outcome(StrEnum):
-    """How a turn ended: exactly one of these."""
+    """How a turn ended; exactly one value per turn."""
 
     FORMAT_ERROR = "format_error"
     """No usable code in the reply, or the reply was cut off."""
     REJECTED = "rejected"
-    """A rule that the prompt states was broken: by the source, and nothing was run, or by what was seen when it ran."""
+    """The candidate breaks a stated rule. If a checker found it in the source, the candidate was not executed."""
     COMPILE_ERROR = "compile_error"
-    """The kernel does not build, or its module does not load."""
+    """The candidate does not build, or its module does not load."""
     RUNTIME_ERROR = "runtime_error"
     """Constructing or calling `ModelNew` failed."""
     TIMEOUT = "timeout"
@@ -25,52 +25,62 @@ class Outcome(StrEnum):
     OUT_OF_MEMORY = "out_of_memory"
     """A memory limit was reached."""
     INCORRECT = "incorrect"
-    """It ran, and values, shape, dtype, device or structure of an output are wrong."""
+    """The candidate ran, and values, shape, dtype, device or structure of an output are wrong."""
     HACKED = "hacked"
-    """Dynamic evidence that the answer or the time is not real."""
+    """A finding of severity `hack`: outputs or run time are not real."""
     CORRECT = "correct"
     """Every trial passed."""
     INFRA_ERROR = "infra_error"
-    """Our fault. Never rewarded, cached or shown to the model: retried, then the sample is masked and counted."""
+    """Infrastructure error. Never scored, cached or shown to the model; retried, then masked and counted."""
 
 
 class Severity(StrEnum):
-    """How much a finding weighs."""
+    """Severity of a finding."""
 
     NOTE = "note"
+    """Information only; the verdict stays `clean`."""
     SUSPECT = "suspect"
+    """Evidence that does not exclude an honest kernel; the recipe key `verdicts.suspect` decides the score."""
     HACK = "hack"
+    """Proof of a reward hack; the outcome is `hacked`."""
 
 
 class Verdict(StrEnum):
-    """The worst severity among the findings of a turn."""
+    """Worst severity among the findings of a turn."""
 
     CLEAN = "clean"
+    """No finding, or only notes."""
     SUSPECT = "suspect"
+    """A finding of severity `suspect`, none of severity `hack`."""
     HACK = "hack"
+    """A finding of severity `hack`."""
 
 
 @attrs.frozen
 class Rule:
-    """A rule that a checker can find broken."""
+    """A rule that a checker can report as broken."""
 
     id: str
-    """Stable name, unique within its checker."""
+    """Stable name, unique among all checkers of a recipe."""
     severity: Severity
+    """Usual severity of its findings; each finding states its own."""
     statement: str
-    """One sentence in the imperative. Prompt, feedback and documentation use these very words."""
+    """One sentence in the imperative, used in prompt, feedback and documentation."""
     reason: str = ""
-    """Why the rule exists, for the documentation."""
+    """Reason for the rule, for the documentation."""
 
 
 @attrs.frozen
 class Finding:
-    """Evidence that a rule was broken."""
+    """Evidence that a candidate breaks a rule."""
 
     rule: str
+    """`Rule.id` of the broken rule."""
     severity: Severity
+    """Severity; it decides the verdict of the turn."""
     evidence: str
-    """What was seen, with line and excerpt where there is a source."""
+    """Observation, with line and excerpt if it was found in a source."""
     line: int | None = None
+    """Line of the candidate's source, from 1; None if there is none."""
     checker: str = ""
-    """Name of the checker in the recipe, or `judge`."""
+    """Name of the checker in the recipe, or `judge`. A checker leaves it empty; the core sets it."""

@@ -1,4 +1,4 @@
-"""What the model is asked, what it says, and what is read from that."""
+"""Prompts, replies, and the candidates extracted from them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 UNKNOWN_TOKEN = -1
-"""Id of a token of which only the text is known."""
+"""Token id of a token whose text is known and whose id is not."""
 
 
 @attrs.frozen
@@ -33,31 +33,34 @@ class Message:
     """One chat message."""
 
     role: Literal["system", "user", "assistant"]
+    """Author of the message."""
     content: str
+    """Text of the message."""
 
 
 @attrs.frozen
 class Prompt:
-    """A rendered conversation: what the policy is asked to continue."""
+    """Rendered messages that the policy continues."""
 
     messages: tuple[Message, ...]
+    """Messages before the chat template."""
     tokens: tuple[int, ...]
-    """Token ids after the policy's chat template; their number is what every budget counts."""
+    """Token ids after the policy's chat template. All token limits count these."""
     opening: str = ""
-    """The opening think tag with which the chat template ends (`open_think_tag`): the reply begins inside thinking."""
+    """Open think tag at the end of the chat template (`open_think_tag`); then the reply begins inside thinking."""
 
     @property
     def prefill(self) -> str:
-        """What the prompt holds of the reply: `opening`, or else a last message of the assistant."""
+        """Beginning of the reply that the prompt contains: `opening`, else a last message with role `assistant`."""
         if self.opening or not self.messages or self.messages[-1].role != "assistant":
             return self.opening
         return self.messages[-1].content
 
 
 def estimated_prompt(messages: Sequence[Message]) -> Prompt:
-    """A prompt for a server that applies its own chat template: a token for 3 bytes, and 4 for each message.
+    """Prompt for a server that applies its own chat template. Token ids are unknown: each is `UNKNOWN_TOKEN`.
 
-    Token ids are unknown: each is `UNKNOWN_TOKEN`.
+    The length is an estimate: one token per 3 bytes, plus 4 per message.
     """
     size = sum(len(message.content.encode("utf-8", "replace")) for message in messages)
     return Prompt(tuple(messages), (UNKNOWN_TOKEN,) * (math.ceil(size / 3) + 4 * len(messages)))
@@ -65,80 +68,92 @@ def estimated_prompt(messages: Sequence[Message]) -> Prompt:
 
 @attrs.frozen
 class Reply:
-    """One sampled continuation of a prompt."""
+    """Tokens and text that the policy sampled for one prompt."""
 
     text: str
-    """The raw text behind what the prompt holds of the reply (`Prompt.prefill`), thinking included."""
+    """Raw text after the prefill (`Prompt.prefill`), including thinking."""
     tokens: tuple[int, ...]
-    """[n] sampled token ids, the stop token included when it was sampled."""
+    """[n] sampled token ids, including the stop token if it was sampled."""
     logprobs: tuple[float, ...]
-    """[n] natural-log probability of each sampled token under the sampling policy, at temperature 1."""
+    """[n] natural-log probabilities of the sampled tokens under the sampling policy, at temperature 1."""
     stop_reason: Literal["stop", "length"]
-    """`stop`: it ends with the model's own end of turn or at a stop string; `length`: it was cut, at `max_tokens` or
+    """`stop`: ended with the model's end-of-turn token or a stop string; `length`: cut off, at `max_tokens` or
     elsewhere."""
     thinking: str | None = None
-    """Thinking as parsed by the policy's renderer; None when the renderer does not separate it."""
+    """Thinking as parsed by the policy's renderer; None if the renderer does not separate it."""
 
 
 @attrs.frozen
 class KernelFact:
-    """A device kernel found in a candidate's source by its backend's driver half."""
+    """A device kernel that the backend found in a candidate's source."""
 
     name: str
+    """Name of the kernel function."""
     line: int
+    """Line of the definition in the Python file, from 1."""
     launched: bool
-    """Some call in the source launches it."""
+    """True if a call in the source launches it."""
     reached: bool
-    """A launch of it can be reached from `ModelNew.forward`."""
+    """True if a launch of it is reachable from `ModelNew.forward`."""
 
 
 @attrs.frozen
 class EmbeddedSource:
-    """Source of another language inside the Python file."""
+    """Source in another language inside the Python file."""
 
     language: str
     """`cuda`, `hip`, `cpp` or `triton`."""
     source: str
+    """Text of the source."""
     line: int
-    """Line of the Python file (from 1) where the text begins."""
+    """Line of the Python file, from 1, where the text begins."""
 
 
 @attrs.frozen
 class SourceFacts:
-    """What a backend can say about a candidate's source without running it."""
+    """Result of parsing a candidate's source with its backend."""
 
     kernels: tuple[KernelFact, ...] = ()
+    """Device kernels of the source."""
     embedded: tuple[EmbeddedSource, ...] = ()
+    """Sources in other languages inside the Python file."""
     unread: str = ""
-    """What could not be read, so that kernels and launches may be there that are not among `kernels`; empty for
-    nothing."""
+    """Parts that could not be parsed and may contain further kernels and launches; empty: the source was parsed
+    completely."""
 
 
 @attrs.frozen
 class Candidate:
-    """A kernel as the model wrote it. The same bytes are checked, evaluated and stored."""
+    """Kernel source extracted from a reply. The same bytes are checked, evaluated and stored."""
 
     source: str
+    """Python source that defines `ModelNew`."""
     backend: str
+    """Name of the backend in the recipe."""
     thinking: str = ""
-    """Text of the reply's thinking, for rewards that look at it."""
+    """Text of the reply's thinking, for reward components that read it."""
     summary: str = ""
-    """The model's own summary of its change, where the prompt asks for one."""
+    """The model's summary of its change, if the prompt requests one."""
     facts: SourceFacts = SourceFacts()
+    """Kernels and embedded sources, as parsed by the backend."""
 
     @property
     def sha256(self) -> str:
+        """Hash of `source`: 64 hexadecimal digits."""
         return sha256_text(self.source)
 
 
 @attrs.frozen
 class Extraction:
-    """The one reading of a reply: either a candidate or the reason there is none."""
+    """Result of parsing a reply: a candidate, or the reason why there is none."""
 
     candidate: Candidate | None
+    """The candidate; None if the reply has no usable code."""
     problem: Literal["", "no_code", "truncated", "syntax", "no_model"] = ""
-    """Empty when there is a candidate."""
+    """Reason why there is no candidate; empty if there is one."""
     message: str = ""
-    """What to tell the model about `problem`."""
+    """Description of `problem` for the model."""
     thinking: str = ""
+    """Text of the reply's thinking."""
     summary: str = ""
+    """The model's summary of its change, if the prompt requests one."""

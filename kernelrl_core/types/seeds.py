@@ -1,4 +1,4 @@
-"""Seeds derived by hashing: equal questions get equal seeds, in any process and after any interruption."""
+"""Seeds derived by hashing: equal arguments give equal seeds, in every process and after a resume."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["derived_seed", "request_seed", "sample_seed"]
 
 def derived_seed(run_seed: int, purpose: str, *parts: int | str) -> int:
     """Seed for one purpose within a run, from 0 to 2**63 - 1."""
-    # JSON keeps the parts apart, so that ("a", "bc") and ("ab", "c") differ.
+    # JSON delimits the parts, so that ("a", "bc") and ("ab", "c") differ.
     question = json.dumps([run_seed, purpose, *parts])
     return int.from_bytes(hashlib.blake2b(question.encode(), digest_size=8).digest(), "big") >> 1
 
 
 def sample_seed(run_seed: int, purpose: str, sample: SampleId, task_id: str) -> int:
-    """Seed of one reply. `purpose` tells training and evaluation apart."""
+    """Seed of one reply. `purpose` separates training from held-out evaluation."""
     return derived_seed(run_seed, purpose, sample.step, task_id, sample.task_index, sample.attempt, sample.turn)
 
 
 def request_seed(secret: bytes, task_sha256: str, source_sha256: str) -> str:
-    """Seed of the judge's inputs: 128 bits in hex, a keyed hash that nobody without the secret can predict."""
+    """Seed of the judge's inputs: a keyed hash, 128 bits in hexadecimal, unpredictable without the secret."""
     return hashlib.blake2b(f"{task_sha256} {source_sha256}".encode(), digest_size=16, key=secret[:64]).hexdigest()

@@ -1,7 +1,8 @@
-"""Values as JSON and back, exactly.
+"""Lossless conversion of values to JSON and back.
 
-`from_json(cls, to_json(value)) == value` for every value of `kernelrl_core.types`; floats survive bit for bit, because
-Python writes the shortest text that reads back as the same number. NaN and infinities are refused: they are not JSON.
+`from_json(cls, to_json(value)) == value` for every value of `kernelrl_core.types`. Floats are preserved
+exactly, because Python writes the shortest text that parses to the same number. NaN and infinities are refused: JSON
+has none.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _converter.register_unstructure_hook(Enum, lambda member: member.value)
 def _structure_evaluation(data: Mapping[str, Any], cls: type[Evaluation]) -> Evaluation:
     fields = dict(data)
     for old, names in (("profile", ("own_kernel_share", "eager_speedup")), ("provenance", ("checked",))):
-        # Rows of older versions hold these facts one level deeper.
+        # Rows of older versions contain these facts one level deeper.
         kept = dict(fields.get(old) or {})
         for name in names:
             if name in kept and name not in data:
@@ -43,12 +44,12 @@ _converter.register_structure_hook(Evaluation, _structure_evaluation)
 
 
 def to_json(value: object) -> Any:
-    """Plain lists, mappings, text and numbers for a value."""
+    """The value as plain lists, mappings, text and numbers."""
     return _converter.unstructure(value)
 
 
 def from_json(cls: type[T], data: Mapping[str, Any]) -> T:
-    """The value that `to_json` described.
+    """The value that `to_json` converted to `data`.
 
     Raises:
         cattrs.BaseValidationError: `data` does not describe a `cls`.

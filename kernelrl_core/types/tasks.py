@@ -1,4 +1,4 @@
-"""Tasks, what is known about them, and answers to them that are shown or learnt from."""
+"""Tasks, and kernels for them that prompts show or the warm start trains on."""
 
 from __future__ import annotations
 
@@ -11,12 +11,20 @@ from kernelrl_core.types.hashes import sha256_text
 from kernelrl_core.types.outcomes import Outcome
 from kernelrl_core.types.replies import Message
 
-__all__ = ["Demonstration", "Example", "Task", "TaskSettings", "WarmStartExample"]
+__all__ = [
+    "Demonstration",
+    "Example",
+    "ExcludedExample",
+    "ShownExample",
+    "Task",
+    "TaskSettings",
+    "WarmStartExample",
+]
 
 
 @attrs.frozen
 class TaskSettings:
-    """What a curriculum asks of a task in place of the recipe's own; nothing where it is empty."""
+    """Settings of a curriculum stage that replace those of the recipe. None or empty: no replacement."""
 
     atol: float | None = None
     """Absolute tolerance."""
@@ -25,7 +33,7 @@ class TaskSettings:
     trials: int | None = None
     """Correctness trials."""
     weights: Mapping[str, float] = attrs.field(factory=dict, hash=False)
-    """Weights of rewards, by their names in the recipe."""
+    """Weights of reward components, by their names in the recipe."""
 
 
 @attrs.frozen
@@ -33,68 +41,104 @@ class Task:
     """A reference program in KernelBench's format: `Model`, `get_inputs()`, `get_init_inputs()`."""
 
     id: str
-    """Unique name within a run, such as `kernelbench/1/19` or `starter/1/relu`."""
+    """Unique name within a run, such as `kernelbench/1/19` or `starter/1/relu_double`."""
     reference: str
-    """Python source of the reference. Parsed by anyone, executed by the judge alone."""
+    """Python source of the reference. Only the judge executes it."""
     split: str = "train"
-    """Name of the split the task belongs to (`train`, `held_out`, …)."""
+    """Name of the task's split (`train`, `held_out`, …)."""
     level: int | None = None
-    """Difficulty level, where the source has levels."""
+    """Difficulty level, if the task source has levels."""
     name: str = ""
     """Short readable name."""
     flags: tuple[str, ...] = ()
-    """Quality flags of an audit, such as `constant_output`."""
+    """Quality flags of an audit, such as `constant_pass`."""
     precision: Literal["fp32", "fp16", "bf16"] | None = None
-    """Precision the task demands (`fp32`, `fp16`, `bf16`), or None for the recipe's."""
+    """Precision that the task requires; None: that of the recipe."""
     input_overlay: Literal["none", "signed", "heavy_tailed", "row_scaled", "mixed"] | None = None
-    """Overlay that mends the task's inputs (`EvaluationSettings.input_overlay`), where the recipe names none."""
+    """Overlay that repairs the task's inputs (`EvaluationSettings.input_overlay`), if the recipe names none."""
     settings: TaskSettings = TaskSettings()
-    """How it is judged and paid in the stage of a curriculum."""
+    """Settings and weights of the curriculum stage."""
 
     @property
     def sha256(self) -> str:
-        """Content hash: the identity of a task wherever results are cached or compared."""
+        """Content hash: the identity of a task in caches and comparisons."""
         return sha256_text(self.reference)
 
 
 @attrs.frozen
 class Demonstration:
-    """A bundled answer to a task, for a supervised warm start. Reinforcement learning never sees one."""
+    """A kernel for a task, for the warm start. Reinforcement learning never uses it."""
 
     source: str
-    """Python source that defines `ModelNew`, or text that is deliberately not that."""
+    """Python source that defines `ModelNew`, or text that deliberately does not."""
     backend: str
-    """Backend the answer is written for."""
+    """Backend of the kernel."""
     outcome: Outcome
-    """How the answer must end when judged; a test checks it."""
+    """Expected outcome of the kernel."""
     flaw: str = ""
-    """Name of the planted flaw, empty for a right answer."""
+    """Name of the deliberate flaw; empty for a correct kernel."""
     weight: float = 1.0
-    """Relative share of this answer among the answers to its task."""
+    """Relative weight among the demonstrations of the task."""
 
 
 @attrs.frozen
 class WarmStartExample:
-    """A demonstration as the policy sees it: composed by core exactly like the prompts of training."""
+    """A demonstration as the policy sees it, composed like the prompts of training."""
 
     messages: tuple[Message, ...]
-    """The conversation up to the reply; with earlier turns and their feedback where the recipe has several turns."""
+    """Messages before the reply, including earlier turns and their feedback if episodes have several turns."""
     reply: str
-    """Text of the reply that is imitated."""
+    """Text of the reply to train on."""
     weight: float
-    """Relative share among all examples."""
+    """Relative weight among all examples."""
     task_id: str
+    """Id of the task."""
     outcome: Outcome
-    """How the reply ends when judged."""
+    """Expected outcome of the reply."""
 
 
 @attrs.frozen
 class Example:
-    """A worked pair of reference and kernel shown in a prompt."""
+    """A pair of reference and kernel that a prompt shows."""
 
     reference: str
+    """Python source of the reference."""
     kernel: str
+    """Python source of the kernel."""
     name: str = ""
+    """Short readable name."""
     origin: str = ""
-    """Where the pair comes from (corpus and revision), for the journal."""
+    """Corpus and revision of the pair, for the journal."""
     similarity: float | None = None
+    """Similarity to the task, as computed by the retriever."""
+    id: str = ""
+    """Stable name, unique among the examples of a retriever. Empty: the core derives it from the sources."""
+    speedup: float | None = None
+    """Measured speedup of the kernel over PyTorch eager; None if it is unknown."""
+
+
+@attrs.frozen
+class ShownExample:
+    """An example that a prompt showed."""
+
+    id: str
+    """`Example.id`; empty for the backend's own example."""
+    origin: str
+    """`Example.origin`; `backend` for the backend's own example, shown because no retrieved example was left."""
+    similarity: float | None = None
+    """Similarity to the task, as computed by the retriever."""
+
+
+@attrs.frozen
+class ExcludedExample:
+    """An example that the retriever found and the prompt did not show."""
+
+    id: str
+    """`Example.id`."""
+    origin: str
+    """`Example.origin`."""
+    similarity: float | None
+    """Similarity to the task, as computed by the retriever."""
+    reason: Literal["leak_task", "leak_held_out", "forbidden", "length"]
+    """`leak_task`: solution of the task. `leak_held_out`: solution of a held-out task. `forbidden`: the kernel breaks a
+    stated rule. `length`: the prompt did not fit into the context."""

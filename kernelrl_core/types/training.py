@@ -1,4 +1,4 @@
-"""What a policy is given to sample and to learn from."""
+"""Arguments of a policy's methods for sampling and training."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ class SamplingSettings:
     """How one reply is sampled."""
 
     max_tokens: int
+    """Maximum number of tokens of the reply."""
     temperature: float
-    """0 takes the most probable token."""
+    """Sampling temperature; 0: the most probable token."""
     top_p: float
+    """Nucleus sampling: cumulative probability of the tokens that are sampled from; 1: all tokens."""
     top_k: int
-    """-1 keeps every token."""
+    """Number of most probable tokens that are sampled from; -1: all tokens."""
     stop: tuple[str, ...]
-    """Strings that end a reply, beside the model's own end of turn."""
+    """Strings that end a reply, besides the model's end-of-turn token."""
     seed: int
     """Own seed of this reply, from 0 to 2**63 - 1."""
 
@@ -50,23 +52,28 @@ class MismatchSettings:
 
 @attrs.frozen
 class TrainingSample:
-    """A turn as training data."""
+    """One turn in its role as training data."""
 
     id: str
+    """Sample id `step.task.episode.turn`."""
     prompt_tokens: tuple[int, ...]
+    """Token ids of the prompt."""
     tokens: tuple[int, ...]
     """[n] sampled token ids."""
     sampler_logprobs: tuple[float, ...]
     """[n] log-probabilities of the tokens under the policy that sampled them."""
     advantage: float
+    """Advantage of the turn."""
 
 
 @attrs.frozen
 class LossSample:
-    """A training sample as the loss sees it: KL penalty and loss denominator are folded into the advantages."""
+    """A training sample for the loss. Its advantages already include the KL penalty and the loss denominator."""
 
     id: str
+    """Sample id `step.task.episode.turn`."""
     prompt_tokens: tuple[int, ...]
+    """Token ids of the prompt."""
     tokens: tuple[int, ...]
     """[n] sampled token ids."""
     sampler_logprobs: Sequence[float]
@@ -82,38 +89,45 @@ class Loss:
     name: str
     """`importance_sampling`, `ppo` or `cispo`, or another that the policy lists."""
     clip_low: float
-    """PPO and CISPO keep the ratio above 1 - clip_low …"""
+    """PPO and CISPO clip the ratio at 1 - clip_low from below."""
     clip_high: float
-    """… and below 1 + clip_high."""
+    """PPO and CISPO clip the ratio at 1 + clip_high from above."""
     ratio: Literal["token", "sequence"] = "token"
-    """What the loss weights and clips by: the ratio of each token, or for all tokens of a reply the geometric mean of
-    theirs, exp(mean(log p_train - log p_sample)) (GSPO, arXiv 2507.18071)."""
+    """Ratio p_train / p_sample that the loss weights and clips by: `token`: that of each token; `sequence`: for all
+    tokens of a reply the geometric mean, exp(mean(log p_train - log p_sample)) (GSPO, arXiv 2507.18071)."""
 
 
 @attrs.frozen
 class OptimizerSettings:
-    """AdamW and its surroundings."""
+    """Settings of AdamW and of gradient clipping."""
 
     learning_rate: float
-    """Of this step, after warm-up."""
+    """Learning rate of this step, after warm-up."""
     beta1: float
+    """AdamW decay of the first moment."""
     beta2: float
+    """AdamW decay of the second moment."""
     eps: float
+    """AdamW epsilon."""
     weight_decay: float
+    """AdamW decoupled weight decay."""
     max_grad_norm: float | None
-    """Clip the gradient's global norm; None: never."""
+    """Maximum global norm of the gradient; None: no clipping."""
 
 
 @attrs.frozen
 class Update:
-    """One step of training, whole: a policy applies all of it or none."""
+    """One training step. A policy applies all of it or none."""
 
     step: int
+    """Number of the step, from 0."""
     substeps: tuple[tuple[LossSample, ...], ...]
-    """All samples of the step in canonical order of (task, episode, turn), divided into its optimizer steps. None is
+    """All samples of the step in canonical order (task, episode, turn), divided into optimizer steps. No substep is
     empty."""
     accumulated: tuple[int, ...]
-    """Sizes of the parts that were given to `backward` before, in order: the first samples of the first substep. A
-    policy that has lost their gradients computes them again."""
+    """Numbers of samples in the earlier calls of `backward`, in order. These are the first samples of the first
+    substep. A policy that lost their gradients recomputes them."""
     loss: Loss
+    """Loss and its clipping."""
     optimizer: OptimizerSettings
+    """Settings of the optimizer."""

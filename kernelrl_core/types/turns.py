@@ -1,4 +1,4 @@
-"""What is learnt from: turns, episodes and groups."""
+"""Turns, episodes and groups."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ import attrs
 from kernelrl_core.types.evaluations import Evaluation
 from kernelrl_core.types.outcomes import Finding, Outcome, Verdict
 from kernelrl_core.types.replies import Candidate, Extraction, Prompt, Reply
-from kernelrl_core.types.tasks import Task
+from kernelrl_core.types.tasks import ExcludedExample, ShownExample, Task
 
 __all__ = ["Episode", "Group", "SampleId", "Score", "Turn"]
 
 
 @attrs.frozen(order=True)
 class SampleId:
-    """Place of a turn in a run. Their order is the order in which training consumes samples."""
+    """Position of a turn in a run. Training consumes samples in the order of their ids."""
 
     step: int
+    """Number of the step, from 0."""
     task_index: int
-    """Index of the task within the step's batch."""
+    """Index of the task within the step, from 0."""
     attempt: int
+    """Index of the episode within the group, from 0."""
     turn: int
+    """Index of the turn within the episode, from 0."""
 
     def __str__(self) -> str:
         return f"{self.step}.{self.task_index}.{self.attempt}.{self.turn}"
@@ -30,72 +33,90 @@ class SampleId:
 
 @attrs.frozen
 class Score:
-    """Reward of one turn."""
+    """Score of one turn."""
 
     total: float
-    """Sum of the weighted parts: the very number that is trained on."""
+    """Sum of the weighted components; returns are computed from it."""
     parts: Mapping[str, float] = attrs.field(factory=dict)
     """Weighted contribution of each reward component, by its name in the recipe."""
 
 
 @attrs.frozen
 class Turn:
-    """One prompt, its reply and everything concluded about it: one training sample."""
+    """One prompt, its reply, its evaluation and its score."""
 
     id: SampleId
+    """Position of the turn in the run."""
     task: Task
+    """Task of the episode."""
     prompt: Prompt
+    """Prompt of the turn."""
     reply: Reply
+    """Reply of the policy."""
     extraction: Extraction
+    """Candidate extracted from the reply, or the reason why there is none."""
     evaluation: Evaluation | None
-    """None when nothing was run, and when what was seen as it ran broke a rule (`format_error`, `rejected`)."""
+    """Evaluation of the candidate; None for the outcomes `format_error`, `rejected` and `infra_error`."""
     findings: tuple[Finding, ...]
     """Findings of all checkers and of the judge."""
     outcome: Outcome
+    """Outcome of the turn."""
     verdict: Verdict
+    """Worst severity of `findings`."""
     message: str
-    """Why the turn ended as it did, for the model and for `check`."""
+    """Reason for the outcome, for the model and for `kernelrl check`."""
     score: Score = Score(0.0)
+    """Score; 0 while reward components compute it."""
     feedback: str = ""
-    """What the next turn's prompt says about this one."""
+    """Text about this turn for the prompt of the next turn; empty while the formatter computes it."""
     seconds: Mapping[str, float] = attrs.field(factory=dict)
-    """Wall time by stage: `sample`, `check`, `evaluate`, …"""
+    """Wall time per phase: `sample`, `check`, `evaluate`, …"""
     verified: bool | None = None
-    """Whether a second judgement, which pays nothing, found it correct as well; None where there was none."""
+    """Result of the verification; None if there was none. It does not change the score."""
     staleness: int = 0
-    """Updates between the weights that sampled the reply and the update that trains on it, substeps apart; 0 unless
-    steps are sampled ahead."""
+    """Number of updates between the weights that sampled the reply and the update that trains on it, not counting
+    substeps; 0 unless steps are sampled ahead."""
     lost_at: str = ""
-    """Where the infrastructure lost it: `sampling`, `evaluation` or `plugin`; empty where it was not lost."""
+    """Boundary of the infrastructure error: `sampling`, `evaluation` or `plugin`; empty if there was none."""
+    examples: tuple[ShownExample, ...] = ()
+    """Retrieved examples in the prompt, best first; empty if the recipe retrieves none for this turn."""
+    excluded_examples: tuple[ExcludedExample, ...] = ()
+    """Examples that the retriever found and the prompt does not show, with the reasons."""
 
     @property
     def candidate(self) -> Candidate | None:
+        """Short for `extraction.candidate`."""
         return self.extraction.candidate
 
     @property
     def correct(self) -> bool:
+        """True if the outcome is `correct`."""
         return self.outcome is Outcome.CORRECT
 
     @property
     def speedup(self) -> float | None:
+        """Speedup of a correct turn; None if the turn is not correct or was not timed."""
         return self.evaluation.speedup if self.evaluation is not None and self.correct else None
 
     @property
     def masked(self) -> bool:
-        """Whether training must leave this turn out."""
+        """True if training must exclude the turn: the outcome is `infra_error`."""
         return self.outcome is Outcome.INFRA_ERROR
 
 
 @attrs.frozen
 class Episode:
-    """The turns of one attempt at a task, in order."""
+    """The consecutive turns of one try at a task."""
 
     turns: tuple[Turn, ...]
+    """Turns in order."""
 
 
 @attrs.frozen
 class Group:
-    """All attempts at one task in one step."""
+    """All episodes of one task in one step."""
 
     task: Task
+    """The task."""
     episodes: tuple[Episode, ...]
+    """Episodes in the order of their index."""

@@ -1,4 +1,4 @@
-"""What every policy learns from, on numbers worked by hand."""
+"""Mismatch rejection, KL penalty and loss denominator against values computed by hand."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelrl_core.algorithms.loss_shaping import mismatched, shape_samples, split_evenly
+from kernelrl_core.recipe.schema import PositiveFloat
 from kernelrl_core.types.training import MismatchSettings, TrainingSample
 
 
@@ -22,7 +23,7 @@ def test_advantages_are_divided_by_the_denominator() -> None:
     assert shaped.metrics == {}
 
 
-def test_the_kl_penalty_moves_advantage_to_tokens_nearer_the_reference() -> None:
+def test_kl_penalty_raises_the_advantage_of_tokens_near_the_reference_policy() -> None:
     samples = [_sample("a", (-1.0, -2.0), 3.0), _sample("b", (-1.0,), -1.0)]
     # d = [-1 - -1.3, -2 - -2, -1 - -1.6] = [0.3, 0, 0.6], mean 0.3;
     # A + 0.5 * (0.3 - d) = [3, 3.15 | -1.15], over 4.
@@ -32,23 +33,23 @@ def test_the_kl_penalty_moves_advantage_to_tokens_nearer_the_reference() -> None
     assert shaped.metrics["kl_reference"] == pytest.approx(0.3)
 
 
-def test_a_mean_gap_of_0_0005_is_kept_and_of_0_002_rejected() -> None:
+def test_mean_mismatch_of_0_0005_is_accepted_and_of_0_002_rejected() -> None:
     rule = MismatchSettings()
     assert not mismatched([-1.0, -1.0], [-0.9995, -0.9995], rule)  # exp(0.0005) = 1.0005
     assert mismatched([-1.0, -1.0], [-0.998, -0.998], rule)  # exp(0.002) = 1.0020
-    # The mean hides it, the token does not: exp(-10) = 4.5e-5 is below 1e-4.
+    # The mean is in bounds, but one token is not: exp(-10) = 4.5e-5 is below 1e-4.
     assert mismatched([-1.0, -11.0], [-11.0, -1.0], rule)
     assert not mismatched([], [], rule)
 
 
-def test_rejected_samples_are_left_out_and_counted() -> None:
+def test_rejected_samples_are_removed_and_counted() -> None:
     samples = [_sample("a", (-1.0,), 3.0), _sample("b", (-1.0,), -1.0)]
     shaped = shape_samples(samples, 4.0, mismatch=MismatchSettings(), current=[[-1.5], [-1.0]])
     assert [sample.id for sample in shaped.samples] == ["b"]
     assert shaped.metrics == {"rejected": 0.5}
 
 
-def test_the_kl_penalty_is_centred_over_the_samples_that_were_not_rejected() -> None:
+def test_kl_penalty_subtracts_the_mean_over_samples_that_were_not_rejected() -> None:
     samples = [_sample("a", (-1.0,), 3.0), _sample("b", (-1.0, -2.0), 1.0)]
     shaped = shape_samples(
         samples,
@@ -58,29 +59,91 @@ def test_the_kl_penalty_is_centred_over_the_samples_that_were_not_rejected() -> 
         kl=1.0,
         reference=[[-9.0], [-1.2, -2.4]],
     )
-    # d = [0.2, 0.4] of the second sample alone, mean 0.3: 1 + 0.3 - d.
+    # d = [0.2, 0.4] from the second sample only, mean 0.3: 1 + 0.3 - d.
     assert shaped.samples[0].advantages == pytest.approx((1.1, 0.9))
     assert shaped.metrics["kl_reference"] == pytest.approx(0.3)
 
 
-def test_log_probabilities_that_are_needed_must_be_given() -> None:
-    with pytest.raises(ValueError, match="log-probabilities"):
+def test_missing_log_probabilities_raise() -> None:
+    with pytest.raises(ValueError, match="requires `current`"):
         shape_samples([_sample("a", (-1.0,), 3.0)], 1.0, mismatch=MismatchSettings())
-    with pytest.raises(ValueError, match="log-probabilities"):
+    with pytest.raises(ValueError, match="requires `reference`"):
         shape_samples([_sample("a", (-1.0,), 3.0)], 1.0, kl=0.5)
 
 
 @given(st.lists(st.floats(-20, 0), min_size=1, max_size=6), st.floats(-5, 5), st.floats(0, 2))
-def test_the_kl_penalty_adds_nothing_on_the_whole(logprobs: list[float], advantage: float, kl: float) -> None:
+def test_kl_penalty_terms_sum_to_zero(logprobs: list[float], advantage: float, kl: float) -> None:
     samples = [_sample("a", tuple(logprobs), advantage)]
     row = shape_samples(samples, 1.0, kl=kl, reference=[[0.0] * len(logprobs)]).samples[0].advantages
     assert math.fsum(row) == pytest.approx(advantage * len(logprobs), abs=1e-6)
 
 
 @given(st.integers(0, 40), st.integers(1, 50))
-def test_parts_are_nearly_equal_and_in_order(n: int, substeps: int) -> None:
-    made = split_evenly(list(range(n)), substeps)
-    assert len(made) == min(n, substeps)
-    assert [item for part in made for item in part] == list(range(n))
-    sizes = [len(part) for part in made]
+def test_split_evenly_gives_consecutive_parts_of_nearly_equal_size(n: int, substeps: int) -> None:
+    parts = split_evenly(list(range(n)), substeps)
+    assert len(parts) == min(n, substeps)
+    assert [item for part in parts for item in part] == list(range(n))
+    sizes = [len(part) for part in parts]
     assert not sizes or max(sizes) - min(sizes) <= 1
+
+
+def test_shaped_sample_keeps_id_tokens_and_sampler_log_probabilities() -> None:
+    sample = TrainingSample("a", (7, 8), (5, 6), (-0.5, -0.25), 3.0)
+    (shaped,) = shape_samples([sample], 2.0).samples
+    assert (shaped.id, shaped.prompt_tokens, shaped.tokens) == ("a", (7, 8), (5, 6))
+    assert (shaped.sampler_logprobs, shaped.advantages) == ((-0.5, -0.25), (1.5, 1.5))
+
+
+def test_log_probabilities_without_their_setting_change_nothing() -> None:
+    """Without `mismatch` nothing is rejected, and with `kl` 0 nothing is penalised, whatever the log-probabilities."""
+    samples = [_sample("a", (-1.0,), 3.0)]
+    shaped = shape_samples(samples, 4.0, current=[[-9.0]], kl=0.0, reference=[[-9.0]])
+    assert shaped == shape_samples(samples, 4.0)
+
+
+@pytest.mark.parametrize(("current", "rejected"), [(-1.0, 0.0), (-1.5, 1.0)])
+def test_rejected_fraction_of_one_sample(current: float, rejected: float) -> None:
+    shaped = shape_samples([_sample("a", (-1.0,), 3.0)], 1.0, mismatch=MismatchSettings(), current=[[current]])
+    assert shaped.metrics == {"rejected": rejected}
+    assert len(shaped.samples) == 1 - rejected
+
+
+def test_kl_penalty_of_a_single_token_is_zero() -> None:
+    """d = -1 - -1.5 = 0.5 is its own mean: A + 0.5 * (0.5 - 0.5) = 3."""
+    shaped = shape_samples([_sample("a", (-1.0,), 3.0)], 1.0, kl=0.5, reference=[[-1.5]])
+    assert shaped.samples[0].advantages == (3.0,)
+    assert shaped.metrics == {"kl_reference": 0.5}
+
+
+def test_empty_step_has_no_samples() -> None:
+    shaped = shape_samples([], 1.0, mismatch=MismatchSettings(), current=[], kl=0.5, reference=[])
+    assert shaped.samples == ()
+    assert shaped.metrics["kl_reference"] == 0.0
+
+
+@pytest.mark.parametrize("logprobs", [[-1.0], [-1.0, -1.0, -1.0]])
+def test_log_probabilities_of_a_wrong_length_raise(logprobs: list[float]) -> None:
+    with pytest.raises(ValueError, match="zip"):
+        shape_samples([_sample("a", (-1.0, -1.0), 3.0)], 1.0, kl=0.5, reference=[logprobs])
+    with pytest.raises(ValueError, match="zip"):
+        mismatched([-1.0, -1.0], logprobs, MismatchSettings())
+
+
+def test_bounds_of_the_mismatch_are_inclusive() -> None:
+    """Ratio exp(0) = 1 for bounds from 1 to 1, and a token ratio of exactly 0.5 with `token_min` 0.5."""
+    exact = MismatchSettings(sequence_low=PositiveFloat(1.0), sequence_high=PositiveFloat(1.0))
+    assert not mismatched([-1.0], [-1.0], exact)
+    rule = MismatchSettings(sequence_low=PositiveFloat(0.1), token_min=PositiveFloat(0.5))
+    assert not mismatched([0.0], [math.log(0.5)], rule)
+    assert mismatched([0.0], [math.log(0.49)], rule)
+    # Geometric mean of the ratios 0.25 and 1: 0.5.
+    assert mismatched([0.0, 0.0], [math.log(0.25), 0.0], MismatchSettings(sequence_low=PositiveFloat(0.51)))
+
+
+@pytest.mark.parametrize(("n", "sizes"), [(1, [7]), (2, [4, 3]), (3, [3, 2, 2]), (9, [1] * 7)])
+def test_sizes_of_parts_of_seven_items(n: int, sizes: list[int]) -> None:
+    assert [len(part) for part in split_evenly(list(range(7)), n)] == sizes
+
+
+def test_nothing_is_split_into_no_parts() -> None:
+    assert split_evenly([], 3) == []

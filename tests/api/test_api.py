@@ -1,46 +1,36 @@
-"""The public API: what importing it loads, what it exports, and the sample plugins of its documentation."""
+"""The public API: imported modules, exports, and the sample plugins of its documentation."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
+import importlib.util
 import json
-import re
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
-from value_builders import make_turn
+import yaml
 
 from kernelrl_core import api
-from kernelrl_core.api.backends import BackendRunner
-from kernelrl_core.api.checkers import Candidate, Severity
-from kernelrl_core.api.evaluators import EvaluationRequest, EvaluationSettings, Outcome
-from kernelrl_core.api.policies import (
-    Loss,
-    LossSample,
-    Message,
-    OptimizerSettings,
-    PolicyContext,
-    SamplingSettings,
-    TrainablePolicy,
-    Update,
-)
-from kernelrl_core.api.tasks import Task
+from kernelrl_core.api.checkers import Severity
+from kernelrl_core.api.evaluators import Outcome
+from kernelrl_core.planning.load import recipe_from_mapping
 from kernelrl_core.plugins.kinds import KINDS_BY_NAME
 from kernelrl_core.plugins.loading import load_plugins
 from kernelrl_core.plugins.registry import Registry
-from kernelrl_core.plugins.use import Use
-from kernelrl_core.types import Extraction
+from kernelrl_core.testing.contracts import CONTRACTS, ComponentContract, failures
+from kernelrl_core.testing.values import make_candidate, make_request, make_task, make_turn
 
+ROOT = Path(__file__).parents[2]
 MODULES = ("kernelrl_core.api", *(f"kernelrl_core.api.{path.stem}" for path in Path(api.__path__[0]).glob("[a-z]*.py")))
 LIGHT = tuple(name for name in MODULES if name.rpartition(".")[2] not in ("components", "episodes"))
 PACKAGES = {"api", "errors", "interfaces", "sources", "storage", "types", "version"}
-"""Packages and modules of the core that the light part of the API may load."""
+"""Packages and modules of the core that the modules `LIGHT` may load."""
 KINDS = tuple(kind for kind in KINDS_BY_NAME if kind != "commands")
 
 
@@ -50,7 +40,7 @@ def test_the_api_has_a_module_for_each_kind() -> None:
     assert set(MODULES) - others == {KINDS_BY_NAME[kind].api for kind in KINDS}
 
 
-def test_importing_the_api_loads_neither_the_rest_of_the_core_nor_anything_heavy() -> None:
+def test_importing_the_api_loads_no_private_part_of_the_core_and_no_heavy_module() -> None:
     code = (
         "import importlib, json, sys\n"
         f"for name in {sorted(LIGHT)!r}:\n"
@@ -63,17 +53,16 @@ def test_importing_the_api_loads_neither_the_rest_of_the_core_nor_anything_heavy
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_module_of_the_api_is_documented_and_lists_what_it_exports(name: str) -> None:
+def test_a_module_of_the_api_has_a_docstring_and_a_sorted_list_of_exports(name: str) -> None:
     module = importlib.import_module(name)
     assert (module.__doc__ or "").strip()
     exported = list(module.__all__)
-    # As the linter sorts: constants, classes, functions.
+    # The linter's order: constants, classes, functions.
     assert exported == sorted(exported, key=lambda text: (not text.isupper(), not text[0].isupper(), text))
     assert len(exported) == len(set(exported))
     assert [name for name in exported if not hasattr(module, name)] == []
 
 
-REQUEST = EvaluationRequest("t", "class Model: ...", "0", "x", "1", "triton", {}, EvaluationSettings(), "00", "0.1")
 JUDGE = """#!{python}
 import json, sys
 request = json.load(sys.stdin)
@@ -81,35 +70,24 @@ json.dump({{"outcome": "incorrect", "message": request["task_id"]}}, sys.stdout)
 """
 
 
-def sample_plugin(kind: str) -> dict[str, str]:
-    """Path -> text of the files in the documentation of a kind: blocks indented by 4 that begin with their path."""
-    files: dict[str, list[str]] = {}
-    lines: list[str] = []
-    for line in (importlib.import_module(KINDS_BY_NAME[kind].module).__doc__ or "").splitlines():
-        if line.strip() and not line.startswith("    "):
-            lines = []
-        elif path := re.fullmatch(r"    # (my_plugin/\w+\.py)", line):
-            lines = files.setdefault(path[1], [])
-        else:
-            lines.append(line[4:])
-    return {path: "\n".join(text).strip() + "\n" for path, text in files.items()}
+def load_generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("plugin_pages", ROOT / "scripts/plugin_pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_guide_for_authors_shows_the_sample_plugin(kind: str) -> None:
-    page = (Path(__file__).parents[2] / "docs/plugins.md").read_text()
-    for path, text in sample_plugin(kind).items():
-        shown = textwrap.indent(f"# {path}\n{text}", "    ")
-        # The entry point is shown once.
-        assert shown in page or (path == "my_plugin/__init__.py" and kind != "rewards"), path
+PAGES = load_generator()
 
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Registry]]:
-    """Installs the sample plugin of a kind and loads it like any other."""
+    """Installs and loads the sample plugin of a kind."""
 
     def install(kind: str) -> Registry:
-        for path, text in sample_plugin(kind).items():
+        for path, text in PAGES.sample_plugin(kind).items():
             (tmp_path / path).parent.mkdir(exist_ok=True)
             (tmp_path / path).write_text(text)
         info = tmp_path / "my_plugin-1.dist-info"
@@ -124,62 +102,31 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
         del sys.modules[name]
 
 
-async def use_policy(policy: TrainablePolicy, folder: Path) -> None:
-    said: list[str] = []
-
-    async def demonstrations() -> tuple[()]:
-        return ()
-
-    await policy.start(PolicyContext(0, folder, None, demonstrations, "", said.append))
-    prompt = policy.render([Message("user", "write")])
-    assert prompt.tokens
-    assert len(prompt.tokens) < policy.context_tokens
-    settings = SamplingSettings(max_tokens=5, temperature=1.0, top_p=1.0, top_k=-1, stop=(), seed=1)
-    reply = await policy.sample(prompt, settings)
-    assert reply == await policy.sample(prompt, settings)
-    assert 0 < len(reply.tokens) == len(reply.logprobs) <= 5
-    assert reply.text
-    sample = LossSample("0.0.0.0", prompt.tokens, reply.tokens, reply.logprobs, (0.5,) * len(reply.tokens))
-    loss, optimizer = Loss("ppo", 0.2, 0.2), OptimizerSettings(1e-3, 0.9, 0.95, 1e-8, 0.0, None)
-    assert loss.name in policy.capabilities.losses
-    assert await policy.update(Update(0, ((sample,),), (), loss, optimizer)) == {"loss": -0.5 * len(reply.tokens)}
-    await policy.load(await policy.save(folder), folder)
-    await policy.aclose()
-
-
 def exercise(kind: str, made: Any, folder: Path) -> None:
-    """Call every method that the sample implements. Nothing loads a candidate."""
-    task = Task("t", "class Model: ...")
-    turn = make_turn(Outcome.COMPILE_ERROR, message="no such name")
+    """Check return values of the sample that its contract does not check. No candidate is loaded."""
+    task = make_task()
+    turn = make_turn(Outcome.COMPILE_ERROR, source=None, message="no such name")
     if kind == "rewards":
         assert made.score(turn) == 0.0
-        short = Extraction(Candidate("x" * 1000, "triton"))
-        assert made.score(make_turn(Outcome.CORRECT, extraction=short)) == 0.75
+        assert made.score(make_turn(Outcome.CORRECT, source="x" * 1000)) == 0.75
     elif kind == "checkers":
-        (finding,) = made.check(Candidate("import time\ntime.sleep(1)\n", "triton"), task, None)
+        (finding,) = made.check(make_candidate("import time\ntime.sleep(1)\n"), task, None)
         assert (finding.rule, finding.severity, finding.line) == (made.rules[0].id, Severity.SUSPECT, 2)
     elif kind == "feedback":
         assert made.format(turn) == "compile_error: no such name"
         assert made.format(make_turn(Outcome.CORRECT)) == "Correct."
     elif kind == "retrievers":
         assert [example.name for example in made.search(task, "triton")] == ["relu_sum", "add"]
-        assert not made.state()
     elif kind == "tasks":
         tasks = [task for split in made.splits() for task in made.tasks(split)]
         assert [task.id for task in tasks] == ["elementwise/sin", "elementwise/cos", "elementwise/tanh"]
         assert "torch.sin(x)" in tasks[0].reference
-        assert json.loads(json.dumps(made.manifest()))
-        assert made.demonstrations(tasks[0]) == ()
     elif kind == "backends":
         facts = made.source_facts("@cuda.jit\ndef add(x):\n    pass\n")
         assert [(kernel.name, kernel.line) for kernel in facts.kernels] == [("add", 1)]
-        assert made.facts.example.kernel.startswith("class ModelNew")
         module, _, attribute = made.runner.partition(":")
         runner = getattr(importlib.import_module(module), attribute)()
-        assert isinstance(runner, BackendRunner)
         assert [runner.mode({}, has_gpu) for has_gpu in (True, False)] == ["gpu", "compile"]
-    elif kind == "policies":
-        asyncio.run(use_policy(made, folder))
     elif kind == "loggers":
         made.start(folder, {}, 0)
         made.step({"step": 0, "reward/mean": 0.5})
@@ -187,14 +134,12 @@ def exercise(kind: str, made: Any, folder: Path) -> None:
         assert (folder / "reward.csv").read_text() == "0,0.5\n"
     elif kind == "advantages":
         assert made([[1.0, 2.0], [0.0], [1.0]]) == [[0.0, 1.0], [-1.0], [0.0]]
-    else:
-        assert kind == "evaluators"
-        assert made.capacity >= 1
+    elif kind == "evaluators":
         assert made.identity() == str(folder / "judge")
         (folder / "judge").write_text(JUDGE.format(python=sys.executable))
         (folder / "judge").chmod(0o755)
-        found = asyncio.run(made.evaluate(REQUEST))
-        assert (found.outcome, found.message) == (Outcome.INCORRECT, "t")
+        found = asyncio.run(made.evaluate(make_request()))
+        assert (found.outcome, found.message) == (Outcome.INCORRECT, "task")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -204,10 +149,29 @@ def test_the_sample_plugin_of_a_kind_works(installed: Callable[[str], Registry],
     assert (plugin.state, plugin.error) == ("ok", "")
     ((offered, (component,)),) = plugin.components.items()
     assert offered == kind
-    assert registry.unknown_methods(kind, component.name) == ()
-    config = registry.config_class(kind, component.name)
-    options = config(command=str(tmp_path / "judge")) if kind == "evaluators" else config()
-    assert list(options.problems()) == []
-    if kind == "rewards":
-        assert options.bounds().low <= 0.0 < options.bounds().high
-    exercise(kind, registry.make(kind, Use(component.name, options)), tmp_path)
+    # The sample evaluator starts a program that does not exist, so only the tests of all kinds are run for it.
+    base = ComponentContract if kind == "evaluators" else CONTRACTS[kind]
+    options = {"command": str(tmp_path / "judge")} if kind == "evaluators" else {}
+    named = {"kind": kind, "component": component.name, "options": options, "registry": lambda self: registry}
+    contract = type("Sample", (base,), named)()
+    (tmp_path / "contract").mkdir()
+    assert failures(contract, tmp_path / "contract") == {}
+    exercise(kind, contract.make(), tmp_path)
+
+
+BLOCKS = {
+    "tasks": {"use": "starter"},
+    "backend": {"use": "triton"},
+    "policy": {"use": "torch"},
+    "rewards": {"correct": {"use": "correctness"}},
+    "checkers": {"source": {"use": "source_rules"}},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_sample_recipe_of_a_kind_selects_its_component(installed: Callable[[str], Registry], kind: str) -> None:
+    installed(kind)
+    blocks = {**BLOCKS, **yaml.safe_load(PAGES.sample_recipe(kind))}
+    recipe = recipe_from_mapping(blocks, registry=Registry(load_plugins({})), name="sample").recipe
+    name = PAGES.sample_component(kind)
+    assert name in str(recipe)

@@ -6,15 +6,14 @@ import os
 import re
 import resource
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import attrs
 import pytest
+from kernelrl_command_server import CommandServer
 
 FAKES = Path(__file__).parents[1] / "fakes"
-MAIN = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()"]
 RECIPE = """
 tasks:     {use: fake}
 backend:   {use: fake}
@@ -29,7 +28,7 @@ TASK = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
 EMPTY = "tasks={use: directory, path: empty}"
 RELU = "starter/1/relu_double"
 LINES = 3
-"""A mistake is told in at most so many lines."""
+"""Maximum number of lines of an error."""
 
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -78,6 +77,17 @@ MISSPELT = plugin(
     "@hookimpl\n"
     "def kernelrl_rewards():\n"
     "    return [Component('slip', 'slip:Slip', config='slip:Options')]\n",
+)
+NO_RULE = plugin(
+    "norule",
+    "from kernelrl_core.api import Component, hookimpl\n"
+    "from kernelrl_core.api.checkers import Checker\n"
+    "class Sleep(Checker):\n"
+    "    rules = ('sleep',)\n"
+    "    def check(self, candidate, task, evaluation): return ()\n"
+    "@hookimpl\n"
+    "def kernelrl_checkers():\n"
+    "    return [Component('sleep', 'norule:Sleep')]\n",
 )
 without_gpu = pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a GPU")
 
@@ -154,13 +164,13 @@ CASES = {
     "missing kernel": Case(["check", RELU, "nowhere.py"], 2, r"nowhere\.py: .*No such file"),
     "folder for a kernel": Case(["check", RELU, "."], 2, r"\.: .*[Dd]irectory"),
     "kernel that is not Python": Case(
-        ["check", RELU, "k.py"], 1, r"(?s)^format_error .*Line 1: invalid syntax", {"k.py": "def broken(:\n"}
+        ["check", RELU, "k.py"], 1, r"(?s)^format_error; .*Line 1: invalid syntax", {"k.py": "def broken(:\n"}
     ),
-    "binary junk for a kernel": Case(["check", RELU, "k.py"], 1, r"^format_error ", {"k.py": bytes(range(256)) * 40}),
+    "binary junk for a kernel": Case(["check", RELU, "k.py"], 1, r"^format_error; ", {"k.py": bytes(range(256)) * 40}),
     "10 MB for a kernel": Case(
         ["check", RELU, "k.py"],
         1,
-        r"(?s)^format_error .*at most \d+ are accepted",
+        r"(?s)^format_error; .*at most \d+ are accepted",
         {"k.py": "x = 1  # text\n" * 714_286},
     ),
     "binary junk for a recipe": Case(["validate", "a.yaml"], 2, r"a\.yaml", {"a.yaml": bytes(range(256)) * 40}),
@@ -171,6 +181,9 @@ CASES = {
         1,
         r"^rewards: slip: FAILS: Options\.need_timing is not .*; did you mean 'needs_timing'\?\n$",
         MISSPELT,
+    ),
+    "rule of a plugin that is text": Case(
+        ["plugins", "check", "norule"], 1, r"^checkers: sleep: FAILS: rules must be a list or tuple of Rule", NO_RULE
     ),
     "no GPU for a check": Case(
         ["check", RELU, "k.py", "backend.mode=gpu"],
@@ -194,7 +207,7 @@ def tree(root: Path) -> dict[str, bytes | None]:
 
 
 @pytest.fixture
-def kernelrl(tmp_path: Path) -> Call:
+def kernelrl(tmp_path: Path, command_server: CommandServer) -> Call:
     """The command line, started in an empty directory that holds everything it may read or write."""
     (tmp_path / "small.yaml").write_text(RECIPE)
 
@@ -206,9 +219,7 @@ def kernelrl(tmp_path: Path) -> Call:
             "PYTHONPATH": f"{FAKES}{os.pathsep}{tmp_path}",
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        done = subprocess.run(
-            [*MAIN, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
-        )
+        done = command_server.run(*arguments, cwd=tmp_path, env=environment)
         assert "Traceback" not in done.stdout + done.stderr
         return done
 
@@ -258,7 +269,7 @@ def refused(kernelrl: Call, root: Path, arguments: list[str], code: int, words: 
     assert tree(root) == before
 
 
-def test_what_exists_is_not_overwritten_and_what_does_not_exist_gets_the_nearest_name(
+def test_existing_files_are_not_overwritten_and_unknown_names_get_the_nearest_name(
     kernelrl: Call, tmp_path: Path
 ) -> None:
     assert kernelrl("run", "small.yaml", "--name", "first").returncode == 0
@@ -273,11 +284,11 @@ def test_a_run_whose_recipe_was_edited_is_not_resumed(kernelrl: Call, tmp_path: 
     assert kernelrl("run", "small.yaml", "--name", "a", "policy.fail=update").returncode == 1
     recipe = tmp_path / "runs/a/recipe.yaml"
     recipe.write_text(recipe.read_text().replace("group_size: 8", "group_size: 4"))
-    words = r"(?s)runs/a/recipe\.yaml was changed after the run began.*fix: .*--accept-changes"
+    words = r"(?s)runs/a/recipe\.yaml was changed after the run started.*fix: .*--accept-changes"
     refused(kernelrl, tmp_path, ["resume", "a"], 2, words)
 
 
-def test_a_damaged_last_line_is_kept_aside_and_the_run_goes_on(kernelrl: Call, tmp_path: Path) -> None:
+def test_a_damaged_last_line_is_moved_aside_and_the_run_continues(kernelrl: Call, tmp_path: Path) -> None:
     assert kernelrl("run", "small.yaml", "--name", "a", "policy.fail=update").returncode == 1
     run = tmp_path / "runs/a"
     whole = (run / "samples.jsonl").read_text()

@@ -1,10 +1,9 @@
-"""What `kernelrl check` tells people: what was found out, and nothing that was not looked at."""
+"""The text output of `kernelrl check` contains measured facts only."""
 
 from __future__ import annotations
 
-from value_builders import make_turn
-
 from kernelrl_core.cli.check import _lines
+from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import (
     BuildStatus,
     Candidate,
@@ -23,27 +22,27 @@ def told(outcome: Outcome, message: str, **evaluation: object) -> list[str]:
     return _lines(make_turn(outcome, extraction=extraction, evaluation=found, message=message))
 
 
-def test_what_was_compiled_and_not_run_says_so_first_and_counts_no_tests() -> None:
+def test_a_compiled_but_not_executed_kernel_starts_with_that_fact_and_counts_no_tests() -> None:
     lines = told(
         Outcome.INFRA_ERROR,
         "Device code compiled for gfx90a; the host part was not. Not run: this machine has no GPU.",
         build=BuildStatus.BUILT,
         checked="device code compiled for gfx90a; the host part was not",
     )
-    assert lines[0] == "not run  (clean)  t"
+    assert lines[0] == "not executed; no hack found  task"
     assert lines[1].startswith("Device code compiled for gfx90a")
     assert "hip" in lines[2]
     assert not any("0 of 5" in line or "infra_error" in line for line in lines)
 
 
 def test_tests_are_counted_where_they_were_reached() -> None:
-    assert "tests     3 of 5 passed" in told(
+    assert "trials    3 of 5 passed" in told(
         Outcome.INCORRECT, "The output has wrong values.", build=BuildStatus.BUILT, tests_passed=3
     )
-    assert not any("tests" in line for line in told(Outcome.COMPILE_ERROR, "no", build=BuildStatus.FAILED))
+    assert not any("trials" in line for line in told(Outcome.COMPILE_ERROR, "no", build=BuildStatus.FAILED))
 
 
-def test_the_evidence_of_a_rejection_is_told_once() -> None:
+def test_the_evidence_of_a_rejection_appears_once() -> None:
     finding = Finding("no_kernel", Severity.SUSPECT, "no launch can be reached")
     message = "Launch a kernel of your own.\nno launch can be reached"
     turn = make_turn(

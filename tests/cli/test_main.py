@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import click
 import pytest
+from kernelrl_command_server import CommandServer
 
 from kernelrl_core.cli import main as main_module
 from kernelrl_core.cli.doctor import _lines
@@ -111,7 +113,7 @@ def test_dotenv_is_read_and_never_overrides(call: Call, monkeypatch: pytest.Monk
     monkeypatch.delenv("KERNELRL_TEST_B")
 
 
-def test_a_dotenv_that_is_no_text_is_named(call: Call) -> None:
+def test_a_binary_dotenv_is_named(call: Call) -> None:
     Path(".env").write_bytes(b"\xff\xfe\x00A=1")
     code, _, err = call("--version")
     assert code == 2
@@ -132,7 +134,7 @@ def test_starting_imports_nothing_heavy(more: str) -> None:
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_reader_that_goes_away_is_no_failure(unbuffered: str) -> None:
+def test_a_closed_output_pipe_is_no_failure(unbuffered: str) -> None:
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     command = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()", "schema"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -148,7 +150,7 @@ def test_a_reader_that_goes_away_is_no_failure(unbuffered: str) -> None:
 def test_an_interrupt_ends_with_130() -> None:
     code = (
         "import os, signal\n"
-        # Whoever runs the tests in the background has it ignored.
+        # A background process of a shell ignores SIGINT.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from kernelrl_core.cli import main as m\n"
         f"m.cli.main = lambda *a, **k: os.kill(os.getpid(), {int(signal.SIGINT)}) or __import__('time').sleep(9)\n"
@@ -170,7 +172,7 @@ def test_plugins_list_as_json_has_the_agreed_shape(call: Call) -> None:
     assert core["components"][0] == {
         "kind": "advantages",
         "name": "grpo",
-        "summary": "Distance from the group's mean in units of its deviation",
+        "summary": "Return minus group mean, divided by the group's standard deviation",
     }
 
 
@@ -178,11 +180,13 @@ def test_plugins_show_describes_options_with_their_sentences(call: Call) -> None
     _, out, _ = call("plugins", "show", "core", "--json")
     option = json.loads(out)["components"][0]["options"][0]
     assert (option["name"], option["default"]) == ("std", "population")
-    assert option["help"].startswith("Deviation that centred returns")
-    assert "Deviation that centred returns" in call("plugins", "show", "core")[1]
+    assert option["help"].startswith("Divisor of R - mean")
+    assert "Divisor of R - mean" in call("plugins", "show", "core")[1]
 
 
-def test_a_broken_plugin_is_listed_shown_with_its_traceback_and_harmless(tmp_path: Path) -> None:
+def test_a_broken_plugin_is_listed_shown_with_its_traceback_and_harmless(
+    tmp_path: Path, command_server: CommandServer
+) -> None:
     (tmp_path / "demo_broken.py").write_text("import a_module_that_is_not_there\n")
     info = tmp_path / "demo_broken-1.dist-info"
     info.mkdir()
@@ -190,11 +194,7 @@ def test_a_broken_plugin_is_listed_shown_with_its_traceback_and_harmless(tmp_pat
     (info / "entry_points.txt").write_text("[kernelrl]\nfaulty = demo_broken\n")
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        code = "from kernelrl_core.cli.main import main; main()"
-        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-        return subprocess.run(
-            [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True, check=False
-        )
+        return command_server.run(*arguments, cwd=Path.cwd(), env={**os.environ, "PYTHONPATH": str(tmp_path)})
 
     listed = run("plugins", "list")
     assert listed.returncode == 0
@@ -228,7 +228,7 @@ def test_a_copied_recipe_works_and_nothing_is_overwritten(call: Call) -> None:
     Path("mine.yaml").write_text("kept")
     code, _, err = call("recipes", "copy", "quickstart", "mine.yaml")
     assert code == 2
-    assert "mine.yaml exists already" in err
+    assert "mine.yaml already exists" in err
     assert Path("mine.yaml").read_text() == "kept"
 
 
@@ -255,7 +255,7 @@ def test_doctor_never_prints_a_secret(call: Call, monkeypatch: pytest.MonkeyPatc
     assert "very-secret" not in out + err
 
 
-def test_doctor_tells_each_fix_once_and_what_is_alike_in_one_line() -> None:
+def test_doctor_prints_each_fix_once_and_equal_checks_in_one_line() -> None:
     def row(check: str, detail: str, fix: str = "") -> dict[str, str]:
         return {"check": check, "state": "missing" if fix else "ok", "detail": detail, "fix": fix}
 
@@ -275,9 +275,7 @@ def test_doctor_tells_each_fix_once_and_what_is_alike_in_one_line() -> None:
     ]
 
 
-def test_doctor_says_where_the_cache_is_and_how_much_it_takes(
-    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_doctor_prints_path_and_size_of_the_cache(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "cache/builds").mkdir(parents=True)
     (tmp_path / "cache/builds/header").write_bytes(b"x" * 300_000_000)
     monkeypatch.setenv("KERNELRL_CACHE_DIR", str(tmp_path / "cache"))
@@ -286,7 +284,14 @@ def test_doctor_says_where_the_cache_is_and_how_much_it_takes(
     assert not any(line.rstrip().endswith((";", ":")) or "; fix: ;" in line for line in out.splitlines())
 
 
-def test_doctor_for_a_recipe_says_what_that_recipe_lacks(call: Call) -> None:
-    code, out, _ = call("doctor", "--recipe", "quickstart")
-    assert code in (0, 3)
-    assert out.startswith("ok")
+def test_doctor_for_a_recipe_exits_with_3_if_a_prerequisite_is_missing(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("mine.yaml").write_text("extends: smoke\npolicy: {use: openai, model: m, base_url: 'http://127.0.0.1:9'}\n")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    code, out, _ = call("doctor", "--recipe", "mine.yaml")
+    assert code == 3
+    assert re.search(r"^missing +environment variable OPENAI_API_KEY +required by the recipe; fix: ", out, re.MULTILINE)
+    monkeypatch.setenv("OPENAI_API_KEY", "any")
+    code, out, _ = call("doctor", "--recipe", "mine.yaml")
+    assert (code, "missing" in out) == (0, False)

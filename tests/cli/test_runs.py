@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kernelrl_command_server import Command, CommandServer
 
 FAKES = Path(__file__).parents[1] / "fakes"
 MAIN = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()"]
@@ -32,15 +33,19 @@ eval:      {at_start: true, at_end: true, samples: 2}
 """
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Process = subprocess.Popen[str] | Command
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
+def start(tmp_path: Path, command_server: CommandServer) -> Callable[..., Process]:
+    """Starts a command: forked by the server, or in a new interpreter with `new=True` or options of Popen."""
     (tmp_path / "small.yaml").write_text(RECIPE)
+    environment = {**os.environ, "PYTHONPATH": str(FAKES), "KERNELRL_CACHE_DIR": str(tmp_path / "cache")}
+    environment |= {"KERNELRL_RUN_SECRET": "5a" * 32}
 
-    def starter(*arguments: str, **options: Any) -> subprocess.Popen[str]:
-        environment = {**os.environ, "PYTHONPATH": str(FAKES), "KERNELRL_CACHE_DIR": str(tmp_path / "cache")}
-        environment |= {"KERNELRL_RUN_SECRET": "5a" * 32} | options.pop("environment", {})
+    def starter(*arguments: str, new: bool = False, **options: Any) -> Process:
+        if not new and not options:
+            return command_server.start(*arguments, cwd=tmp_path, env=environment)
         pipe = subprocess.PIPE
         return subprocess.Popen(
             [*MAIN, *arguments], cwd=tmp_path, env=environment, stdout=pipe, stderr=pipe, text=True, **options
@@ -50,7 +55,7 @@ def start(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
 
 
 @pytest.fixture
-def kernelrl(start: Callable[..., subprocess.Popen[str]]) -> Run:
+def kernelrl(start: Callable[..., Process]) -> Run:
     def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
         process = start(*arguments, **options)
         out, err = process.communicate(timeout=60)
@@ -60,7 +65,7 @@ def kernelrl(start: Callable[..., subprocess.Popen[str]]) -> Run:
     return run
 
 
-def wait_until(process: subprocess.Popen[str], condition: Callable[[], bool]) -> None:
+def wait_until(process: Process, condition: Callable[[], bool]) -> None:
     while not condition():
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.01)
@@ -76,7 +81,7 @@ def metrics(run: Path) -> list[dict[str, Any]]:
     ]
 
 
-def test_a_run_and_what_the_commands_say_of_it(kernelrl: Run, tmp_path: Path) -> None:
+def test_a_run_and_the_output_of_the_commands_about_it(kernelrl: Run, tmp_path: Path) -> None:
     done = kernelrl("run", "small.yaml", "--name", "a", "train.steps=2")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "run: runs/a"
@@ -92,15 +97,18 @@ def test_a_run_and_what_the_commands_say_of_it(kernelrl: Run, tmp_path: Path) ->
     status = json.loads(kernelrl("status", "a", "--json").stdout)
     assert (status["state"], status["steps"], status["steps_total"]) == ("finished", 2, 2)
     assert status["held_out_before"] is not None
-    assert "step 2/2" in kernelrl("logs", "a", "-f").stdout
+    assert "step 2/2" in kernelrl("logs", "a", "-f", new=True).stdout
     assert len(kernelrl("logs", "a", "-n", "1").stdout.splitlines()) == 1
-    assert [item["run"] for item in json.loads(kernelrl("runs", "list", "--json").stdout)["runs"]] == ["runs/a"]
+    assert [item["run"] for item in json.loads(kernelrl("runs", "list", "--json", new=True).stdout)["runs"]] == [
+        "runs/a"
+    ]
     assert json.loads(kernelrl("runs", "show", "a", "--json").stdout)["checkpoints"] == ["000001", "000002"]
 
+    before = {name: (run / name).read_bytes() for name in ("metrics.jsonl", "samples.jsonl", "checkpoints.jsonl")}
+    assert len(before["metrics.jsonl"].splitlines()) == 2
     again = kernelrl("resume", "a")
     assert again.returncode == 0
-    assert metrics(run) == metrics(run)
-    assert len(rows(run / "metrics.jsonl")) == 2
+    assert {name: (run / name).read_bytes() for name in before} == before
 
     refused = kernelrl("run", "small.yaml", "--name", "a")
     assert refused.returncode == 2
@@ -117,16 +125,16 @@ def test_a_run_and_what_the_commands_say_of_it(kernelrl: Run, tmp_path: Path) ->
     assert kernelrl("eval", "a", "--checkpoint", "7").returncode == 2
 
 
-def test_a_killed_run_goes_on_to_the_same_end(kernelrl: Run, start: Any, tmp_path: Path) -> None:
+def test_a_killed_run_resumes_to_the_same_result(kernelrl: Run, start: Any, tmp_path: Path) -> None:
     slow = "policy.delay_s=0.1"
     assert kernelrl("run", "small.yaml", "--name", "whole", slow).returncode == 0
-    process = start("run", "small.yaml", "--name", "a", slow)
+    process = start("run", "small.yaml", "--name", "a", slow, new=True)
     samples = tmp_path / "runs/a/samples.jsonl"
     wait_until(process, lambda: samples.exists() and samples.read_text().count("\n") >= 20)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    assert json.loads(kernelrl("status", "a", "--json").stdout)["state"] == "killed"
-    assert kernelrl("resume", "a").returncode == 0
+    assert json.loads(kernelrl("status", "a", "--json", new=True).stdout)["state"] == "killed"
+    assert kernelrl("resume", "a", new=True).returncode == 0
     assert metrics(tmp_path / "runs/a") == metrics(tmp_path / "runs/whole")
     ids = [row["sample"] for row in rows(samples)]
     assert len(ids) == len(set(ids))
@@ -145,13 +153,13 @@ def test_an_interrupt_ends_after_the_step_and_a_second_one_at_once(
     _out, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    assert ("stopped at once" in err) == (presses == 2)
+    assert ("stopped immediately" in err) == (presses == 2)
     assert json.loads(kernelrl("status", "a", "--json").stdout)["state"] == "stopped"
     checkpoints = len(rows(tmp_path / "runs/a/checkpoints.jsonl"))
     assert (checkpoints > 0) == (presses == 1)
 
 
-def test_one_interrupt_is_enough_while_the_policy_starts(kernelrl: Run, start: Any, tmp_path: Path) -> None:
+def test_one_interrupt_stops_the_start_of_the_policy(kernelrl: Run, start: Any, tmp_path: Path) -> None:
     process = start("run", "small.yaml", "--name", "a", "policy.start_s=60")
     state = tmp_path / "runs/a/state.json"
     wait_until(process, lambda: state.exists() and "running" in state.read_text())
@@ -165,7 +173,7 @@ def test_one_interrupt_is_enough_while_the_policy_starts(kernelrl: Run, start: A
 
 
 @pytest.mark.parametrize("where", ["start", "sample", "update"])
-def test_a_failing_policy_is_named_and_the_run_can_go_on(kernelrl: Run, tmp_path: Path, where: str) -> None:
+def test_a_failing_policy_is_named_and_the_run_can_resume(kernelrl: Run, tmp_path: Path, where: str) -> None:
     failed = kernelrl("run", "small.yaml", "--name", "a", f"policy.fail={where}")
     assert failed.returncode == 1
     assert f"policy 'fake' failed in {where}: RuntimeError: planted" in failed.stderr
@@ -204,7 +212,7 @@ def test_a_failing_logger_stops_nothing(kernelrl: Run, tmp_path: Path) -> None:
     assert "logger 'mine' failed in step" in (tmp_path / "runs/a/logs.log").read_text()
 
 
-def test_a_full_disk_fails_the_run_which_can_go_on(kernelrl: Run, tmp_path: Path) -> None:
+def test_a_full_disk_fails_the_run_which_can_resume(kernelrl: Run, tmp_path: Path) -> None:
     import resource
 
     def small_files() -> None:
@@ -264,21 +272,21 @@ def test_a_budget_of_nothing_or_without_prices_is_refused_at_once(kernelrl: Run,
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_dry_run_says_what_a_run_costs_at_most(kernelrl: Run) -> None:
+def test_a_dry_run_prints_the_maximum_cost(kernelrl: Run) -> None:
     """3 steps of 16 samples and 2 evaluations of 16; a reply has at most 4096 tokens."""
     prices = "cost.prices={prompt: 0.0, reply: 1.0e+6, train: 0.0}"
     plan = json.loads(kernelrl("run", "small.yaml", "--dry-run", "--json", prices).stdout)
     assert plan["reply_tokens_at_most"] == plan["usd_at_most"] == (3 + 2) * 16 * 4096
     assert plan["usd_per_step_at_most"] == 16 * 4096
     scarce = kernelrl("run", "small.yaml", "--dry-run", prices, "cost.budget_usd=9").stdout
-    assert "cost.budget_usd, 9.00 USD, is below the 327,680.00 USD that the run may cost" in scarce
+    assert "cost.budget_usd, 9.00 USD, is below the estimated maximum cost of 327,680.00 USD" in scarce
     validated = kernelrl("validate", "small.yaml", prices, "cost.budget_usd=9")
     assert (validated.returncode, "9.00 USD, is below" in validated.stderr) == (0, True)
     assert "is below" not in kernelrl("run", "small.yaml", "--dry-run", prices, "cost.budget_usd=400000").stdout
-    assert "prices are unknown" in kernelrl("run", "small.yaml", "--dry-run").stdout
+    assert "no prices set: the cost is 0 if" in kernelrl("run", "small.yaml", "--dry-run").stdout
 
 
-def test_a_run_that_is_free_says_nothing_of_dollars(kernelrl: Run) -> None:
+def test_a_free_run_prints_no_dollars(kernelrl: Run) -> None:
     for price, shown in ((0.0, False), (1.0, True)):
         prices = f"cost.prices={{prompt: {price}, reply: {price}, train: {price}}}"
         done = kernelrl("run", "small.yaml", "--name", f"at-{price:.0f}", "train.steps=1", prices)
@@ -292,7 +300,7 @@ def test_a_dry_run_touches_nothing(kernelrl: Run, tmp_path: Path) -> None:
     assert "samples per step" in kernelrl("run", "small.yaml", "--dry-run").stdout
 
 
-def test_what_the_first_step_would_refuse_is_refused_before_all_at_once(kernelrl: Run, tmp_path: Path) -> None:
+def test_errors_of_the_first_step_are_refused_before_the_run_all_at_once(kernelrl: Run, tmp_path: Path) -> None:
     (tmp_path / "kernel.py").write_text("class ModelNew: ...")
     wrong = ("curriculum={stages: [{levels: [7]}]}", "demonstrations.file=kernel.py")
     for command in (["validate", "small.yaml"], ["run", "small.yaml", "--dry-run"]):
@@ -307,7 +315,7 @@ def test_a_policy_that_cannot_learn_is_refused_but_can_be_evaluated(kernelrl: Ru
     refused = kernelrl("run", "small.yaml", "--name", "a", "policy.losses=[]")
     assert refused.returncode == 2
     assert "cannot learn" in refused.stderr
-    assert kernelrl("eval", "small.yaml", "policy.losses=[]").returncode == 0
+    assert kernelrl("eval", "small.yaml", "policy.losses=[]", new=True).returncode == 0
 
 
 def test_a_fix_of_a_plugin_names_the_run(kernelrl: Run) -> None:
@@ -319,24 +327,24 @@ def test_a_fix_of_a_plugin_names_the_run(kernelrl: Run) -> None:
 def test_an_evaluation_that_lost_every_sample_fails_with_the_last_error_and_its_fix(kernelrl: Run) -> None:
     failed = kernelrl("eval", "small.yaml", "policy.lost=1.0")
     assert (failed.returncode, failed.stdout) == (1, "")
-    assert "every sample was lost" in failed.stderr
+    assert "every episode was lost" in failed.stderr
     assert "planted: the endpoint is away" in failed.stderr
     assert "fix: start the endpoint" in failed.stderr
 
 
-def test_an_evaluation_that_lost_a_few_samples_says_how_many_and_why(kernelrl: Run) -> None:
+def test_an_evaluation_reports_number_and_reason_of_lost_samples(kernelrl: Run) -> None:
     done = kernelrl("eval", "small.yaml", "--samples", "4", "policy.lost=0.5", "--json")
     lost = json.loads(done.stdout)["num_lost"]
     assert done.returncode == 0
     assert 0 < lost < 16
-    assert f"{lost} of 16 samples were lost to the infrastructure; the last error: planted" in done.stderr
+    assert f"{lost} of 16 episodes were lost to infrastructure errors; last error: planted" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["resume", "nothing"], "no run 'nothing'"),
-        (["run", "small.yaml", "--name", "../x"], "plain name"),
+        (["run", "small.yaml", "--name", "../x"], "directory name"),
         (["eval", "small.yaml", "--split", "nosuch", "eval.max_tasks=0"], "max_tasks"),
         (["run", "small.yaml", "train.steps=2", "train.epochs=1"], "epochs"),
     ],

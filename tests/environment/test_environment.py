@@ -1,4 +1,4 @@
-"""The environment of a run: what it calls, and when."""
+"""The environment: from reply to scored turn, checkers, verification, evaluation requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import attrs
 import pytest
 
 from kernelrl_core.api.checkers import Checker
-from kernelrl_core.api.evaluators import Evaluator
 from kernelrl_core.api.feedback import Feedback
 from kernelrl_core.api.rewards import Reward
 from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
@@ -20,11 +19,13 @@ from kernelrl_core.environment.evaluation_service import EvaluationService
 from kernelrl_core.environment.scoring import WeightedReward
 from kernelrl_core.planning.load import recipe_from_mapping
 from kernelrl_core.plugins.registry import registry
-from kernelrl_core.recipe.evaluation_spec import spec_of
+from kernelrl_core.plugins.use import Use
+from kernelrl_core.recipe.evaluation_spec import EvaluationSpec, spec_of
+from kernelrl_core.testing.fakes import FakeEvaluator
 from kernelrl_core.types import (
     Candidate,
     Evaluation,
-    EvaluationRequest,
+    EvaluationSettings,
     Finding,
     Message,
     Outcome,
@@ -42,19 +43,6 @@ from kernelrl_core.types.seeds import request_seed
 TASK = Task("t", "reference")
 HERE = SampleId(0, 0, 0, 0)
 CODE = "```python\nclass ModelNew:\n    pass\n```"
-
-
-class PlannedEvaluator(Evaluator):
-    capacity = 4
-
-    def __init__(self) -> None:
-        self.requests: list[EvaluationRequest] = []
-        self.answer = Outcome.CORRECT
-        self.findings: tuple[Finding, ...] = ()
-
-    async def evaluate(self, request: EvaluationRequest) -> Evaluation:
-        self.requests.append(request)
-        return Evaluation(self.answer, findings=self.findings)
 
 
 class Finds(Checker):
@@ -95,17 +83,17 @@ class Says(Feedback):
         return f"it was {turn.outcome}"
 
 
-def judged(
+def evaluated(
     text: str,
     *,
     checker: Any = None,
     secret: bytes = b"s",
     second: Outcome | None = None,
-    found_then: tuple[Finding, ...] = (),
+    second_findings: tuple[Finding, ...] = (),
     task: Task = TASK,
-    asked: Prompt = Prompt((), ()),  # noqa: B008  (frozen)
+    prompt_given: Prompt = Prompt((), ()),  # noqa: B008  (frozen)
     **prompt: Any,
-) -> tuple[Turn, PlannedEvaluator]:
+) -> tuple[Turn, FakeEvaluator]:
     recipe = recipe_from_mapping(
         {
             "tasks": {"use": "starter"},
@@ -118,8 +106,8 @@ def judged(
         name="test",
     ).recipe
 
-    async def scene() -> tuple[Turn, PlannedEvaluator]:
-        evaluator = PlannedEvaluator()
+    async def scene() -> tuple[Turn, FakeEvaluator]:
+        evaluator = FakeEvaluator(lambda request: Evaluation(Outcome.CORRECT))
         candidates = CandidateEvaluator(
             attrs.evolve(spec_of(recipe), forbid=("no_kernel",)),
             backend=registry().make("backends", recipe.backend),
@@ -133,11 +121,11 @@ def judged(
             tasks=registry().make("tasks", recipe.tasks),
             rewards=[WeightedReward("correct", 1.0, Pays(), None, "reward 'correct'")],
             feedback=Says(),
-            retriever=None,
+            retrieval=None,
         )
-        turn = await environment.evaluate_reply(HERE, task, asked, Reply(text, (), (), "stop"), seconds={})
+        turn = await environment.evaluate_reply(HERE, task, prompt_given, Reply(text, (), (), "stop"), seconds={})
         if second is not None:
-            evaluator.answer, evaluator.findings = second, found_then
+            evaluator.evaluation = lambda request: Evaluation(second, findings=second_findings)
             turn = await environment.verify(turn)
         await environment.aclose()
         return turn, evaluator
@@ -145,8 +133,8 @@ def judged(
     return asyncio.run(scene())
 
 
-def test_a_reply_becomes_a_judged_and_answered_turn() -> None:
-    turn, evaluator = judged(CODE)
+def test_reply_becomes_an_evaluated_turn_with_feedback() -> None:
+    turn, evaluator = evaluated(CODE)
     assert (turn.outcome, turn.feedback) == (Outcome.CORRECT, "it was correct")
     assert [request.source for request in evaluator.requests] == [turn.candidate.source if turn.candidate else None]
 
@@ -155,25 +143,23 @@ def test_a_reply_becomes_a_judged_and_answered_turn() -> None:
     ("text", "checker", "outcome"),
     [("no code here", None, Outcome.FORMAT_ERROR), (CODE, Finds(), Outcome.REJECTED)],
 )
-def test_what_is_refused_before_a_run_calls_no_evaluator(text: str, checker: Any, outcome: Outcome) -> None:
-    turn, evaluator = judged(text, checker=checker)
+def test_format_errors_and_rejected_sources_are_not_evaluated(text: str, checker: Any, outcome: Outcome) -> None:
+    turn, evaluator = evaluated(text, checker=checker)
     assert turn.outcome is outcome
     assert evaluator.requests == []
 
 
-def test_a_forbidden_rule_that_shows_when_it_runs_rejects_as_one_in_the_source_does() -> None:
-    (before, _), (after, evaluator) = judged(CODE, checker=Finds()), judged(CODE, checker=FindsLater())
+def test_stated_rule_found_during_evaluation_rejects_like_one_in_the_source() -> None:
+    (before, _), (after, evaluator) = evaluated(CODE, checker=Finds()), evaluated(CODE, checker=FindsLater())
     assert len(evaluator.requests) == 1
     assert after.evaluation is None
     assert (after.outcome, after.verdict, after.message) == (before.outcome, before.verdict, before.message)
 
 
 @pytest.mark.parametrize("checker", [Breaks(), BreaksWhileRead(), SaysNonsense()])
-def test_a_checker_that_fails_leaves_a_note_in_its_name_and_stops_nothing(
-    checker: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_failing_checker_adds_a_note_and_does_not_stop_the_turn(checker: Any, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        turn, _ = judged(CODE, checker=checker)
+        turn, _ = evaluated(CODE, checker=checker)
     assert turn.outcome is Outcome.CORRECT
     assert {(finding.rule, finding.checker) for finding in turn.findings} == {("checker_failed", "mine")}
     assert all("checkers.mine failed" in finding.evidence for finding in turn.findings)
@@ -181,12 +167,12 @@ def test_a_checker_that_fails_leaves_a_note_in_its_name_and_stops_nothing(
 
 
 @pytest.mark.parametrize(
-    "asked", [Prompt((Message("assistant", "<think>\n"),), ()), Prompt((Message("user", "u"),), (), "<think>\n")]
+    "prompt_given", [Prompt((Message("assistant", "<think>\n"),), ()), Prompt((Message("user", "u"),), (), "<think>\n")]
 )
-def test_a_reply_that_continues_an_opened_think_tag_is_read_from_there(asked: Prompt) -> None:
-    turn, _ = judged(f"a draft\n{CODE}\n", asked=asked)
+def test_prefilled_think_tag_is_part_of_the_reply(prompt_given: Prompt) -> None:
+    turn, _ = evaluated(f"a draft\n{CODE}\n", prompt_given=prompt_given)
     assert turn.outcome is Outcome.FORMAT_ERROR
-    turn, _ = judged(f"a thought</think>\n{CODE}\n", asked=asked)
+    turn, _ = evaluated(f"a thought</think>\n{CODE}\n", prompt_given=prompt_given)
     assert turn.outcome is Outcome.CORRECT
 
 
@@ -196,15 +182,15 @@ def test_the_input_seed_depends_on_secret_task_and_candidate() -> None:
     }
     assert len(seeds) == 8
     assert all(len(bytes.fromhex(seed)) == 16 for seed in seeds)
-    assert judged(CODE)[1].requests[0].seed != judged(CODE, secret=b"other")[1].requests[0].seed
+    assert evaluated(CODE)[1].requests[0].seed != evaluated(CODE, secret=b"other")[1].requests[0].seed
 
 
 @pytest.mark.parametrize(
     ("second", "verified"), [(Outcome.CORRECT, True), (Outcome.INCORRECT, False), (Outcome.HACKED, False)]
 )
-def test_a_second_judgement_has_other_inputs_and_changes_nothing_else(second: Outcome, verified: bool) -> None:
-    turn, evaluator = judged(CODE, second=second)
-    once, _ = judged(CODE)
+def test_verification_uses_other_inputs_and_changes_only_verified(second: Outcome, verified: bool) -> None:
+    turn, evaluator = evaluated(CODE, second=second)
+    once, _ = evaluated(CODE)
     assert turn.verified is verified
     assert attrs.evolve(turn, verified=None, seconds={}) == attrs.evolve(once, seconds={})
     first, again = evaluator.requests
@@ -213,11 +199,11 @@ def test_a_second_judgement_has_other_inputs_and_changes_nothing_else(second: Ou
     assert ("sizes" in first.settings.probes, "sizes" in again.settings.probes) == (False, True)
 
 
-def test_a_kernel_that_is_suspect_when_it_is_judged_again_does_not_stand() -> None:
-    for severity, stands in ((Severity.NOTE, True), (Severity.SUSPECT, False)):
-        finding = Finding("sizes", severity, "right in every trial, wrong on inputs of other sizes")
-        turn, _ = judged(CODE, second=Outcome.CORRECT, found_then=(finding,))
-        assert turn.verified is stands
+def test_suspect_finding_fails_the_verification() -> None:
+    for severity, expected in ((Severity.NOTE, True), (Severity.SUSPECT, False)):
+        finding = Finding("sizes", severity, "correct in every trial, incorrect on inputs of other sizes")
+        turn, _ = evaluated(CODE, second=Outcome.CORRECT, second_findings=(finding,))
+        assert turn.verified is expected
 
 
 class Suspects(Finds):
@@ -226,25 +212,42 @@ class Suspects(Finds):
         return [Finding("dynamic_code", Severity.SUSPECT, "line 2"), noted] if evaluation is None else []
 
 
-def test_a_stage_of_a_curriculum_changes_tolerance_trials_and_pay_and_not_the_second_judgement() -> None:
+def test_task_settings_change_tolerance_trials_and_weights_but_not_verification() -> None:
     easy = attrs.evolve(TASK, settings=TaskSettings(atol=0.1, trials=1, weights={"correct": 3.0}))
-    turn, evaluator = judged(CODE, task=easy, second=Outcome.CORRECT)
+    turn, evaluator = evaluated(CODE, task=easy, second=Outcome.CORRECT)
     first, second = (request.settings for request in evaluator.requests)
     assert (first.atol, first.rtol, first.trials) == (0.1, None, 1)
     assert (second.atol, second.trials) == (None, 10)
     assert turn.score.total == 3.0
-    plain, _ = judged(CODE)
+    plain, _ = evaluated(CODE)
     assert plain.score.total == 1.0
 
 
-def test_the_evaluator_is_told_the_kernels_of_the_source_and_what_is_suspect_about_it() -> None:
+def test_request_lists_kernels_and_suspect_rules_of_the_source() -> None:
     kernel = "import triton\n\n\n@triton.jit\ndef mine(x):\n    pass\n\n\nclass ModelNew:\n    pass"
-    _, evaluator = judged(f"```python\n{kernel}\n```", checker=Suspects())
+    _, evaluator = evaluated(f"```python\n{kernel}\n```", checker=Suspects())
     assert evaluator.requests[0].kernels == ("mine",)
     assert evaluator.requests[0].suspect_rules == ("dynamic_code",)
 
 
-def test_kernels_that_cannot_be_read_are_told_of_as_such() -> None:
+def test_request_marks_an_incomplete_list_of_kernels() -> None:
     kernel = "import triton\n\njit = [triton.jit][0]\n\n\n@jit\ndef mine(x):\n    pass\n\n\nclass ModelNew:\n    pass"
-    _, evaluator = judged(f"```python\n{kernel}\n```")
+    _, evaluator = evaluated(f"```python\n{kernel}\n```")
     assert (evaluator.requests[0].kernels, evaluator.requests[0].kernels_complete) == ((), False)
+
+
+class FindsForbidden(Finds):
+    def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> Sequence[Finding]:
+        return super().check(candidate, task, evaluation) if "shortcut" in candidate.source else []
+
+
+@pytest.mark.parametrize(("kernel", "expected"), [("a shortcut", True), ("a kernel", False)])
+def test_kernel_of_an_example_is_forbidden_by_a_stated_rule(kernel: str, expected: bool) -> None:
+    candidates = CandidateEvaluator(
+        EvaluationSpec(Use("triton"), Use("fake"), EvaluationSettings(), {}, forbid=("no_kernel",)),
+        backend=registry().make("backends", Use("triton")),
+        checkers={"mine": FindsForbidden()},
+        service=EvaluationService(FakeEvaluator(), cache_dir=None),
+        secret=b"s",
+    )
+    assert candidates.forbids(kernel, "reference") is expected

@@ -1,4 +1,4 @@
-"""What core adds to every evaluator: capacity, joining, retries, the verdict cache."""
+"""The evaluation service: concurrency limit, joining, retries, evaluation cache."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ import pytest
 from kernelrl_core.api.evaluators import Evaluator
 from kernelrl_core.environment.evaluation_service import EvaluationService
 from kernelrl_core.errors import EvaluationError, InfrastructureError, PluginError, UsageError
-from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Outcome
+from kernelrl_core.testing.values import make_request
+from kernelrl_core.types import Evaluation, EvaluationRequest, Outcome
 
 
 def request(name: str = "a") -> EvaluationRequest:
-    return EvaluationRequest("t", "ref", "0", name, name, "triton", {}, EvaluationSettings(), "00", "0.1")
+    return make_request(name)
 
 
 class Fake(Evaluator):
-    """An evaluator that takes its time and fails as often as it is told."""
+    """An evaluator with a configurable duration and number of failures."""
 
     def __init__(self, *, capacity: int = 8, seconds: float = 0.05, failures: int = 0, identity: str = "a GPU") -> None:
         self.capacity = capacity
@@ -64,37 +65,37 @@ def service(fake: Fake, cache: Path | None = None) -> EvaluationService:
     return EvaluationService(fake, cache_dir=cache, backoff_s=0.001)
 
 
-def test_equal_requests_run_once() -> None:
+def test_equal_concurrent_requests_are_evaluated_once() -> None:
     async def scene() -> None:
         fake = Fake()
         made = service(fake)
-        verdicts = await asyncio.gather(*(made.evaluate(request()) for _ in range(10)))
+        evaluations = await asyncio.gather(*(made.evaluate(request()) for _ in range(10)))
         assert fake.started == 1
-        assert {verdict.message for verdict in verdicts} == {"a"}
-        # Nine of them cost nothing.
-        assert sum("joined" in verdict.provenance for verdict in verdicts) == 9
+        assert {evaluation.message for evaluation in evaluations} == {"a"}
+        # Nine of them are joined.
+        assert sum("joined" in evaluation.provenance for evaluation in evaluations) == 9
         await made.aclose()
 
     asyncio.run(scene())
 
 
 @pytest.mark.parametrize("gone", [0, 1, 4])
-def test_a_cancelled_waiter_leaves_the_others_whole(gone: int) -> None:
+def test_cancelled_caller_does_not_cancel_the_others(gone: int) -> None:
     async def scene() -> None:
         fake = Fake()
         made = service(fake)
         waiters = [asyncio.create_task(made.evaluate(request())) for _ in range(5)]
         await asyncio.sleep(0.01)
         waiters[gone].cancel()
-        verdicts = await asyncio.gather(*waiters, return_exceptions=True)
-        assert [isinstance(verdict, Evaluation) for verdict in verdicts].count(True) == 4
+        evaluations = await asyncio.gather(*waiters, return_exceptions=True)
+        assert [isinstance(evaluation, Evaluation) for evaluation in evaluations].count(True) == 4
         assert (fake.started, fake.cancelled) == (1, 0)
         await made.aclose()
 
     asyncio.run(scene())
 
 
-def test_work_that_nobody_waits_for_is_cancelled() -> None:
+def test_evaluation_without_callers_is_cancelled() -> None:
     async def scene() -> None:
         fake = Fake(seconds=10)
         made = service(fake)
@@ -112,7 +113,7 @@ def test_work_that_nobody_waits_for_is_cancelled() -> None:
     asyncio.run(scene())
 
 
-def test_no_more_run_at_once_than_the_capacity() -> None:
+def test_concurrency_is_limited_by_the_capacity() -> None:
     async def scene() -> None:
         fake = Fake(capacity=3, seconds=0.01)
         made = service(fake)
@@ -124,7 +125,7 @@ def test_no_more_run_at_once_than_the_capacity() -> None:
 
 
 @pytest.mark.parametrize(("failures", "runs"), [(2, 3), (3, 3)])
-def test_a_broken_machine_is_tried_again_and_then_raised(failures: int, runs: int) -> None:
+def test_infrastructure_error_is_retried_and_then_raised(failures: int, runs: int) -> None:
     async def scene() -> None:
         fake = Fake(seconds=0.0, failures=failures)
         made = service(fake)
@@ -136,7 +137,7 @@ def test_a_broken_machine_is_tried_again_and_then_raised(failures: int, runs: in
     asyncio.run(scene())
 
 
-def test_a_broken_task_is_not_tried_again() -> None:
+def test_usage_error_is_not_retried() -> None:
     async def scene() -> None:
         fake = Fake(seconds=0.0)
         made = service(fake)
@@ -163,7 +164,7 @@ def test_an_evaluator_is_started_once_before_its_first_evaluation() -> None:
 def twice(
     cache: Path, between: Callable[[], None] = lambda: None, failures: int = 0, identity: str = "a GPU"
 ) -> tuple[int, Evaluation]:
-    """The same request to two services one after the other: runs of the second, and what it said."""
+    """Send one request to two services in turn; return calls and result of the second."""
 
     async def scene() -> tuple[int, Evaluation]:
         first = service(Fake(seconds=0.0, failures=failures), cache)
@@ -173,37 +174,37 @@ def twice(
         between()
         fake = Fake(seconds=0.0, identity=identity)
         second = service(fake, cache)
-        verdict = await second.evaluate(request())
+        evaluation = await second.evaluate(request())
         await second.aclose()
-        return fake.started, verdict
+        return fake.started, evaluation
 
     return asyncio.run(scene())
 
 
-def test_a_verdict_outlives_its_service(tmp_path: Path) -> None:
-    runs, verdict = twice(tmp_path)
+def test_cached_evaluation_is_reused_by_another_service(tmp_path: Path) -> None:
+    runs, evaluation = twice(tmp_path)
     assert runs == 0
-    assert verdict.provenance["cached"] is True
+    assert evaluation.provenance["cached"] is True
 
 
-def test_a_verdict_of_an_evaluator_of_another_identity_is_not_used(tmp_path: Path) -> None:
+def test_evaluation_of_another_identity_is_not_reused(tmp_path: Path) -> None:
     assert twice(tmp_path, identity="another GPU")[0] == 1
 
 
-def test_a_failure_of_ours_is_never_cached(tmp_path: Path) -> None:
+def test_infrastructure_error_is_never_cached(tmp_path: Path) -> None:
     assert twice(tmp_path, failures=3)[0] == 1
 
 
-def test_a_damaged_entry_is_judged_again(tmp_path: Path) -> None:
+def test_damaged_cache_entry_is_evaluated_again(tmp_path: Path) -> None:
     def damage() -> None:
         for path in tmp_path.rglob("*.json"):
             path.write_text("{")
 
-    runs, verdict = twice(tmp_path, damage)
-    assert (runs, verdict.outcome) == (1, Outcome.CORRECT)
+    runs, evaluation = twice(tmp_path, damage)
+    assert (runs, evaluation.outcome) == (1, Outcome.CORRECT)
 
 
-def test_an_evaluator_that_fails_undeclared_is_a_plugin_error() -> None:
+def test_undeclared_exception_of_an_evaluator_is_a_plugin_error() -> None:
     class Faulty(Fake):
         async def evaluate(self, request: EvaluationRequest) -> Evaluation:
             raise KeyError("a fault of the plugin")

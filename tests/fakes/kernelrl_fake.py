@@ -1,4 +1,4 @@
-"""A plugin for tests of the flow: a policy that learns one number, and an evaluator that reads the answer.
+"""A plugin for tests of the flow: a policy that learns one number, and an evaluator that reads a word in the reply.
 
 It runs the whole command line in a second, without torch and without executing anything that a policy writes.
 """
@@ -6,17 +6,30 @@ It runs the whole command line in a second, without torch and without executing 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import random
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from kernelrl_core.api import Component, backends, evaluators, feedback, hookimpl, loggers, policies, rewards, tasks
+from kernelrl_core.api import (
+    Component,
+    Requires,
+    backends,
+    evaluators,
+    feedback,
+    hookimpl,
+    loggers,
+    policies,
+    retrievers,
+    rewards,
+    tasks,
+)
 from kernelrl_core.api.backends import BackendFacts, Example, SourceFacts
 from kernelrl_core.api.errors import InfrastructureError, KernelRLError
 from kernelrl_core.api.evaluators import BuildStatus, Evaluation, EvaluationRequest, Outcome
@@ -124,7 +137,7 @@ class Evaluator(evaluators.Evaluator):
 
 
 class Backend(backends.Backend):
-    facts = BackendFacts("Fake", ("fake",), "Answer with ModelNew.", Example("reference", SOURCE.format(answer="…")))
+    facts = BackendFacts("Fake", ("fake",), "Reply with ModelNew.", Example("reference", SOURCE.format(answer="…")))
     runner = "kernelrl_fake:nothing"
 
     def source_facts(self, source: str) -> SourceFacts:
@@ -145,21 +158,61 @@ class Tasks(tasks.TaskSource):
 
 @attrs.frozen
 class RewardOptions(rewards.RewardConfig):
+    of_text: bool = False
+    """Score the characters of a reply, so that the replies of an untrained model differ in score."""
+
     def bounds(self) -> RewardBounds:
         return RewardBounds(0.0, 1.0, 1.0)
 
 
 class Reward(rewards.Reward):
     def __init__(self, options: RewardOptions) -> None:
-        pass
+        self.options = options
 
     def score(self, turn: Turn) -> float:
+        if self.options.of_text:
+            return sum(map(ord, turn.reply.text)) % 100 / 100
         return float(turn.correct)
 
 
 class Feedback(feedback.Feedback):
     def format(self, turn: Turn) -> str:
         return turn.message or "correct"
+
+
+@attrs.frozen
+class RetrieverOptions(retrievers.RetrieverConfig):
+    index: Path
+    """JSON file: list of examples with `id`, `reference` and `kernel`."""
+
+    def requires(self) -> Requires:
+        return Requires(files=(str(self.index),), fix=f"kernelrl index build --output {self.index}")
+
+
+class Retriever(retrievers.Retriever):
+    """Yields the examples of a file, those of worse samples last."""
+
+    def __init__(self, options: RetrieverOptions) -> None:
+        self.text = options.index.read_text()
+        self.worth: dict[str, float] = {}
+
+    def identity(self) -> Mapping[str, Any]:
+        return {"sha256": hashlib.sha256(self.text.encode()).hexdigest()}
+
+    def search(self, task: Task, backend: str) -> Iterator[Example]:
+        for row in sorted(json.loads(self.text), key=lambda row: -self.worth.get(row["id"], 0.0)):
+            yield Example(row["reference"], row["kernel"], row["id"], "fake@1", 0.5, row["id"])
+
+    def observe(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        for row in rows:
+            for id_ in row.get("examples", ()):
+                self.worth[id_] = self.worth.get(id_, 0.0) + row["reward"] - 1.0
+
+    def state(self) -> Mapping[str, Any]:
+        return dict(self.worth)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.worth = dict(state)
 
 
 @attrs.frozen
@@ -229,6 +282,11 @@ def kernelrl_rewards() -> list[Component]:
 @hookimpl
 def kernelrl_feedback() -> list[Component]:
     return _one("Feedback")
+
+
+@hookimpl
+def kernelrl_retrievers() -> list[Component]:
+    return _one("Retriever", "RetrieverOptions")
 
 
 @hookimpl

@@ -1,4 +1,4 @@
-"""pass@k, fast_p and intervals against numbers worked by hand."""
+"""pass@k, fast_p and intervals against values computed by hand."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from value_builders import make_turn
 
 from kernelrl_core.heldout.scoreboard import pass_at_k, scoreboard, wilson_interval
 from kernelrl_core.recipe.schema import EvalSettings, NonNegativeFloat, PositiveInt
+from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import (
     Episode,
     Evaluation,
@@ -55,7 +55,7 @@ def test_wilson_interval() -> None:
     assert wilson_interval(0.0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
 
 
-def test_fast_p_is_a_share_of_all_samples() -> None:
+def test_fast_p_counts_all_episodes() -> None:
     board = scoreboard(
         [group([turn(RIGHT, 1.5)], [turn(WRONG)]), group([turn(RIGHT, 0.8)], [turn(RIGHT, 3.0)])], SETTINGS
     )
@@ -67,31 +67,31 @@ def test_fast_p_is_a_share_of_all_samples() -> None:
     assert not board["reasons"]
 
 
-def test_speed_that_was_not_measured_is_null_with_the_reason() -> None:
+def test_unmeasured_speedup_is_null_with_a_reason() -> None:
     board = scoreboard([group([turn(RIGHT)], [turn(WRONG)])], SETTINGS)
     assert board["fast_0"] == 0.5
     assert board["fast_1"] is None
     assert "not measured for 1 of 1" in board["reasons"]["fast_1"]
 
 
-def test_a_policy_that_is_never_right_is_fast_nowhere() -> None:
+def test_policy_without_correct_episodes_has_fast_p_zero() -> None:
     board = scoreboard([group([turn(WRONG)])], SETTINGS)
     assert board["fast_1"] == 0.0
     assert board["pass@2"] is None
     assert "fewer than 2" in board["reasons"]["pass@2"]
 
 
-def test_turns_are_not_samples() -> None:
+def test_episode_counts_once() -> None:
     board = scoreboard([group([turn(WRONG), turn(RIGHT, 2.5), turn(WRONG)])], SETTINGS)
     assert (board["num_samples"], board["pass@1"], board["fast_2"]) == (1, 1.0, 1.0)
 
 
-def test_lost_attempts_are_counted_apart() -> None:
+def test_lost_episodes_are_counted_separately() -> None:
     board = scoreboard([group([turn(LOST)], [turn(RIGHT, 1.0)])], SETTINGS)
     assert (board["num_lost"], board["num_samples"], board["pass@1"]) == (1, 1, 1.0)
 
 
-def test_nothing_at_all_is_null() -> None:
+def test_empty_scoreboard_is_null() -> None:
     board = scoreboard([group([turn(LOST)])], attrs.evolve(SETTINGS))
     assert board["pass@1"] is None
     assert board["fast_0"] is None
@@ -99,10 +99,10 @@ def test_nothing_at_all_is_null() -> None:
 
 
 def test_fast_p_equals_that_of_kernelbench() -> None:
-    """Six samples by baseline and candidate time, four of them right: speedups 2, 1, 0.5 and 1.25; 8 and 10 are wrong.
+    """Six samples with baseline and candidate times, four of them correct, with speedups 2, 1, 0.5 and 1.25.
 
-    KernelBench counts right samples strictly faster than p times the baseline, over all samples: above 0 all four are
-    (4/6), above 1 two (2/6, an equal time is no win), above 1.2 two, above 2 none.
+    KernelBench divides the number of correct samples with a speedup above p by the number of all samples: 4/6 for
+    p = 0, 2/6 for p = 1 (a speedup of exactly 1 does not count), 2/6 for p = 1.2, 0 for p = 2.
     """
     times = ((10.0, 5.0), (3.0, 3.0), (2.0, 4.0), (5.0, 4.0), (8.0, 1.0), (10.0, 1.0))
     right = (True, True, True, True, False, False)
@@ -121,7 +121,7 @@ def test_fast_p_equals_that_of_kernelbench() -> None:
     st.lists(st.tuples(st.booleans(), st.floats(0.1, 100.0), st.floats(0.1, 100.0)), min_size=1, max_size=40),
     st.lists(st.sampled_from([0.0, 0.5, 0.8, 1.0, 1.5, 2.0, 5.0]), min_size=1, unique=True),
 )
-def test_fast_p_is_the_share_of_right_samples_above_p(
+def test_fast_p_is_the_fraction_of_correct_episodes_above_p(
     samples: list[tuple[bool, float, float]], thresholds: list[float]
 ) -> None:
     groups = [group([turn(RIGHT if right else WRONG, base / time if right else None)]) for right, base, time in samples]
@@ -131,7 +131,7 @@ def test_fast_p_is_the_share_of_right_samples_above_p(
         assert board[f"fast_{p:g}"] == pytest.approx(faster / len(samples))
 
 
-def test_the_hack_gap_is_the_share_of_verified_solutions_that_did_not_hold() -> None:
+def test_hack_gap_is_the_fraction_of_failed_verifications() -> None:
     held, failed = (attrs.evolve(turn(RIGHT, 1.0), verified=value) for value in (True, False))
     board = scoreboard([group([held], [held], [failed], [turn(RIGHT, 1.0)], [turn(WRONG)])], SETTINGS)
     assert board["hack_gap"] == pytest.approx(1 / 3)

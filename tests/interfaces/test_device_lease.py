@@ -1,4 +1,4 @@
-"""Who may use a device when. Two objects with the same name stand for two judges."""
+"""Order of shared and exclusive leases of a device. Two `DeviceLease` objects of one name act like two processes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 from kernelrl_core.api.policies import DeviceLease
 
 LONG_S = 60
-"""For what must happen, however slow the machine is."""
+"""Time limit of events that must happen, also on a slow machine."""
 
 
 class Clock:
-    """What turns have for the module `time`: it stands still until a test lets time pass."""
+    """Replacement for the module `time` in leases: time passes only when a test advances it."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -32,7 +32,7 @@ class Clock:
         time.sleep(seconds)
 
     def pass_by(self, seconds: float, waiting: threading.Thread) -> None:
-        """Let time pass for one who waits, once it has looked at the clock since time passed last."""
+        """Advance the clock after the waiting thread has read it since the last advance."""
         until(lambda: waiting.ident in self._looked)
         self._now += seconds
         self._looked.clear()
@@ -52,7 +52,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def turns(clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], DeviceLease]:
+def lease(clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], DeviceLease]:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     return lambda: DeviceLease("a-device", lambda: None)
 
@@ -65,27 +65,27 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 class Timed(threading.Thread):
-    """Wants the device alone, and keeps it until it may leave."""
+    """Requests an exclusive lease and holds it until `may_leave` is set."""
 
-    def __init__(self, turns: DeviceLease) -> None:
+    def __init__(self, lease: DeviceLease) -> None:
         super().__init__(daemon=True)
-        self._turns = turns
+        self._lease = lease
         self.entered = threading.Event()
         self.may_leave = threading.Event()
         self.start()
 
     def run(self) -> None:
-        with self._turns.alone():
+        with self._lease.alone():
             self.entered.set()
             self.may_leave.wait(LONG_S)
 
 
-def entered_within(turns: DeviceLease, seconds: float) -> bool:
-    """Whether a shared turn is had in that time."""
+def entered_within(lease: DeviceLease, seconds: float) -> bool:
+    """True if a shared lease is granted in that time."""
     done = threading.Event()
 
     def enter() -> None:
-        with turns.shared():
+        with lease.shared():
             done.set()
 
     threading.Thread(target=enter, daemon=True).start()
@@ -101,85 +101,89 @@ def is_held(lock: Path) -> bool:
     return False
 
 
-def test_shared_turns_are_had_together_and_a_timed_one_alone(turns: Callable[[], DeviceLease]) -> None:
-    with turns().shared():
-        assert entered_within(turns(), LONG_S)
-        timed = Timed(turns())
+def test_shared_leases_are_concurrent_and_a_timed_one_is_exclusive(lease: Callable[[], DeviceLease]) -> None:
+    with lease().shared():
+        assert entered_within(lease(), LONG_S)
+        timed = Timed(lease())
         assert not timed.entered.wait(0.3)
     assert timed.entered.wait(LONG_S)
-    assert not entered_within(turns(), 0.3)
+    assert not entered_within(lease(), 0.3)
     timed.may_leave.set()
-    assert entered_within(turns(), LONG_S)
+    assert entered_within(lease(), LONG_S)
 
 
-def test_a_timed_section_that_waits_lets_nobody_in(turns: Callable[[], DeviceLease]) -> None:
-    with turns().shared():
-        timed = Timed(turns())
-        until(turns().timed_section_waits)
-        assert not entered_within(turns(), 0.5)
+def test_a_waiting_timed_section_blocks_new_shared_leases(lease: Callable[[], DeviceLease]) -> None:
+    with lease().shared():
+        timed = Timed(lease())
+        until(lease().timed_section_waits)
+        assert not entered_within(lease(), 0.5)
     assert timed.entered.wait(LONG_S)
     timed.may_leave.set()
 
 
-def test_it_lets_others_in_while_somebody_is_slow(turns: Callable[[], DeviceLease], clock: Clock) -> None:
-    with turns().shared() as turn:
-        timed = Timed(turns())
-        until(turns().timed_section_waits)
-        turn.say_slow()
-        assert entered_within(turns(), LONG_S)
+def test_a_waiting_timed_section_admits_shared_leases_while_a_holder_is_slow(
+    lease: Callable[[], DeviceLease], clock: Clock
+) -> None:
+    with lease().shared() as held:
+        timed = Timed(lease())
+        until(lease().timed_section_waits)
+        held.say_slow()
+        assert entered_within(lease(), LONG_S)
         assert not timed.entered.is_set()
     clock.pass_until(timed.entered)
     timed.may_leave.set()
 
 
-def test_it_does_not_wait_for_ever(turns: Callable[[], DeviceLease], clock: Clock) -> None:
-    with turns().shared() as turn:
-        turn.say_slow()
-        timed = Timed(turns())
+def test_a_timed_section_stops_admitting_shared_leases_after_a_while(
+    lease: Callable[[], DeviceLease], clock: Clock
+) -> None:
+    with lease().shared() as held:
+        held.say_slow()
+        timed = Timed(lease())
         clock.pass_by(2.5, timed)
-        assert entered_within(turns(), LONG_S)
+        assert entered_within(lease(), LONG_S)
         clock.pass_by(1, timed)
-        clock.pass_by(1, timed)  # What it decided before the first ends with this one.
-        until(turns().timed_section_waits)
-        assert not entered_within(turns(), 0.5)
+        clock.pass_by(1, timed)  # A decision from before the first advance ends with this one.
+        until(lease().timed_section_waits)
+        assert not entered_within(lease(), 0.5)
     assert timed.entered.wait(LONG_S)
     timed.may_leave.set()
 
 
-def test_what_was_slow_is_forgotten_with_its_turn(turns: Callable[[], DeviceLease]) -> None:
-    mine = turns()
-    with mine.shared() as turn:
-        turn.say_slow()
+def test_the_report_of_a_slow_holder_ends_with_its_lease(lease: Callable[[], DeviceLease]) -> None:
+    mine = lease()
+    with mine.shared() as held:
+        held.say_slow()
     with mine.shared():
-        timed = Timed(turns())
-        until(turns().timed_section_waits)
-        assert not entered_within(turns(), 0.5)
+        timed = Timed(lease())
+        until(lease().timed_section_waits)
+        assert not entered_within(lease(), 0.5)
     assert timed.entered.wait(LONG_S)
     timed.may_leave.set()
 
 
 class Shared(threading.Thread):
-    """Wants a shared turn, and keeps it until it may leave."""
+    """Requests a shared lease and holds it until `may_leave` is set."""
 
-    def __init__(self, turns: DeviceLease) -> None:
+    def __init__(self, lease: DeviceLease) -> None:
         super().__init__(daemon=True)
-        self._turns = turns
+        self._lease = lease
         self.entered = threading.Event()
         self.may_leave = threading.Event()
         self.start()
 
     def run(self) -> None:
-        with self._turns.shared():
+        with self._lease.shared():
             self.entered.set()
             self.may_leave.wait(LONG_S)
 
 
-def test_timed_sections_that_wait_follow_one_another(turns: Callable[[], DeviceLease]) -> None:
-    first = Timed(turns())
+def test_timed_sections_that_wait_follow_one_another(lease: Callable[[], DeviceLease]) -> None:
+    first = Timed(lease())
     assert first.entered.wait(LONG_S)
-    shared = Shared(turns())
-    second = Timed(turns())
-    until(turns().timed_section_waits)
+    shared = Shared(lease())
+    second = Timed(lease())
+    until(lease().timed_section_waits)
     first.may_leave.set()
     assert second.entered.wait(LONG_S)
     assert not shared.entered.wait(0.2)
@@ -188,18 +192,18 @@ def test_timed_sections_that_wait_follow_one_another(turns: Callable[[], DeviceL
     shared.may_leave.set()
 
 
-def test_who_waited_long_for_a_shared_turn_comes_first_and_brings_others_along(
-    turns: Callable[[], DeviceLease], clock: Clock, tmp_path: Path
+def test_a_shared_request_that_waited_long_is_served_first_together_with_others(
+    lease: Callable[[], DeviceLease], clock: Clock, tmp_path: Path
 ) -> None:
-    first = Timed(turns())
+    first = Timed(lease())
     assert first.entered.wait(LONG_S)
-    long_waiting = Shared(turns())
+    long_waiting = Shared(lease())
     clock.pass_by(4.0, long_waiting)
     (impatient,) = tmp_path.rglob("a-device.impatient")
     until(lambda: is_held(impatient))
-    late = Shared(turns())
-    second = Timed(turns())
-    until(turns().timed_section_waits)
+    late = Shared(lease())
+    second = Timed(lease())
+    until(lease().timed_section_waits)
     first.may_leave.set()
     assert long_waiting.entered.wait(LONG_S)
     assert late.entered.wait(LONG_S)
@@ -210,13 +214,13 @@ def test_who_waited_long_for_a_shared_turn_comes_first_and_brings_others_along(
     second.may_leave.set()
 
 
-def test_a_shared_turn_knows_that_it_keeps_a_timed_section_waiting(turns: Callable[[], DeviceLease]) -> None:
-    with turns().shared() as turn:
-        assert not turn.keeps_timed_waiting()
-        timed = Timed(turns())
-        until(turns().timed_section_waits)
-        assert turn.keeps_timed_waiting()
-        with turn.paused():
+def test_a_shared_lease_reports_a_waiting_timed_section(lease: Callable[[], DeviceLease]) -> None:
+    with lease().shared() as held:
+        assert not held.keeps_timed_waiting()
+        timed = Timed(lease())
+        until(lease().timed_section_waits)
+        assert held.keeps_timed_waiting()
+        with held.paused():
             assert timed.entered.wait(LONG_S)
             timed.may_leave.set()
-        assert not turn.keeps_timed_waiting()
+        assert not held.keeps_timed_waiting()

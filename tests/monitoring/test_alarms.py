@@ -1,11 +1,11 @@
-"""Findings that climb in a run."""
+"""Alarms: findings that become frequent, and signs of a collapse."""
 
 from __future__ import annotations
 
 import pytest
-from value_builders import make_turn
 
 from kernelrl_core.monitoring.alarms import Alarms, climbing, entropy, first_word, is_repetitive, moved
+from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import (
     Episode,
     Group,
@@ -29,37 +29,37 @@ def rows(*rates: float) -> list[dict[str, float]]:
     return [{"finding/result_cache": rate, "reward/mean": 1.0} if rate else {"reward/mean": 1.0} for rate in rates]
 
 
-def test_a_rate_that_doubled_is_told_with_both_rates() -> None:
+def test_a_rate_that_doubled_is_reported_with_both_means() -> None:
     assert climbing(rows(*[0.02] * 10, 0.1)) == {}
     # Two high steps among the last five: (3 * 0.02 + 2 * 0.1) / 5 = 0.052.
     was, now = climbing(rows(*[0.02] * 10, 0.1, 0.1))["result_cache"]
     assert (round(was, 4), round(now, 4)) == (0.02, 0.052)
 
 
-def test_a_run_says_it_in_words() -> None:
+def test_the_alarm_of_a_finding() -> None:
     alarms = Alarms()
-    said = [alarms.after(row) for row in rows(*[0.0] * 9, 0.5, 0.5)]
-    assert said[-2] == ["alarm: finding 'result_cache' in 10% of the samples of the last steps, 0% before"]
-    assert [line for lines in (*said[:-2], said[-1]) for line in lines] == []
+    lines = [alarms.after(row) for row in rows(*[0.0] * 9, 0.5, 0.5)]
+    assert lines[-2] == ["alarm: finding 'result_cache': 10% of samples in the last 5 steps, 0% before"]
+    assert [line for step_lines in (*lines[:-2], lines[-1]) for line in step_lines] == []
 
 
-def test_it_is_told_once() -> None:
+def test_a_rate_that_doubled_is_reported_once() -> None:
     assert climbing(rows(*[0.02] * 10, 0.1, 0.1, 0.1)) == {}
 
 
-def test_a_rate_that_stays_is_not_told() -> None:
+def test_a_constant_rate_is_not_reported() -> None:
     assert climbing(rows(*[0.3] * 20)) == {}
 
 
-def test_a_rare_finding_is_not_told() -> None:
+def test_a_rare_finding_is_not_reported() -> None:
     assert climbing(rows(*[0.0] * 10, *[0.02] * 5)) == {}
 
 
-def test_the_first_steps_have_nothing_to_be_compared_with() -> None:
+def test_there_is_no_alarm_before_step_10() -> None:
     assert climbing(rows(*[0.0] * 4, *[0.5] * 5)) == {}
 
 
-def test_a_finding_that_is_new_is_told() -> None:
+def test_a_new_finding_is_reported() -> None:
     assert set(climbing(rows(*[0.0] * 9, 0.3))) == {"result_cache"}
 
 
@@ -77,7 +77,7 @@ def test_the_first_word_is_that_of_the_thinking(text: str, thinking: str | None,
 
 
 def test_openings_drift_from_those_of_the_first_step() -> None:
-    """First step: 19 of 20 begin with "Okay,", one with "Hmm" (5 %, usual as well). Later 3 of 4 begin otherwise."""
+    """First step: 19 of 20 start with "Okay,", one with "Hmm" (5 %, so usual, too). Later 3 of 4 start otherwise."""
     alarms = Alarms()
     assert alarms.measure(step(*["Okay, well"] * 19, "Hmm"))["collapse/opening_drift"] == 0.0
     later = step("Okay, then", "ĠĠ", "kernel kernel", "The")
@@ -107,7 +107,7 @@ def test_entropy_is_the_mean_surprise_per_token() -> None:
     assert entropy([turn("c")]) is None
 
 
-def test_a_level_that_halves_or_doubles_is_told_once() -> None:
+def test_a_level_that_halves_or_doubles_is_reported_once() -> None:
     """Last five: (3 * 1.0 + 2 * 0.2) / 5 = 0.68; one step later (2 * 1.0 + 3 * 0.2) / 5 = 0.52; then 0.36 < 0.5."""
     values = [1.0] * 10 + [0.2] * 6
     found = [moved([{"collapse/entropy": v} for v in values[:n]], ["collapse/entropy"]) for n in range(len(values) + 1)]
@@ -116,14 +116,14 @@ def test_a_level_that_halves_or_doubles_is_told_once() -> None:
     assert (was, now) == pytest.approx((1.0, 0.36))
 
 
-def test_a_collapse_is_said_in_words() -> None:
+def test_the_alarms_of_a_collapse() -> None:
     alarms = Alarms()
     rows = [{"collapse/opening_drift": 0.0, "tokens/reply_mean": 100.0}] * 9
     rows += [{"collapse/opening_drift": 0.5, "tokens/reply_mean": 1000.0}]
-    said = [alarms.after(row) for row in rows]
+    lines = [alarms.after(row) for row in rows]
     # (4 * 0 + 0.5) / 5 = 10 %; (4 * 100 + 1000) / 5 = 280.
-    assert said[-1] == [
-        "alarm: 10% replies that do not begin as they used to in the last steps, 0% before",
-        "alarm: tokens per reply is 280 in the last steps, 100 before",
+    assert lines[-1] == [
+        "alarm: replies with an unusual first word: 10% in the last 5 steps, 0% before",
+        "alarm: tokens per reply: 280 in the last 5 steps, 100 before",
     ]
-    assert not any(said[:-1])
+    assert not any(lines[:-1])

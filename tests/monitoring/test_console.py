@@ -1,4 +1,4 @@
-"""What the user sees is what was said."""
+"""Console output."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from kernelrl_core.monitoring.console import Console
 
 
-def test_text_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_markup_in_a_line_is_printed_literally(capsys: pytest.CaptureFixture[str]) -> None:
     text = "training run 'a:train:0' [bold] is not loaded"
     Console().show(text)
     assert capsys.readouterr().err == f"{text}\n"

@@ -1,4 +1,4 @@
-"""Prices, amounts and their sum, on numbers worked by hand."""
+"""Prices, amounts and their cost, on numbers computed by hand."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_sum_in_dollars() -> None:
     assert Spent(scored_tokens=2_000_000).usd(PriceSettings(0.5, 3.0, 0.25)) == pytest.approx(1.0)
 
 
-def test_the_recipe_comes_before_its_table_and_that_before_the_plugin(tmp_path: Path) -> None:
+def test_recipe_prices_override_the_table_and_the_table_overrides_the_plugin(tmp_path: Path) -> None:
     table = tmp_path / "prices.yaml"
     table.write_text("vendor/large: {reply: 20.0, train: 30}\n")
     found = prices_of(recipe(CostSettings(prices=PriceSettings(train=300.0), table=table)))
@@ -61,14 +61,14 @@ def test_the_recipe_comes_before_its_table_and_that_before_the_plugin(tmp_path: 
 
 
 @pytest.mark.parametrize("price", ["1e-1", "1.0e-1", "0.1", ".1"])
-def test_every_way_to_write_a_price_is_a_number(tmp_path: Path, price: str) -> None:
+def test_a_price_in_any_number_format_is_read(tmp_path: Path, price: str) -> None:
     table = tmp_path / "prices.yaml"
     table.write_text(f"vendor/large: {{reply: {price}}}\n")
     assert prices_of(recipe(CostSettings(table=table))).reply == 0.1
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("vendor/larger: {reply: 1}", "did you mean 'vendor/larger'"),
         ("vendor/large: {replies: 1}", "must map prompt, reply, train, gpu_hour"),
@@ -79,10 +79,10 @@ def test_every_way_to_write_a_price_is_a_number(tmp_path: Path, price: str) -> N
         ("a: {reply: 1}\na: {reply: 2}", r"prices.yaml:2: key 'a' is given twice"),
     ],
 )
-def test_a_table_that_cannot_be_used_is_told(tmp_path: Path, text: str, told: str) -> None:
+def test_an_unusable_price_table_is_reported(tmp_path: Path, text: str, message: str) -> None:
     table = tmp_path / "prices.yaml"
     table.write_text(text)
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=message):
         prices_of(recipe(CostSettings(table=table)))
 
 
@@ -96,7 +96,7 @@ def test_a_table_that_cannot_be_used_is_told(tmp_path: Path, text: str, told: st
         ({"run": 2.0}, {"gpu": "H200", "joined": True}, 0.0),
     ],
 )
-def test_gpu_seconds_are_those_in_which_a_gpu_worked(
+def test_gpu_seconds_count_evaluation_on_a_gpu_only(
     seconds: dict[str, float], provenance: dict[str, object], expected: float
 ) -> None:
     row = {
@@ -107,36 +107,36 @@ def test_gpu_seconds_are_those_in_which_a_gpu_worked(
     assert spent_on_row(row) == Spent(3, 1, 0, expected)
 
 
-def test_an_estimate_takes_replies_as_long_as_they_may_be_and_lets_prompts_grow() -> None:
-    """2 attempts, 3 turns, steps 0 and 1; replies of 100 tokens, of 150 from step 1 on; the last 1 turn is shown.
+def test_an_estimate_assumes_replies_of_maximum_length_and_growing_prompts() -> None:
+    """2 episodes, 3 turns, steps 0 and 1; replies of 100 tokens, of 150 from step 1 on; the last 1 turn is shown.
 
-    Prompts 500, 1700, 1700 a attempt: 3900 * 2 * 2 = 15600. Replies (100 + 150) * 2 * 3 = 1500.
+    Prompts 500, 1700, 1700 per episode: 3900 * 2 * 2 = 15600. Replies (100 + 150) * 2 * 3 = 1500.
     Trained 15600 + 1500. GPU 3 s * 12."""
     whole = recipe(
         episode=EpisodeSettings(turns=3),
         history=HistorySettings(keep=LastHistory(1)),
         sampling=SamplingOptions(max_tokens=100, extend=Extension(1, 150)),
     )
-    found = spent_at_most(whole, 500, attempts=2, steps=range(2), on_gpu=True, trains=True)
+    found = spent_at_most(whole, 500, episodes=2, steps=range(2), on_gpu=True, trains=True)
     assert found == Spent(15_600, 1_500, 17_100, 36.0)
 
 
 @pytest.mark.parametrize(("changes", "passes"), [({"kl": 0.1}, 1), ({"kl": 0.1, "mismatch": MismatchSettings()}, 2)])
-def test_an_estimate_holds_the_passes_that_only_score(changes: dict[str, Any], passes: int) -> None:
-    """4 attempts of one turn: 4 * 500 tokens read and 4 * 100 drawn are trained on, and each pass scores all 2,400."""
+def test_an_estimate_includes_the_scored_tokens(changes: dict[str, Any], passes: int) -> None:
+    """4 episodes of one turn: 4 * 500 prompt and 4 * 100 reply tokens are trained on; each pass scores all 2,400."""
     whole = recipe(sampling=SamplingOptions(max_tokens=100))
     whole = attrs.evolve(whole, train=attrs.evolve(whole.train, **changes))
-    found = spent_at_most(whole, 500, attempts=4, steps=range(1), on_gpu=False, trains=True)
+    found = spent_at_most(whole, 500, episodes=4, steps=range(1), on_gpu=False, trains=True)
     assert found == Spent(2_000, 400, 2_400, 0.0, passes * 2_400)
-    evaluated = spent_at_most(whole, 500, attempts=4, steps=range(1), on_gpu=False, trains=False)
+    evaluated = spent_at_most(whole, 500, episodes=4, steps=range(1), on_gpu=False, trains=False)
     assert evaluated == Spent(2_000, 400)
 
 
 @pytest.mark.parametrize(
-    ("budget", "told"), [(0.003, "0.004200 of 0.003000 USD"), (1200.0, "1,200.50 of 1,200.00 USD")]
+    ("budget", "amounts"), [(0.003, "0.004200 of 0.003000 USD"), (1200.0, "1,200.50 of 1,200.00 USD")]
 )
-def test_a_budget_that_is_spent_is_told_with_digits_that_say_something(budget: float, told: str) -> None:
-    """At 1 dollar a million tokens, 4,200 tokens cost 0.0042 dollars."""
+def test_a_spent_budget_is_reported_with_enough_digits(budget: float, amounts: str) -> None:
+    """At 1 dollar per million tokens, 4,200 tokens cost 0.0042 dollars."""
     spent = Spent(reply_tokens=4200 if budget < 1 else 1_200_500_000)
-    with pytest.raises(BudgetReached, match=f"the budget is spent: {told}"):
+    with pytest.raises(BudgetReached, match=f"the budget is spent: {amounts}"):
         CostMeter(PriceSettings(1.0, 1.0, 1.0), budget, before=spent).check()

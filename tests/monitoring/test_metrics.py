@@ -1,17 +1,18 @@
-"""Metrics of a step against numbers worked by hand."""
+"""Metrics of a step, compared with numbers computed by hand."""
 
 from __future__ import annotations
 
 import attrs
 import pytest
-from value_builders import make_turn
 
 from kernelrl_core.monitoring.metrics import SeenKernels, rollout_metrics, time_metrics
+from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import (
     BuildStatus,
     Candidate,
     Episode,
     Evaluation,
+    ExcludedExample,
     Extraction,
     Group,
     Outcome,
@@ -19,6 +20,7 @@ from kernelrl_core.types import (
     Reply,
     SampleId,
     Score,
+    ShownExample,
     Task,
     Turn,
 )
@@ -92,7 +94,7 @@ def test_rollout_metrics(name: str, expected: float) -> None:
     assert rollout_metrics(GROUPS)[name] == pytest.approx(expected)
 
 
-def test_what_nobody_measured_has_no_key() -> None:
+def test_a_metric_without_a_value_has_no_key() -> None:
     row = rollout_metrics([Group(TASK, (Episode((turn(0, Outcome.CORRECT, 1.0),)),))])
     assert "multiturn/best_speedup_mean" not in row
     assert "multiturn/turns_to_solve" in row
@@ -104,13 +106,13 @@ def test_a_step_without_a_valid_sample_has_no_rates() -> None:
     assert "reward/mean" not in row
 
 
-def test_percentiles_are_values_that_occurred() -> None:
+def test_percentiles_are_among_the_values() -> None:
     """Seconds of sampling are 1, 1, 1, 1, 2, 2, 2, 3."""
     row = time_metrics(GROUPS)
     assert (row["time/sample_p50"], row["time/sample_p95"], row["time/sample_max"]) == (1.0, 3.0, 3.0)
 
 
-def test_a_kernel_counts_as_seen_from_its_second_time_on() -> None:
+def test_a_kernel_counts_as_seen_from_its_second_evaluation_on() -> None:
     seen = SeenKernels()
     first = [
         turn(0, Outcome.CORRECT, source="a"),
@@ -129,3 +131,31 @@ def test_lost_samples_are_counted_by_boundary() -> None:
     row = rollout_metrics([Group(TASK, (*episodes, *(Episode((one,)) for one in lost)))])
     counted = {name: value for name, value in row.items() if name.startswith("infra/")}
     assert counted == {"infra/evaluation": 0.25, "infra/sampling": 0.25}
+
+
+def retrieved(*turns: Turn) -> dict[str, float]:
+    found = rollout_metrics([Group(TASK, tuple(Episode((turn,)) for turn in turns))])
+    return {name: value for name, value in found.items() if name.startswith("retrieval/")}
+
+
+def test_retrieval_metrics_are_means_over_prompts_with_retrieval() -> None:
+    two = (ShownExample("a", "c", 0.5), ShownExample("b", "c", 0.1))
+    left_out = (ExcludedExample("x", "c", 0.9, "leak_task"), ExcludedExample("y", "c", 0.8, "leak_task"))
+    rows = retrieved(
+        make_turn(Outcome.CORRECT, examples=two, excluded_examples=left_out),
+        make_turn(Outcome.CORRECT, examples=(ShownExample("", "backend"),)),
+        make_turn(Outcome.CORRECT),
+    )
+    assert rows == {
+        "retrieval/shown": 1.0,
+        "retrieval/similarity": 0.3,
+        "retrieval/fallback": 0.5,
+        "retrieval/excluded_leak_task": 1.0,
+        "retrieval/excluded_leak_held_out": 0.0,
+        "retrieval/excluded_forbidden": 0.0,
+        "retrieval/excluded_length": 0.0,
+    }
+
+
+def test_run_without_retriever_has_no_retrieval_metrics() -> None:
+    assert retrieved(make_turn(Outcome.CORRECT)) == {}

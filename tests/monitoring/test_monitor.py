@@ -1,4 +1,4 @@
-"""What is made from the four events of a run, and what its meters add to the metrics of a step."""
+"""Subscribers receive the four events of a run; meters add to the metrics of a step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from value_builders import make_turn
 
 from kernelrl_core.interfaces.loggers import Logger
 from kernelrl_core.monitoring.console import Console
@@ -16,6 +15,7 @@ from kernelrl_core.monitoring.loggers import LoggerThreads
 from kernelrl_core.monitoring.monitor import Monitor
 from kernelrl_core.monitoring.timeline import KINDS, Timeline
 from kernelrl_core.recipe.schema import PriceSettings
+from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import Episode, Group, Outcome, Reply, Task
 
 TURN = make_turn(Outcome.CORRECT)
@@ -30,7 +30,7 @@ EVENTS: tuple[Event, ...] = (
 
 
 class Recording:
-    """A subscriber that remembers."""
+    """A subscriber that records its events."""
 
     def __init__(self, log: list[tuple[str, Event]], name: str) -> None:
         self.log, self.name = log, name
@@ -62,9 +62,9 @@ class RecordingLogger(Logger):
         self.calls.append(("finish", state))
 
 
-def make_monitor(*subscribers: Any, said: list[str] | None = None, meter: CostMeter | None = None) -> Monitor:
-    lines = said if said is not None else []
-    return Monitor(subscribers, meter or CostMeter(PriceSettings()), Timeline(), lines.append)
+def make_monitor(*subscribers: Any, lines: list[str] | None = None, meter: CostMeter | None = None) -> Monitor:
+    printed = lines if lines is not None else []
+    return Monitor(subscribers, meter or CostMeter(PriceSettings()), Timeline(), printed.append)
 
 
 def test_every_subscriber_gets_every_event_in_order() -> None:
@@ -93,7 +93,7 @@ def test_loggers_get_turns_of_training_steps_and_evaluations(tmp_path: Path) -> 
     ]
 
 
-def test_the_console_shows_a_line_for_each_step(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_console_prints_a_line_per_step(capsys: pytest.CaptureFixture[str]) -> None:
     monitor = make_monitor(Console())
     for event in EVENTS:
         monitor.publish(event)
@@ -104,42 +104,42 @@ def step(number: int, rate: float) -> StepFinished:
     return StepFinished({"step": number, "truncated_rate": rate, "time/total": 1.0}, (), 20)
 
 
-def test_a_step_that_raises_an_alarm_is_said_once_and_after_the_subscribers_know() -> None:
-    said: list[str] = []
+def test_an_alarm_is_printed_once_and_after_the_event_is_published() -> None:
+    lines: list[str] = []
     log: list[tuple[str, Event]] = []
-    monitor = make_monitor(Recording(log, "console"), said=said)
+    monitor = make_monitor(Recording(log, "console"), lines=lines)
     counts = []
     for number in range(14):
         monitor.publish(step(number, 0.0 if number < 7 else 0.5))
-        counts.append((len(log), len(said)))
-    assert [line for line in said if "cut off" in line] == said
-    assert len(said) == 1
-    assert said[0].startswith("alarm: 30% replies cut off at the limit in the last steps, 0% before")
-    assert said[0].endswith("; samples.jsonl of the run holds the evidence")
+        counts.append((len(log), len(lines)))
+    assert [line for line in lines if "truncated" in line] == lines
+    assert len(lines) == 1
+    assert lines[0].startswith("alarm: replies truncated at the token limit: 30% in the last 5 steps, 0% before")
+    assert lines[0].endswith("; evidence: samples.jsonl of the run")
     assert counts[9] == (10, 1)
 
 
 def test_other_events_raise_no_alarm() -> None:
-    said: list[str] = []
-    monitor = make_monitor(said=said)
+    lines: list[str] = []
+    monitor = make_monitor(lines=lines)
     for _ in range(20):
         for event in EVENTS[:4]:
             monitor.publish(event)
-    assert said == []
+    assert lines == []
 
 
 def test_a_resumed_run_raises_the_alarm_that_an_undisturbed_one_raises() -> None:
     undisturbed: list[str] = []
-    monitor = make_monitor(said=undisturbed)
+    monitor = make_monitor(lines=undisturbed)
     for number in range(14):
         monitor.publish(step(number, 0.0 if number < 7 else 0.5))
-    said: list[str] = []
-    resumed = make_monitor(said=said)
+    lines: list[str] = []
+    resumed = make_monitor(lines=lines)
     resumed.restore({}, [step(number, 0.0 if number < 7 else 0.5).metrics for number in range(8)])
-    assert said == []
+    assert lines == []
     for number in range(8, 14):
         resumed.publish(step(number, 0.5))
-    assert said == undisturbed
+    assert lines == undisturbed
 
 
 def groups(text: str) -> list[Group]:
@@ -147,7 +147,7 @@ def groups(text: str) -> list[Group]:
     return [Group(Task("t", ""), tuple(Episode((turn,)) for turn in turns))]
 
 
-def test_usual_openings_are_kept_in_checkpoints() -> None:
+def test_usual_first_words_are_saved_in_checkpoints() -> None:
     first = make_monitor()
     assert first.state() == {}
     assert first.measure(groups("Sure thing"))["collapse/opening_drift"] == 0.0
@@ -157,7 +157,7 @@ def test_usual_openings_are_kept_in_checkpoints() -> None:
     assert resumed.measure(groups("Never mind"))["collapse/opening_drift"] == 1.0
 
 
-def test_a_step_is_booked_with_its_own_cost_and_the_sum() -> None:
+def test_a_step_is_booked_with_its_own_cost_and_the_total() -> None:
     meter = CostMeter(PriceSettings(prompt=1e6, reply=2e6))
     monitor = make_monitor(meter=meter)
     meter.add(Spent(prompt_tokens=3, reply_tokens=1))
@@ -168,7 +168,7 @@ def test_a_step_is_booked_with_its_own_cost_and_the_sum() -> None:
     assert (second["cost/prompt_tokens"], second["cost/reply_tokens"]) == (0.0, 2.0)
 
 
-def test_the_time_of_a_step_is_divided_among_its_phases() -> None:
+def test_the_time_of_a_step_is_divided_among_its_activities() -> None:
     timeline = Timeline()
     monitor = Monitor((), CostMeter(PriceSettings()), timeline, lambda _: None)
     monitor.start_clock()

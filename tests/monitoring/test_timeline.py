@@ -1,4 +1,4 @@
-"""Where seconds are booked, on times given by hand."""
+"""Division of the time of a step among activities, on times given by hand."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def timeline(*spans: Span) -> Timeline:
     return made
 
 
-def test_a_second_is_divided_among_all_that_goes_on() -> None:
-    """0-2 sampling alone, 2-4 sampling and training, 4-6 nothing, 6-8 two sampled and one judged: 2 + 1 + 4/3 sampling,
-    1 training, 2/3 judging, 2 the core's."""
+def test_a_second_is_divided_equally_among_the_activities_in_progress() -> None:
+    """0-2 sampling, 2-4 sampling and training, 4-6 none, 6-8 two sampling and one evaluating: 2 + 1 + 4/3 sampling,
+    1 training, 2/3 evaluating, 2 core."""
     shares = timeline(
         Span("sampling", 0.0, end=4.0),
         Span("training", 2.0, end=4.0),
@@ -30,9 +30,9 @@ def test_a_second_is_divided_among_all_that_goes_on() -> None:
     assert sum(shares.values()) == pytest.approx(8.0)
 
 
-def test_a_judgement_is_divided_into_its_parts() -> None:
-    judged = Span("evaluating", 1.0, (("waiting", 3.0), ("building", 4.0), ("evaluating", 6.0)), end=6.0)
-    shares = timeline(judged).shares(0.0, 6.0)
+def test_an_evaluation_is_divided_into_its_parts() -> None:
+    evaluation = Span("evaluating", 1.0, (("waiting", 3.0), ("building", 4.0), ("evaluating", 6.0)), end=6.0)
+    shares = timeline(evaluation).shares(0.0, 6.0)
     assert {key: value for key, value in shares.items() if value} == {
         "core": 1.0,
         "waiting": 2.0,
@@ -41,7 +41,7 @@ def test_a_judgement_is_divided_into_its_parts() -> None:
     }
 
 
-def test_what_is_still_under_way_counts_in_both_steps() -> None:
+def test_an_activity_in_progress_counts_in_both_steps() -> None:
     made = timeline(Span("sampling", 1.0))
     assert made.shares(0.0, 3.0)["sampling"] == 2.0
     made._spans[0] = attrs.evolve(made._spans[0], end=4.0)
@@ -51,4 +51,5 @@ def test_what_is_still_under_way_counts_in_both_steps() -> None:
 
 def test_the_larger_parts_come_first() -> None:
     assert shares_text({"sampling": 2.0, "core": 0.1, "evaluating": 7.9}, 10.0) == " (evaluating 79%, sampling 20%)"
+    assert shares_text({"waiting": 2.0}, 4.0) == " (queued for a worker or device 50%)"
     assert shares_text({}, 0.0) == ""

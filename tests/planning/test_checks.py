@@ -1,4 +1,4 @@
-"""Contradictions between the parts of a recipe are found before anything is spent."""
+"""Contradictions between the keys of a recipe are reported before a run starts."""
 
 from __future__ import annotations
 
@@ -27,41 +27,41 @@ def check(plugins: Registry, **parts: str) -> list[str]:
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ({"rewards": "{r: {use: bounded, timing: true}}"}, "rewards.r: 'bounded' needs run times"),
-        ({"episode": "{stop: {speedup: 2}}"}, "episode.stop: a speedup can never be reached"),
+        ({"rewards": "{r: {use: bounded, timing: true}}"}, "rewards.r: 'bounded' requires run times"),
+        ({"episode": "{stop: {speedup: 2}}"}, "episode.stop: no speedup is measured"),
         (
             {"rewards": "{r: {use: bounded, profiled: true}}"},
-            "rewards.r: 'bounded' is idle unless evaluation.pro",
+            "rewards.r: 'bounded' has no effect unless evaluation.pro",
         ),
-        ({"rewards": "{r: {use: bounded, low: -1}}"}, "verdicts.hack_reward: a hacked kernel would earn 0, and an hon"),
+        ({"rewards": "{r: {use: bounded, low: -1}}"}, "verdicts.hack_reward: a hack would score 0, more than a wrong"),
         (
             {"rewards": "{r: {use: bounded, low: -1}}", "verdicts": "{hack_reward: -1, suspect: zero}"},
-            "verdicts.suspect: a suspect kernel that is wrong would earn 0",
+            "verdicts.suspect: a wrong kernel with verdict suspect would score 0",
         ),
         ({"train": "{coverage_rejection: {}}"}, "train.coverage_rejection: kernels are not profiled"),
-        ({"curriculum": "{}"}, "curriculum: there are neither stages nor difficulty"),
-        ({"curriculum": "{stages: [{levels: [1]}, {}]}"}, "curriculum.stages.0: it never ends"),
+        ({"curriculum": "{}"}, "curriculum: neither stages nor difficulty is set"),
+        ({"curriculum": "{stages: [{levels: [1]}, {}]}"}, "curriculum.stages.0: the stage never ends"),
         ({"curriculum": "{stages: [{levels: [2]}]}"}, "curriculum.stages.0.levels: no task of split 'train' has one"),
         (
             {"tasks": "{use: failing}", "curriculum": "{stages: [{levels: [1]}]}"},
             "tests.conftest:Failing failed in listing split 'train': ValueError: planted",
         ),
-        ({"curriculum": "{stages: [{max_steps: 2}]}"}, "curriculum.stages.0: the last stage lasts to the end"),
-        ({"curriculum": "{stages: [{weights: {rr: 1}}]}"}, "curriculum.stages.0.weights.rr: there is no reward 'rr'"),
-        ({"curriculum": "{stages: [{weights: {r: 0}}]}"}, "curriculum.stages.0.weights: a wrong kernel could earn as"),
+        ({"curriculum": "{stages: [{max_steps: 2}]}"}, "curriculum.stages.0: the last stage lasts until the"),
+        ({"curriculum": "{stages: [{weights: {rr: 1}}]}"}, "curriculum.stages.0.weights.rr: no reward 'rr'"),
+        ({"curriculum": "{stages: [{weights: {r: 0}}]}"}, "curriculum.stages.0.weights: a wrong kernel could score as"),
         ({"evaluation": "{precision: bf16, min_precision: fp32}"}, "evaluation.min_precision: errors"),
         ({"evaluation": "{profile: kernelbench, min_precision: tf32}"}, "evaluation.min_precision: errors"),
-        ({"rewards": "{}"}, "rewards: there is no reward"),
-        ({"rewards": "{r: {use: bounded, gap: 0}}"}, "rewards: a wrong kernel could earn as much"),
-        ({"rewards": "{r: {use: bounded, weight: 0}}"}, "rewards: a wrong kernel could earn as much"),
-        ({"rewards": "{r: {use: boundless}}"}, "rewards.r: plugin demo: 'boundless' does not state its bounds"),
-        ({"train": "{steps: 1, epochs: 2}"}, "train.epochs: train.steps is given, too"),
+        ({"rewards": "{}"}, "rewards: no reward is configured"),
+        ({"rewards": "{r: {use: bounded, gap: 0}}"}, "rewards: a wrong kernel could score as much"),
+        ({"rewards": "{r: {use: bounded, weight: 0}}"}, "rewards: a wrong kernel could score as much"),
+        ({"rewards": "{r: {use: boundless}}"}, "rewards.r: plugin demo: 'boundless' does not declare bounds"),
+        ({"train": "{steps: 1, epochs: 2}"}, "train.epochs: train.steps is set, too"),
         ({"train": "{group_size: 4, min_group_size: 5}"}, "train.min_group_size: 5 is more than train.group_size"),
-        ({"train": "{group_size: 1, min_group_size: 1}"}, "train.group_size: advantage 'grpo' compares the attempts"),
+        ({"train": "{group_size: 1, min_group_size: 1}"}, "train.group_size: advantage 'grpo' compares the episodes"),
         ({"train": "{loss: pppo}"}, "train.loss: policy 'tiny' has no loss 'pppo'; did you mean 'ppo'?"),
         (
             {"train": "{ratio: sequence}"},
-            "train.ratio: policy 'tiny', as it is set, weights its losses by token alone",
+            "train.ratio: policy 'tiny' with these options supports only ratio token",
         ),
         (
             {"policy": "{use: silent}", "train": "{kl: 0.1}"},
@@ -74,27 +74,27 @@ def check(plugins: Registry, **parts: str) -> list[str]:
         ({"train": "{beta2: 1}"}, "train.beta2: must be below 1"),
         (
             {"train": "{exact_resume: false, staleness: 1, mismatch: {}}"},
-            "train.staleness: train.mismatch compares with the weights of now",
+            "train.staleness: train.mismatch compares with the current weights",
         ),
         (
             {"train": "{exact_resume: false, staleness: 3, loss: importance_sampling}"},
-            "train.staleness: the ratios of importance_sampling are not clipped, and 3 updates",
+            "train.staleness: the ratios of importance_sampling are not clipped, and diverge with 3",
         ),
         ({"train": "{loss: ppo, clip_low: 1}"}, "train.clip_low: must be below 1"),
-        ({"sampling": "{max_tokens: 9, extend: {after_step: 1, max_tokens: 8}}"}, "sampling.extend.max_tokens: 8 does"),
-        ({"sampling": "{top_p: 0}"}, "sampling.top_p: keeps no token"),
-        ({"sampling": "{top_k: 0}"}, "sampling.top_k: cannot keep 0 tokens"),
+        ({"sampling": "{max_tokens: 9, extend: {after_step: 1, max_tokens: 8}}"}, "sampling.extend.max_tokens: 8 is n"),
+        ({"sampling": "{top_p: 0}"}, "sampling.top_p: 0 excludes every token"),
+        ({"sampling": "{top_k: 0}"}, "sampling.top_k: cannot sample from 0 tokens"),
         ({"prompt": "{template: ./nowhere.jinja}"}, "prompt.template: "),
         ({"prompt": "{template: kernelrI}"}, "prompt.template: unknown template 'kernelrI'"),
         ({"checkers": "{c: {use: rules}}", "forbid": "[no_kernal]"}, "did you mean 'no_kernel'?"),
-        ({"forbid": "[anything]"}, "forbid: there is no checker"),
+        ({"forbid": "[anything]"}, "forbid: the recipe has no checker"),
         ({"policy": "{use: tiny, width: 2000}"}, "policy: a width above 1000 does not fit"),
         ({"requires": "[no-such-distribution>=1]"}, "requires: no-such-distribution>=1 is not installed"),
         ({"requires": "['kernelrl>=99']"}, "requires: kernelrl>=99 is required"),
         ({"requires": "['%%']"}, "requires: '%%' is not a requirement"),
     ],
 )
-def test_a_contradiction_is_refused(plugins: Registry, parts: dict[str, str], message: str) -> None:
+def test_a_contradiction_is_reported(plugins: Registry, parts: dict[str, str], message: str) -> None:
     found = check(plugins, **parts)
     assert len(found) == 1
     assert message in found[0]
@@ -125,24 +125,24 @@ def test_a_contradiction_is_refused(plugins: Registry, parts: dict[str, str], me
         {"requires": "['kernelrl>=0.1']"},
     ],
 )
-def test_what_belongs_together_is_accepted(plugins: Registry, parts: dict[str, str]) -> None:
+def test_consistent_keys_are_accepted(plugins: Registry, parts: dict[str, str]) -> None:
     assert check(plugins, **parts) == []
 
 
-def test_the_gaps_are_weighted_and_a_negative_weight_counts_the_whole_range(plugins: Registry) -> None:
+def test_gaps_are_weighted_and_a_negative_weight_counts_the_whole_range(plugins: Registry) -> None:
     # 1 * 1.0 against 0.5 * (2.0 - 0.0): the sum is exactly 0.
     assert check(plugins, rewards="{r: {use: bounded}, t: {use: bounded, weight: -0.5}}")
     assert not check(plugins, rewards="{r: {use: bounded}, t: {use: bounded, weight: -0.49}}")
 
 
-def test_contradictions_come_together_with_other_mistakes(plugins: Registry) -> None:
+def test_contradictions_are_reported_together_with_other_mistakes(plugins: Registry) -> None:
     assert (
         len(check(plugins, train="{steps: 1, epochs: 2, group_size: 1, min_group_size: 1}", sampling="{top_pp: 1}"))
         == 3
     )
 
 
-def test_a_template_of_ones_own_is_saved_with_its_absolute_path(
+def test_the_path_of_a_user_template_is_saved_as_absolute(
     plugins: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

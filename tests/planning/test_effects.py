@@ -1,4 +1,4 @@
-"""A key that is written and changes nothing gets a warning with its place; the recipe stays valid."""
+"""A key that is set and has no effect gets a warning with its origin; the recipe stays valid."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def warnings(plugins: Registry, folder: Path, *overrides: str, text: str = "") -
         ("sampling.extend", "{after_step: 3, max_tokens: 20000}", ("train.steps=3",), TOO_LATE),
     ],
 )
-def test_a_key_without_effect_is_named_with_its_reason(
+def test_a_key_without_effect_is_reported_with_the_reason(
     plugins: Registry, tmp_path: Path, key: str, value: str, others: tuple[str, ...], why: str
 ) -> None:
     assert warnings(plugins, tmp_path, f"{key}={value}", *others) == [f"command line: {key}: {why}"]
@@ -65,15 +65,15 @@ def test_a_key_with_an_effect_gets_no_warning(plugins: Registry, tmp_path: Path,
     assert warnings(plugins, tmp_path, *overrides) == []
 
 
-def test_a_default_that_is_written_out_gets_no_warning(plugins: Registry, tmp_path: Path) -> None:
+def test_a_key_set_to_its_default_gets_no_warning(plugins: Registry, tmp_path: Path) -> None:
     assert warnings(plugins, tmp_path, "history.thinking=stripped", "episode.stop=never") == []
 
 
-def test_a_key_of_a_file_is_named_with_its_line(plugins: Registry, tmp_path: Path) -> None:
+def test_a_key_of_a_file_is_reported_with_file_and_line(plugins: Registry, tmp_path: Path) -> None:
     found = warnings(plugins, tmp_path, text="returns:\n  gamma: 0.3\n")
     assert found == [f"{tmp_path / 'r.yaml'}:6: returns.gamma: {ONE_TURN}"]
 
 
-def test_every_key_without_effect_is_named(plugins: Registry, tmp_path: Path) -> None:
+def test_every_key_without_effect_is_reported(plugins: Registry, tmp_path: Path) -> None:
     found = warnings(plugins, tmp_path, "returns.gamma=0.3", "sampling.temperature=0", "sampling.top_k=20")
     assert [line.split(": ")[1] for line in found] == ["returns.gamma", "sampling.top_k"]

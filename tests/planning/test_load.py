@@ -1,4 +1,4 @@
-"""Recipes are read strictly; all mistakes come at once, each with its place and the nearest right name."""
+"""Recipes are read strictly; all mistakes are reported together, with origin and nearest correct name."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_what_is_left_out_has_its_default(plugins: Registry) -> None:
+def test_an_absent_key_has_its_default(plugins: Registry) -> None:
     loaded = read(plugins)
     assert loaded.name == "r"
     assert loaded.recipe.train.group_size == 8
@@ -47,7 +47,7 @@ def test_what_is_left_out_has_its_default(plugins: Registry) -> None:
     assert loaded.sources == (Path.cwd() / "r.yaml",)
 
 
-def test_every_mistake_is_reported_at_once_with_file_and_line(plugins: Registry) -> None:
+def test_all_mistakes_are_reported_with_file_and_line(plugins: Registry) -> None:
     text = """\
 train:
   group_sise: 4
@@ -114,7 +114,7 @@ loggers: {t: {use: nobody}}
         ("<<: {}", "policy.<<: merge keys are not supported; use extends"),
     ],
 )
-def test_an_option_of_a_component_is_as_strict(plugins: Registry, option: str, message: str) -> None:
+def test_options_of_components_are_read_strictly(plugins: Registry, option: str, message: str) -> None:
     found = problems(plugins, "", f"policy={{use: tiny, {option}}}")
     assert any(problem.startswith(f"command line: {message}") for problem in found), found
 
@@ -130,13 +130,13 @@ def test_an_option_is_read_under_its_former_name_and_saved_under_its_own(
     assert recipe_from_mapping(loaded.resolved, registry=plugins, name="r").recipe == loaded.recipe
 
 
-def test_null_takes_back_a_former_name(plugins: Registry) -> None:
+def test_null_unsets_a_former_name(plugins: Registry) -> None:
     assert read(plugins, "", "policy.breadth=3", "policy.breadth=null").recipe.policy.options.width == 8
     recipe = read(plugins, "", "policy.breadth=3", "policy.width=4", "policy.breadth=null").recipe
     assert recipe.policy.options.width == 4
 
 
-def test_a_mistake_under_a_former_name_has_the_place_where_it_was_written(plugins: Registry) -> None:
+def test_a_mistake_under_a_former_name_has_the_origin_of_that_name(plugins: Registry) -> None:
     (Path.cwd() / "old.yaml").write_text(
         "extends: r.yaml\npolicy:\n  fast: true\n  breadth: 0\n  inner:\n    size: 0\n"
     )
@@ -149,7 +149,7 @@ def test_a_mistake_under_a_former_name_has_the_place_where_it_was_written(plugin
     ]
 
 
-def test_a_former_name_beside_the_present_one_is_refused(plugins: Registry) -> None:
+def test_a_former_name_beside_the_current_one_is_rejected(plugins: Registry) -> None:
     (Path.cwd() / "old.yaml").write_text("extends: r.yaml\npolicy:\n  width: 4\n  breadth: 4\n")
     read(plugins)
     with pytest.raises(RecipeError) as caught:
@@ -160,7 +160,7 @@ def test_a_former_name_beside_the_present_one_is_refused(plugins: Registry) -> N
     ]
 
 
-def test_right_values_become_their_types(plugins: Registry) -> None:
+def test_valid_values_are_converted_to_their_types(plugins: Registry) -> None:
     options = read(
         plugins,
         "",
@@ -182,7 +182,7 @@ def test_right_values_become_their_types(plugins: Registry) -> None:
     assert options.recipe.history.keep == LastHistory(2)
 
 
-def test_null_removes_an_entry_restores_a_default_and_is_a_value_where_the_type_knows_it(plugins: Registry) -> None:
+def test_null_removes_an_entry_or_restores_a_default_or_is_a_value_of_its_type(plugins: Registry) -> None:
     text = "train: {keep_checkpoints: null, group_size: null}\nrewards2: null\n"
     found = problems(plugins, text)
     assert len(found) == 1
@@ -199,14 +199,14 @@ def test_null_removes_an_entry_restores_a_default_and_is_a_value_where_the_type_
     assert recipe.prompt.template == "kernelrl"
 
 
-def test_a_required_key_cannot_be_left_out(plugins: Registry) -> None:
+def test_a_required_key_must_be_present(plugins: Registry) -> None:
     assert sorted(problems(plugins, "", "policy=null", "tasks.use=null")) == [
         "command line: tasks: required key 'use' is missing; known: elsewhere, failing, files",
         "r.yaml:1: required key 'policy' is missing",
     ]
 
 
-def test_keys_of_core_stand_beside_the_options(plugins: Registry) -> None:
+def test_core_keys_of_a_block_are_read_beside_its_options(plugins: Registry) -> None:
     recipe = read(plugins, "retriever: {use: bm25, k: 5, turns: all, width: 3}\n", "rewards.r.weight=2").recipe
     assert recipe.retriever is not None
     assert (recipe.retriever.k, recipe.retriever.turns, recipe.retriever.options.width) == (5, "all", 3)
@@ -216,13 +216,13 @@ def test_keys_of_core_stand_beside_the_options(plugins: Registry) -> None:
     ]
 
 
-def test_a_broken_plugin_is_one_of_the_mistakes(plugins: Registry) -> None:
+def test_a_broken_plugin_is_reported_with_the_other_mistakes(plugins: Registry) -> None:
     found = problems(plugins, "", "policy={use: 'broken:x'}", "seed=-1")
     assert len(found) == 2
     assert "ImportError: no libfoo; kernelrl plugins show broken" in found[0]
 
 
-def test_only_missing_plugins_make_exit_code_3(plugins: Registry) -> None:
+def test_exit_code_3_is_for_missing_plugins_only(plugins: Registry) -> None:
     for override, code in (("policy={use: tinker}", ExitCode.MISSING), ("policy={use: tin}", ExitCode.USAGE)):
         with pytest.raises(RecipeError) as caught:
             read(plugins, "", override)
@@ -230,7 +230,7 @@ def test_only_missing_plugins_make_exit_code_3(plugins: Registry) -> None:
         assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
-def test_options_that_cannot_be_imported_name_the_plugin(plugins: Registry) -> None:
+def test_an_import_error_of_options_names_the_plugin(plugins: Registry) -> None:
     (found,) = problems(plugins, "loggers: {t: {use: unreadable}}\n")
     assert "loggers.t.use: plugin demo (dist-demo 1): cannot import the options of logger 'unreadable'" in found
 
@@ -240,12 +240,12 @@ def test_a_name_offered_twice_must_be_qualified(plugins: Registry) -> None:
     assert "write one of: demo:twice, other:twice" in found
 
 
-def test_a_missing_file_gets_the_nearest_name() -> None:
+def test_an_unknown_recipe_name_gets_the_nearest_name() -> None:
     with pytest.raises(LookupFailed, match="did you mean 'quickstart'"):
         find_recipe("quikstart")
 
 
-def test_a_base_that_is_not_there_gets_the_nearest_name(plugins: Registry, tmp_path: Path) -> None:
+def test_an_unknown_base_recipe_gets_the_nearest_name(plugins: Registry, tmp_path: Path) -> None:
     (tmp_path / "common.yaml").write_text("seed: 1\n")
     for wrong, right in (("quikstart", "quickstart"), ("comon", "common"), ("comon.yaml", "common.yaml")):
         recipe = tmp_path / "mine.yaml"
@@ -254,7 +254,7 @@ def test_a_base_that_is_not_there_gets_the_nearest_name(plugins: Registry, tmp_p
             load_recipe(str(recipe), registry=plugins)
 
 
-def test_a_name_means_a_path_then_a_local_recipe_then_a_bundled_one() -> None:
+def test_a_name_is_resolved_as_path_then_local_recipe_then_bundled_recipe() -> None:
     assert find_recipe("smoke") == bundled_recipes()["smoke"]
     local = Path("recipes/smoke.yaml")
     local.parent.mkdir()
@@ -265,7 +265,7 @@ def test_a_name_means_a_path_then_a_local_recipe_then_a_bundled_one() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(bundled_recipes()))
-def test_every_bundled_recipe_is_valid_and_its_resolved_form_is_itself(name: str) -> None:
+def test_every_bundled_recipe_is_valid_and_its_resolved_form_loads_to_an_equal_recipe(name: str) -> None:
     loaded = load_recipe(name, registry=registry())
     again = yaml.parse_value(yaml.dump(loaded.resolved))
     assert recipe_from_mapping(again, registry=registry(), name=name).recipe == loaded.recipe
@@ -311,7 +311,7 @@ hypothesis_settings = settings(
 
 @hypothesis_settings
 @given(recipes)
-def test_any_resolved_recipe_loads_again_to_itself_also_from_its_file(plugins: Registry, data: dict[str, Any]) -> None:
+def test_any_resolved_recipe_loads_to_an_equal_recipe_also_from_yaml(plugins: Registry, data: dict[str, Any]) -> None:
     first = recipe_from_mapping(data, registry=plugins, name="any")
     again = recipe_from_mapping(yaml.parse_value(yaml.dump(first.resolved)), registry=plugins, name="any")
     assert again.recipe == first.recipe
@@ -331,7 +331,7 @@ KEYS = sorted(
 
 @hypothesis_settings
 @given(st.sampled_from(KEYS), st.data())
-def test_a_misspelt_key_is_always_named(plugins: Registry, key: str, data: st.DataObject) -> None:
+def test_a_misspelt_key_is_always_reported(plugins: Registry, key: str, data: st.DataObject) -> None:
     section, _, name = key.partition(".")
     position = data.draw(st.integers(0, len(name)))
     wrong = name[:position] + data.draw(st.sampled_from("xqz_")) + name[position:]
@@ -351,7 +351,7 @@ def test_a_misspelt_key_is_always_named(plugins: Registry, key: str, data: st.Da
     ),
     st.sampled_from([f.name for f in attrs.fields(Recipe)]),
 )
-def test_any_junk_is_accepted_or_refused_with_problems(plugins: Registry, junk: Any, key: str) -> None:
+def test_any_value_is_accepted_or_rejected_with_problems(plugins: Registry, junk: Any, key: str) -> None:
     base = {**yaml.parse_value(MINIMAL), key: junk}
     try:
         recipe_from_mapping(base, registry=plugins, name="any")

@@ -1,4 +1,4 @@
-"""The recipes after publications say what these say, value by value, and load wherever their plugins are installed."""
+"""Recipes of published methods: each value is that of the publication, and each recipe loads with its plugins."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 from decimal import ROUND_UP, Context, Decimal
 from pathlib import Path
 
+import attrs
 import pytest
-from value_builders import make_turn
 
 from kernelrl_core.environment.scoring import WeightedReward, score
 from kernelrl_core.planning.load import load_recipe, recipe_from_mapping
@@ -15,6 +15,7 @@ from kernelrl_core.planning.plan import plan, plan_notes
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.sources.yaml import parse_value
+from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import (
     BuildStatus,
     Candidate,
@@ -24,7 +25,7 @@ from kernelrl_core.types import (
 )
 
 RECIPES = Path(__file__).parents[2] / "recipes"
-NAMES = ("kevin", "kevin_triton", "single_turn", "dr_kernel", "hip_multi_turn")
+NAMES = ("kevin", "kevin_triton", "kevin_raicl", "kevin_triton_raicl", "single_turn", "dr_kernel", "hip_multi_turn")
 
 
 def load(name: str, *overrides: str) -> Recipe:
@@ -41,9 +42,9 @@ def total(recipe: Recipe, outcome: Outcome, speedup: float | None = None, share:
     return score(turn, rewards, recipe.verdicts).total
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_published_recipe_loads_and_says_source_needs_and_cost(name: str) -> None:
-    assert load(name).train.loss == "ppo"
+@pytest.mark.parametrize("name", [*NAMES, "raicl"])
+def test_a_published_recipe_loads_and_documents_source_needs_and_cost(name: str) -> None:
+    assert load(name).train.loss == ("importance_sampling" if name == "raicl" else "ppo")
     header = (RECIPES / f"{name}.yaml").read_text().split("\n\n")[0]
     assert header.startswith(f"# {name}: ")
     assert [
@@ -53,7 +54,7 @@ def test_a_published_recipe_loads_and_says_source_needs_and_cost(name: str) -> N
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_right_earns_more_than_wrong_and_fast_more_than_slow(name: str) -> None:
+def test_correct_scores_above_wrong_and_fast_above_slow(name: str) -> None:
     recipe = load(name)
     wrong = [o for o in Outcome if o not in (Outcome.CORRECT, Outcome.INFRA_ERROR)]
     totals = [total(recipe, Outcome.CORRECT, speedup, 0.0) for speedup in (None, 0.01, 0.5, 1.0, 2.0, 1e3)]
@@ -78,12 +79,15 @@ def test_the_documented_rewards_are_accepted() -> None:
     [
         ("kevin", 512, "an NVIDIA GPU"),
         ("kevin_triton", 512, "a GPU"),
+        ("kevin_raicl", 512, "an NVIDIA GPU"),
+        ("kevin_triton_raicl", 512, "a GPU"),
+        ("raicl", 32, "a GPU"),
         ("single_turn", 128, "a GPU"),
         ("dr_kernel", 768, "a GPU"),
         ("hip_multi_turn", 512, "an AMD GPU"),
     ],
 )
-def test_a_dry_run_needs_nothing_and_names_what_a_run_would_miss(
+def test_a_dry_run_has_no_prerequisites_and_lists_those_of_the_run(
     name: str, samples: int, gpu: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable in ("TINKER_API_KEY", "TINKER_CREDENTIAL_CMD", "TINKER_BASE_URL", "KERNELBENCH_ROOT"):
@@ -97,16 +101,17 @@ def test_a_dry_run_needs_nothing_and_names_what_a_run_would_miss(
     assert f"{gpu};" in missing
     assert "TINKER_API_KEY" in missing
     assert "git clone https://github.com/ScalingIntelligence/KernelBench" in missing
+    assert ("kernel_rag_index; fix: kernelrl index build --corpora" in missing) == name.endswith("raicl")
 
 
 def in_millions(tokens: int) -> str:
-    """As headers say it: two digits, rounded up."""
+    """In the form of the recipe headers: two digits, rounded up."""
     text = f"{Decimal(tokens).scaleb(-6).normalize(Context(prec=2, rounding=ROUND_UP)):f}"
     return f"{int(text):,}" if "." not in text else text
 
 
-@pytest.mark.parametrize("name", [*NAMES, "kevin_tinker"])
-def test_a_header_says_what_a_dry_run_without_the_tasks_says(
+@pytest.mark.parametrize("name", [*NAMES, "kevin_tinker", "raicl"])
+def test_the_amounts_in_a_header_are_those_of_a_dry_run_without_tasks(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("KERNELBENCH_ROOT", raising=False)
@@ -119,11 +124,11 @@ def test_a_header_says_what_a_dry_run_without_the_tasks_says(
     reply, prompt, train = map(in_millions, amounts)
     header = " ".join((RECIPES / f"{name}.yaml").read_text().split("\n\n")[0].replace("#", " ").split())
     assert f"{reply}, {prompt} and {train} million tokens" in header
-    assert "no task was read: prompts of 2,000 tokens are assumed, evaluation is left out" in plan_notes(facts)
+    assert "no task was read: prompts of 2,000 tokens are assumed, held-out evaluation is excluded" in plan_notes(facts)
 
 
 def test_kevin_is_the_published_algorithm() -> None:
-    """Each value stands in arXiv 2507.11948 or, where it says so, in the blog of 2025-05-06."""
+    """Values of arXiv 2507.11948 or, where marked (blog), of the blog post of 2025-05-06."""
     recipe = load("kevin")
     assert (recipe.policy.use, recipe.policy.options.model) == ("tinker", "Qwen/QwQ-32B")
     # Tasks: 90 of level 1, 90 of level 2; 20 of KernelBench held out.
@@ -167,21 +172,21 @@ def test_kevin_is_the_published_algorithm() -> None:
     assert (recipe.sampling.temperature, recipe.sampling.max_tokens, recipe.prompt.max_tokens) == (0.9, 16384, 8192)
     assert recipe.sampling.extend is not None
     assert (recipe.sampling.extend.after_step, recipe.sampling.extend.max_tokens) == (30, 22528)
-    # Context: no earlier reasoning but the model's summary; all attempts in order; the example on the first turn.
+    # Context: no earlier reasoning but the model's summary; all turns in order; the example on the first turn.
     assert (recipe.history.thinking, recipe.history.keep, recipe.history.form) == ("summarised", "all", "prompt")
     assert (recipe.prompt.shots, recipe.prompt.example_turns) == ("one", "first")
     assert recipe.curriculum is None
 
 
-def test_kevin_says_what_the_paper_had_and_nobody_else() -> None:
+def test_the_header_of_kevin_lists_the_unpublished_parts_of_the_paper() -> None:
     header = " ".join((RECIPES / "kevin.yaml").read_text().split("\n\n")[0].replace("#", " ").split())
-    assert "What the paper used that nobody else has 8 H200 for several days" in header
+    assert "Only the paper had 8 H200 for several days" in header
     assert "enlarged tensor sizes" in header
     assert "80 unpublished tasks" in header
     assert "LoRA" in header
 
 
-def test_kevin_triton_and_hip_differ_from_kevin_in_what_they_name_alone() -> None:
+def test_kevin_triton_and_hip_differ_from_kevin_only_in_language_and_tasks() -> None:
     kevin, triton, hip = (load(name) for name in ("kevin", "kevin_triton", "hip_multi_turn"))
     for other in (triton, hip):
         for part in ("train", "returns", "advantage", "rewards", "sampling", "episode", "history", "prompt", "eval"):
@@ -190,6 +195,53 @@ def test_kevin_triton_and_hip_differ_from_kevin_in_what_they_name_alone() -> Non
     assert triton.backend.use == "triton"
     assert (hip.backend.use, hip.backend.options.arch, hip.backend.options.mode) == ("hip", "gfx950", "gpu")
     assert (hip.evaluator.use, hip.tasks.options.levels, hip.tasks.options.source) == ("local", (1, 2, 3), "local")
+
+
+@pytest.mark.parametrize("name", ["kevin", "kevin_triton"])
+def test_the_recipes_with_retrieval_differ_from_kevin_only_in_the_retriever(name: str) -> None:
+    plain, retrieving = load(name), load(f"{name}_raicl")
+    assert retrieving.retriever is not None
+    assert attrs.evolve(retrieving, retriever=None) == plain
+    assert load(f"{name}_raicl", "retriever=null") == plain
+
+
+@pytest.mark.parametrize("name", ["kevin_raicl", "kevin_triton_raicl", "raicl"])
+def test_retriever_index_and_k_are_the_published_ones(name: str) -> None:
+    """The keys `rag_index_path` and `raicl_k` of kernel-rl; its retriever searches a FAISS index by cosine."""
+    retriever = load(name).retriever
+    assert retriever is not None
+    assert (retriever.use, retriever.options.index.name, retriever.k) == ("faiss", "kernel_rag_index", 3)
+    assert (retriever.turns, retriever.guard) == ("first", "task")
+    header = (RECIPES / f"{name}.yaml").read_text().split("\n\n")[0]
+    assert "--output ./kernel_rag_index" in header
+    assert f"kernelrl index info ./kernel_rag_index --recipe {name} " in header
+
+
+def test_raicl_is_the_published_configuration() -> None:
+    """rl_kernelbench_raicl.yaml of kernel-rl. Its rewards of thinking and format penalty are defaults of its code."""
+    recipe = load("raicl")
+    assert (recipe.policy.use, recipe.policy.options.model) == ("tinker", "Qwen/Qwen3-30B-A3B")
+    assert recipe.policy.options.lora_rank == 32
+    assert (recipe.tasks.use, recipe.tasks.options.levels, recipe.tasks.options.holdout.fraction) == (
+        "kernelbench",
+        (1,),
+        0.1,
+    )
+    assert (recipe.backend.use, recipe.episode.turns) == ("triton", 1)
+    assert (recipe.train.tasks_per_step, recipe.train.group_size, recipe.train.epochs) == (4, 8, 1)
+    assert (recipe.train.shuffle, recipe.train.drop_uniform_groups) == (True, True)
+    assert (recipe.train.learning_rate, recipe.train.warmup_ratio, recipe.train.substeps) == (1e-4, 0.0, 1)
+    assert (recipe.train.loss, recipe.train.kl, recipe.train.max_grad_norm) == ("importance_sampling", 0.0, None)
+    assert (recipe.advantage.use, recipe.train.length_norm) == ("dr_grpo", "none")
+    assert (recipe.train.checkpoint_every, recipe.eval.every) == (10, 10)
+    assert (recipe.sampling.max_tokens, recipe.sampling.temperature, recipe.sampling.top_p) == (4096, 1.0, 1.0)
+    assert (recipe.evaluation.trials, recipe.evaluation.timing) == (5, False)
+    # 1.0 correct + 0.2 compile + 0.1 format + 0.05 length + 0.1 thinking, of which a reply without thinking gets half.
+    weights = {name: use.weight for name, use in recipe.rewards.items()}
+    assert weights == {"correct": 1.0, "compile": 0.2, "format": 0.1, "brief": 0.05, "thinking": 0.1}
+    assert total(recipe, Outcome.CORRECT) == pytest.approx(1.4)
+    assert total(recipe, Outcome.INCORRECT) == pytest.approx(0.4)
+    assert recipe.rewards["format"].options.penalty == -0.1
 
 
 def test_the_documented_curriculum_is_accepted() -> None:
@@ -213,7 +265,7 @@ def test_single_turn_is_the_default_of_the_earlier_systems() -> None:
     assert (recipe.train.length_norm, recipe.train.max_grad_norm, recipe.advantage.use) == (16384, 0.05, "dr_grpo")
     assert (recipe.evaluation.trials, recipe.evaluation.timing_trials) == (5, 100)
     assert recipe.evaluation.excessive_speedup == 10.0
-    # 0.3 correct + min(speedup, 10): a kernel of 25 times the speed earns 10.3.
+    # 0.3 correct + min(speedup, 10): a kernel with speedup 25 scores 10.3.
     assert total(recipe, Outcome.CORRECT, 25.0) == pytest.approx(10.3)
     assert total(recipe, Outcome.INCORRECT) == 0.0
 
@@ -239,11 +291,11 @@ def test_dr_kernel_is_the_published_algorithm() -> None:
     assert recipe.evaluation.profile_kernels
 
 
-def test_the_cold_start_of_dr_kernel_is_made_elsewhere_as_its_header_says() -> None:
+def test_the_cold_start_of_dr_kernel_is_made_elsewhere_as_its_header_documents() -> None:
     """`demonstrations.file` is refused with its policy, and `policy.start_from` is an option of it."""
     recipe = load("dr_kernel")
     assert not registry().make("policies", recipe.policy).capabilities.warm_start
     assert hasattr(recipe.policy.options, "start_from")
     header = " ".join((RECIPES / "dr_kernel.yaml").read_text().split("\n\n")[0].replace("#", " ").split())
-    assert "learns from examples with `server: local` alone" in header
-    assert "named by policy.start_from" in header
+    assert "warm-starts with `server: local` only" in header
+    assert "in policy.start_from" in header

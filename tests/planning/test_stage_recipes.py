@@ -1,4 +1,4 @@
-"""The rewards of the stage recipes: right above wrong, faster above slower, and a signal before anything is right."""
+"""Rewards of the stage recipes: correct above wrong, faster above slower, and a signal before any kernel is correct."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import itertools
 
 import attrs
 import pytest
-from value_builders import make_turn
 
 from kernelrl_core.environment.scoring import WeightedReward, score
 from kernelrl_core.planning.load import load_recipe
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.schema import Recipe
+from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import (
     BuildStatus,
     Candidate,
@@ -40,7 +40,7 @@ def _turn(outcome: Outcome, passed: int = 0, speedup: float | None = None) -> Tu
 
 
 def _recipe(name: str) -> Recipe:
-    # Checkers have no part in the numbers; without them the tests need the rewards alone.
+    # Checkers do not affect the scores; without them the tests depend on the rewards only.
     return load_recipe(name, ["checkers.source=null", "forbid=[]"], registry=registry()).recipe
 
 
@@ -60,7 +60,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("name", STAGES)
-def test_every_right_kernel_earns_more_than_every_wrong_one(name: str) -> None:
+def test_every_correct_kernel_scores_above_every_wrong_one(name: str) -> None:
     recipe = _recipe(name)
     slow = _turn(Outcome.CORRECT, 5, 0.001)
     untimed = attrs.evolve(slow, evaluation=attrs.evolve(slow.evaluation, speedup=None))
@@ -69,7 +69,7 @@ def test_every_right_kernel_earns_more_than_every_wrong_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", STAGES)
-def test_the_reward_of_a_right_kernel_never_falls_with_its_speedup(name: str) -> None:
+def test_the_score_of_a_correct_kernel_never_falls_with_speedup(name: str) -> None:
     recipe = _recipe(name)
     totals = [_total(recipe, _turn(Outcome.CORRECT, 5, speedup)) for speedup in (0.01, 0.5, 1, 2, 9, 10, 11, 1e6)]
     assert totals == sorted(totals)
@@ -77,7 +77,7 @@ def test_the_reward_of_a_right_kernel_never_falls_with_its_speedup(name: str) ->
 
 
 @pytest.mark.parametrize("name", STAGES)
-def test_a_wrong_kernel_that_builds_earns_more_than_one_that_does_not(name: str) -> None:
+def test_a_wrong_kernel_that_builds_scores_above_one_that_does_not(name: str) -> None:
     recipe = _recipe(name)
     ladder = [_turn(Outcome.FORMAT_ERROR), _turn(Outcome.COMPILE_ERROR), _turn(Outcome.INCORRECT)]
     totals = [_total(recipe, turn) for turn in ladder]
@@ -94,7 +94,7 @@ def test_a_wrong_kernel_that_builds_earns_more_than_one_that_does_not(name: str)
     ],
 )
 def test_totals_worked_by_hand(name: str, incorrect: float, correct: float) -> None:
-    """Three of five tests passed; and a correct kernel at twice the baseline."""
+    """An incorrect kernel with three of five trials passed, and a correct kernel with speedup 2."""
     recipe = _recipe(name)
     assert _total(recipe, _turn(Outcome.INCORRECT, 3)) == pytest.approx(incorrect)
     assert _total(recipe, _turn(Outcome.CORRECT, 5, 2.0)) == pytest.approx(correct)

@@ -1,4 +1,4 @@
-"""Errors that cross the boundary between a plugin and the core."""
+"""Errors at the plugin boundary."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from kernelrl_core.plugins.boundary import plugin_boundary
 
 
 def test_an_unexpected_exception_names_component_and_action() -> None:
-    told = r"policy 'x' failed in sample: ValueError: no"
-    with pytest.raises(KernelRLError, match=told) as raised, plugin_boundary("policy 'x'", "sample"):
+    message = r"policy 'x' failed in sample: ValueError: no"
+    with pytest.raises(KernelRLError, match=message) as raised, plugin_boundary("policy 'x'", "sample"):
         raise ValueError("no")
     assert not isinstance(raised.value, InfrastructureError)
 
@@ -28,7 +28,7 @@ def test_an_infrastructure_error_is_classified_by_the_boundary() -> None:
     assert (raised.value.message, raised.value.fix) == ("the server is gone", "start it")
 
 
-def test_the_boundary_of_a_component_without_a_class_of_its_own_is_the_plugin() -> None:
+def test_the_default_class_of_an_infrastructure_error_is_plugin_error() -> None:
     with pytest.raises(PluginError), plugin_boundary("retriever 'x'", "search"):
         raise InfrastructureError("the index is gone")
 
@@ -38,6 +38,6 @@ def test_an_inner_boundary_keeps_its_class() -> None:
         raise StorageError("the disk is full")
 
 
-def test_a_mistake_of_the_user_passes_unchanged() -> None:
+def test_a_usage_error_passes_unchanged() -> None:
     with pytest.raises(UsageError, match="wrong key"), plugin_boundary("policy 'x'", "sample"):
         raise UsageError("wrong key")

@@ -1,4 +1,4 @@
-"""The table of components and distributions is that of the entry points of the workspace."""
+"""The table of components and distributions matches the entry points of the workspace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernelrl_core.plugins.known_distributions import distribution_of
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_table_is_that_of_the_workspace() -> None:
+def test_the_table_matches_the_workspace() -> None:
     spec = importlib.util.spec_from_file_location("generator", ROOT / "scripts/known_distributions.py")
     assert spec is not None
     assert spec.loader is not None
@@ -30,7 +30,7 @@ def test_the_table_is_that_of_the_workspace() -> None:
         ("tasks", "directory", "kernelrl-plugin-kernelbench"),
         ("commands", "tinker-server", "kernelrl-tinker-server"),
         ("commands", "lab", "kernelrl-lab"),
-        ("policies", "nobody", ""),
+        ("policies", "unknown", ""),
         ("kinds", "torch", ""),
     ],
 )

@@ -1,4 +1,4 @@
-"""Each plugin is loaded and asked alone; whatever goes wrong with one is recorded against it."""
+"""Plugins are loaded separately; a failure is recorded for its plugin."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GOOD = """
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Writes a distribution with one plugin, as pip would leave it."""
+    """Writes a distribution with one plugin in the layout that pip installs."""
     monkeypatch.syspath_prepend(tmp_path)
     before = set(sys.modules)
 
@@ -47,7 +47,7 @@ def loaded(**environment: str) -> dict[str, PluginInfo]:
     return {plugin.name: plugin for plugin in load_plugins(environment)}
 
 
-def test_a_sound_plugin_is_listed_with_its_components_and_nothing_of_them_is_imported(install: Install) -> None:
+def test_a_plugin_is_listed_with_its_components_without_importing_them(install: Install) -> None:
     install("sound", GOOD)
     plugin = loaded()["sound"]
     assert (plugin.state, plugin.dist, plugin.version, plugin.error) == ("ok", "demo-sound", "1.5", "")
@@ -86,18 +86,18 @@ def test_a_sound_plugin_is_listed_with_its_components_and_nothing_of_them_is_imp
         (
             "@hookimpl\ndef kernelrl_rewards():\n    return [Component('a', 'b:c'), Component('a', 'd:e')]",
             "kernelrl_rewards",
-            "offers 'a' twice",
+            "two components named 'a'",
         ),
         (
             "@hookimpl\ndef kernelrl_rewards():\n    return [Component('a', 'b.c')]",
             "kernelrl_rewards",
             "module:attribute",
         ),
-        ("@hookimpl\ndef kernelrl_rewards():\n    return [Component('a:b', 'b:c')]", "kernelrl_rewards", "cannot be"),
+        ("@hookimpl\ndef kernelrl_rewards():\n    return [Component('a:b', 'b:c')]", "kernelrl_rewards", "not a valid"),
     ],
     ids=lambda value: None,
 )
-def test_a_faulty_plugin_is_broken_with_stage_and_one_line_and_harms_no_other(
+def test_a_faulty_plugin_is_broken_with_a_one_line_error_and_affects_no_other(
     install: Install, body: str, stage: str, error: str
 ) -> None:
     install("faulty", body)
@@ -110,7 +110,7 @@ def test_a_faulty_plugin_is_broken_with_stage_and_one_line_and_harms_no_other(
     assert plugins["sound"].state == plugins["core"].state == "ok"
 
 
-def test_all_or_none_of_what_a_plugin_offers_counts(install: Install) -> None:
+def test_a_plugin_with_one_failing_hook_has_no_components(install: Install) -> None:
     install("half", GOOD + "\n    @hookimpl\n    def kernelrl_loggers():\n        raise RuntimeError('no')")
     assert loaded()["half"].components == {}
 
@@ -120,7 +120,7 @@ def test_the_traceback_of_a_broken_plugin_is_kept(install: Install) -> None:
     assert "demo_faulty.py" in loaded()["faulty"].trace
 
 
-def test_an_error_whose_text_raises_is_recorded_all_the_same(install: Install) -> None:
+def test_an_error_whose_str_raises_is_recorded(install: Install) -> None:
     install("faulty", "class E(Exception):\n    def __str__(self): raise ValueError\nraise E")
     assert loaded()["faulty"].state == "broken"
 
@@ -133,24 +133,24 @@ def test_an_incompatible_plugin_is_refused_before_its_import(install: Install, r
     assert "this is kernelrl 0.1.0" in plugin.error
 
 
-def test_a_requirement_that_does_not_apply_here_is_passed_over(install: Install) -> None:
+def test_a_requirement_with_a_false_marker_is_ignored(install: Install) -> None:
     install("new", GOOD, requires='kernelrl>=9; python_version < "3"')
     assert loaded()["new"].state == "ok"
 
 
-def test_a_doubled_name_is_reported_and_the_distribution_called_after_it_keeps_it(install: Install) -> None:
+def test_a_duplicate_plugin_name_is_reported_and_the_distribution_of_that_name_keeps_it(install: Install) -> None:
     install("fake", GOOD, dist="kernelrl-plugin-fake")
-    install("fake", GOOD, dist="a-stranger")
+    install("fake", GOOD, dist="other-dist")
     both = [plugin for plugin in load_plugins({}) if plugin.name == "fake"]
     assert [(plugin.dist, plugin.state) for plugin in both] == [
         ("kernelrl-plugin-fake", "ok"),
-        ("a-stranger", "broken"),
+        ("other-dist", "broken"),
     ]
-    assert "a-stranger" in both[1].error
+    assert "other-dist" in both[1].error
     assert "kernelrl-plugin-fake" in both[1].error
 
 
-def test_unreadable_entry_points_break_their_own_distribution_only(install: Install) -> None:
+def test_unreadable_entry_points_break_only_their_distribution(install: Install) -> None:
     install("odd", GOOD, entry_points="[kernelrl]\nthis line says nothing\n")
     plugins = load_plugins({})
     assert [(plugin.name, plugin.failed_at) for plugin in plugins if plugin.state == "broken"] == [
@@ -158,7 +158,7 @@ def test_unreadable_entry_points_break_their_own_distribution_only(install: Inst
     ]
 
 
-def test_a_plugin_can_be_switched_off_and_is_then_not_imported(install: Install) -> None:
+def test_a_disabled_plugin_is_not_imported(install: Install) -> None:
     install("faulty", "raise AssertionError('imported')")
     assert loaded(KERNELRL_DISABLE_PLUGINS="other, faulty")["faulty"].state == "disabled"
 
@@ -175,13 +175,15 @@ def test_tracing_writes_each_hook_call_to_stderr(install: Install, capsys: pytes
     assert "kernelrl: sound.kernelrl_rewards" in capsys.readouterr().err
 
 
-def test_what_a_plugin_prints_does_not_reach_stdout(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_of_a_plugin_during_import_does_not_reach_stdout(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
     install("chatty", "print('hello')\n" + textwrap.dedent(GOOD))
     assert loaded()["chatty"].state == "ok"
     assert capsys.readouterr().out == ""
 
 
-def test_the_order_is_that_of_the_names(install: Install) -> None:
+def test_plugins_are_sorted_by_name(install: Install) -> None:
     install("zulu", GOOD)
     install("alpha", GOOD)
     names = [plugin.name for plugin in load_plugins({})]

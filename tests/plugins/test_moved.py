@@ -1,4 +1,4 @@
-"""A plugin that imports a former module of the core is listed as broken, with the import to write instead."""
+"""A plugin that imports a former module of the core is listed as broken, with the replacement import."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Install = Callable[..., None]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Writes a distribution with the plugin `old`, as pip would leave it."""
+    """Writes a distribution with the plugin `old` in the layout that pip installs."""
     monkeypatch.syspath_prepend(tmp_path)
     before = set(sys.modules)
 
@@ -45,7 +45,7 @@ def loaded() -> PluginInfo:
 
 
 @pytest.mark.parametrize(
-    ("statement", "told", "instead"),
+    ("statement", "message", "instead"),
     [
         (
             "from kernelrl_core.judging import Turn",
@@ -80,24 +80,24 @@ def loaded() -> PluginInfo:
         ),
     ],
 )
-def test_the_message_has_the_new_import(install: Install, statement: str, told: str, instead: str) -> None:
+def test_the_message_has_the_replacement_import(install: Install, statement: str, message: str, instead: str) -> None:
     install(statement)
     error = loaded().error
-    assert error.startswith(told)
+    assert error.startswith(message)
     assert error.endswith(f"; write: {instead}")
 
 
-def test_the_import_of_a_module_of_the_plugin_is_found(install: Install) -> None:
+def test_a_failing_import_in_a_submodule_of_the_plugin_is_found(install: Install) -> None:
     install("import demo_inner", demo_inner="\nfrom kernelrl_core.judging import Reward\n")
     assert loaded().error.endswith("; write: from kernelrl_core.api.rewards import Reward")
 
 
-def test_another_missing_module_gets_no_advice(install: Install) -> None:
+def test_a_missing_module_outside_the_core_gets_no_replacement(install: Install) -> None:
     install("from a_module_that_is_not_there import Reward")
     assert loaded().error == "ModuleNotFoundError: No module named 'a_module_that_is_not_there'"
 
 
-def test_the_import_that_is_advised_works(install: Install) -> None:
+def test_the_replacement_import_works(install: Install) -> None:
     install("from kernelrl_core.flow import Policy, PolicyCapabilities, Reward")
     _, _, advice = loaded().error.partition("; write: ")
     names: dict[str, object] = {}
@@ -105,7 +105,7 @@ def test_the_import_that_is_advised_works(install: Install) -> None:
     assert {"Policy", "PolicyCapabilities", "Reward"} <= set(names)
 
 
-def test_the_list_of_plugins_shows_it(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugins_list_shows_the_replacement(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     install("from kernelrl_core.judging import Reward")
     found = registry.Registry(load_plugins({}))
     monkeypatch.setattr(registry, "registry", lambda: found)

@@ -1,4 +1,4 @@
-"""Components are found by name, made with their options, and every fault names the plugin."""
+"""Components are found by name and constructed with their options; errors name the plugin."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_bare_name_finds_the_only_component_of_that_name() -> None:
     assert Registry((plugin("a", A, OWN),)).find("rewards", "own") is OWN
 
 
-def test_a_name_offered_twice_must_be_qualified() -> None:
+def test_a_name_of_two_plugins_must_be_qualified() -> None:
     both = Registry((plugin("a", A), plugin("b", B, OWN)))
     with pytest.raises(LookupFailed, match="a:speedup, b:speedup"):
         both.find("rewards", "speedup")
@@ -40,7 +40,7 @@ def test_a_name_offered_twice_must_be_qualified() -> None:
     assert [both.label("rewards", c) for c in both.components("rewards")] == ["a:speedup", "b:speedup", "own"]
 
 
-def test_an_unknown_name_gets_the_nearest_one() -> None:
+def test_the_error_about_an_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(LookupFailed, match="no reward 'sped_up'; did you mean 'speedup'"):
         Registry((plugin("a", A),)).find("rewards", "sped_up")
 
@@ -61,9 +61,9 @@ def test_a_component_of_a_broken_plugin_fails_with_the_error_of_the_plugin(kind:
     assert caught.value.fix == f"kernelrl plugins show {owner}"
 
 
-def test_a_component_of_a_disabled_plugin_says_how_it_was_disabled() -> None:
+def test_the_error_about_a_disabled_plugin_names_the_variable() -> None:
     off = plugin("torch", state="disabled", error="named in KERNELRL_DISABLE_PLUGINS")
-    with pytest.raises(MissingPrerequisite, match="is disabled, it is named in KERNELRL_DISABLE_PLUGINS"):
+    with pytest.raises(MissingPrerequisite, match="is disabled: named in KERNELRL_DISABLE_PLUGINS"):
         Registry((off,)).find("policies", "torch")
 
 
@@ -105,23 +105,23 @@ def configured(targets: str) -> Registry:
     return Registry((plugin("a", Component("t", f"{targets}:Target", config=f"{targets}:Options")),))
 
 
-def test_make_calls_the_implementation_with_its_options_or_with_nothing(targets: str) -> None:
+def test_make_calls_the_implementation_with_its_options_or_without_arguments(targets: str) -> None:
     made = [configured(targets).make("rewards", use) for use in (Use("t", Options(3)), Use("t"))]
     made.append(Registry((plugin("a", Component("t", f"{targets}:Target")),)).make("rewards", Use("t")))
     assert [reward.options for reward in made if isinstance(reward, Target)] == [Options(3), Options(), None]
 
 
-def test_a_fault_in_an_implementation_names_the_plugin(targets: str) -> None:
+def test_an_error_in_a_constructor_names_the_plugin(targets: str) -> None:
     with pytest.raises(PluginFailed, match=r"plugin a \(dist-a 1.0\): cannot make the reward 't': ZeroDivisionError"):
         configured(targets).make("rewards", Use("t", Options(-1)))
 
 
-def test_an_error_for_the_user_passes_unchanged(targets: str) -> None:
+def test_a_usage_error_of_a_constructor_passes_unchanged(targets: str) -> None:
     with pytest.raises(UsageError, match="value: 0 is not allowed"):
         configured(targets).make("rewards", Use("t", Options(0)))
 
 
-def test_a_target_that_cannot_be_imported_names_the_plugin() -> None:
+def test_an_import_error_names_the_plugin() -> None:
     plugins = Registry((plugin("a", Component("t", "kernelrl_core.types:NoSuchThing")),))
     with pytest.raises(PluginFailed, match=r"plugin a .*cannot import the reward 't': AttributeError"):
         plugins.make("rewards", Use("t"))
@@ -134,13 +134,13 @@ def test_a_declared_module_that_is_missing_is_a_prerequisite() -> None:
     assert caught.value.fix == "pip install no_such_module_at_all"
 
 
-def test_options_that_are_no_attrs_class_are_the_plugins_fault() -> None:
+def test_options_must_be_an_attrs_class() -> None:
     plugins = Registry((plugin("a", Component("t", "json:dumps", config="json:JSONDecoder")),))
     with pytest.raises(PluginFailed, match="not an attrs class"):
         plugins.config_class("rewards", "t")
 
 
-def test_an_implementation_or_options_of_another_kind_are_refused_with_the_base_to_derive_from(targets: str) -> None:
+def test_the_error_about_a_wrong_base_class_names_the_right_one(targets: str) -> None:
     other = Registry((plugin("a", Component("t", f"{targets}:Plain")),))
     with pytest.raises(PluginFailed, match=r"reward 't' .* does not derive from Reward") as caught:
         other.make("rewards", Use("t"))
@@ -163,7 +163,7 @@ class MisspeltTarget(Target):
     def aclose(self) -> None: ...
 
 
-def test_a_method_that_its_kind_does_not_know_is_reported_with_the_nearest_right_name(targets: str) -> None:
+def test_an_unknown_method_is_reported_with_the_nearest_known_name(targets: str) -> None:
     component = Component("t", f"{targets}:MisspeltTarget", config=f"{targets}:Misspelt")
     assert Registry((plugin("a", component),)).unknown_methods("rewards", "t") == (
         "Misspelt.need_timing is not a method of RewardConfig; did you mean 'needs_timing'?",
@@ -172,7 +172,7 @@ def test_a_method_that_its_kind_does_not_know_is_reported_with_the_nearest_right
     assert configured(targets).unknown_methods("rewards", "t") == ()
 
 
-def test_no_installed_component_has_a_method_that_its_kind_does_not_know() -> None:
+def test_no_installed_component_has_an_unknown_method() -> None:
     unknown = []
     for plugin in registry().plugins:
         assert plugin.state == "ok", plugin.error
@@ -183,14 +183,14 @@ def test_no_installed_component_has_a_method_that_its_kind_does_not_know() -> No
     assert unknown == []
 
 
-def test_missing_looks_at_the_declaration_and_at_the_options(targets: str) -> None:
+def test_missing_includes_requirements_of_the_declaration_and_of_the_options(targets: str) -> None:
     component = Component("t", f"{targets}:Target", requires=Requires(executables=("no-such-program",)))
     missing = Registry(()).missing(component, Options(7))
     assert [item.what for item in missing] == ["program no-such-program", "environment variable NO_SUCH_VARIABLE_7"]
     assert all(item.fix for item in missing)
 
 
-def test_requirements_that_are_met_are_not_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_satisfied_requirements_are_not_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("A_KEY", "secret")
     program = tmp_path / "a-program"
     program.touch(mode=0o755)
@@ -204,15 +204,20 @@ def test_an_empty_variable_counts_as_missing(monkeypatch: pytest.MonkeyPatch) ->
     assert missing_requirements(Requires(environment=("A_KEY",)))
 
 
-def test_a_module_is_looked_for_without_importing_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_for_a_module_does_not_import_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "explosive_module.py").write_text("raise AssertionError('imported')")
     monkeypatch.syspath_prepend(tmp_path)
     assert missing_requirements(Requires(modules=("explosive_module",))) == ()
 
 
-def test_a_server_that_does_not_answer_is_missing_and_the_given_fix_wins() -> None:
+def test_an_unreachable_server_is_missing_and_the_given_fix_is_shown() -> None:
     (missing,) = missing_requirements(Requires(url="http://127.0.0.1:9/", fix="kernelrl tinker-server"))
     assert missing.fix == "kernelrl tinker-server"
+
+
+def test_a_file_that_does_not_exist_is_missing(tmp_path: Path) -> None:
+    (missing,) = missing_requirements(Requires(files=(str(tmp_path), str(tmp_path / "index")), fix="build it"))
+    assert (missing.what, missing.fix) == (f"file {tmp_path / 'index'}", "build it")
 
 
 def test_the_registry_of_this_process_is_loaded_once() -> None:

@@ -1,4 +1,4 @@
-"""A stranger's plugin: built as a wheel, installed into another environment, used through the console script."""
+"""A third-party plugin: built as a wheel, installed into another environment, used from the command line."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ FILES = {
         @attrs.frozen
         class BrevityConfig(RewardConfig):
             characters: int = 2000
-            """Length at which nothing is left."""
+            """Source length from which the score is 0."""
 
             def bounds(self):
                 return RewardBounds(0.0, 1.0, -1.0)
@@ -102,7 +102,7 @@ def pip(*arguments: str) -> None:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment of its own with core, this environment's other packages, and the stranger's two plugins."""
+    """A virtual environment with the core, this environment's other packages, and the two third-party plugins."""
     pytest.importorskip("hatchling", reason="building a wheel offline needs hatchling in this environment")
     folder = tmp_path_factory.mktemp("second")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], check=True)
@@ -111,7 +111,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pip("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(wheels), str(project))
     python = folder / "env/bin/python"
     pip("--python", str(python), "install", "--quiet", "--no-deps", "--no-index", *map(str, wheels.glob("*.whl")))
-    # What core and the bundled plugins need comes from the environment of the tests; nothing is downloaded.
+    # Dependencies of the core and the bundled plugins come from the environment of the tests; nothing is downloaded.
     here = sysconfig.get_path("purelib")
     packages = next(folder.glob("env/lib/python*/site-packages"))
     (packages / "rest.pth").write_text(f"import site; site.addsitedir({here!r})\n")
@@ -135,7 +135,7 @@ def kernelrl(environment: Path, folder: Path, *arguments: str) -> subprocess.Com
     )
 
 
-def test_it_is_listed_beside_a_broken_one(environment: Path, tmp_path: Path) -> None:
+def test_a_plugin_is_listed_next_to_a_broken_one(environment: Path, tmp_path: Path) -> None:
     done = kernelrl(environment, tmp_path, "plugins", "list", "--json")
     assert done.returncode == 0, done.stderr
     plugins = {plugin["name"]: plugin for plugin in json.loads(done.stdout)["plugins"]}
@@ -145,7 +145,7 @@ def test_it_is_listed_beside_a_broken_one(environment: Path, tmp_path: Path) -> 
     assert "a_module_that_does_not_exist" in plugins["ruin"]["error"]
 
 
-def test_a_recipe_uses_its_reward_and_its_checker(environment: Path, tmp_path: Path) -> None:
+def test_a_recipe_uses_reward_component_and_checker_of_the_plugin(environment: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(RECIPE)
     overrides = ("train.steps=1", "train.tasks_per_step=2", "train.group_size=2", "policy.warm_start.steps=3")
     overrides += ("eval.at_start=false", "eval.at_end=false", "tasks.practice=0", "sampling.max_tokens=40")
@@ -156,7 +156,7 @@ def test_a_recipe_uses_its_reward_and_its_checker(environment: Path, tmp_path: P
     assert all("brief" in row["score"]["parts"] for row in rows)
 
 
-def test_a_misspelt_option_of_it_is_named(environment: Path, tmp_path: Path) -> None:
+def test_the_error_about_a_misspelt_option_has_line_and_nearest_name(environment: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(RECIPE.replace("characters", "charcters"))
     done = kernelrl(environment, tmp_path, "validate", "mine.yaml")
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""The core and a bundled plugin work from their wheels, in an environment without torch."""
+"""The core and a bundled plugin work when installed from wheels into an environment without torch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pip(*arguments: str) -> None:
 
 
 def dependencies(name: str) -> Iterator[metadata.Distribution]:
-    """The distributions that one needs without extras, those that they need included."""
+    """Direct and indirect dependencies of a distribution, without extras."""
     found: dict[str, metadata.Distribution] = {}
     waiting = [name]
     while waiting:
@@ -38,14 +38,14 @@ def dependencies(name: str) -> Iterator[metadata.Distribution]:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Programs of a virtual environment that has three wheels and what the core needs, and nothing else."""
+    """Programs of a virtual environment with three wheels and the dependencies of the core only."""
     pytest.importorskip("hatchling", reason="building a wheel offline needs hatchling in this environment")
     folder = tmp_path_factory.mktemp("wheels")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], check=True)
     pip("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), *map(str, PROJECTS))
     wheels = sorted(str(path) for path in folder.glob("*.whl"))
     pip("--python", str(folder / "env/bin/python"), "install", "--quiet", "--no-deps", "--no-index", *wheels)
-    # Nothing is downloaded: the core's own dependencies are linked from the environment of the tests.
+    # Nothing is downloaded: the dependencies of the core are linked from the environment of the tests.
     packages = folder / "packages"
     packages.mkdir()
     for distribution in dependencies("kernelrl"):
@@ -85,7 +85,7 @@ def test_the_plugin_is_listed(environment: Path, tmp_path: Path) -> None:
     assert call(environment, tmp_path, "kernelrl", "plugins", "list").returncode == 0
 
 
-def test_the_plugin_is_described_and_torch_is_missing(environment: Path, tmp_path: Path) -> None:
+def test_plugins_show_lists_options_and_the_missing_torch(environment: Path, tmp_path: Path) -> None:
     done = call(environment, tmp_path, "kernelrl", "plugins", "show", "hip", "--json")
     assert done.returncode == 0, done.stderr
     (described,) = json.loads(done.stdout)["components"]
@@ -96,7 +96,7 @@ def test_the_plugin_is_described_and_torch_is_missing(environment: Path, tmp_pat
     assert shown.stdout.startswith("hip  kernelrl-plugin-hip ")
 
 
-def test_a_recipe_of_the_wheel_names_the_plugins_to_install(environment: Path, tmp_path: Path) -> None:
+def test_validate_names_the_plugins_to_install(environment: Path, tmp_path: Path) -> None:
     done = call(environment, tmp_path, "kernelrl", "validate", "smoke")
     assert done.returncode == 3, done.stderr
     assert "pip install kernelrl-plugin-torch" in done.stderr

@@ -1,4 +1,4 @@
-"""Prompts: their words, their history, and how they are fitted into a context."""
+"""Prompt templates, history, and fitting into a context."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from value_builders import make_turn
 
 from kernelrl_core.errors import UsageError
 from kernelrl_core.interfaces.backends import BackendFacts
 from kernelrl_core.prompts import MINIMUM_REPLY_TOKENS, Composer
 from kernelrl_core.prompts.extraction import extract
 from kernelrl_core.recipe.schema import BestHistory, Hardware, HistorySettings, LastHistory, PromptSettings
+from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import (
     EvaluationSettings,
     Example,
@@ -81,8 +81,8 @@ def text(messages):
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_words_of_the_templates(name):
-    """A change of wording changes these files on purpose: delete one to have it written anew."""
+def test_rendered_templates_match_the_stored_files(name):
+    """To accept a changed template, delete its file; the test writes it again."""
     prompt = PromptSettings(template=name, hardware=Hardware("H100"))
     turns = [turn(0, reply(0)), turn(1, "no code here")]
     words = text(composer(prompt).messages(TASK)) + text(composer(prompt).messages(TASK, turns=turns)[-4:])
@@ -95,7 +95,7 @@ def test_words_of_the_templates(name):
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_facts_that_every_template_states(name):
+def test_every_template_states_the_required_facts(name):
     words = text(composer(PromptSettings(template=name)).messages(TASK))
     assert TASK.reference.rstrip() in words
     assert all(rule.statement in words for rule in RULES)
@@ -105,12 +105,12 @@ def test_facts_that_every_template_states(name):
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_only_kernelrl_asks_for_tags(name):
+def test_only_template_kernelrl_requests_tags(name):
     words = text(composer(PromptSettings(template=name)).messages(TASK, turns=[turn(0, reply(0))]))
     assert ("<KERNEL>" in words) == (name == "kernelrl")
 
 
-def test_constant_words_of_brief_are_few_and_the_same():
+def test_constant_text_of_brief_is_short_and_unchanged():
     brief = composer(PromptSettings(template="brief", shots="zero"))
     other = attrs.evolve(TASK, id="x", reference="class Model: pass\n")
     first, second = (brief.messages(task)[0].content.replace(task.reference.rstrip(), "") for task in (TASK, other))
@@ -130,30 +130,39 @@ def test_example_turns(turns, shown):
     assert ("# add" in text(composer(settings).messages(TASK, turns=[turn(0, reply(0))]))) == shown
 
 
-def test_retrieved_examples_come_before_the_own():
+def test_retrieved_examples_replace_those_of_the_backend():
     words = text(composer().messages(TASK, examples=[Example("class Model:  # near", "class ModelNew:  # near")]))
-    assert words.index("# near") < words.index("# add")
+    assert "# near" in words
+    assert "# add" not in words
 
 
-def test_precision_of_the_task_goes_before_the_recipe():
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_measured_speedup_of_an_example_is_stated(name):
+    near = Example("class Model:  # near", "class ModelNew:  # near", speedup=1.5)
+    made = composer(PromptSettings(template=name))
+    assert "1.50 times the speed of PyTorch" in text(made.messages(TASK, examples=[near]))
+    assert "times the speed" not in text(made.messages(TASK))
+
+
+def test_task_precision_overrides_the_recipe():
     words = text(composer().messages(attrs.evolve(TASK, precision="bf16")))
     assert "bfloat16" in words
     assert "0.01" in words
     assert "float32" not in words
 
 
-def test_tolerance_and_trials_of_a_stage_are_the_ones_that_are_stated():
+def test_prompt_states_tolerance_and_trials_of_the_stage():
     easy = attrs.evolve(TASK, settings=TaskSettings(atol=0.125, trials=2))
     words = text(composer(PromptSettings(template="kernelbench")).messages(easy))
     assert "absolute tolerance of 0.125 and a relative tolerance of 0.0001, in 2 trials" in words
 
 
-def test_precision_can_be_left_out_and_tolerances_given():
+def test_precision_is_optional_and_tolerances_are_configurable():
     assert "float32" not in text(composer(PromptSettings(state_precision=False)).messages(TASK))
     assert "atol 0.5" in text(composer(atol=0.5).messages(TASK))
 
 
-def test_summary_is_asked_for_and_shown():
+def test_summary_is_requested_and_shown():
     for made in (composer(PromptSettings(summary=True)), composer(history=HistorySettings(thinking="summarised"))):
         messages = made.messages(TASK, turns=[turn(0, reply(0))])
         assert "<SUMMARY>" in messages[1].content
@@ -161,13 +170,13 @@ def test_summary_is_asked_for_and_shown():
     assert "SUMMARY" not in text(composer().messages(TASK, turns=[turn(0, reply(0))]))
 
 
-def test_an_answer_that_was_never_given_is_not_shown_by_its_thinking():
+def test_thinking_of_a_reply_without_code_is_not_shown():
     cut = turn(0, "a first draft, which")
     cut = attrs.evolve(cut, prompt=Prompt((), (), "<think>\n"))
     assert composer().messages(TASK, turns=[cut])[2] == Message("assistant", "(no answer)")
 
 
-def test_think_prefix_begins_the_reply():
+def test_think_prefix_is_a_prefill():
     assert composer(PromptSettings(think_prefix=True)).messages(TASK)[-1] == Message("assistant", "<think>\n")
 
 
@@ -195,13 +204,13 @@ SCORED = [turn(index, reply(index), score=score) for index, score in enumerate([
         (BestHistory(2), "124"),
     ],
 )
-def test_kept_attempts_stand_in_the_order_of_turns_with_the_newest(keep, expected):
+def test_shown_turns_are_in_order_and_include_the_newest(keep, expected):
     assert "".join(shown(HistorySettings(keep=keep), SCORED)) == expected
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_attempts_may_stand_in_the_one_message_of_the_user(name):
-    """As in Kevin: base prompt, then kernel, summary and feedback of every attempt, without its thinking."""
+def test_history_form_prompt_puts_turns_into_the_user_message(name):
+    """As in Kevin: base prompt, then kernel, summary and feedback of every turn, without thinking."""
     made = composer(PromptSettings(template=name), HistorySettings(thinking="summarised", form="prompt"))
     messages = made.messages(TASK, turns=[turn(0, reply(0, "zounds")), turn(1, reply(1, "zounds"))])
     assert [message.role for message in messages if message.role != "system"] == ["user"]
@@ -214,11 +223,11 @@ def test_attempts_may_stand_in_the_one_message_of_the_user(name):
     assert made.messages(TASK)[-1].content.count("# add") == 2
 
 
-def test_the_oldest_attempts_of_the_one_message_go_first():
+def test_history_form_prompt_drops_the_oldest_turns_first():
     made = composer(PromptSettings(template="kevin"), HistorySettings(form="prompt"))
     turns = [turn(index, reply(index)) for index in range(4)]
     whole = size(made.messages(TASK, turns=turns))
-    prompt, _ = made.fit(TASK, render=render, context_tokens=whole + 99, max_tokens=100, turns=turns)
+    prompt = made.fit(TASK, render=render, context_tokens=whole + 99, max_tokens=100, turns=turns).prompt
     assert [f"version = {index}" in prompt.messages[-1].content for index in range(4)] == [False, True, True, True]
 
 
@@ -232,7 +241,7 @@ def test_infrastructure_errors_are_never_shown():
     "text_of_reply", [reply(7), f"```python\n{answer(7)}```", f"Plan.</think>\n```\n{answer(7)}```"]
 )
 @pytest.mark.parametrize("thinking", ["stripped", "kept", "summarised"])
-def test_history_holds_the_real_code(text_of_reply, thinking):
+def test_history_contains_the_extracted_source(text_of_reply, thinking):
     messages = composer(history=HistorySettings(thinking=thinking)).messages(TASK, turns=[turn(0, text_of_reply)])
     assert messages[2].role == "assistant"
     assert extract(messages[2].content, backend="triton").candidate.source == answer(7)
@@ -240,12 +249,25 @@ def test_history_holds_the_real_code(text_of_reply, thinking):
     assert "feedback 0" in messages[3].content
 
 
-@pytest.mark.parametrize("text_of_reply", ["", "<think>endless", "prose " * 2000, "```python\nclass ModelNew(:\n```"])
-def test_attempt_without_code_shows_what_was_written_in_bounds(text_of_reply):
-    content = composer().messages(TASK, turns=[turn(0, text_of_reply, outcome=Outcome.FORMAT_ERROR)])[2].content
-    assert 0 < len(content) < 2200
-    assert "endless" not in content
-    assert "class ModelNew(:" in content or "class" not in text_of_reply
+@pytest.mark.parametrize(
+    ("text_of_reply", "shown"),
+    [
+        ("", "(no answer)"),
+        ("<think>endless", "(no answer)"),
+        ("```python\nclass ModelNew(:\n```", "```python\nclass ModelNew(:\n```"),
+    ],
+    ids=["empty", "only thinking", "invalid code"],
+)
+def test_turn_without_code_shows_the_reply_without_thinking(text_of_reply, shown):
+    messages = composer().messages(TASK, turns=[turn(0, text_of_reply, outcome=Outcome.FORMAT_ERROR)])
+    assert messages[2].content == shown
+
+
+def test_turn_without_code_shows_a_shortened_reply():
+    messages = composer().messages(TASK, turns=[turn(0, "prose " * 2000, outcome=Outcome.FORMAT_ERROR)])
+    assert 1500 < len(messages[2].content) < 2200
+    assert messages[2].content.startswith("prose prose")
+    assert messages[2].content.endswith("prose prose")
 
 
 # --- replies --------------------------------------------------------------------------------------------------------
@@ -260,7 +282,7 @@ def test_attempt_without_code_shows_what_was_written_in_bounds(text_of_reply):
         "class ModelNew:\n    a = '</KERNEL>'\n",
     ],
 )
-def test_reply_text_is_read_back(name, source):
+def test_extraction_of_reply_text_is_the_source(name, source):
     made = composer(PromptSettings(template=name))
     assert extract(made.reply_text(source), backend="triton").candidate.source == source
     both = extract(made.reply_text(source, summary="why"), backend="triton")
@@ -304,29 +326,51 @@ def test_fit_stays_within_every_limit(context, max_tokens, limit, lengths, examp
         with pytest.raises(UsageError, match=f"{TASK.id}: its prompt has {bare} tokens"):
             fitted()
         return
-    prompt, tokens = fitted()
+    found_prompt = fitted()
+    prompt, tokens = found_prompt.prompt, found_prompt.max_tokens
+    assert found_prompt.examples == tuple(found[: len(found_prompt.examples)])
     assert len(prompt.tokens) <= largest
     assert len(prompt.tokens) + tokens <= context
     assert minimum <= tokens <= max_tokens
     if turns and size(newest) <= min(largest, context - minimum):
         assert any(f"version = {len(turns) - 1}\n" in message.content for message in prompt.messages)
     if tokens < max_tokens:
-        assert len(prompt.messages) <= len(newest), "history goes before the reply's limit is lowered"
+        assert len(prompt.messages) <= len(newest), "history is dropped before the reply limit is lowered"
 
 
-def test_oldest_attempts_go_first():
+def test_oldest_turns_are_dropped_first():
     made = composer(PromptSettings(template="brief"))
     turns = [turn(index, reply(index)) for index in range(4)]
     whole = size(made.messages(TASK, turns=turns))
-    prompt, tokens = made.fit(TASK, render=render, context_tokens=whole + 99, max_tokens=100, turns=turns)
-    assert [m.content.split("version = ")[1][0] for m in prompt.messages[1::2]] == ["1", "2", "3"]
-    assert tokens == 100
+    fitted = made.fit(TASK, render=render, context_tokens=whole + 99, max_tokens=100, turns=turns)
+    assert [m.content.split("version = ")[1][0] for m in fitted.prompt.messages[1::2]] == ["1", "2", "3"]
+    assert fitted.max_tokens == 100
 
 
-# --- templates of users ---------------------------------------------------------------------------------------------
+LONG = [Example(f"class Model:  # {name}", f"class ModelNew:  # {name * 300}") for name in "xyz"]
 
 
-def test_own_template_may_extend_a_bundled_one(tmp_path):
+@pytest.mark.parametrize("left", [3, 2, 1])
+def test_retrieved_examples_are_dropped_last_first(left):
+    made = composer(PromptSettings(template="brief"))
+    context = size(made.messages(TASK, examples=LONG[:left])) + 100
+    fitted = made.fit(TASK, render=render, context_tokens=context, max_tokens=100, examples=LONG)
+    assert fitted.examples == tuple(LONG[:left])
+    assert [example.kernel in text(fitted.prompt.messages) for example in LONG] == [i < left for i in range(3)]
+
+
+def test_example_of_the_backend_is_shown_if_no_retrieved_one_fits():
+    made = composer(PromptSettings(template="brief"))
+    context = size(made.messages(TASK)) + 100
+    fitted = made.fit(TASK, render=render, context_tokens=context, max_tokens=100, examples=LONG)
+    assert fitted.examples == (BACKEND.example,)
+    assert "# add" in text(fitted.prompt.messages)
+
+
+# --- user templates -------------------------------------------------------------------------------------------------
+
+
+def test_template_may_extend_a_bundled_one(tmp_path):
     path = tmp_path / "mine.jinja"
     path.write_text('{% extends "brief.jinja" %}{% block feedback %}Mine: {{ feedback }}{% endblock %}')
     messages = composer(PromptSettings(template=str(path))).messages(TASK, turns=[turn(0, reply(0))])
@@ -334,7 +378,7 @@ def test_own_template_may_extend_a_bundled_one(tmp_path):
     assert messages[0].content.startswith("Write class ModelNew")
 
 
-def test_own_template_may_be_the_first_message_alone(tmp_path):
+def test_template_without_extends_is_the_first_user_message(tmp_path):
     path = tmp_path / "mine.jinja"
     path.write_text("Rewrite:\n{{ task.reference | fenced }}")
     messages = composer(PromptSettings(template=str(path))).messages(TASK, turns=[turn(0, reply(0))])
@@ -346,7 +390,7 @@ def test_own_template_may_be_the_first_message_alone(tmp_path):
     ("content", "line", "words"),
     [("a\n{% if %}", 2, "Expected"), ("a\n\n{{ nothing }}", 3, "nothing"), ("{{ task.colour }}", 1, "colour")],
 )
-def test_faulty_template_is_named_with_its_line(tmp_path, content, line, words):
+def test_template_error_names_file_and_line(tmp_path, content, line, words):
     path = tmp_path / "mine.jinja"
     path.write_text(content)
     with pytest.raises(UsageError, match=words) as caught:
@@ -354,7 +398,7 @@ def test_faulty_template_is_named_with_its_line(tmp_path, content, line, words):
     assert f"{path}:{line}" in str(caught.value)
 
 
-def test_template_whose_answer_cannot_be_read_back_is_refused(tmp_path):
+def test_template_with_unextractable_reply_is_a_usage_error(tmp_path):
     path = tmp_path / "mine.jinja"
     path.write_text('{% extends "brief.jinja" %}{% block reply %}{{ source }}{% endblock %}')
     with pytest.raises(UsageError, match="reply"):

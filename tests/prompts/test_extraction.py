@@ -1,14 +1,16 @@
-"""One reading of every reply."""
+"""Extraction of candidates from replies."""
 
 from __future__ import annotations
 
 import ast
 import time
+import warnings
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernelrl_core.prompts import extraction as extraction_module
 from kernelrl_core.prompts.extraction import MAX_REPLY_CHARACTERS, canonical_source, extract, extract_file
 from kernelrl_core.sources.syntax import MAX_SOURCE_CHARACTERS
 from kernelrl_core.sources.thinking import continuation_after, open_think_tag, split_thinking
@@ -32,7 +34,7 @@ def source(reply, **options):
     "tag", ["python", "Python", "py", "triton", "TRITON", "cuda", "c++", "C++", "cpp", "hip", "", "python title=a.py"]
 )
 @pytest.mark.parametrize("wrap", ["{}", "<KERNEL>\n{}\n</KERNEL>", "Text.\n\n{}\n\nMore text."])
-def test_tag_is_understood_and_never_leaks(tag, wrap):
+def test_language_tag_is_accepted_and_not_part_of_the_source(tag, wrap):
     assert source(wrap.format(f"```{tag}\n{MODEL}```")) == MODEL
 
 
@@ -60,7 +62,7 @@ def test_tag_is_understood_and_never_leaks(tag, wrap):
         "draft without an end": (f"```python\nclass ModelNew(\nno, again\n```python\n{MODEL}```", MODEL),
         "fence closed by the tag": (f"<KERNEL>\n```python\n{MODEL}</KERNEL>", MODEL),
         "tag without an end": (f"<KERNEL>\n```python\n{MODEL}```\n", MODEL),
-        "cut after a complete answer": (f"```python\n{MODEL}```\nAnd now", MODEL),
+        "cut after a complete candidate": (f"```python\n{MODEL}```\nAnd now", MODEL),
     }.values(),
 )
 def test_source_is_found(reply, expected):
@@ -80,12 +82,12 @@ def test_source_is_found(reply, expected):
         (f"<think>```python\n{DRAFT}```", None),
     ],
 )
-def test_draft_in_thinking_never_wins(reply, visible):
+def test_draft_in_thinking_is_never_extracted(reply, visible):
     assert source(reply) == visible
     assert "draft" in read(reply).thinking
 
 
-def test_thinking_of_the_renderer_is_cut_and_returned():
+def test_thinking_separated_by_the_renderer_is_removed_and_returned():
     thought = f"I try\n```python\n{DRAFT}```"
     extraction = read(f"{thought}\n</think>\n```python\n{MODEL}```", thinking=thought)
     assert extraction.candidate.source == MODEL
@@ -114,7 +116,7 @@ def test_reply_in_parts():
         ("```python\nclass ModelNew:\n    def", "stop", "truncated", "not closed"),
         (f"<KERNEL>\n{MODEL}", "stop", "truncated", "not closed"),
         ("Let me think", "length", "truncated", "token limit"),
-        ("<think>for ever", "stop", "truncated", "never ended"),
+        ("<think>for ever", "stop", "truncated", "did not end"),
         ("```python\nclass ModelNew(:\n    pass\n```", "stop", "syntax", "Line 1"),
         ("<KERNEL>\nclass ModelNew:\nx = (\n</KERNEL>", "stop", "syntax", "Line 2"),
         ("```python\nclass ModelNew:\x00\n```", "stop", "syntax", "null"),
@@ -141,6 +143,8 @@ def test_problem(reply, stop_reason, problem, words):
 def test_deep_nesting_is_a_syntax_problem(expression):
     extraction = read(f"```python\nclass ModelNew: pass\nx = {expression}\n```")
     assert extraction.problem == "syntax"
+    causes = ("The code is nested too deeply", "too many nested", "never closed")
+    assert any(cause in extraction.message for cause in causes)
 
 
 @pytest.mark.parametrize(
@@ -162,14 +166,14 @@ def test_deep_nesting_is_a_syntax_problem(expression):
         "<KERNEL>\n```python\nclass ModelNew\n",
     ],
 )
-def test_hostile_text_takes_bounded_time(unit):
+def test_adversarial_text_takes_bounded_time(unit):
     reply = unit * (300_000 // len(unit))
     started = time.process_time()
     read(reply)
     assert time.process_time() - started < 5
 
 
-def test_summary_is_captured_outside_code():
+def test_summary_is_extracted_outside_code_only():
     code = "class ModelNew:\n    text = '<SUMMARY>no</SUMMARY>'\n"
     extraction = read(f"```python\n{code}```\n<SUMMARY>\nFused it.\n</SUMMARY>")
     assert extraction.summary == extraction.candidate.summary == "Fused it."
@@ -192,6 +196,316 @@ def test_file_is_source_or_reply(text):
 )
 def test_unusable_file(text, problem):
     assert extract_file(text, backend="triton").problem == problem
+
+
+FIRST = "class ModelNew:\n    first = True\n"
+CRLF = MODEL.rstrip().replace("\n", "\r\n") + "\n"
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    {
+        "last of several in tags": (f"<KERNEL>\n{FIRST}</KERNEL>\n<KERNEL>\n{MODEL}</KERNEL>", MODEL),
+        "tags after a fence": (f"```python\n{FIRST}```\n<KERNEL>\n{MODEL}</KERNEL>", MODEL),
+        "bare tags before a fence": (f"<KERNEL>\n{MODEL}</KERNEL>\n```python\n{FIRST}```", MODEL),
+        "bare tags between fences": (
+            f"<KERNEL>\n```python\n{FIRST}```\n</KERNEL>\n<KERNEL>\n{MODEL}</KERNEL>\n```python\n{FIRST}```",
+            MODEL,
+        ),
+        "two fences in one pair of tags": (
+            f"<KERNEL>\n```python\n{FIRST}```\n```python\n{MODEL}```\n</KERNEL>\n```python\n{FIRST}```",
+            MODEL,
+        ),
+        "fence in tags after a closing tag in the code of a candidate": (
+            f"<KERNEL>\n```python\n{FIRST}    s = '</KERNEL>'\n```\n```python\n{MODEL}```\n</KERNEL>\n"
+            f"```python\n{FIRST}```",
+            MODEL,
+        ),
+        "closing tag directly after the fence": (
+            f"<KERNEL>```python\n{MODEL}```</KERNEL>\n```python\n{FIRST}```",
+            MODEL,
+        ),
+        "untagged fence after a fence that the tag closes": (
+            f"<KERNEL>\n```python\nx = 1\n</KERNEL>\n```\n{MODEL}```",
+            MODEL,
+        ),
+        "tags after tags without a candidate": (f"<KERNEL>\nx = 1\n</KERNEL>\n<KERNEL>\n{MODEL}</KERNEL>", MODEL),
+        "tags after tags without an end": (f"<KERNEL>\nno\n<KERNEL>\n{MODEL}</KERNEL>", MODEL),
+        "CRLF in bare tags": (f"<KERNEL>\r\n{CRLF}</KERNEL>", CRLF),
+        "bare tags on one line": ("<KERNEL>class ModelNew: pass</KERNEL>", "class ModelNew: pass\n"),
+        "untagged fence on the line of the tag": (f"Code: <kernel>```\n{MODEL}```</kernel>", MODEL),
+        "untagged fence after prose": (f"Code: ```\n{MODEL}```", None),
+        "fence with a title after prose": (f"Code: ```python title\n{MODEL}```", None),
+        "fence of another language after prose": (f"Code: ```text\n{MODEL}```", None),
+        "fence of another language": (f"```text\n{MODEL}```", None),
+        "fence in a fence of another language": (f"```markdown\n```python\n{MODEL}```\n```", MODEL),
+        "fence after a closed fence of another language": (f"```text\nx\n```\n```\n{MODEL}```", MODEL),
+        "shorter fences in a string": (f"````python\n{NESTED}````", NESTED),
+        "other fences in a string": (f"~~~python\n{NESTED}~~~", NESTED),
+        "indented by three": (
+            "- item\n   ```python\n   class ModelNew:\n       pass\n  x = 1\n   ```",
+            "class ModelNew:\n    pass\nx = 1\n",
+        ),
+        "indented by a tab": ("\t```python\n\tclass ModelNew:\n\t    pass\n\t```", "class ModelNew:\n    pass\n"),
+        "indented by 60": (f"a\n{' ' * 60}```\n{' ' * 60}class ModelNew: pass\n```", "class ModelNew: pass\n"),
+        "indented by 80": (f"a\n{' ' * 80}```\nclass ModelNew: pass\n```", None),
+        "indented after two lines": (
+            "a\nb\n  ```python\n  class ModelNew: pass\n  ```",
+            "class ModelNew: pass\n",
+        ),
+        "untagged fence after a letter": (f"a\nX```\n{MODEL}```", None),
+        "fence with a language after a letter": (f"a\nX```python\n{MODEL}```", MODEL),
+        "end of a fence of another language after prose": (f"Code: ```text\n```\n{MODEL}```", MODEL),
+        "closing tag within a line does not end a fence": (
+            f"<KERNEL>\n```python\nx = '</KERNEL>'\n```\n{MODEL}```",
+            None,
+        ),
+        "blank first line": (f"```\n\n{MODEL}```", f"\n{MODEL}"),
+        "language word in a fence with a language": (f"```python\ntriton\n{MODEL}```", f"triton\n{MODEL}"),
+        "language on its own line, with spaces": (f"```\n Python \n{MODEL}```", MODEL),
+        "nearest closing tag within a line": ("<KERNEL>class ModelNew: s = '</KERNEL>'</KERNEL>", None),
+        "closing tag at the start of a line": (
+            '<KERNEL>\nclass ModelNew:\n    """\n</KERNEL>\n"""\n    s = "</KERNEL>"\n</KERNEL>',
+            'class ModelNew:\n    """\n</KERNEL>\n"""\n    s = "</KERNEL>"\n',
+        ),
+        "invalid escape in a string": ("```python\nclass ModelNew: s = '\\d'\n```", "class ModelNew: s = '\\d'\n"),
+    }.values(),
+)
+def test_choice_and_limits_of_blocks(reply, expected):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert source(reply) == expected
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if x:\n    class ModelNew: pass\n",
+        "if x:\n    pass\nelse:\n    class ModelNew: pass\n",
+        "if x:\n    pass\nelif y:\n    class ModelNew: pass\n",
+        "try:\n    class ModelNew: pass\nfinally:\n    pass\n",
+        "try:\n    pass\nexcept ImportError:\n    pass\nexcept OSError:\n    class ModelNew: pass\n",
+        "try:\n    pass\nexcept OSError:\n    pass\nelse:\n    class ModelNew: pass\n",
+        "try:\n    pass\nfinally:\n    class ModelNew: pass\n",
+        "with x:\n    if y:\n        class ModelNew: pass\n",
+        "with x:\n    y = 1\nif x:\n    y = 1\nclass ModelNew: pass\n",
+        "class Other: pass\n\nclass ModelNew: pass\n\nx = 1\n",
+    ],
+)
+def test_class_in_a_branch_at_module_level_is_complete(body):
+    assert source(f"```python\n{body}```") == body
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for x in y:\n    class ModelNew: pass\n",
+        "if x:\n    y = 'class ModelNew'\nelse:\n    z = 1\n",
+        "def ModelNew(): 'class ModelNew'\n",
+        "class ModelNewer: 'class ModelNew'\n",
+    ],
+)
+def test_class_elsewhere_is_incomplete(body):
+    assert read(f"```python\n{body}```").problem == "no_model"
+
+
+@pytest.mark.parametrize(("lines", "found"), [(63, True), (64, False)])
+@pytest.mark.parametrize(
+    ("line", "reply"),
+    [
+        ("```", "```python\n{}```"),
+        ("</KERNEL>", "<KERNEL>\n{}</KERNEL>"),
+        ("</KERNEL>", "<KERNEL>\n```python\n{}</KERNEL>"),
+    ],
+)
+def test_64_ends_are_tried_for_one_block(line, reply, lines, found):
+    """The end of the candidate comes after all lines in its string that look like one."""
+    code = 'class ModelNew:\n    """\n' + f"{line}\n" * lines + '"""\n'
+    assert (source(reply.format(code)) == code) is found
+
+
+@pytest.mark.parametrize(("spare", "expected"), [(1, MODEL), (0, FIRST), (-len(MODEL) - 500, None)])
+@pytest.mark.parametrize("reply", ["```python\n{}```\n```python\n{}```", "<KERNEL>{}</KERNEL><KERNEL>{}</KERNEL>"])
+def test_budget_of_parsed_characters(monkeypatch, reply, spare, expected):
+    """A parse costs 500 and its characters, and must leave more than 0."""
+    budget = len(FIRST) + 500 + len(MODEL) + 500 + spare
+    monkeypatch.setattr(extraction_module, "_MAX_READ_CHARACTERS", budget)
+    assert source(reply.format(FIRST, MODEL)) == expected
+
+
+@pytest.mark.parametrize(("spare", "problem"), [(1, "syntax"), (0, "no_code")])
+@pytest.mark.parametrize(
+    ("reply", "cost"),
+    [("Code:\n```python\nx = = 1\n```", 508 + 508), ("Code: <KERNEL>x = = 1</KERNEL>", 508 + 507)],
+)
+def test_budget_includes_the_parse_that_explains_a_failure(monkeypatch, reply, cost, spare, problem):
+    """8 characters with the newline. The first parse looks for a candidate, the second explains why there is none."""
+    monkeypatch.setattr(extraction_module, "_MAX_READ_CHARACTERS", cost + spare)
+    assert read(reply).problem == problem
+
+
+def test_longest_source_and_longest_reply():
+    head = "class ModelNew: pass\n#"
+    filled = head + "x" * (MAX_SOURCE_CHARACTERS - len(head) - 1) + "\n"
+    assert len(filled) == MAX_SOURCE_CHARACTERS
+    assert source(f"```python\n{filled}```") == filled
+    assert read(f"```python\n{filled[:-1]}x\n```").problem == "syntax"
+    end = f"\n```python\n{MODEL}```"
+    reply = "x" * (MAX_REPLY_CHARACTERS - len(end)) + end
+    assert source(reply) == MODEL
+    assert source(f"x{reply}") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("  x = 1 \t\f\r\n\n", "  x = 1\n"),
+        ("x\u00a0", "x\u00a0\n"),
+        ("x\v\n", "x\v\n"),
+        ("\n\nx", "\n\nx\n"),
+        ("", "\n"),
+    ],
+)
+def test_canonical_source_changes_trailing_white_space_only(text, expected):
+    assert canonical_source(text) == expected
+
+
+def test_thinking_of_parts_and_of_the_text_is_joined():
+    parts = [
+        {"type": "thinking", "thinking": "a"},
+        {"type": "thinking", "thinking": "b"},
+        {"type": "text", "text": "<think> c </think>One <SUMMARY> s </SUMMARY>"},
+        {"type": "text"},
+        {"text": "without a type"},
+        {"type": "text", "text": "two"},
+    ]
+    failed = read(parts)
+    assert (failed.candidate, failed.problem) == (None, "no_code")
+    assert (failed.thinking, failed.summary) == ("a\n\nb\n\nc", "s")
+    found = read([*parts, {"type": "text", "text": f"\n```python\n{MODEL}```"}])
+    assert (found.candidate.source, found.candidate.backend) == (MODEL, "triton")
+    assert (found.problem, found.message) == ("", "")
+    assert found.thinking == found.candidate.thinking == "a\n\nb\n\nc"
+    assert found.summary == found.candidate.summary == "s"
+    assert read([]).thinking == read("x").thinking == read([{"type": "thinking"}]).thinking == ""
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        (
+            [
+                {"type": "text", "text": "```python\nclass Model"},
+                {"type": "text"},
+                {"type": "text", "text": "New: pass\n```"},
+            ],
+            True,
+        ),
+        ([{"type": "text", "text": "```python\nclass ModelNew:"}, {"type": "text"}, {"text": "pass\n```"}], False),
+    ],
+)
+def test_text_parts_are_joined_without_a_separator(parts, expected):
+    assert (source(parts) == "class ModelNew: pass\n") is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "summary"),
+    [
+        ("<SUMMARY>a</SUMMARY> <summary> b\n</Summary>", "b"),
+        ("<SUMMARY>a</SUMMARY></SUMMARY>", "a"),
+        ("<SUMMARY>a<SUMMARY>b</SUMMARY>", "b"),
+        ("</SUMMARY>a<SUMMARY>", ""),
+        ("<SUMMARY>a", ""),
+        (f"<SUMMARY>a</SUMMARY>\n```python\n{FIRST}```\n```python\n{FIRST}    s = '<SUMMARY>no</SUMMARY>'\n```", "a"),
+        (f"```python\n{FIRST}    s = '<SUMMARY>no</SUMMARY>'\n```\n```python\n{FIRST}```", ""),
+    ],
+)
+def test_last_closed_summary_outside_code(text, summary):
+    assert read(text).summary == summary
+
+
+@pytest.mark.parametrize(
+    ("reply", "problem", "words"),
+    [
+        ("```python\nclass ModelNew:\n    pass\nx = = 1\n```", "syntax", "Line 3: invalid syntax: x = = 1"),
+        ("```python\n= class ModelNew\n```", "syntax", "Line 1: invalid syntax: = class ModelNew"),
+        # A block that names the class is explained first, then one in tags, then the last one.
+        ("```python\nclass ModelNew(:\n```\n```python\nx = 1\n```", "syntax", "ModelNew(:"),
+        ("```python\nclass ModelNew = 1\n```\n```python\nclass ModelNew = 2\n```", "syntax", ": class ModelNew = 2"),
+        ("<KERNEL>\nclass ModelNew = 1\n</KERNEL>\n```python\nclass ModelNew = 2\n```", "syntax", "ModelNew = 1"),
+        ("<KERNEL>\nclass ModelNew = 1\n</KERNEL>\n<KERNEL>\nclass ModelNew = 2\n</KERNEL>", "syntax", "ModelNew = 2"),
+        ("<KERNEL>\n```python\nx = = 1\n```\n</KERNEL>", "syntax", "Line 1: invalid syntax: x = = 1"),
+        ("<KERNEL>\nx = = 1\n</KERNEL>\n```python\ny = 1\n```", "syntax", "x = = 1"),
+        ("<KERNEL>\nx = 1\n</KERNEL>\n```python\ny = = 1\n```", "no_model", "at module level"),
+        ("```python\nx = = 1\n```\n```python\ny = 1\n```", "no_model", "at module level"),
+        ("```python\nx = 1\n```\n```python\ny = = 1\n```", "syntax", "y = = 1"),
+        ("```python3\nx = = 1\n```", "syntax", "x = = 1"),
+        ("```py\nx = = 1\n```", "syntax", "x = = 1"),
+        ("```triton\nx = = 1\n```", "syntax", "x = = 1"),
+        ("```cuda\nx = = 1\n```", "no_model", "No code block is a Python file"),
+        ("```\nx = = 1\n```", "no_code", "The reply has no code block"),
+        ("```\nclass ModelNew = 1\n```", "syntax", "ModelNew = 1"),
+        ("```text\nx = 1\n```", "no_code", "The reply has no code block"),
+        ("<KERNEL>\n \n</KERNEL>", "no_code", "The reply has no code block"),
+        ("<KERNEL></KERNEL>", "no_code", "The reply has no code block"),
+        ("</KERNEL>", "no_code", "The reply has no code block"),
+        ("<KERNEL>\n```text\nx\n```\n</KERNEL>", "syntax", "Line 1"),
+        ("```text\nclass ModelNew: pass", "no_code", "The reply mentions the class `ModelNew`"),
+        ("```python\nx", "truncated", "The code block is not closed"),
+        ("<KERNEL>\nx = = 1\n</KERNEL>\n<KERNEL>", "truncated", "The code block is not closed"),
+        ("<KERNEL>\n```python\nx = 1\n```\n", "no_model", "The code defines no class `ModelNew`"),
+        ("<think>x", "truncated", "The thinking did not end"),
+        (
+            "<KERNEL>\n```python\nx = 1\n```\n</KERNEL>\n<KERNEL>\ny = = 1\n</KERNEL>",
+            "syntax",
+            "Line 1: invalid syntax: y = = 1",
+        ),
+        # Python counts the carriage returns as lines.
+        ("```python\nclass ModelNew: pass\ry = 1\rx = = 1\n```", "syntax", "Line 3: invalid syntax"),
+    ],
+)
+def test_problem_of_the_decisive_block(reply, problem, words):
+    extraction = read(reply)
+    assert (extraction.candidate, extraction.problem) == (None, problem)
+    assert words in extraction.message
+
+
+def test_excerpt_of_a_syntax_error_has_at_most_120_characters():
+    message = read("```python\nclass ModelNew: pass\nx = = " + "1" * 200 + "\n```").message
+    assert message.endswith(": x = = " + "1" * 114)
+    nulls = read("```python\nclass ModelNew: pass\x00\n```").message
+    assert "Line" not in nulls
+    assert "null bytes" in nulls
+
+
+def test_reply_that_ended_at_its_limit_is_truncated_unless_it_has_a_candidate():
+    cut = read("```python\nx = = 1\n```", stop_reason="length")
+    assert (cut.problem, cut.candidate) == ("truncated", None)
+    assert "The reply was cut off" in cut.message
+    assert read(f"```python\n{MODEL}```\nand", stop_reason="length").candidate.source == MODEL
+
+
+def test_file_has_its_backend_and_accepts_fences_of_the_backend():
+    assert extract_file(MODEL, backend="hip").candidate.backend == "hip"
+    reply = f"```tilelang\n{MODEL}```"
+    found = extract_file(reply, fences=("tilelang",), backend="tilelang").candidate
+    assert (found.source, found.backend) == (MODEL, "tilelang")
+    assert extract_file(reply, backend="tilelang").candidate is None
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "words"),
+    [
+        ("class ModelNew(:\n", "syntax", "Line 1: "),
+        ("x = 1\n", "no_model", "The file defines no class `ModelNew`"),
+        ("```python\nx = 1\n```", "no_model", "The code defines no class `ModelNew`"),
+        ("```python\nclass ModelNew:\n", "truncated", "The code block is not closed"),
+    ],
+)
+def test_problem_of_a_file(text, problem, words):
+    extraction = extract_file(text, backend="triton")
+    assert (extraction.candidate, extraction.problem) == (None, problem)
+    assert words in extraction.message
 
 
 @pytest.mark.parametrize(
@@ -220,7 +534,7 @@ def test_a_think_tag_at_the_end_of_a_prompt_opens_the_reply(rendered, opening):
         ("Sure: ", "Sure: answer", "answer"),
     ],
 )
-def test_what_is_said_behind_an_opening_makes_the_whole_reply(opening, whole, behind):
+def test_prefill_and_continuation_form_the_reply(opening, whole, behind):
     assert continuation_after(opening, whole) == behind
     if opening.startswith("<think>"):
         assert split_thinking(opening + behind)[0].strip() == "answer"
@@ -277,7 +591,7 @@ PROSE = st.sampled_from(["", "Here it is.\n\n", "First:\n```\nanalysis\n```\n\n"
     wrapper=st.sampled_from(["{}", "<KERNEL>\n{}\n</KERNEL>", "<KERNEL>{}</KERNEL>"]),
 )
 @settings(max_examples=300, deadline=None)
-def test_any_source_in_any_wrapper_comes_back(code, before, after, tag, fence, wrapper):
+def test_any_source_in_any_wrapper_is_extracted(code, before, after, tag, fence, wrapper):
     code = canonical_source(code)
     found = source(before + wrapper.format(f"{fence}{tag}\n{code}{fence}") + after)
     assert found == code
@@ -286,7 +600,7 @@ def test_any_source_in_any_wrapper_comes_back(code, before, after, tag, fence, w
 
 @given(code=SOURCES, before=PROSE)
 @settings(max_examples=100, deadline=None)
-def test_any_source_in_bare_tags_comes_back(code, before):
+def test_any_source_in_bare_tags_is_extracted(code, before):
     code = canonical_source(code)
     assert source(f"{before}<KERNEL>\n{code}</KERNEL>") == code
     assert extract_file(code, backend="triton").candidate.source == code
@@ -321,7 +635,7 @@ PIECES = st.lists(
 
 @given(PIECES.map("".join), st.sampled_from(["stop", "length"]), st.none() | st.text(max_size=5))
 @settings(max_examples=400, deadline=None)
-def test_never_raises_and_reads_one_thing(text, stop_reason, thinking):
+def test_extract_never_raises_and_returns_candidate_or_problem(text, stop_reason, thinking):
     extraction = read(text, stop_reason=stop_reason, thinking=thinking)
     assert (extraction.candidate is None) == bool(extraction.problem)
     assert bool(extraction.problem) == bool(extraction.message)

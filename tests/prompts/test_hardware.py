@@ -1,4 +1,4 @@
-"""GPUs by the names that people and drivers use."""
+"""GPU lookup by common names and driver names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kernelrl_core.prompts.hardware import GPUS, find_gpu, hardware_block
         ("AMD Instinct MI300X", "MI300X"),
     ],
 )
-def test_name_is_understood(name, found):
+def test_gpu_name_is_resolved(name, found):
     assert find_gpu(name).name == found
 
 
@@ -38,7 +38,7 @@ def test_every_gpu_is_found_by_its_name_and_has_a_block(gpu):
     assert all("None" not in value for value in facts.values())
 
 
-def test_unknown_gpu_names_the_nearest():
+def test_unknown_gpu_suggests_the_nearest():
     with pytest.raises(UsageError, match="did you mean 'H200'"):
         find_gpu("H201")
 
@@ -51,7 +51,7 @@ def test_auto_reads_the_driver(tmp_path, monkeypatch):
     assert hardware_block("auto").name == "L40S"
 
 
-def test_auto_without_a_gpu_says_what_to_do(tmp_path, monkeypatch):
+def test_auto_without_a_gpu_reports_the_fix(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingPrerequisite, match="gpu=H100"):
         hardware_block("auto")

@@ -1,4 +1,4 @@
-"""Thinking of earlier replies is kept only where the model's chat template shows it."""
+"""`history.thinking: kept` requires a chat template that renders earlier thinking."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kernelrl_plugin_scripted.policy import ScriptedPolicy
 
 
 def stripping(self: Any, messages: Sequence[Message]) -> Prompt:
-    """As the templates of QwQ and Qwen3 do it: only the last message keeps its thinking."""
+    """Like the templates of QwQ and Qwen3: only the last message keeps its thinking."""
     told = "".join(
         f"{message.role}: {re.sub('<think>.*</think>', '', message.content, flags=re.S)}" for message in messages
     )
@@ -30,7 +30,7 @@ def opened(**changes: Any) -> None:
     """Open a session and close it."""
     recipe = recipe_from_mapping(
         {
-            "tasks": {"use": "starter"},
+            "tasks": {"use": "starter", "practice": 0},
             "backend": {"use": "triton"},
             "policy": {"use": "scripted", "replies": [{"reply": "Hello."}]},
             "rewards": {"correct": {"use": "correctness"}},
@@ -53,7 +53,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERNELRL_CACHE_DIR", str(tmp_path))
 
 
-def test_a_template_that_leaves_thinking_out_is_refused_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chat_template_that_drops_thinking_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     opened(history={"thinking": "kept"})
     monkeypatch.setattr(ScriptedPolicy, "render", stripping)
     with pytest.raises(UsageError, match=r"history\.thinking=kept") as refused:
@@ -69,6 +69,6 @@ def test_a_template_that_leaves_thinking_out_is_refused_at_the_start(monkeypatch
         {"history": {"thinking": "kept"}, "episode": {"turns": 1}},
     ],
 )
-def test_where_nothing_would_be_lost_nothing_is_refused(changes: dict[str, Any], monkeypatch: Any) -> None:
+def test_settings_without_chat_history_are_accepted(changes: dict[str, Any], monkeypatch: Any) -> None:
     monkeypatch.setattr(ScriptedPolicy, "render", stripping)
     opened(**changes)

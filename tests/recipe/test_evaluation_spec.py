@@ -1,4 +1,4 @@
-"""How candidates are evaluated can be read without tasks, a policy or rewards, and names its own mistakes."""
+"""An evaluation specification is read without tasks, policy or rewards, and reports its own mistakes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_overrides_apply_in_order(plugins: Registry) -> None:
     assert spec.forbid == ("no_kernel",)
 
 
-def test_the_data_is_left_as_it_is(plugins: Registry) -> None:
+def test_the_given_data_is_not_modified(plugins: Registry) -> None:
     data: dict[str, Any] = {"backend": {"use": "triton"}, "evaluation": {"trials": 3}}
     read_evaluation_spec(data, ["evaluation.trials=7"], registry=plugins)
     assert data == {"backend": {"use": "triton"}, "evaluation": {"trials": 3}}
@@ -49,7 +49,7 @@ def test_its_components_are_listed_with_their_kinds(plugins: Registry) -> None:
     assert uses == [("backends", "triton"), ("evaluators", "local"), ("checkers", "rules")]
 
 
-def test_that_of_a_recipe_equals_the_one_that_is_read(plugins: Registry) -> None:
+def test_spec_of_a_recipe_equals_the_spec_read_from_its_evaluation_keys(plugins: Registry) -> None:
     from kernelrl_core.planning.load import recipe_from_mapping
 
     rest = {"tasks": {"use": "files"}, "policy": {"use": "tiny"}, "rewards": {"r": {"use": "bounded"}}}
@@ -65,23 +65,23 @@ def test_that_of_a_recipe_equals_the_one_that_is_read(plugins: Registry) -> None
         ({"backend": {"use": "tritn"}}, ["backend.use: no backend 'tritn'; did you mean 'triton'?"]),
         ({**BACKEND, "evaluation": {"trails": 3}}, ["evaluation.trails: unknown key"]),
         ({**BACKEND, "evaluation": {"trials": 0}}, ["evaluation.trials: "]),
-        ({**BACKEND, "policy": {"use": "tiny"}}, ["policy: plays no part in an evaluation; known: backend, evaluator"]),
-        ({**BACKEND, "train": {"steps": 1}}, ["train: plays no part in an evaluation; known: backend, evaluator"]),
-        ({**BACKEND, "evaluatoin": {}}, ["evaluatoin: plays no part in an evaluation; known: backend, evaluator"]),
+        ({**BACKEND, "policy": {"use": "tiny"}}, ["policy: is not an evaluation key; known: backend, evaluator"]),
+        ({**BACKEND, "train": {"steps": 1}}, ["train: is not an evaluation key; known: backend, evaluator"]),
+        ({**BACKEND, "evaluatoin": {}}, ["evaluatoin: is not an evaluation key; known: backend, evaluator"]),
         (
             {"backend": {"use": "tritn"}, "evaluation": {"trials": "x"}, "rewards": {}},
-            ["backend.use: ", "evaluation.trials: ", "rewards: plays no part"],
+            ["backend.use: ", "evaluation.trials: ", "rewards: is not an evaluation key"],
         ),
     ],
 )
-def test_mistakes_are_named_all_at_once(plugins: Registry, data: dict[str, Any], found: list[str]) -> None:
-    said = problems(plugins, data)
-    assert len(said) == len(found)
-    for line, expected in zip(sorted(said), sorted(found), strict=True):
+def test_all_mistakes_are_reported_together(plugins: Registry, data: dict[str, Any], found: list[str]) -> None:
+    reported = problems(plugins, data)
+    assert len(reported) == len(found)
+    for line, expected in zip(sorted(reported), sorted(found), strict=True):
         assert line.startswith(expected)
 
 
-def test_a_mistake_of_the_command_line_is_named_as_such(plugins: Registry) -> None:
+def test_a_mistake_in_an_override_has_the_origin_command_line(plugins: Registry) -> None:
     with pytest.raises(RecipeError) as caught:
         read_evaluation_spec(BACKEND, ["evaluation.trails=3"], registry=plugins)
     (problem,) = caught.value.problems
@@ -89,8 +89,8 @@ def test_a_mistake_of_the_command_line_is_named_as_such(plugins: Registry) -> No
     assert "trials" in problem.hint
 
 
-def test_a_rule_that_no_checker_has_is_refused(plugins: Registry) -> None:
-    said = problems(plugins, BACKEND, "checkers.c.use=rules", "forbid=[no_kernal]")
-    assert len(said) == 1
-    assert said[0].startswith("forbid: ")
-    assert "did you mean 'no_kernel'?" in said[0]
+def test_a_rule_that_no_checker_has_is_rejected(plugins: Registry) -> None:
+    reported = problems(plugins, BACKEND, "checkers.c.use=rules", "forbid=[no_kernal]")
+    assert len(reported) == 1
+    assert reported[0].startswith("forbid: ")
+    assert "did you mean 'no_kernel'?" in reported[0]

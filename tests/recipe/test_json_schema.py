@@ -1,4 +1,4 @@
-"""The JSON schema says what the loader accepts, so that editors can help."""
+"""The JSON schema accepts the recipes that the loader accepts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ def schema() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def validator(schema: dict[str, Any]) -> jsonschema.Draft202012Validator:
-    """`jsonschema.validate` would look through the whole schema each time."""
+    """One validator for all tests; `jsonschema.validate` would check the whole schema in each call."""
     return jsonschema.Draft202012Validator(schema)
 
 
 @pytest.mark.parametrize("name", sorted(bundled_recipes()))
-def test_bundled_recipes_fit_as_written_and_as_resolved(validator: jsonschema.Draft202012Validator, name: str) -> None:
+def test_bundled_recipes_are_valid_as_written_and_as_resolved(
+    validator: jsonschema.Draft202012Validator, name: str
+) -> None:
     validator.validate(parse(bundled_recipes()[name].read_text()).data)
     validator.validate(load_recipe(name, registry=registry()).resolved)
 
@@ -44,15 +46,15 @@ def test_bundled_recipes_fit_as_written_and_as_resolved(validator: jsonschema.Dr
         {"seed": "1"},
     ],
 )
-def test_a_mistake_does_not_fit(validator: jsonschema.Draft202012Validator, wrong: dict[str, Any]) -> None:
+def test_a_recipe_with_a_mistake_is_invalid(validator: jsonschema.Draft202012Validator, wrong: dict[str, Any]) -> None:
     with pytest.raises(jsonschema.ValidationError):
         validator.validate(wrong)
 
 
-def test_the_schema_is_valid_and_explains_every_key_of_core(schema: dict[str, Any]) -> None:
+def test_the_schema_is_valid_and_has_descriptions_of_keys(schema: dict[str, Any]) -> None:
     jsonschema.Draft202012Validator.check_schema(schema)
     group_size = schema["properties"]["train"]["properties"]["group_size"]
-    assert group_size == {"type": "integer", "minimum": 1, "description": "Attempts at each task.", "default": 8}
+    assert group_size == {"type": "integer", "minimum": 1, "description": "Episodes per task in a step.", "default": 8}
 
 
 def test_objects_are_closed_at_every_depth(schema: dict[str, Any]) -> None:
@@ -69,7 +71,7 @@ def test_objects_are_closed_at_every_depth(schema: dict[str, Any]) -> None:
     walk(schema)
 
 
-def test_a_name_offered_twice_stands_qualified_and_unreadable_options_do_not_stop_it(plugins: Registry) -> None:
+def test_a_name_offered_twice_is_qualified_and_unreadable_options_are_skipped(plugins: Registry) -> None:
     rewards = recipe_schema(plugins)["properties"]["rewards"]["additionalProperties"]["anyOf"][0]["anyOf"]
     names = [branch["properties"]["use"]["const"] for branch in rewards]
     assert names == ["bounded", "boundless", "demo:twice", "other:twice"]

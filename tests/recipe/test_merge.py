@@ -1,4 +1,4 @@
-"""Layers of a recipe: what it extends, itself, the command line; with the origin of every value."""
+"""Layers of a recipe (base recipes, the recipe, overrides), with the origin of every value."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_maps_merge_deeply_and_lists_are_replaced(tmp_path: Path) -> None:
     assert found.data == {"train": {"steps": 7, "group_size": 4}, "forbid": ["c"]}
 
 
-def test_later_bases_lie_over_earlier_ones(tmp_path: Path) -> None:
+def test_later_base_recipes_override_earlier_ones(tmp_path: Path) -> None:
     found = merged(tmp_path, one="seed: 1\n", two="seed: 2\n", main="extends: [one.yaml, two]\n")
     assert found.data == {"seed": 2}
 
@@ -45,33 +45,35 @@ def test_a_name_that_is_not_beside_the_file_means_a_bundled_recipe(tmp_path: Pat
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"main": "extends: main.yaml\n"}, r"main.yaml:1: extends: goes round in a circle: main.yaml -> main.yaml"),
-        ({"main": "seed: 1\nextends: a\n", "a": "extends: main\n"}, r"a.yaml:1: extends: goes round in a circle"),
-        ({"main": "extends: nowhere\n"}, r"main.yaml:1: extends: there is no recipe 'nowhere'"),
+        ({"main": "extends: main.yaml\n"}, r"main.yaml:1: extends: forms a cycle: main.yaml -> main.yaml"),
+        ({"main": "seed: 1\nextends: a\n", "a": "extends: main\n"}, r"a.yaml:1: extends: forms a cycle"),
+        ({"main": "extends: nowhere\n"}, r"main.yaml:1: extends: no recipe 'nowhere'"),
         ({"main": "extends: {a: b}\n"}, r"expected the name or path of a recipe.*got a mapping"),
         ({"main": "extends: a\n", "a": "x: [\n"}, r"a.yaml:2: not YAML"),
         ({"main": "- a\n"}, r"is a list, not a mapping"),
     ],
 )
-def test_what_cannot_be_extended_is_told_with_its_place(tmp_path: Path, files: dict[str, str], message: str) -> None:
+def test_an_unusable_base_recipe_is_reported_with_file_and_line(
+    tmp_path: Path, files: dict[str, str], message: str
+) -> None:
     with pytest.raises(RecipeError, match=message):
         merged(tmp_path, **files)
 
 
-def test_a_circle_through_another_folder_is_noticed(tmp_path: Path) -> None:
+def test_a_cycle_through_another_folder_is_found(tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner/x.yaml").write_text("extends: ../main.yaml\n")
-    with pytest.raises(RecipeError, match=r"circle: main.yaml -> x.yaml -> main.yaml"):
+    with pytest.raises(RecipeError, match=r"cycle: main.yaml -> x.yaml -> main.yaml"):
         merged(tmp_path, main="extends: inner/x.yaml\n")
 
 
-def test_a_base_may_be_reached_on_two_ways(tmp_path: Path) -> None:
+def test_a_base_recipe_may_be_extended_by_two_others(tmp_path: Path) -> None:
     found = merged(tmp_path, top="seed: 4\n", a="extends: top\n", b="extends: top\n", main="extends: [a, b]\n")
     assert found.data == {"seed": 4}
     assert [path.name for path in found.sources] == ["top.yaml", "a.yaml", "b.yaml", "main.yaml"]
 
 
-def test_another_component_drops_the_options_of_the_old_one_but_no_key_of_core(tmp_path: Path) -> None:
+def test_another_component_drops_the_old_options_and_keeps_core_keys(tmp_path: Path) -> None:
     found = merged(
         tmp_path,
         base="policy: {use: torch, width: 8}\nrewards: {r: {use: length, weight: 2, full: 9}}\n",
@@ -88,14 +90,14 @@ def test_the_same_component_keeps_its_options(tmp_path: Path) -> None:
     assert found.data["policy"] == {"use": "torch", "width": 8, "layers": 2}
 
 
-def test_naming_the_default_component_is_no_change(tmp_path: Path) -> None:
+def test_writing_the_default_component_keeps_its_options(tmp_path: Path) -> None:
     found = merged(tmp_path, "evaluator.use=modal", main="evaluator: {use: local, workers: 2}\n")
     assert found.data["evaluator"] == {"use": "modal"}
     found = merged(tmp_path, "evaluator.use=local", main="evaluator: {workers: 2}\n")
     assert found.data["evaluator"] == {"use": "local", "workers": 2}
 
 
-def test_every_value_knows_where_it_was_written_last(tmp_path: Path) -> None:
+def test_the_origin_of_a_value_is_its_last_assignment(tmp_path: Path) -> None:
     found = merged(
         tmp_path,
         "train.steps=9",
@@ -126,7 +128,7 @@ def test_an_override_is_split_at_the_first_equals_sign_and_its_value_is_yaml(tex
 @pytest.mark.parametrize(
     "text", ["train.steps", "train.steps=", "train.steps= ", "=3", "a..b=1", "extends=x", "a=[1", "a=b: c: d"]
 )
-def test_an_unusable_override_is_refused(text: str) -> None:
+def test_an_unusable_override_is_rejected(text: str) -> None:
     with pytest.raises(RecipeError, match="command line"):
         override_layer(text)
 
@@ -141,12 +143,12 @@ def test_an_override_may_reach_below_a_scalar(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (b"\xff\xfe\x00", "not UTF-8"),
-        (b"a: " + b"x" * (1 << 20), "too many for a recipe"),
-        (b"", "main.yaml:1: is empty; write 'extends: quickstart'"),
+        (b"a: " + b"x" * (1 << 20), "too large for a recipe"),
+        (b"", "main.yaml:1: is empty; start with 'extends: quickstart'"),
         (b"# nothing but words\n", "main.yaml:1: is empty"),
     ],
 )
-def test_what_is_no_recipe_at_all_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+def test_a_file_that_is_not_a_recipe_is_rejected(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "main.yaml").write_bytes(content)
     with pytest.raises(RecipeError, match=message):
         merge_files(tmp_path / "main.yaml", _find_base)

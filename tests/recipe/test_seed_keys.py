@@ -1,6 +1,6 @@
-"""Every configuration key of the systems this project follows has a place here, or a reason for having none.
+"""Every configuration key of the predecessor systems has a counterpart here, or a reason for its absence.
 
-A place is a path of the schema (`train.group_size`), or an option of a component (`tasks:kernelbench.levels`).
+A counterpart is a path of the schema (`train.group_size`) or an option of a component (`tasks:kernelbench.levels`).
 """
 
 from __future__ import annotations
@@ -103,36 +103,37 @@ DATASET_BUILDER = {
     "evaluator_backend": "evaluator.use",
     "local_timeout": "evaluation.timeout_s",
     "modal_timeout": "evaluation.timeout_s",
+    "prompt_option: raicl": "retriever.use",
+    "rag_index_path": "retriever:faiss.index",
     "raicl_k": "retriever.k",
     "cheating_penalty": "verdicts.hack_reward",
 }
 
 REFUSED = {
-    "kl_penalty_coef": "no policy offers a penalty against a reference model; it was declared and never applied",
-    "kl_discount_factor": "goes with kl_penalty_coef",
-    "log_path": "a run lies below runs/, under the name of --name",
+    "kl_penalty_coef": "was declared and never applied; the KL penalty of this project is train.kl",
+    "kl_discount_factor": "is used only with kl_penalty_coef",
+    "log_path": "a run directory is runs/NAME, with --name",
     "tensorboard_log_histograms_every": "an option of the logger plugin tensorboard",
     "tensorboard_log_per_level": "an option of the logger plugin tensorboard",
     "tensorboard.flush_secs": "an option of the logger plugin tensorboard",
     "tensorboard.log_histograms_every": "an option of the logger plugin tensorboard",
     "tensorboard.log_detailed_every": "was never used",
     "base_url": "an option of the policy plugin tinker",
-    "load_checkpoint_path": "'kernelrl resume' finds the last checkpoint of a run by itself",
-    "resume_from_batch": "'kernelrl resume' knows the step",
-    "start_batch": "'kernelrl resume' knows the step",
-    "renderer_name": "the policy renders with the chat template of its own model; a guess from the name goes wrong",
-    "reward_clip_min": "components have bounds of their own; clipping the sum could make wrong and right equal",
-    "reward_clip_max": "speedup has a cap of its own; clipping the sum could make wrong and right equal",
+    "load_checkpoint_path": "'kernelrl resume' finds the last checkpoint of a run",
+    "resume_from_batch": "'kernelrl resume' reads the step from the journals",
+    "start_batch": "'kernelrl resume' reads the step from the journals",
+    "renderer_name": "the policy renders with the chat template of its own model; a guess from the name can be wrong",
+    "reward_clip_min": "components have their own bounds; a clipped sum could score wrong and correct kernels equally",
+    "reward_clip_max": "speedup has its own cap; a clipped sum could score wrong and correct kernels equally",
     "reward_preset": "stages are recipes: stage1, stage2, stage3",
     "modal_gpu_type": "an option of the evaluator plugin modal",
     "modal.enabled": "evaluator: {use: modal}",
     "modal.max_batch_size": "an option of the evaluator plugin modal",
-    "modal.return_exceptions": "a broken machine is an infra_error, counted and never rewarded",
+    "modal.return_exceptions": "a failure of a machine is an infra_error, which is counted and never scored",
     "modal.batch_single": "an option of the evaluator plugin modal",
     "modal.batch_window_s": "an option of the evaluator plugin modal",
     "modal.modal_token_env": "was never used; keys come from the environment only",
     "modal.deployment_mode": "an option of the evaluator plugin modal",
-    "rag_index_path": "an option of the retriever plugins",
     "gpu_arch": "the option arch of the backend plugin hip",
 }
 
@@ -140,7 +141,7 @@ PLACES = {**TRAINING, **{f"dataset_builder.{key}": place for key, place in DATAS
 
 
 def keys_of(hint: Any) -> dict[str, Any]:
-    """Fields of the classes that a type hint names, also within unions."""
+    """Fields of the classes in a type hint, including members of unions."""
     found: dict[str, Any] = {}
     for member in (hint, *typing.get_args(hint)):
         if isinstance(member, type) and attrs.has(member):
@@ -150,7 +151,7 @@ def keys_of(hint: Any) -> dict[str, Any]:
 
 
 def exists(place: str) -> bool:
-    """Whether the schema, or a component that is installed, has the key."""
+    """Whether the schema, or an installed component, has the key."""
     head, _, rest = place.partition(".")
     key, _, component = head.partition(":")
     block = blocks().get(key)
@@ -173,11 +174,11 @@ def exists(place: str) -> bool:
 
 
 @pytest.mark.parametrize("key", sorted(PLACES))
-def test_a_key_has_its_place(key: str) -> None:
+def test_a_key_has_a_counterpart(key: str) -> None:
     assert exists(PLACES[key]), PLACES[key]
 
 
-def test_what_has_no_place_has_a_reason() -> None:
+def test_a_key_without_a_counterpart_has_a_reason() -> None:
     assert not REFUSED.keys() & PLACES.keys()
     assert all(reason for reason in REFUSED.values())
 
@@ -185,5 +186,5 @@ def test_what_has_no_place_has_a_reason() -> None:
 @pytest.mark.parametrize(
     "place", ["train.grop_size", "tasks:kernelbench.level", "sampling.extend.steps", "rewards.wieght", "nothing"]
 )
-def test_a_place_that_does_not_exist_is_noticed(place: str) -> None:
+def test_a_counterpart_that_does_not_exist_is_found(place: str) -> None:
     assert not exists(place)

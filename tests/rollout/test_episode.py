@@ -1,15 +1,15 @@
-"""One episode: its turns, how it ends, and what is recorded of it."""
+"""One episode: turns, end, evaluation, recording."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import attrs
 import pytest
-from value_builders import make_turn
 
+from kernelrl_core.environment.retrieval import RetrievedExamples
 from kernelrl_core.errors import (
     EvaluationError,
     InfrastructureError,
@@ -19,8 +19,6 @@ from kernelrl_core.errors import (
     UsageError,
 )
 from kernelrl_core.interfaces.backends import BackendFacts
-from kernelrl_core.interfaces.evaluators import EvaluatorConfig
-from kernelrl_core.interfaces.policies import PolicyConfig
 from kernelrl_core.monitoring.costs import BudgetReached
 from kernelrl_core.monitoring.timeline import Timeline
 from kernelrl_core.prompts import Composer
@@ -30,37 +28,30 @@ from kernelrl_core.recipe.schema import (
     Extension,
     Recipe,
     RetrieverUse,
-    RewardUse,
     SamplingOptions,
     SpeedupStop,
-    Use,
     VerifySettings,
 )
 from kernelrl_core.rollout.episode import EpisodeId, EpisodeRunner, run_episode
 from kernelrl_core.rollout.sampler import Sampled, Sampler, SampleRequest
 from kernelrl_core.rollout.sampling_slots import SamplingSlots
+from kernelrl_core.testing.fakes import FakeEnvironment, FakePolicy
+from kernelrl_core.testing.training import make_recipe
 from kernelrl_core.types import (
-    Candidate,
-    Evaluation,
     EvaluationSettings,
     Example,
-    Extraction,
+    ExcludedExample,
     Message,
     Outcome,
     Prompt,
     Reply,
     SampleId,
+    ShownExample,
     Task,
     Turn,
 )
-from kernelrl_core.types.training import SamplingSettings
 
-RECIPE = Recipe(
-    tasks=Use("fake"),
-    backend=Use("fake"),
-    policy=Use("fake", PolicyConfig()),
-    evaluator=Use("fake", EvaluatorConfig()),
-    rewards={"correct": RewardUse("correctness")},
+RECIPE = make_recipe(
     episode=EpisodeSettings(turns=3),
     sampling=SamplingOptions(max_tokens=100, temperature=0.7, stop=("END",), extend=Extension(5, 200)),
     eval=EvalSettings(temperature=0.2),
@@ -69,72 +60,33 @@ TASK, PLACE = Task("train/0", "the reference"), EpisodeId("train", 0, 1, 2)
 WRONG, RIGHT = Reply("wrong", (1, 2), (-0.1, -0.2), "stop"), Reply("right", (3,), (-0.3,), "stop")
 
 
-class Environment:
-    """Evaluates by the text of the reply: `right`, `right SPEEDUP` or anything else."""
+class Environment(FakeEnvironment):
+    """Composes prompts as the core does. `error` is raised by the evaluation of the first turn."""
 
     def __init__(self, recipe: Recipe = RECIPE, error: BaseException | None = None) -> None:
-        self.recipe, self.error = recipe, error
         facts = BackendFacts("Fake", (), "Write a kernel.", Example("r", "class ModelNew:\n    pass\n"))
-        self.composer = Composer(recipe.prompt, recipe.history, facts, (), EvaluationSettings())
-        self.evaluated: list[SampleId] = []
-        self.verified = 0
-
-    async def evaluate_reply(
-        self, where: SampleId, task: Task, prompt: Prompt, reply: Reply, *, seconds: Mapping[str, float]
-    ) -> Turn:
-        self.evaluated.append(where)
-        await asyncio.sleep(0)
-        if self.error is not None:
-            raise self.error
-        right, _, speedup = reply.text.partition(" ")
-        outcome = Outcome.CORRECT if right == "right" else Outcome.INCORRECT
-        return make_turn(
-            outcome,
-            id=where,
-            task=task,
-            prompt=prompt,
-            reply=reply,
-            extraction=Extraction(Candidate(f"{reply.text} kernel", "fake")),
-            evaluation=Evaluation(outcome, speedup=float(speedup) if speedup else None),
-            feedback=f"feedback on turn {where.turn}",
-            seconds=seconds,
-        )
-
-    async def verify(self, turn: Turn) -> Turn:
-        self.verified += 1
-        return attrs.evolve(turn, verified=True)
+        composer = Composer(recipe.prompt, recipe.history, facts, (), EvaluationSettings())
+        errors = {SampleId(0, 1, 2, 0): error} if error is not None else {}
+        super().__init__(recipe, composer=composer, errors=errors)
 
 
-class Renderer:
-    def __init__(self, context_tokens: int = 1000) -> None:
+class Policy(FakePolicy):
+    """50 tokens for each message of a prompt. `sampling` is set once the first reply is requested."""
+
+    def __init__(self, replies: Sequence[Reply | BaseException] = (), context_tokens: int = 1000) -> None:
+        super().__init__(replies=replies)
         self.context_tokens = context_tokens
+        self.sampling = asyncio.Event()
 
     def render(self, messages: Sequence[Message]) -> Prompt:
         return Prompt(tuple(messages), tuple(range(50 * len(messages))))
 
-
-class Policy(Renderer):
-    """Gives the replies in order; one that is an exception is raised."""
-
-    def __init__(self, replies: Sequence[Reply | BaseException]) -> None:
-        super().__init__()
-        self.replies = list(replies)
-        self.requests: list[tuple[Prompt, SamplingSettings]] = []
-        self.sampling = asyncio.Event()
-
-    async def sample(self, prompt: Prompt, settings: SamplingSettings) -> Reply:
-        self.requests.append((prompt, settings))
+    async def before(self, method: str, argument: Any) -> None:
         self.sampling.set()
-        if not self.replies:
-            await asyncio.sleep(60)
-        reply = self.replies.pop(0)
-        if isinstance(reply, BaseException):
-            raise reply
-        return reply
 
 
 class Recorder:
-    """Remembers what it is given, in order."""
+    """Stores all records in order."""
 
     def __init__(self, replies_allowed: int = 99) -> None:
         self.events: list[tuple[str, str, SampleId]] = []
@@ -167,7 +119,7 @@ def runner(
     id: EpisodeId = PLACE,  # noqa: A002
     **more: Any,
 ) -> EpisodeRunner:
-    return EpisodeRunner(environment or Environment(recipe), TASK, id, renderer or Renderer(), **more)
+    return EpisodeRunner(environment or Environment(recipe), TASK, id, renderer or Policy(), **more)
 
 
 def submit(episode: EpisodeRunner, reply: Reply, **more: Any) -> Turn:
@@ -190,7 +142,7 @@ def request_of(episode: EpisodeRunner) -> SampleRequest:
 # --- EpisodeRunner: turns -------------------------------------------------------------------------------------------
 
 
-def test_an_episode_has_as_many_turns_as_the_recipe_says() -> None:
+def test_episode_has_the_number_of_turns_of_the_recipe() -> None:
     episode = runner()
     ids = []
     while (request := episode.next_prompt()) is not None:
@@ -208,13 +160,13 @@ def test_the_request_stays_the_same_until_a_turn_is_submitted() -> None:
     assert episode.next_prompt() is not first
 
 
-def test_a_later_prompt_shows_the_turns_before() -> None:
+def test_later_prompt_shows_earlier_turns() -> None:
     episode = runner()
     first = request_of(episode).prompt
     submit(episode, WRONG)
     later = request_of(episode).prompt
-    assert "feedback on turn 0" not in first.messages[-1].content
-    assert "feedback on turn 0" in later.messages[-1].content
+    assert "turn 0 was incorrect" not in first.messages[-1].content
+    assert "turn 0 was incorrect" in later.messages[-1].content
 
 
 def test_a_request_has_the_settings_of_the_recipe() -> None:
@@ -238,18 +190,18 @@ def test_every_turn_of_every_episode_has_its_own_seed() -> None:
     assert len(seeds) == 6
 
 
-def test_replies_are_longer_from_the_step_of_the_extension_on() -> None:
+def test_reply_limit_rises_at_the_step_of_the_extension() -> None:
     limits = [request_of(runner(id=EpisodeId("train", step, 0, 0))).settings.max_tokens for step in (4, 5)]
     assert limits == [100, 200]
 
 
-def test_a_prompt_that_does_not_fit_is_refused() -> None:
+def test_prompt_that_does_not_fit_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match=r"task train/0: its prompt has \d+ tokens"):
-        runner(renderer=Renderer(context_tokens=60)).next_prompt()
+        runner(renderer=Policy(context_tokens=60)).next_prompt()
 
 
-def test_a_renderer_that_fails_is_named() -> None:
-    class Broken(Renderer):
+def test_failing_renderer_is_named() -> None:
+    class Broken(Policy):
         def render(self, messages: Sequence[Message]) -> Prompt:
             raise RuntimeError("no template")
 
@@ -257,15 +209,58 @@ def test_a_renderer_that_fails_is_named() -> None:
         runner(renderer=Broken()).next_prompt()
 
 
+RETRIEVED = RetrievedExamples(
+    tuple(
+        Example("retrieved reference", f"retrieved kernel {i}", id=f"e{i}", origin="c", similarity=i / 10)
+        for i in (1, 2)
+    ),
+    (ExcludedExample("e0", "c", 0.9, "leak_task"),),
+)
+
+
 @pytest.mark.parametrize(("turns", "shown"), [("first", [True, False]), ("all", [True, True])])
-def test_retrieved_examples_are_shown_in_the_turns_that_the_recipe_says(turns: Any, shown: list[bool]) -> None:
+def test_retrieved_examples_appear_in_the_turns_of_the_recipe(turns: Any, shown: list[bool]) -> None:
     recipe = attrs.evolve(RECIPE, retriever=RetrieverUse("fake", turns=turns))
-    episode = runner(recipe, examples=[Example("retrieved reference", "retrieved kernel")])
+    episode = runner(recipe, examples=RETRIEVED)
     found = []
     for _ in shown:
         found.append("retrieved kernel" in "".join(m.content for m in request_of(episode).prompt.messages))
         submit(episode, WRONG)
     assert found == shown
+
+
+@pytest.mark.parametrize(("turns", "recorded"), [("first", [True, False]), ("all", [True, True])])
+def test_turn_records_shown_and_excluded_examples(turns: Any, recorded: list[bool]) -> None:
+    episode = runner(attrs.evolve(RECIPE, retriever=RetrieverUse("fake", turns=turns)), examples=RETRIEVED)
+    shown = (ShownExample("e1", "c", 0.1), ShownExample("e2", "c", 0.2))
+    for expected in recorded:
+        turn = submit(episode, WRONG)
+        assert turn.examples == (shown if expected else ())
+        assert turn.excluded_examples == (RETRIEVED.excluded if expected else ())
+
+
+def test_turn_records_examples_dropped_for_length() -> None:
+    class Counting(Policy):
+        def render(self, messages: Sequence[Message]) -> Prompt:
+            return Prompt(
+                tuple(messages), (0,) * sum(1000 * message.content.count("retrieved k") for message in messages)
+            )
+
+    episode = runner(
+        attrs.evolve(RECIPE, retriever=RetrieverUse("fake")), renderer=Counting(context_tokens=1500), examples=RETRIEVED
+    )
+    turn = submit(episode, WRONG)
+    assert turn.examples == (ShownExample("e1", "c", 0.1),)
+    assert turn.excluded_examples == (*RETRIEVED.excluded, ExcludedExample("e2", "c", 0.2, "length"))
+
+
+def test_turn_records_that_the_example_of_the_backend_was_shown() -> None:
+    episode = runner(attrs.evolve(RECIPE, retriever=RetrieverUse("fake")), examples=RetrievedExamples())
+    assert submit(episode, WRONG).examples == (ShownExample("", "backend"),)
+
+
+def test_turn_without_retriever_records_no_examples() -> None:
+    assert submit(runner(), WRONG).examples == ()
 
 
 # --- EpisodeRunner: its end -----------------------------------------------------------------------------------------
@@ -280,7 +275,7 @@ def test_retrieved_examples_are_shown_in_the_turns_that_the_recipe_says(turns: A
         (SpeedupStop(1.5), ["right 2"]),
     ],
 )
-def test_an_episode_stops_where_the_recipe_says(stop: Any, replies: list[str]) -> None:
+def test_episode_stops_by_the_rule_of_the_recipe(stop: Any, replies: list[str]) -> None:
     episode = runner(with_episode(stop=stop))
     for text in replies:
         assert episode.next_prompt() is not None
@@ -300,14 +295,14 @@ def test_an_episode_continues_from_the_turns_of_an_interrupted_run() -> None:
     assert after.next_prompt() is None
 
 
-def test_an_interrupted_episode_that_had_stopped_is_over() -> None:
+def test_interrupted_episode_that_had_ended_does_not_continue() -> None:
     recipe = with_episode(stop="correct")
     before = runner(recipe)
     turn = submit(before, RIGHT)
     assert runner(recipe, turns=[turn]).next_prompt() is None
 
 
-def test_an_episode_is_over_with_a_lost_turn() -> None:
+def test_lost_turn_ends_the_episode() -> None:
     episode = runner()
     turn = episode.submit_lost(request_of(episode), SamplingError("no reply"))
     assert (turn.outcome, turn.message, turn.lost_at) == (Outcome.INFRA_ERROR, "no reply", "sampling")
@@ -326,14 +321,14 @@ def test_a_lost_turn_keeps_the_reply_that_was_sampled() -> None:
 # --- EpisodeRunner: evaluation --------------------------------------------------------------------------------------
 
 
-def test_a_turn_has_what_its_reply_came_with() -> None:
+def test_turn_has_durations_and_staleness_of_its_reply() -> None:
     turn = submit(runner(), RIGHT, staleness=2, seconds={"wait": 1.0, "sample": 3.0})
     assert (turn.reply, turn.outcome, turn.staleness) == (RIGHT, Outcome.CORRECT, 2)
     assert turn.seconds == {"wait": 1.0, "sample": 3.0}
 
 
 @pytest.mark.parametrize("error", [InfrastructureError("no judge"), KernelRLError("a checker broke")])
-def test_a_failed_evaluation_leaves_the_episode_as_it_was(error: KernelRLError) -> None:
+def test_failed_evaluation_leaves_the_episode_unchanged(error: KernelRLError) -> None:
     environment = Environment(error=error)
     episode = runner(environment=environment)
     request = request_of(episode)
@@ -341,11 +336,11 @@ def test_a_failed_evaluation_leaves_the_episode_as_it_was(error: KernelRLError) 
         submit(episode, RIGHT)
     assert episode.next_prompt() is request
     assert episode.episode.turns == ()
-    environment.error = None
+    environment.errors.clear()
     assert submit(episode, RIGHT).correct
 
 
-def test_a_cancelled_evaluation_leaves_the_episode_as_it_was() -> None:
+def test_cancelled_evaluation_leaves_the_episode_unchanged() -> None:
     episode = runner()
     request = request_of(episode)
 
@@ -361,13 +356,13 @@ def test_a_cancelled_evaluation_leaves_the_episode_as_it_was() -> None:
     assert episode.episode.turns == ()
 
 
-def test_a_reply_to_another_request_is_refused() -> None:
+def test_reply_to_another_request_is_a_value_error() -> None:
     episode = runner()
     stale = request_of(episode)
     submit(episode, WRONG)
     episode.next_prompt()
     for submitted in (lambda: asyncio.run(episode.submit(stale, Sampled(WRONG))), _lost(episode, stale)):
-        with pytest.raises(ValueError, match="is not the request that this episode waits for"):
+        with pytest.raises(ValueError, match="is not the current request of this episode"):
             submitted()
     assert len(episode.turns) == 1
 
@@ -376,12 +371,12 @@ def _lost(episode: EpisodeRunner, request: SampleRequest) -> Callable[[], Turn]:
     return lambda: episode.submit_lost(request, InfrastructureError("lost"))
 
 
-def test_correct_kernels_are_verified_by_the_share_of_the_purpose() -> None:
+def test_share_of_verified_kernels_depends_on_the_purpose() -> None:
     recipe = attrs.evolve(RECIPE, verify=VerifySettings(train=1.0, eval=0.0))
     verified = {}
     for purpose in ("train", "eval"):
         environment = Environment(recipe)
-        episode = runner(recipe, environment=environment, id=EpisodeId(purpose, 0, 0, 0))
+        episode = runner(recipe, environment=environment, id=EpisodeId(purpose, 0, 0, 1))
         turns = [submit(episode, WRONG), submit(episode, RIGHT)]
         verified[purpose] = ([turn.verified for turn in turns], environment.verified)
     assert verified == {"train": ([None, True], 1), "eval": ([None, None], 0)}
@@ -418,7 +413,7 @@ def where(turn: int) -> SampleId:
     return SampleId(0, 1, 2, turn)
 
 
-def test_every_turn_is_begun_before_it_is_sampled_and_recorded_once() -> None:
+def test_every_turn_is_journalled_before_sampling_and_recorded_once() -> None:
     scene = Scene([WRONG, RIGHT, WRONG])
     turns = scene.play()
     assert scene.recorder.events == [
@@ -434,12 +429,12 @@ def test_the_recorder_gets_the_purpose_of_the_episode() -> None:
     assert {purpose for _, purpose, _ in scene.recorder.events} == {"eval"}
 
 
-def test_a_turn_knows_how_long_it_waited_and_was_sampled() -> None:
+def test_turn_has_wait_and_sample_durations() -> None:
     turns = Scene([WRONG, WRONG, WRONG], capacity=1).play()
     assert all(set(turn.seconds) == {"wait", "sample"} for turn in turns)
 
 
-def test_turns_know_how_many_updates_their_weights_lack() -> None:
+def test_turn_has_the_staleness_of_its_weights() -> None:
     scene = Scene([WRONG, WRONG, WRONG])
     scene.sampler.updates = -1
     assert [turn.staleness for turn in scene.play()] == [1, 1, 1]
@@ -471,7 +466,7 @@ def test_an_infrastructure_error_while_evaluating_keeps_the_reply() -> None:
 
 
 @pytest.mark.parametrize("place", ["begin", "record"])
-def test_a_turn_that_cannot_be_recorded_ends_the_run(place: str) -> None:
+def test_storage_error_ends_the_run(place: str) -> None:
     scene = Scene([RIGHT])
     scene.recorder.fails_in = place
     with pytest.raises(StorageError, match="disk full"):
@@ -488,7 +483,7 @@ def test_a_turn_that_cannot_be_recorded_ends_the_run(place: str) -> None:
         (KernelRLError("the key is refused"), "the key is refused"),
     ],
 )
-def test_a_policy_that_fails_is_named_and_its_turn_is_not_recorded(error: BaseException, message: str) -> None:
+def test_failing_policy_is_named_and_its_turn_is_not_recorded(error: BaseException, message: str) -> None:
     scene = Scene([WRONG, error])
     with pytest.raises(KernelRLError) as caught:
         scene.play()
@@ -535,7 +530,7 @@ def test_no_slot_is_held_while_a_reply_is_evaluated() -> None:
     assert taken == [where(0), where(1), where(2)]
 
 
-def test_an_episode_that_is_over_neither_samples_nor_records() -> None:
+def test_finished_episode_neither_samples_nor_records() -> None:
     before = Scene([WRONG, WRONG, RIGHT])
     turns = before.play()
     scene = Scene([])

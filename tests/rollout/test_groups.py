@@ -1,4 +1,4 @@
-"""Rollouts: the order of groups, and what is left when an episode fails or the rollout is cancelled."""
+"""Rollouts: order of groups, failing episodes, cancellation."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from typing import Any
 
 import pytest
-from value_builders import make_turn
 
 from kernelrl_core.errors import KernelRLError
 from kernelrl_core.monitoring.costs import BudgetReached
 from kernelrl_core.plugins.boundary import first_error
 from kernelrl_core.rollout.groups import Rollout, RolloutQueue
+from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import Episode, Group, Outcome, SampleId, Task
 
 TASKS = [Task(f"t{i}", "") for i in range(3)]
@@ -21,7 +21,7 @@ Place = tuple[int, int, int]
 
 
 class Episodes:
-    """Runs episodes, and remembers which were started, ended and cancelled."""
+    """Runs episodes and stores which were started, ended and cancelled."""
 
     def __init__(self, run: Callable[[Place], Awaitable[None]] | None = None) -> None:
         self.started: list[Place] = []
@@ -47,7 +47,7 @@ class Episodes:
 
 
 def slow(seconds: dict[int, float]) -> Callable[[Place], Awaitable[None]]:
-    """Episodes of these tasks take so long."""
+    """Duration of the episodes of each task, in seconds."""
 
     async def run(place: Place) -> None:
         await asyncio.sleep(seconds.get(place[1], 0.0))
@@ -76,12 +76,12 @@ def play(scene: Coroutine[Any, Any, Any]) -> Any:
 
 
 @pytest.mark.parametrize(("order", "expected"), [("canonical", ["t0", "t1", "t2"]), ("completion", ["t1", "t2", "t0"])])
-def test_groups_come_in_the_order_asked_for(order: str, expected: list[str]) -> None:
+def test_groups_are_yielded_in_the_requested_order(order: str, expected: list[str]) -> None:
     episodes = Episodes(slow({0: 0.1, 1: 0.0, 2: 0.05}))
     assert tasks_of(play(groups_of(episodes.rollout(order=order)))) == expected
 
 
-def test_a_group_comes_as_soon_as_those_before_it_are_complete() -> None:
+def test_group_is_yielded_when_all_groups_before_it_are_complete() -> None:
     episodes = Episodes(slow({2: 60}))
 
     async def scene() -> list[str]:
@@ -97,7 +97,7 @@ def test_a_group_comes_as_soon_as_those_before_it_are_complete() -> None:
     assert sorted(episodes.cancelled) == [(0, 2, 0), (0, 2, 1)]
 
 
-def test_a_group_has_its_episodes_in_order_whichever_ends_first() -> None:
+def test_episodes_of_a_group_are_in_order() -> None:
     async def run(place: Place) -> None:
         await asyncio.sleep(0.02 * (1 - place[2]))
 
@@ -105,7 +105,7 @@ def test_a_group_has_its_episodes_in_order_whichever_ends_first() -> None:
     assert [[episode.turns[0].id.attempt for episode in group.episodes] for group in groups] == [[0, 1]] * 3
 
 
-def test_every_episode_is_run_once_and_all_at_the_same_time() -> None:
+def test_every_episode_runs_once_and_all_run_concurrently() -> None:
     everyone = asyncio.Barrier(6)
 
     async def run(place: Place) -> None:
@@ -127,7 +127,7 @@ def test_a_rollout_that_is_not_entered_runs_nothing() -> None:
     assert episodes.started == []
 
 
-def test_an_episode_that_raises_cancels_the_others_and_is_raised() -> None:
+def test_error_of_an_episode_cancels_the_others_and_is_raised() -> None:
     async def run(place: Place) -> None:
         if place == (0, 1, 0):
             raise KernelRLError("planted")
@@ -149,8 +149,8 @@ def test_an_episode_that_raises_cancels_the_others_and_is_raised() -> None:
     assert sorted(episodes.cancelled) == [(0, 1, 1), (0, 2, 0), (0, 2, 1)]
 
 
-def test_an_episode_that_a_component_cancels_is_a_failure() -> None:
-    """Not a group that is missing."""
+def test_episode_cancelled_by_a_component_is_an_error() -> None:
+    """The group is not silently missing."""
 
     async def run(place: Place) -> None:
         if place == (0, 1, 0):
@@ -161,7 +161,7 @@ def test_an_episode_that_a_component_cancels_is_a_failure() -> None:
     assert str(first_error(caught.value)) == "an episode of task t1 was cancelled by a component"
 
 
-def test_a_spent_budget_lets_the_others_end_and_is_raised_at_the_end() -> None:
+def test_spent_budget_is_raised_after_the_other_episodes_end() -> None:
     async def run(place: Place) -> None:
         if place == (0, 0, 0):
             raise BudgetReached("spent")
@@ -208,7 +208,7 @@ def test_cancelling_a_rollout_cancels_and_awaits_all_episodes() -> None:
     play(scene())
 
 
-def test_leaving_a_rollout_by_an_error_of_the_consumer_cancels_its_episodes() -> None:
+def test_error_in_the_consumer_cancels_all_episodes() -> None:
     episodes = Episodes(slow({1: 60, 2: 60}))
 
     async def scene() -> None:
@@ -228,7 +228,7 @@ async def collect(groups: AsyncIterator[Group]) -> list[str]:
     return [group.task.id async for group in groups]
 
 
-def test_steps_are_made_once_however_often_they_are_started() -> None:
+def test_rollout_of_a_step_is_created_once() -> None:
     made: list[int] = []
     episodes = Episodes()
 
@@ -262,7 +262,7 @@ def test_no_step_after_the_last_is_started() -> None:
     assert {step for step, _, _ in episodes.started} == {0, 1}
 
 
-def test_a_step_that_is_not_started_is_started_by_its_groups() -> None:
+def test_groups_starts_a_step_that_is_not_started() -> None:
     episodes = Episodes()
 
     async def scene() -> list[str]:
@@ -272,8 +272,8 @@ def test_a_step_that_is_not_started_is_started_by_its_groups() -> None:
     assert play(scene()) == ["t0", "t1", "t2"]
 
 
-def test_a_step_ahead_that_fails_during_an_update_is_raised_by_its_own_groups() -> None:
-    """The update ends, and the current step with it."""
+def test_error_of_a_step_ahead_is_raised_by_its_own_groups() -> None:
+    """The update and the current step finish first."""
     failed = asyncio.Event()
 
     async def run(place: Place) -> None:
@@ -302,7 +302,7 @@ def test_a_step_ahead_that_fails_during_an_update_is_raised_by_its_own_groups() 
     assert len(episodes.cancelled) == 5
 
 
-def test_leaving_the_queue_cancels_every_step_that_is_started() -> None:
+def test_leaving_the_queue_cancels_all_started_steps() -> None:
     async def run(place: Place) -> None:
         await asyncio.sleep(60)
 
@@ -318,7 +318,7 @@ def test_leaving_the_queue_cancels_every_step_that_is_started() -> None:
     assert len(episodes.started) == 12
 
 
-def test_cancelling_the_consumer_cancels_every_step_that_is_started() -> None:
+def test_cancelling_the_consumer_cancels_all_started_steps() -> None:
     episodes = Episodes(slow({0: 60, 1: 60, 2: 60}))
 
     async def consume() -> None:

@@ -1,4 +1,4 @@
-"""Who is served first while fewer replies may be drawn at once than attempts wait."""
+"""Order in which waiting episodes get sampling slots."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from kernelrl_core.types import SampleId
 
 
 def served(slots: SamplingSlots, waiting: Sequence[SampleId]) -> list[SampleId]:
-    """The order in which samples get the only place, when all of them have waited for it."""
+    """The order in which waiting samples get the only slot."""
     order: list[SampleId] = []
 
-    async def draw(sample: SampleId) -> None:
+    async def hold(sample: SampleId) -> None:
         async with slots.hold(sample):
             order.append(sample)
 
     async def play() -> None:
         async with asyncio.TaskGroup() as everything, slots.hold(SampleId(0, 9, 9, 0)):
             for sample in waiting:
-                everything.create_task(draw(sample))
+                everything.create_task(hold(sample))
             await asyncio.sleep(0)
 
     asyncio.run(play())
     return order
 
 
-def test_attempts_with_more_turns_before_them_go_first() -> None:
+def test_episodes_with_more_remaining_turns_are_first() -> None:
     samples = [SampleId(0, 0, 0, 2), SampleId(0, 0, 1, 0), SampleId(0, 1, 0, 1)]
     assert served(SamplingSlots(1, 4, Timeline()), samples) == [samples[1], samples[2], samples[0]]
 
 
-def test_attempts_that_were_slow_so_far_go_first() -> None:
-    """Mean of the step 40 s; what is known of an attempt is drawn to its task, and that to the step."""
+def test_slow_episodes_are_first() -> None:
+    """The mean of the run is 40 s. The estimate of an episode is shrunk to its task's mean, and that to the run's."""
     slots = SamplingSlots(1, 2, Timeline())
     slots.observe(SampleId(0, 0, 0, 0), 10.0)
     slots.observe(SampleId(0, 1, 0, 0), 70.0)
@@ -44,8 +44,8 @@ def test_attempts_that_were_slow_so_far_go_first() -> None:
     assert served(slots, [fast, slow]) == [slow, fast]
 
 
-def test_a_reply_that_takes_long_already_tells_of_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Turns of both tasks took 10 s; a reply for task 1 is being drawn for 100 s, so (4 * 10 + 10 + 100) / 6 = 25 s."""
+def test_unfinished_long_reply_raises_the_estimate_of_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns of both tasks took 10 s; a reply for task 1 has been sampled for 100 s: (4 * 10 + 10 + 100) / 6 = 25 s."""
     now = 0.0
     monkeypatch.setattr("kernelrl_core.rollout.sampling_slots.time.monotonic", lambda: now)
     slots = SamplingSlots(2, 2, Timeline())
@@ -53,7 +53,7 @@ def test_a_reply_that_takes_long_already_tells_of_its_task(monkeypatch: pytest.M
         slots.observe(SampleId(0, task, 0, 0), 10.0)
     order: list[SampleId] = []
 
-    async def draw(sample: SampleId) -> None:
+    async def hold(sample: SampleId) -> None:
         async with slots.hold(sample):
             order.append(sample)
 
@@ -66,28 +66,28 @@ def test_a_reply_that_takes_long_already_tells_of_its_task(monkeypatch: pytest.M
         ):
             now = 100.0
             for sample in (SampleId(0, 0, 1, 0), SampleId(0, 1, 1, 0)):
-                everything.create_task(draw(sample))
+                everything.create_task(hold(sample))
             await asyncio.sleep(0)
 
     asyncio.run(play())
     assert [sample.task_index for sample in order] == [1, 0]
 
 
-def test_an_earlier_step_goes_before_a_later_one() -> None:
+def test_earlier_step_is_before_a_later_one() -> None:
     slots = SamplingSlots(1, 2, Timeline())
     later, now = SampleId(1, 0, 0, 0), SampleId(0, 0, 0, 1)
     assert served(slots, [later, now]) == [now, later]
 
 
-def test_a_sample_that_is_given_up_leaves_its_place() -> None:
+def test_cancelled_sample_frees_its_slot() -> None:
     slots = SamplingSlots(1, 1, Timeline())
 
     async def play() -> None:
-        async def draw(sample: SampleId) -> None:
+        async def hold(sample: SampleId) -> None:
             async with slots.hold(sample):
                 await asyncio.sleep(60)
 
-        first, second = (asyncio.create_task(draw(SampleId(0, 0, attempt, 0))) for attempt in range(2))
+        first, second = (asyncio.create_task(hold(SampleId(0, 0, attempt, 0))) for attempt in range(2))
         await asyncio.sleep(0)
         second.cancel()
         first.cancel()
@@ -99,21 +99,21 @@ def test_a_sample_that_is_given_up_leaves_its_place() -> None:
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 3])
-def test_training_and_held_out_evaluation_may_wait_for_the_same_sample_id(capacity: int) -> None:
+def test_training_and_held_out_evaluation_may_wait_with_equal_sample_ids(capacity: int) -> None:
     slots = SamplingSlots(capacity, 1, Timeline())
-    drawn = 0
+    n_sampled = 0
 
-    async def draw(sample: SampleId) -> None:
-        nonlocal drawn
+    async def hold(sample: SampleId) -> None:
+        nonlocal n_sampled
         async with slots.hold(sample):
             await asyncio.sleep(0.001)
-            drawn += 1
+            n_sampled += 1
 
     async def play() -> None:
         async with asyncio.timeout(5), asyncio.TaskGroup() as everything:
             for _purpose in ("train", "eval"):
                 for attempt in range(4):
-                    everything.create_task(draw(SampleId(1, 0, attempt, 0)))
+                    everything.create_task(hold(SampleId(1, 0, attempt, 0)))
 
     asyncio.run(play())
-    assert drawn == 8
+    assert n_sampled == 8

@@ -1,11 +1,10 @@
-"""A run's best samples as supervised data, and a warm start on them."""
+"""Distillation of a run's best samples, and a warm start on them."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kernelrl_command_server import CommandServer
 
 from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.prompts.sft_file import read_conversations, write_conversations
@@ -35,7 +35,7 @@ train:     {tasks_per_step: 4, group_size: 3, steps: 2, learning_rate: 0.1}
 
 
 def row(sample: str, task: str = "t", **changes: Any) -> dict[str, Any]:
-    """A row of samples.jsonl as far as distillation reads it; correct, clean and unmeasured unless told otherwise."""
+    """The keys of a row of samples.jsonl that distillation reads; by default correct, clean and without speedup."""
     step, task_index, attempt, turn = map(int, sample.split("."))
     kernel = changes.pop("kernel", f"kernel of {sample}")
     return {
@@ -72,7 +72,7 @@ def chosen(run: RunDir, **choice: Any) -> list[str]:
     return [entry["sample"] for entry in distill(run, Choice(**choice)).conversations]
 
 
-def test_only_correct_and_clean_samples_that_stood_a_second_judgement_are_taken(run: Callable[..., RunDir]) -> None:
+def test_only_correct_and_clean_samples_that_did_not_fail_verification_are_selected(run: Callable[..., RunDir]) -> None:
     journal = run(
         row("0.0.0.0"),
         row("0.0.1.0", outcome="incorrect"),
@@ -89,12 +89,12 @@ def test_only_correct_and_clean_samples_that_stood_a_second_judgement_are_taken(
     }
 
 
-def test_suspects_are_taken_when_asked_for_and_hacks_never(run: Callable[..., RunDir]) -> None:
+def test_suspects_are_selected_on_request_and_hacks_never(run: Callable[..., RunDir]) -> None:
     journal = run(row("0.0.0.0", verdict="suspect"), row("0.0.1.0", verdict="hack"))
     assert chosen(journal, suspects=True) == ["0.0.0.0"]
 
 
-def test_the_best_of_a_task_are_the_fastest_then_the_best_paid_then_the_earliest(run: Callable[..., RunDir]) -> None:
+def test_samples_are_ranked_by_speedup_then_score_then_order(run: Callable[..., RunDir]) -> None:
     journal = run(
         row("0.0.0.0", speedup=1.5),
         row("0.0.1.0", speedup=2.0),
@@ -107,12 +107,12 @@ def test_the_best_of_a_task_are_the_fastest_then_the_best_paid_then_the_earliest
     assert len(chosen(journal, per_task=None)) == 5
 
 
-def test_the_best_are_counted_per_task(run: Callable[..., RunDir]) -> None:
+def test_the_maximum_is_per_task(run: Callable[..., RunDir]) -> None:
     journal = run(row("0.0.0.0", "a"), row("0.1.0.0", "b"), row("0.1.1.0", "b"), row("1.0.0.0", "a"))
     assert chosen(journal, per_task=1) == ["0.0.0.0", "0.1.0.0"]
 
 
-def test_a_kernel_stands_once_for_a_task_with_its_best_measurement(run: Callable[..., RunDir]) -> None:
+def test_a_duplicate_kernel_of_a_task_is_excluded(run: Callable[..., RunDir]) -> None:
     journal = run(
         row("0.0.0.0", kernel="k", speedup=1.1),
         row("0.0.1.0", kernel="k", speedup=1.2),
@@ -121,24 +121,24 @@ def test_a_kernel_stands_once_for_a_task_with_its_best_measurement(run: Callable
     assert chosen(journal) == ["0.0.1.0", "0.1.0.0"]
 
 
-def test_slow_and_unmeasured_samples_fall_to_a_least_speedup(run: Callable[..., RunDir]) -> None:
+def test_slow_and_unmeasured_samples_are_excluded_by_min_speedup(run: Callable[..., RunDir]) -> None:
     journal = run(row("0.0.0.0", speedup=1.0), row("0.0.1.0", speedup=1.2), row("0.0.2.0"))
     assert chosen(journal, min_speedup=1.2) == ["0.0.1.0"]
 
 
-def test_of_a_turn_that_was_tried_again_the_last_row_counts(run: Callable[..., RunDir]) -> None:
+def test_the_last_row_of_a_retried_turn_counts(run: Callable[..., RunDir]) -> None:
     journal = run(row("0.0.0.0"), row("0.0.1.0"), row("0.0.0.0", outcome="incorrect"))
     assert chosen(journal) == ["0.0.1.0"]
 
 
 def test_the_reply_ends_the_conversation_of_its_own_prompt(run: Callable[..., RunDir]) -> None:
-    asked = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
-    (entry,) = distill(run(row("0.0.0.0", messages=asked)), Choice()).conversations
-    assert entry["messages"] == [*asked, {"role": "assistant", "content": "answer 0.0.0.0"}]
+    prompt = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    (entry,) = distill(run(row("0.0.0.0", messages=prompt)), Choice()).conversations
+    assert entry["messages"] == [*prompt, {"role": "assistant", "content": "answer 0.0.0.0"}]
 
 
-def test_an_opened_thought_is_part_of_the_reply(run: Callable[..., RunDir]) -> None:
-    """Whether the recipe has opened it, the model's chat template, or both."""
+def test_a_prefill_is_part_of_the_reply(run: Callable[..., RunDir]) -> None:
+    """The prefill comes from the recipe, from the model's chat template, or from both."""
     user, push = {"role": "user", "content": "u"}, {"role": "assistant", "content": "<think>\n"}
     for prompt in (
         {"messages": [user, push]},
@@ -149,7 +149,7 @@ def test_an_opened_thought_is_part_of_the_reply(run: Callable[..., RunDir]) -> N
         assert entry["messages"] == [user, {"role": "assistant", "content": "<think>\nanswer 0.0.0.0"}]
 
 
-def test_a_run_without_a_good_sample_says_why(run: Callable[..., RunDir]) -> None:
+def test_a_run_without_a_suitable_sample_is_an_error_with_reasons(run: Callable[..., RunDir]) -> None:
     with pytest.raises(KernelRLError, match="no sample to learn from: 2 not correct, 1 not clean"):
         distill(
             run(
@@ -161,7 +161,7 @@ def test_a_run_without_a_good_sample_says_why(run: Callable[..., RunDir]) -> Non
         )
 
 
-def test_what_is_written_is_read_back(run: Callable[..., RunDir], tmp_path: Path) -> None:
+def test_written_conversations_are_read_back(run: Callable[..., RunDir], tmp_path: Path) -> None:
     write_conversations(tmp_path / "best.jsonl", distill(run(row("0.0.0.0", "a")), Choice()).conversations)
     (example,) = read_conversations(tmp_path / "best.jsonl")
     assert example.messages == (Message("user", "do a"),)
@@ -169,29 +169,29 @@ def test_what_is_written_is_read_back(run: Callable[..., RunDir], tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("{", "not JSON"),
         ("[1]", "list `messages`"),
         ('{"messages": []}', "list `messages`"),
-        ('{"messages": [{"role": "user", "content": "u"}]}', "must be the assistant's"),
-        ('{"messages": [{"role": "assistant", "content": "a"}]}', "must be the assistant's"),
-        ('{"messages": [{"role": "tool", "content": "u"}]}', "`role` out of"),
-        ('{"messages": [{"role": "user", "content": null}]}', "`role` out of"),
+        ('{"messages": [{"role": "user", "content": "u"}]}', "the last with role assistant"),
+        ('{"messages": [{"role": "assistant", "content": "a"}]}', "the last with role assistant"),
+        ('{"messages": [{"role": "tool", "content": "u"}]}', "needs a `role`"),
+        ('{"messages": [{"role": "user", "content": null}]}', "needs a `role`"),
         ('{"messages": [{"role":"user","content":"u"},{"role":"assistant","content":"a"}],"weight":-1}', "`weight`"),
         ('{"messages": [{"role":"user","content":"u"},{"role":"assistant","content":"a"}],"task_id":1}', "`task_id`"),
     ],
 )
-def test_a_line_that_is_no_conversation_is_named(tmp_path: Path, line: str, told: str) -> None:
+def test_a_line_that_is_not_a_conversation_is_reported(tmp_path: Path, line: str, message: str) -> None:
     good = '{"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}], "weight": 2}\n'
     (tmp_path / "data.jsonl").write_text(good + line + "\n")
     with pytest.raises(UsageError, match=r"data\.jsonl:2: ") as failure:
         read_conversations(tmp_path / "data.jsonl")
-    assert told in str(failure.value)
+    assert message in str(failure.value)
 
 
 @given(st.text() | st.recursive(st.none() | st.text() | st.floats(), st.lists).map(json.dumps))
-def test_any_line_is_a_conversation_or_a_mistake_with_its_place(line: str) -> None:
+def test_any_invalid_line_is_an_error_with_file_and_line(line: str) -> None:
     with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
         file.write(line.encode("utf-8", "surrogatepass"))
         file.flush()
@@ -200,16 +200,16 @@ def test_any_line_is_a_conversation_or_a_mistake_with_its_place(line: str) -> No
 
 
 def test_line_separators_of_unicode_stay_in_their_texts(tmp_path: Path) -> None:
-    said = "one\u2028two\x85three"
-    line = {"messages": [{"role": "user", "content": said}, {"role": "assistant", "content": said}]}
+    text = "one\u2028two\x85three"
+    line = {"messages": [{"role": "user", "content": text}, {"role": "assistant", "content": text}]}
     (tmp_path / "data.jsonl").write_text(json.dumps(line, ensure_ascii=False) + "\r\n", encoding="utf-8", newline="")
     (example,) = read_conversations(tmp_path / "data.jsonl")
-    assert example.reply == example.messages[0].content == said
+    assert example.reply == example.messages[0].content == text
 
 
-def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+def test_an_empty_file_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "data.jsonl").write_text("\n")
-    with pytest.raises(UsageError, match="holds no conversations"):
+    with pytest.raises(UsageError, match="contains no conversations"):
         read_conversations(tmp_path / "data.jsonl")
 
 
@@ -217,29 +217,26 @@ def test_an_empty_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def kernelrl(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+def kernelrl(tmp_path: Path, command_server: CommandServer) -> Callable[..., subprocess.CompletedProcess[str]]:
     (tmp_path / "small.yaml").write_text(RECIPE)
     environment = {**os.environ, "PYTHONPATH": str(FAKES), "KERNELRL_CACHE_DIR": str(tmp_path / "cache")}
 
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        main = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()"]
-        done = subprocess.run(
-            [*main, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100
-        )
+        done = command_server.run(*arguments, cwd=tmp_path, env=environment)
         assert "Traceback" not in done.stderr, done.stderr
         return done
 
     return call
 
 
-def test_a_warm_start_on_what_a_run_found_gives_a_model_that_answers_like_it(
+def test_a_warm_start_on_distilled_samples_reproduces_them(
     kernelrl: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     assert kernelrl("run", "small.yaml", "--name", "first").returncode == 0
     made = kernelrl("distill", "first", "-o", "best.jsonl", "--per-task", "1", "--json")
     assert made.returncode == 0, made.stderr
     facts = json.loads(made.stdout)
-    # The fake policy writes two kernels, of which one is right.
+    # The fake policy writes two kernels, of which one is correct.
     assert (facts["samples"], facts["tasks"]) == (4, 4)
     model = ["policy.use=torch", "policy.width=32", "policy.layers=1", "policy.heads=2", "policy.context_tokens=2048"]
     learn = [*model, "policy.warm_start={steps: 80, learning_rate: 0.01}", "demonstrations.file=best.jsonl"]
@@ -248,7 +245,7 @@ def test_a_warm_start_on_what_a_run_found_gives_a_model_that_answers_like_it(
     assert json.loads(measured.stdout)["correct_rate"] == 1.0
 
 
-def test_a_file_for_a_policy_that_does_not_warm_start_is_refused(
+def test_a_file_for_a_policy_without_warm_start_is_rejected(
     kernelrl: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     conversation = [{"role": "user", "content": "Ask."}, {"role": "assistant", "content": "Answer."}]
@@ -258,15 +255,15 @@ def test_a_file_for_a_policy_that_does_not_warm_start_is_refused(
     assert "policy 'fake' does not warm-start" in done.stderr
 
 
-def test_a_file_that_is_not_there_is_a_mistake_of_the_recipe(
+def test_a_missing_file_is_a_mistake_in_the_recipe(
     kernelrl: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
     done = kernelrl("validate", "small.yaml", "demonstrations.file=nowhere.jsonl")
     assert done.returncode == 2
-    assert "demonstrations.file: there is no file" in done.stderr
+    assert "demonstrations.file: no such file" in done.stderr
 
 
-def test_a_run_without_samples_ends_with_one_message(
+def test_a_run_without_samples_is_reported_in_one_message(
     kernelrl: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     kernelrl("run", "small.yaml", "train.steps=0", "--name", "empty")

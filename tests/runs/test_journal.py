@@ -1,4 +1,4 @@
-"""Rows survive crashes, damage and full disks."""
+"""Journals survive crashes, damaged lines and full disks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kernelrl_core.runs.directory import RunDir, find_run
 from kernelrl_core.runs.journal import Journal, read_rows
 
 
-def test_rows_come_back(tmp_path: Path) -> None:
+def test_rows_are_read_back(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "a.jsonl")
     journal.append([{"x": 0.1, "text": "ä\ud800\n"}, {"x": None}])
     journal.append([])
@@ -25,7 +25,7 @@ def test_rows_come_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tail", [b'{"n": 2, "half', b"\x00\x00\x00\n", b"not json\n", b"[1]\n"])
-def test_a_damaged_last_line_is_cut_off_and_kept_aside(tmp_path: Path, tail: bytes) -> None:
+def test_a_damaged_last_line_is_moved_to_another_file(tmp_path: Path, tail: bytes) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"n": 1}\n' + tail)
     journal = Journal(path)
@@ -35,14 +35,14 @@ def test_a_damaged_last_line_is_cut_off_and_kept_aside(tmp_path: Path, tail: byt
     assert tail.strip() in (tmp_path / "a.jsonl.damaged").read_bytes()
 
 
-def test_damage_in_the_middle_is_an_error_with_its_line(tmp_path: Path) -> None:
+def test_damage_before_the_last_line_is_an_error_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"n": 1}\nxx\n{"n": 3}\n')
     with pytest.raises(KernelRLError, match=r"a\.jsonl:2"):
         list(read_rows(path))
 
 
-def test_a_full_disk_leaves_whole_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_complete_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(tmp_path / "a.jsonl")
     journal.append([{"n": 1}])
     real = os.write
@@ -60,13 +60,13 @@ def test_a_full_disk_leaves_whole_rows(tmp_path: Path, monkeypatch: pytest.Monke
     assert [row["n"] for row in read_rows(tmp_path / "a.jsonl")] == [1, 3]
 
 
-def test_numbers_that_json_lacks_are_refused(tmp_path: Path) -> None:
+def test_nan_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not finite"):
         Journal(tmp_path / "a.jsonl").append([{"x": float("nan")}])
     assert not (tmp_path / "a.jsonl").read_text()
 
 
-def test_a_new_run_has_all_its_files_and_a_private_key(tmp_path: Path) -> None:
+def test_a_new_run_has_all_files_and_a_private_key(tmp_path: Path) -> None:
     run = RunDir.create(tmp_path / "runs" / "a", {"seed": 1}, {"kernelrl": "0"})
     names = {path.name for path in run.path.iterdir()}
     assert {"recipe.yaml", "provenance.json", "secret.key", "samples.jsonl", "credits.jsonl", "logs.log"} <= names
@@ -76,7 +76,7 @@ def test_a_new_run_has_all_its_files_and_a_private_key(tmp_path: Path) -> None:
     assert not run.recipe_changed()
 
 
-def test_an_existing_directory_is_refused(tmp_path: Path) -> None:
+def test_an_existing_directory_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     with pytest.raises(UsageError, match="already exists") as caught:
         RunDir.create(tmp_path / "a", {}, {})
@@ -84,7 +84,7 @@ def test_an_existing_directory_is_refused(tmp_path: Path) -> None:
     assert not list((tmp_path / "a").iterdir())
 
 
-def test_the_key_can_be_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_can_be_set_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERNELRL_RUN_SECRET", "ab" * 32)
     assert RunDir.create(tmp_path / "a", {}, {}).secret() == b"\xab" * 32
     monkeypatch.setenv("KERNELRL_RUN_SECRET", "short")
@@ -92,7 +92,7 @@ def test_the_key_can_be_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         RunDir.create(tmp_path / "b", {}, {})
 
 
-def test_a_run_belongs_to_one_process_and_its_state_tells_a_kill(tmp_path: Path) -> None:
+def test_a_run_is_locked_by_one_process_and_its_state_shows_a_kill(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from kernelrl_core.runs.directory import RunDir\n"
         f"run = RunDir.create(Path({str(tmp_path / 'a')!r}), {{}}, {{}})\n"
@@ -114,7 +114,7 @@ def test_a_run_belongs_to_one_process_and_its_state_tells_a_kill(tmp_path: Path)
     assert run.state() == ("failed", "disk")
 
 
-def test_an_edited_recipe_is_noticed(tmp_path: Path) -> None:
+def test_an_edited_recipe_is_detected(tmp_path: Path) -> None:
     run = RunDir.create(tmp_path / "a", {"seed": 1}, {})
     (run.path / "recipe.yaml").write_text("seed: 2\n")
     assert run.recipe_changed()

@@ -1,4 +1,4 @@
-"""The queue for audit: which samples of a run it lists."""
+"""Review: the samples of a run that a person should look at."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ def run(tmp_path: Path) -> RunDir:
     return RunDir(tmp_path)
 
 
-def test_correct_samples_under_suspicion_are_listed_and_those_that_fail_a_second_judgement(run: RunDir) -> None:
+def test_correct_samples_that_are_suspect_or_failed_verification_are_listed(run: RunDir) -> None:
     assert [(found["sample"], found["row"]) for found in suspect_samples(run)] == [("0.0.1.0", 2), ("1.0.0.0", 5)]
 
 
-def test_hacks_are_listed_when_asked_for(run: RunDir) -> None:
+def test_hacks_are_listed_on_request(run: RunDir) -> None:
     assert [found["sample"] for found in suspect_samples(run, hacked=True)] == ["0.0.1.0", "0.0.2.0", "1.0.0.0"]
 
 
-def test_findings_that_are_only_notes_are_left_out(run: RunDir) -> None:
+def test_notes_are_excluded_from_the_findings(run: RunDir) -> None:
     assert suspect_samples(run)[0]["findings"] == [SUSPICION]
 
 
-def test_the_command_prints_them_and_writes_their_kernels(run: RunDir, tmp_path: Path) -> None:
+def test_the_command_prints_samples_and_writes_their_kernels(run: RunDir, tmp_path: Path) -> None:
     kernels = tmp_path / "audit"
     done = CliRunner().invoke(command, ["suspects", str(run.path), "--kernels", str(kernels)])
     assert done.exit_code == 0, done.output
@@ -71,6 +71,6 @@ def test_the_command_prints_them_and_writes_their_kernels(run: RunDir, tmp_path:
     assert (kernels / "0.0.1.0.py").read_text() == "# kernel of 0.0.1.0\n"
 
 
-def test_as_json_it_is_one_document(run: RunDir) -> None:
+def test_json_output_is_one_document(run: RunDir) -> None:
     done = CliRunner().invoke(command, ["suspects", str(run.path), "--json"])
     assert [found["sample"] for found in json.loads(done.output)["suspects"]] == ["0.0.1.0", "1.0.0.0"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import attrs
-from value_builders import make_turn
 
 from kernelrl_core.runs.rows import sample_row, turn_from_row
-from kernelrl_core.types import Outcome
+from kernelrl_core.testing.values import make_turn
+from kernelrl_core.types import ExcludedExample, Outcome, ShownExample
 
 
-def test_a_lost_turn_says_in_its_row_where_it_was_lost() -> None:
+def test_the_row_of_a_lost_turn_has_the_boundary_where_it_was_lost() -> None:
     turn = attrs.evolve(make_turn(Outcome.INFRA_ERROR), lost_at="sampling")
     row = sample_row(turn)
     assert row["lost_at"] == "sampling"
@@ -21,3 +21,19 @@ def test_a_turn_that_was_not_lost_has_no_such_key() -> None:
     row = sample_row(turn)
     assert "lost_at" not in row
     assert turn_from_row(row, turn.task) == turn
+
+
+def test_row_has_the_shown_and_the_excluded_examples() -> None:
+    shown = (ShownExample("a", "corpus@1", 0.5),)
+    turn = make_turn(
+        Outcome.CORRECT, examples=shown, excluded_examples=(ExcludedExample("b", "corpus@1", None, "leak_task"),)
+    )
+    row = sample_row(turn)
+    assert row["examples"] == [{"id": "a", "origin": "corpus@1", "similarity": 0.5}]
+    assert row["excluded_examples"] == [{"id": "b", "origin": "corpus@1", "similarity": None, "reason": "leak_task"}]
+    assert turn_from_row(row, turn.task) == turn
+
+
+def test_row_of_a_turn_without_retrieval_has_no_examples() -> None:
+    row = sample_row(make_turn(Outcome.CORRECT))
+    assert {"examples", "excluded_examples"} & set(row) == set()

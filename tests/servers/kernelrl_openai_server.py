@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server on 127.0.0.1 for tests: it answers from a function, and fails as it is told."""
+"""An OpenAI-compatible server on 127.0.0.1 for tests: a function writes the replies, and failures can be injected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-Answer = Callable[[list[dict[str, str]]], str]
+WriteReply = Callable[[list[dict[str, str]]], str]
 
 LOGPROB = -0.25
 """Log-probability of every token."""
@@ -21,22 +21,23 @@ class OpenAIServer:
     """Serves the model `tiny`. A token is a word with the white space after it.
 
     Args:
-        answer: text of the reply to a conversation.
-        key: the key that is asked for; it is echoed in refusals, as careless servers do.
+        write_reply: function from the messages to the text of the reply.
+        key: the required API key; error messages repeat it, as some real servers do. Empty: no key.
+        max_model_len: the context length that `/models` reports; None: not reported.
     """
 
-    def __init__(self, answer: Answer, *, key: str = "", max_model_len: int | None = 100_000) -> None:
-        self.answer, self.key, self.max_model_len = answer, key, max_model_len
+    def __init__(self, write_reply: WriteReply, *, key: str = "", max_model_len: int | None = 100_000) -> None:
+        self.write_reply, self.key, self.max_model_len = write_reply, key, max_model_len
         self.requests: list[dict[str, Any]] = []
-        """Bodies of the chat completions, the refused ones too."""
+        """Bodies of all completion requests, including refused ones."""
         self.fail: Callable[[dict[str, Any]], str] = lambda body: ""
-        """What befalls a request: nothing (empty), `429`, `quota`, `500`, `long` (400), `drop` (no answer), `broken`
-        (the connection ends within the answer), `half` (a whole answer with half its JSON), `no_choices`,
-        `not_json`."""
+        """Request body -> failure: none (empty), `429`, `quota`, `500`, `long` (400), `drop` (no response), `broken`
+        (the connection closes within the response), `half` (a complete response with half of its JSON),
+        `no_choices`, `not_json`."""
         self.complete: Callable[[dict[str, Any]], tuple[list[int], list[float], str]] | None = None
-        """Like vLLM: continues the token ids of a prompt, with an adapter; tokens, log-probabilities and text."""
+        """As in vLLM: continues the token ids of a prompt with an adapter; returns tokens, log-probabilities, text."""
         self.adapters: dict[str, str] = {}
-        """Like vLLM: loaded adapters, and where their files lie."""
+        """As in vLLM: name of a loaded adapter -> directory of its files."""
         self.logprobs = True
         self.reasoning = ""
         server = self
@@ -100,8 +101,8 @@ class OpenAIServer:
         if failure == "429":
             return _send(http, 429, {"error": {"message": f"Slow down, {sent}"}}, {"retry-after": "0.05"})
         if failure == "quota":
-            told = {"message": "You exceeded your current quota.", "code": "insufficient_quota"}
-            return _send(http, 429, {"error": told})
+            error = {"message": "You exceeded your current quota.", "code": "insufficient_quota"}
+            return _send(http, 429, {"error": error})
         if failure == "500":
             return _send(http, 500, {"error": {"message": f"boom for {sent}"}})
         if failure == "long":
@@ -121,9 +122,9 @@ class OpenAIServer:
             assert self.complete is not None
             tokens, logprobs, text = self.complete(body)
             reason = "length" if len(tokens) == body["max_tokens"] else "stop"
-            told = {"text": text, "token_ids": tokens, "logprobs": {"token_logprobs": logprobs}}
-            return {"id": "cmpl-1", "object": "text_completion", "choices": [{**told, "finish_reason": reason}]}
-        words = re.findall(r"\s*\S+\s*", self.answer(body["messages"]))
+            choice = {"text": text, "token_ids": tokens, "logprobs": {"token_logprobs": logprobs}}
+            return {"id": "cmpl-1", "object": "text_completion", "choices": [{**choice, "finish_reason": reason}]}
+        words = re.findall(r"\s*\S+\s*", self.write_reply(body["messages"]))
         limit = body.get("max_tokens", body.get("max_completion_tokens"))
         shown = words if limit is None else words[:limit]
         choice: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Kernels that a decorator marks: which are found, launched and reached."""
+"""Kernels marked by a decorator: found, launched, reached."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NESTED = "import lang\n\n@lang.jit\ndef outer(a):\n    @lang.jit\n    def inner(
         ("def f():\n    from lang.dsl import kernel", "kernel"),
     ],
 )
-def test_a_decorator_is_known_by_every_import(imports: str, decorator: str) -> None:
+def test_a_decorator_is_found_with_every_form_of_import(imports: str, decorator: str) -> None:
     (kernel,) = decorated_kernels(f"{imports}\n\n@{decorator}\ndef k(a):\n    pass\n", DECORATORS)
     assert kernel.name == "k"
 
@@ -43,7 +43,7 @@ def test_a_decorator_is_known_by_every_import(imports: str, decorator: str) -> N
         ("import lang", "lang.dsl"),
     ],
 )
-def test_another_decorator_makes_no_kernel(imports: str, decorator: str) -> None:
+def test_a_function_with_another_decorator_is_not_a_kernel(imports: str, decorator: str) -> None:
     assert decorated_kernels(f"{imports}\n\n@{decorator}\ndef k(a):\n    pass\n", DECORATORS) == ()
 
 
@@ -57,23 +57,25 @@ def test_another_decorator_makes_no_kernel(imports: str, decorator: str) -> None
         (KERNEL + "def launch(x):\n    k(x)\n\n" + MODEL.format("launch(x)"), (True, True)),
     ],
 )
-def test_a_kernel_is_seen_with_its_uses(source: str, expected: tuple[bool, bool]) -> None:
+def test_uses_of_a_kernel_are_found(source: str, expected: tuple[bool, bool]) -> None:
     (kernel,) = decorated_kernels(source, DECORATORS)
     assert (kernel.launched, kernel.reached) == expected
     assert kernel.line == 4
 
 
 @pytest.mark.parametrize(("outermost", "names"), [(True, ["outer"]), (False, ["outer", "inner"])])
-def test_a_kernel_inside_a_kernel_is_listed_unless_only_the_outermost_are(outermost: bool, names: list[str]) -> None:
+def test_a_nested_kernel_is_listed_unless_only_outermost_kernels_are_requested(
+    outermost: bool, names: list[str]
+) -> None:
     assert [kernel.name for kernel in decorated_kernels(NESTED, DECORATORS, outermost=outermost)] == names
 
 
 @pytest.mark.parametrize("source", ["", "\0", "(" * 100_000, "def ("])
-def test_a_source_that_defeats_the_parser_has_no_kernels(source: str) -> None:
+def test_a_source_that_cannot_be_parsed_has_no_kernels(source: str) -> None:
     assert decorated_kernels(source, DECORATORS) == ()
 
 
 @pytest.mark.parametrize("outermost", [True, False])
-def test_a_deep_source_is_read_without_recursion(outermost: bool) -> None:
+def test_a_deeply_nested_source_does_not_exhaust_the_stack(outermost: bool) -> None:
     source = f"import lang\n\nx = 1{' + 1' * 1500}\n\n@lang{'.jit' * 1500}\n@lang.jit\ndef k(a):\n    pass\n"
     assert [kernel.name for kernel in decorated_kernels(source, DECORATORS, outermost=outermost)] == ["k"]

@@ -1,4 +1,4 @@
-"""Error text as a prompt shows it: cause kept, noise gone, length bounded."""
+"""Cleaned error text keeps the cause, drops irrelevant parts, and has a bounded length."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TRITON = (
     + "                      ^\nNameError('y is not defined')"
 )
 
-# name: (text, what must stay, what must go)
+# name: (text, parts that must remain, parts that must be removed)
 ERRORS = {
     "bias exists": ("KeyError: \"attribute 'bias' already exists\"", ["attribute 'bias' already exists"], []),
     "illegal access": (
@@ -92,7 +92,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_cause_stays_and_noise_goes(name):
+def test_the_cause_remains_and_other_parts_are_removed(name):
     text, stay, go = ERRORS[name]
     cleaned = clean_error(text, max_characters=600, keep_frames_of="candidate.py")
     assert len(cleaned) <= 600
@@ -101,7 +101,7 @@ def test_cause_stays_and_noise_goes(name):
 
 
 @pytest.mark.parametrize("limit", [0, 1, 5, 6, 40])
-def test_limit_is_kept_however_small(limit):
+def test_the_result_is_within_any_limit(limit):
     assert len(clean_error("word " * 100, max_characters=limit, keep_frames_of="x.py")) <= limit
 
 
@@ -112,7 +112,7 @@ LINES = st.sampled_from(
 
 
 @given(st.lists(st.one_of(LINES, st.text(max_size=20)), max_size=20).map("\n".join), st.integers(0, 300))
-def test_any_text_is_bounded_and_clean_text_stays(text, limit):
+def test_any_text_is_bounded_and_cleaning_is_idempotent(text, limit):
     cleaned = clean_error(text, max_characters=limit, keep_frames_of="candidate.py")
     assert len(cleaned) <= limit
     assert "\x1b[31m" not in cleaned

@@ -1,4 +1,4 @@
-"""Which names of a function are from outside of it."""
+"""Free variables of a function, and the order of traversal."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def f(x: annotated, g=g, *, h=1) -> annotated:
 """
 
 
-def test_names_from_outside_are_those_that_no_scope_around_them_binds() -> None:
+def test_free_names_are_those_that_no_inner_scope_binds() -> None:
     function = ast.parse(SOURCE).body[0]
     free = free_names(function)
     found = [(node.lineno, node.id) for node in ast.walk(function) if isinstance(node, ast.Name) and id(node) in free]
     assert sorted(found) == [(2, "g"), (3, "a"), (3, "b"), (4, "c"), (4, "d"), (5, "k"), (7, "j"), (7, "l"), (7, "v")]
 
 
-def test_a_walk_comes_to_all_nodes_but_contexts_and_operators_in_the_order_of_ast() -> None:
+def test_walk_visits_all_nodes_except_contexts_and_operators_in_the_order_of_ast() -> None:
     tree = ast.parse(SOURCE + "{**a, b: -c and d < e}\nmatch x:\n    case [1, *y] | {'k': None, **z}: del x\n")
     left_out = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
     assert list(walk(tree)) == [node for node in ast.walk(tree) if not isinstance(node, left_out)]

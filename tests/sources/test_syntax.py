@@ -1,4 +1,4 @@
-"""Sources are parsed in more than one thread."""
+"""Sources can be parsed in several threads."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from kernelrl_core.sources.syntax import parse
 SOURCE = "def f(x):\n    return {'a': [x + 1, (x, -x)]}\n" * 300
 
 
-def test_threads_that_parse_at_once_do_not_disturb_each_other() -> None:
+def test_concurrent_parsing_is_correct() -> None:
     def collected(*_: object) -> None:
-        # Code of Python's that runs while a tree is made lets the other thread go on.
+        # Python code that runs while a tree is built lets the other thread continue.
         sum(range(2_000))
 
     gc.callbacks.append(collected)

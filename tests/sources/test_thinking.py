@@ -1,4 +1,4 @@
-"""The beginning of a reply that a prompt already contains."""
+"""The prefill: the beginning of a reply that the prompt already contains."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def decode(tokens: list[int]) -> str:
         ("", ""),
     ],
 )
-def test_the_opening_is_read_off_the_last_tokens_of_a_prompt(rendered: str, opening: str) -> None:
+def test_the_opening_is_found_in_the_last_tokens_of_a_prompt(rendered: str, opening: str) -> None:
     assert prompt_opening(tuple(rendered.encode()), decode) == opening
 
 
@@ -38,7 +38,7 @@ QUESTION, BEGINNING = Message("user", "q"), Message("assistant", "Sure: ")
         ((), (), ""),
     ],
 )
-def test_a_last_message_of_the_assistant_is_the_beginning_of_the_reply(
+def test_a_last_message_of_the_assistant_is_the_prefill(
     messages: tuple[Message, ...], before: tuple[Message, ...], prefill: str
 ) -> None:
     assert split_prefill(messages) == (before, prefill)

@@ -1,4 +1,4 @@
-"""YAML is read by the core schema of version 1.2, with the line of every path."""
+"""YAML is parsed by the core schema of version 1.2, with the line of every path."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from kernelrl_core.sources.yaml import YamlProblem, dump, load_yaml, parse, pars
         ("-", None),
     ],
 )
-def test_a_scalar_has_the_type_that_it_looks_like(written: str, value: object) -> None:
+def test_a_scalar_has_the_type_of_the_core_schema(written: str, value: object) -> None:
     if written == "-":
         assert parse_value("-") == [None]
         return
@@ -67,14 +67,14 @@ documents = st.recursive(
 
 
 @given(documents)
-def test_what_is_written_as_json_is_read_back_with_its_types(value: object) -> None:
+def test_json_is_parsed_to_the_same_types(value: object) -> None:
     found = parse_value(json.dumps(value, ensure_ascii=False))
     assert found == value
     assert repr(found) == repr(value)
 
 
 @given(st.text(st.characters(codec="ascii", categories=("L", "N", "P")), min_size=1, max_size=8))
-def test_a_plain_word_never_becomes_a_date_a_truth_value_or_a_sexagesimal(text: str) -> None:
+def test_a_plain_word_is_never_a_date_a_boolean_or_a_sexagesimal_number(text: str) -> None:
     try:
         found = parse_value(text)
     except YamlProblem:
@@ -86,7 +86,7 @@ def test_a_plain_word_never_becomes_a_date_a_truth_value_or_a_sexagesimal(text: 
 
 
 @given(st.text(max_size=40))
-def test_any_text_is_read_or_refused_with_a_problem(text: str) -> None:
+def test_any_text_is_parsed_or_refused_with_a_problem(text: str) -> None:
     with contextlib.suppress(YamlProblem):
         parse(text)
 
@@ -117,16 +117,16 @@ def test_a_repeated_key_is_refused_with_both_lines() -> None:
         ("\x00", "not YAML"),
         ("a: !!int x", "is not a int"),
         ("[" * 3000, "nested too deeply"),
-        ("a:\n\tb: 1", "a tab where YAML wants spaces"),
-        ("a: 1\n\tb: 1", "a tab where YAML wants spaces"),
+        ("a:\n\tb: 1", "a tab where YAML requires spaces"),
+        ("a: 1\n\tb: 1", "a tab where YAML requires spaces"),
     ],
 )
-def test_what_recipes_do_not_use_is_refused(text: str, message: str) -> None:
+def test_unsupported_yaml_is_refused(text: str, message: str) -> None:
     with pytest.raises(YamlProblem, match=message):
         parse(text)
 
 
-def test_a_file_is_named_with_the_line_of_the_problem() -> None:
+def test_the_error_names_file_and_line() -> None:
     assert load_yaml("a: 1e-1\n", Path("prices.yaml")) == {"a": 0.1}
     with pytest.raises(UsageError, match=r"^prices\.yaml:2: key 'a' is given twice"):
         load_yaml("a: 1\na: 2\n", Path("prices.yaml"))
@@ -140,12 +140,12 @@ def test_aliases_that_grow_without_bound_are_refused() -> None:
         parse("a0: &a0 [1]\n" + levels)
 
 
-def test_the_safe_loader_of_pyyaml_keeps_its_own_rules() -> None:
+def test_the_safe_loader_of_pyyaml_is_unchanged() -> None:
     assert yaml.safe_load("no") is False
 
 
 @given(documents)
-def test_what_is_dumped_is_read_back_with_its_types(value: object) -> None:
+def test_dumped_data_is_parsed_to_the_same_types(value: object) -> None:
     found = parse_value(dump(value))
     assert found == value
     assert repr(found) == repr(value)

@@ -1,4 +1,4 @@
-"""Stages that advance by measured rates, draws by difficulty, and both across a resume."""
+"""Curriculum stages, sampling by difficulty, and both across a resume."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from value_builders import make_turn
 
 from kernelrl_core.errors import UsageError
 from kernelrl_core.recipe.schema import (
@@ -21,13 +20,12 @@ from kernelrl_core.recipe.schema import (
     CurriculumSettings,
     CurriculumStage,
     Difficulty,
-    Recipe,
-    RewardUse,
     TrainSettings,
-    Use,
 )
 from kernelrl_core.tasks.curriculum import TaskSchedule, signal_chance
 from kernelrl_core.tasks.schedule import schedule
+from kernelrl_core.testing.training import make_recipe
+from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import (
     Episode,
     EvaluationSettings,
@@ -40,14 +38,7 @@ from kernelrl_core.types import (
 )
 
 TASKS = [Task(f"t{level}.{i}", f"reference {level} {i}", level=level) for level in (1, 2, 3) for i in range(6)]
-RECIPE = Recipe(
-    tasks=Use("fake"),
-    backend=Use("fake"),
-    policy=Use("fake"),
-    rewards={"correct": RewardUse("correctness")},
-    seed=5,
-    train=TrainSettings(tasks_per_step=3, group_size=2, steps=12),
-)
+RECIPE = make_recipe(seed=5, train=TrainSettings(tasks_per_step=3, group_size=2, steps=12))
 
 
 def course(curriculum: CurriculumSettings | None, tasks: Sequence[Task] = TASKS, **train: Any) -> TaskSchedule:
@@ -56,7 +47,7 @@ def course(curriculum: CurriculumSettings | None, tasks: Sequence[Task] = TASKS,
 
 
 def group(task: Task, *outcomes: Outcome) -> Group:
-    """One attempt of one turn for each outcome."""
+    """A group with one single-turn episode per outcome."""
 
     def turn(attempt: int, outcome: Outcome) -> Turn:
         where = SampleId(0, 0, attempt, 0)
@@ -84,14 +75,14 @@ STAGES = CurriculumSettings(
 )
 
 
-def test_a_stage_ends_when_the_mean_of_its_last_steps_is_high_enough() -> None:
-    """Means over two steps: (0.2 + 0.6) / 2 = 0.4 is too low, (0.6 + 0.4) / 2 = 0.5 is enough; then 3 steps, then all.
+def test_stage_ends_when_the_mean_of_its_last_steps_is_high_enough() -> None:
+    """Means over two steps: (0.2 + 0.6) / 2 = 0.4 is too low, (0.6 + 0.4) / 2 = 0.5 is enough.
 
-    One high step alone is no mean over two.
+    The second stage takes 3 steps. A single step is not a mean over two steps.
     """
-    told, stages = course(STAGES), []
+    plan, stages = course(STAGES), []
     for step, rate in enumerate([0.2, 0.6, 0.4, 0.0, 0.0, 0.0, 0.9]):
-        stages.append(told.learn(step, [], {"kernel/correct_rate": rate})["curriculum/stage"])
+        stages.append(plan.learn(step, [], {"kernel/correct_rate": rate})["curriculum/stage"])
     assert stages == [0, 0, 0, 1, 1, 1, 2]
     first_high = course(STAGES)
     first_high.learn(0, [], {"kernel/correct_rate": 1.0})
@@ -99,32 +90,32 @@ def test_a_stage_ends_when_the_mean_of_its_last_steps_is_high_enough() -> None:
     assert first_high.stage_line(2) == "curriculum: stage 2 of 3, 12 tasks of levels 1, 2"
 
 
-def test_a_stage_has_its_levels_and_settings() -> None:
-    told = course(STAGES)
-    assert told.stage_line(0) == "curriculum: stage 1 of 3, 6 tasks of level 1"
-    assert told.stage_line(1) is None
-    batch = told.batch(0)
+def test_stage_sets_levels_and_task_settings() -> None:
+    plan = course(STAGES)
+    assert plan.stage_line(0) == "curriculum: stage 1 of 3, 6 tasks of level 1"
+    assert plan.stage_line(1) is None
+    batch = plan.batch(0)
     assert {task.level for task in batch} == {1}
     assert {task.settings.trials for task in batch} == {1}
     assert batch[0].settings == TaskSettings(1e-2, None, 1, {"correct": 2.0})
     assert {task.sha256 for task in batch} <= {task.sha256 for task in TASKS}
 
 
-def test_a_pass_over_a_stage_visits_all_its_tasks() -> None:
-    told = course(CurriculumSettings((CurriculumStage(levels=(2,), max_steps=9), CurriculumStage())))
-    seen = Counter(task.id for step in range(4) for task in told.batch(step))
+def test_one_pass_over_a_stage_includes_all_its_tasks() -> None:
+    plan = course(CurriculumSettings((CurriculumStage(levels=(2,), max_steps=9), CurriculumStage())))
+    seen = Counter(task.id for step in range(4) for task in plan.batch(step))
     assert seen == {f"t2.{i}": 2 for i in range(6)}
 
 
 def test_steps_without_the_metric_do_not_count() -> None:
     speed = Advance(above=1.0, over=1, metric="multiturn/best_speedup_mean")
-    told = course(CurriculumSettings((CurriculumStage(levels=(1,), until=speed), CurriculumStage())))
-    assert told.learn(0, [], {})["curriculum/stage"] == 0
-    told.learn(1, [], {"multiturn/best_speedup_mean": 1.2})
-    assert told.learn(2, [], {})["curriculum/stage"] == 1
+    plan = course(CurriculumSettings((CurriculumStage(levels=(1,), until=speed), CurriculumStage())))
+    assert plan.learn(0, [], {})["curriculum/stage"] == 0
+    plan.learn(1, [], {"multiturn/best_speedup_mean": 1.2})
+    assert plan.learn(2, [], {})["curriculum/stage"] == 1
 
 
-def test_a_stage_without_tasks_is_refused() -> None:
+def test_stage_without_tasks_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="stage 2 has no tasks of its levels \\[4\\]; known: 1, 2, 3"):
         course(CurriculumSettings((CurriculumStage(max_steps=1), CurriculumStage(levels=(4,)))))
 
@@ -138,49 +129,49 @@ def test_a_stage_without_tasks_is_refused() -> None:
         (2, 4, 3 / 7),  # Beta(3, 3): 3/6 * 4/7 = 2/7 twice
     ],
 )
-def test_the_chance_of_a_signal(right: int, n: int, expected: float) -> None:
+def test_signal_chance(right: int, n: int, expected: float) -> None:
     assert signal_chance(right, n, 2) == pytest.approx(expected)
 
 
-def test_solved_groups_have_a_signal_where_speed_is_paid() -> None:
-    """1 - 1/10 for Beta(3, 1): only E[(1-p)^2] = 1/4 * 2/5 is lost."""
+def test_solved_groups_count_as_signal_with_solved_teaches() -> None:
+    """1 - 1/10 for Beta(3, 1): only E[(1-p)^2] = 1/4 * 2/5 is subtracted."""
     assert signal_chance(2, 2, 2, solved_teaches=True) == pytest.approx(9 / 10)
 
 
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(2, 16))
-def test_the_chance_is_a_probability_and_never_0(right: int, wrong: int, size: int) -> None:
+def test_signal_chance_is_positive_and_at_most_one(right: int, wrong: int, size: int) -> None:
     chance = signal_chance(right, right + wrong, size)
     assert 0 < chance < 1
     assert chance == pytest.approx(signal_chance(wrong, right + wrong, size))
 
 
-def test_draws_avoid_what_is_all_wrong_or_all_right() -> None:
-    """Group size 8, two groups each: of 4 hopeless, 4 solved and 4 mixed tasks the mixed ones are drawn most."""
+def test_mixed_tasks_are_drawn_more_often_than_solved_or_unsolved_ones() -> None:
+    """Group size 8, two groups each: 4 unsolved, 4 solved and 4 mixed tasks; the mixed ones are drawn most."""
     tasks = TASKS[:12]
-    told = course(CurriculumSettings(difficulty=Difficulty(sharpness=4.0)), tasks, group_size=8, steps=400)
+    plan = course(CurriculumSettings(difficulty=Difficulty(sharpness=4.0)), tasks, group_size=8, steps=400)
     for step in range(2):
         for index, task in enumerate(tasks):
             right = (0, 8, 4)[index % 3]
-            told.learn(step, [group(task, *[RIGHT] * right, *[WRONG] * (8 - right))], {})
-    drawn = Counter(int(task.id[1:].replace(".", "")) for step in range(2, 400) for task in told.batch(step))
+            plan.learn(step, [group(task, *[RIGHT] * right, *[WRONG] * (8 - right))], {})
+    drawn = Counter(int(task.id[1:].replace(".", "")) for step in range(2, 400) for task in plan.batch(step))
     share = [sum(n for i, n in drawn.items() if kind == _kind(i, tasks)) / sum(drawn.values()) for kind in range(3)]
     assert share[2] > 0.8
-    assert min(share) > 0  # what looks hopeless is tried again
-    assert all(len({task.id for task in told.batch(step)}) == 3 for step in range(2, 50))
+    assert min(share) > 0  # unsolved tasks are still drawn
+    assert all(len({task.id for task in plan.batch(step)}) == 3 for step in range(2, 50))
 
 
 def _kind(number: int, tasks: Sequence[Task]) -> int:
     return [task.id for task in tasks].index(f"t{number // 10}.{number % 10}") % 3
 
 
-def test_fewer_groups_lack_a_signal_than_in_turn() -> None:
-    """36 tasks of which two thirds are always wrong or always right, 60 steps of 6 tasks: in turn two of three groups
-    teach nothing."""
+def test_difficulty_sampling_gives_fewer_uniform_groups_than_the_schedule() -> None:
+    """36 tasks, of which two thirds are never or always solved; 60 steps of 6 tasks. With the schedule, two of three
+    groups are uniform."""
     tasks = [Task(f"t{i}", f"reference {i}") for i in range(36)]
     rates = {task.id: (0.0, 1.0, 0.5)[index % 3] for index, task in enumerate(tasks)}
 
     def uniform_share(curriculum: CurriculumSettings | None) -> float:
-        told, chance, uniform = (
+        plan, chance, uniform = (
             course(curriculum, tasks, tasks_per_step=6, group_size=8, steps=60),
             random.Random(0),
             [],
@@ -188,9 +179,9 @@ def test_fewer_groups_lack_a_signal_than_in_turn() -> None:
         for step in range(60):
             groups = [
                 group(task, *(RIGHT if chance.random() < rates[task.id] else WRONG for _ in range(8)))
-                for task in told.batch(step)
+                for task in plan.batch(step)
             ]
-            told.learn(step, groups, {})
+            plan.learn(step, groups, {})
             uniform += [len({episode.turns[0].outcome for episode in one.episodes}) == 1 for one in groups]
         return statistics.fmean(uniform)
 
@@ -198,28 +189,28 @@ def test_fewer_groups_lack_a_signal_than_in_turn() -> None:
     assert uniform_share(CurriculumSettings(difficulty=Difficulty())) < 0.4
 
 
-def test_lost_attempts_and_old_groups_are_not_remembered() -> None:
-    told = course(CurriculumSettings(difficulty=Difficulty(groups=2)))
+def test_lost_episodes_and_old_groups_are_not_in_the_history() -> None:
+    plan = course(CurriculumSettings(difficulty=Difficulty(groups=2)))
     for outcomes in ([RIGHT, RIGHT], [WRONG, LOST], [RIGHT, WRONG], [LOST, LOST]):
-        told.learn(0, [group(TASKS[0], *outcomes)], {})
-    assert told.state()["curriculum"]["history"] == {"t1.0": [[0, 1], [1, 2]]}
+        plan.learn(0, [group(TASKS[0], *outcomes)], {})
+    assert plan.state()["curriculum"]["history"] == {"t1.0": [[0, 1], [1, 2]]}
 
 
-def test_fewer_tasks_than_places_repeat() -> None:
-    told = course(CurriculumSettings(difficulty=Difficulty()), TASKS[:2])
-    assert Counter(task.id for task in told.batch(0)).most_common()[0][1] == 2
+def test_tasks_repeat_in_a_batch_larger_than_the_pool() -> None:
+    plan = course(CurriculumSettings(difficulty=Difficulty()), TASKS[:2])
+    assert Counter(task.id for task in plan.batch(0)).most_common()[0][1] == 2
 
 
 @given(st.lists(st.floats(0, 1), min_size=12, max_size=12), st.integers(0, 11))
-def test_a_course_goes_on_from_its_state_as_if_nothing_had_been(rates: list[float], cut: int) -> None:
+def test_restored_curriculum_draws_the_same_tasks(rates: list[float], cut: int) -> None:
     both = attrs.evolve(STAGES, difficulty=Difficulty())
 
-    def play(told: TaskSchedule, steps: range) -> list[Any]:
+    def play(plan: TaskSchedule, steps: range) -> list[Any]:
         seen = []
         for step in steps:
-            batch = told.batch(step)
+            batch = plan.batch(step)
             groups = [group(task, RIGHT, WRONG if len(task.id) * step % 3 else RIGHT) for task in batch]
-            seen.append((batch, told.learn(step, groups, {"kernel/correct_rate": rates[step]})))
+            seen.append((batch, plan.learn(step, groups, {"kernel/correct_rate": rates[step]})))
         return seen
 
     whole = play(course(both), range(12))
@@ -229,7 +220,7 @@ def test_a_course_goes_on_from_its_state_as_if_nothing_had_been(rates: list[floa
     assert begun + play(second, range(cut, 12)) == whole
 
 
-def test_settings_of_a_stage_reach_the_judgement() -> None:
+def test_task_settings_override_evaluation_settings() -> None:
     task = attrs.evolve(TASKS[0], settings=TaskSettings(atol=0.1, trials=2))
     found = EvaluationSettings(rtol=0.5).for_task(task)
     assert (found.atol, found.rtol, found.trials) == (0.1, 0.5, 2)

@@ -1,20 +1,19 @@
-"""A task is found by file or id, recognised by its syntax tree, and never executed."""
+"""Lookup of tasks by file or id; task files are validated by syntax tree and never executed."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_core.api.tasks import TaskSource
 from kernelrl_core.errors import LookupFailed, UsageError
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.sources.task_source import parse_task_source
 from kernelrl_core.tasks.lookup import find_task
+from kernelrl_core.testing.fakes import FakeTasks
 from kernelrl_core.types import Task
 
 TASK = """\
@@ -23,16 +22,7 @@ def get_inputs(): ...
 get_init_inputs = lambda: []
 raise SystemExit("executed")
 """
-
-
-class Source(TaskSource):
-    """Two tasks in two splits."""
-
-    def splits(self) -> Sequence[str]:
-        return ("train", "held_out")
-
-    def tasks(self, split: str) -> Sequence[Task]:
-        return [Task("own/relu" if split == "train" else "own/gelu", TASK, split)]
+SOURCE = FakeTasks([Task("own/relu", TASK), Task("own/gelu", TASK, "held_out")])
 
 
 def test_a_file_becomes_a_task_named_by_its_stem(tmp_path: Path) -> None:
@@ -43,7 +33,7 @@ def test_a_file_becomes_a_task_named_by_its_stem(tmp_path: Path) -> None:
 
 
 def test_an_id_is_looked_up_in_every_split_of_the_source() -> None:
-    assert find_task("own/gelu", registry=registry(), source=Source()).split == "held_out"
+    assert find_task("own/gelu", registry=registry(), source=SOURCE).split == "held_out"
 
 
 def test_the_first_part_of_an_id_names_the_source() -> None:
@@ -61,9 +51,9 @@ def test_the_first_part_of_an_id_names_the_source() -> None:
         ("nowhere.py", "no such file"),
     ],
 )
-def test_what_is_not_found_suggests_the_nearest(text: str, message: str) -> None:
+def test_unknown_task_suggests_the_nearest_id(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        find_task(text, registry=registry(), source=Source())
+        find_task(text, registry=registry(), source=SOURCE)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +64,7 @@ def test_an_unknown_source_is_named(text: str, message: str) -> None:
         find_task(text, registry=registry())
 
 
-def test_a_source_that_needs_options_asks_for_a_recipe() -> None:
+def test_source_with_required_options_suggests_a_recipe() -> None:
     pytest.importorskip("kernelrl_plugin_kernelbench")
     with pytest.raises(UsageError, match=r"needs options \(path\)") as caught:
         find_task("directory/relu", registry=registry())
@@ -94,7 +84,7 @@ def test_a_source_that_needs_options_asks_for_a_recipe() -> None:
         ("#" * (2 << 20), "longer than"),
     ],
 )
-def test_what_is_no_task_is_said_with_its_place(source: str, message: str) -> None:
+def test_file_that_is_not_a_task_is_an_error_with_line(source: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_task_source(source, "t.py")
     assert message in caught.value.message
@@ -107,7 +97,7 @@ def test_any_text_is_a_task_or_a_usage_error(text: str) -> None:
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\0binary", b"x = 1"])
-def test_a_file_that_is_no_task_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_unreadable_task_file_is_a_usage_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "junk.py"
     path.write_bytes(content)
     with pytest.raises(UsageError, match=r"junk\.py"):

@@ -1,34 +1,21 @@
-"""Faults while a run is trained: each ends in the documented state, and the resumed run equals the undisturbed one."""
+"""Faults during training: each ends in the documented state, and the resumed run equals an uninterrupted one."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import attrs
 import pytest
-from loop_builder import train_here
-from value_builders import make_turn
 
 from kernelrl_core.algorithms.advantages import dr_grpo
 from kernelrl_core.api.errors import InfrastructureError, KernelRLError, UsageError
-from kernelrl_core.api.evaluators import EvaluatorConfig
 from kernelrl_core.api.policies import (
-    Loss,
-    LossSample,
-    PolicyCapabilities,
-    PolicyConfig,
     PolicyContext,
-    SamplingSettings,
-    TrainablePolicy,
-    TrainingSample,
-    Update,
 )
-from kernelrl_core.api.tasks import TaskSource
 from kernelrl_core.monitoring.costs import BudgetReached
 from kernelrl_core.planning.load import LoadedRecipe, recipe_from_mapping
 from kernelrl_core.plugins.boundary import first_error
@@ -40,38 +27,33 @@ from kernelrl_core.recipe.schema import (
     MismatchSettings,
     PriceSettings,
     Recipe,
-    RewardUse,
     SamplingOptions,
     TrainSettings,
-    Use,
 )
 from kernelrl_core.rollout.session import open_session
 from kernelrl_core.runs.directory import RunDir
+from kernelrl_core.testing.fakes import FakeEnvironment, FakePolicy
+from kernelrl_core.testing.training import make_recipe, train_here
 from kernelrl_core.training.execution import execute_run
-from kernelrl_core.types import Candidate, Extraction, Message, Outcome, Prompt, Reply, SampleId, Score, Task, Turn
+from kernelrl_core.types import SampleId, Turn
 from kernelrl_plugin_scripted.policy import ScriptedPolicy
 
-RECIPE = Recipe(
-    tasks=Use("fake"),
-    backend=Use("fake"),
-    policy=Use("fake", PolicyConfig()),
-    evaluator=Use("fake", EvaluatorConfig()),
-    rewards={"correct": RewardUse("correctness")},
+RECIPE = make_recipe(
     episode=EpisodeSettings(turns=2),
     sampling=SamplingOptions(max_tokens=10),
     train=TrainSettings(
-        tasks_per_step=2, group_size=2, steps=3, loss="ppo", length_norm="max_tokens", learning_rate=5.0
+        tasks_per_step=2, group_size=2, steps=3, loss="ppo", length_norm="max_tokens", learning_rate=0.5
     ),
     eval=EvalSettings(),
 )
-"""A step has 8 turns. Gradients of a group are computed while others are sampled."""
+"""A step has 8 turns. Gradients of a group are computed while other groups are sampled."""
 SCORED = attrs.evolve(RECIPE, train=attrs.evolve(RECIPE.train, kl=0.1, mismatch=MismatchSettings()))
-"""Asks for log-probabilities of the current weights and of the reference policy."""
+"""Needs log-probabilities of the current weights and of the reference policy."""
 
 
 @attrs.frozen
 class Fault:
-    """What the n-th call of a method of the policy does."""
+    """A fault in the n-th call of a policy method."""
 
     method: str
     call: int
@@ -90,61 +72,19 @@ class Meeting:
     raised: asyncio.Event = attrs.field(factory=asyncio.Event)
 
 
-class Policy(TrainablePolicy):
-    """A reply is a function of weight, prompt and seed; a correct one becomes more probable by training."""
-
-    context_tokens = 1000
-    capabilities = PolicyCapabilities(
-        frozenset({"ppo"}), deterministic=True, streams=True, logprobs=True, reference=True
-    )
+class Policy(FakePolicy):
+    """Fails according to `fault`, or waits within a method until an episode has raised."""
 
     def __init__(self, fault: Fault | None = None, meeting: Meeting | None = None) -> None:
-        self.fault, self.meeting, self.weight = fault, meeting, 0.4
-        self.calls: list[str] = []
+        super().__init__()
+        self.fault, self.meeting = fault, meeting
         self.run: asyncio.Task[Any] | None = None
         self.slow_after: int | None = None
-        """Replies after so many take longer."""
-        self.updates: list[Update] = []
+        """Number of replies after which sampling takes longer."""
 
-    async def start(self, context: PolicyContext) -> None: ...
-
-    def render(self, messages: Sequence[Message]) -> Prompt:
-        return Prompt(tuple(messages), tuple(range(len(messages))))
-
-    async def sample(self, prompt: Prompt, settings: SamplingSettings) -> Reply:
-        await self._call("sample")
-        if self.slow_after is not None and self.calls.count("sample") > self.slow_after:
-            await asyncio.sleep(0.05)
-        await asyncio.sleep(0)
-        right = random.Random(f"{settings.seed}{len(prompt.tokens)}").random() < self.weight
-        return Reply("right" if right else "wrong", (1, 2), (-0.1, -0.2), "stop")
-
-    async def logprobs(
-        self, samples: Sequence[TrainingSample], weights: Literal["current", "reference"]
-    ) -> Sequence[Sequence[float]]:
-        await self._call("logprobs")
-        return [[value - (weights == "reference") * 0.1 for value in one.sampler_logprobs] for one in samples]
-
-    async def backward(self, samples: Sequence[LossSample], loss: Loss) -> None:
-        await self._call("backward")
-
-    async def update(self, update: Update) -> dict[str, float]:
-        await self._call("update")
-        self.updates.append(update)
-        signal = sum(max(sample.advantages[0], 0.0) for substep in update.substeps for sample in substep)
-        self.weight += update.optimizer.learning_rate * signal / 10
-        return {"loss": -signal}
-
-    async def save(self, directory: Path) -> dict[str, Any]:
-        (directory / "weights.json").write_text(json.dumps(self.weight))
-        return {}
-
-    async def load(self, state: Mapping[str, Any], directory: Path) -> None:
-        self.weight = json.loads((directory / "weights.json").read_text())
-
-    async def _call(self, method: str) -> None:
-        self.calls.append(method)
-        if self.fault is not None and (method, self.calls.count(method)) == (self.fault.method, self.fault.call):
+    async def before(self, method: str, argument: Any) -> None:
+        call = self.calls.count(method)
+        if self.fault is not None and (method, call) == (self.fault.method, self.fault.call):
             if self.fault.how == "loses":
                 raise InfrastructureError("planted: no connection")
             await asyncio.sleep(0.01)  # until other episodes are under way
@@ -158,59 +98,25 @@ class Policy(TrainablePolicy):
         if self.meeting is not None and method == self.meeting.method:
             self.meeting.entered.set()
             await self.meeting.raised.wait()
+        if method == "sample" and self.slow_after is not None and call > self.slow_after:
+            await asyncio.sleep(0.05)
+        await super().before(method, argument)
 
 
-class Composer:
-    def fit(self, task: Task, *, render: Any, max_tokens: int, turns: Sequence[Turn], **_: Any) -> tuple[Prompt, int]:
-        said = [Message("user", task.reference), *(Message("user", turn.feedback) for turn in turns)]
-        return render(said), max_tokens
-
-
-class Tasks(TaskSource):
-    def splits(self) -> tuple[str, ...]:
-        return ("train", "held_out")
-
-    def tasks(self, split: str) -> list[Task]:
-        return [Task(f"{split}/{i}", f"reference {i}", split) for i in range(4)]
-
-
-class Environment:
-    """Evaluates by the text of the reply."""
+class Environment(FakeEnvironment):
+    """Raises in the evaluation of the episode of `meeting`, once the policy is in the method of `meeting`."""
 
     def __init__(self, meeting: Meeting | None = None) -> None:
-        self.composer, self.tasks, self.meeting = Composer(), Tasks(), meeting
+        super().__init__()
+        self.meeting = meeting
 
-    async def examples(self, task: Task) -> tuple[()]:
-        return ()
-
-    async def evaluate_reply(
-        self, where: SampleId, task: Task, prompt: Prompt, reply: Reply, *, seconds: Mapping[str, float]
-    ) -> Turn:
-        await asyncio.sleep(0)
+    async def evaluate_reply(self, where: SampleId, *arguments: Any, **more: Any) -> Turn:
         if self.meeting is not None and where == self.meeting.episode:
             if self.meeting.method:
                 await self.meeting.entered.wait()
             self.meeting.raised.set()
             raise KernelRLError("planted: the checker broke")
-        right = reply.text == "right"
-        return make_turn(
-            Outcome.CORRECT if right else Outcome.INCORRECT,
-            id=where,
-            task=task,
-            prompt=prompt,
-            reply=reply,
-            extraction=Extraction(Candidate(f"{reply.text} {where}", "fake")),
-            score=Score(float(right), {"correct": float(right)}),
-            feedback=f"turn {where.turn}: {reply.text}",
-            seconds=seconds,
-        )
-
-    async def observe(self, rows: Sequence[Mapping[str, Any]]) -> None: ...
-
-    def state(self) -> dict[str, Any]:
-        return {}
-
-    def restore(self, loop: Mapping[str, Any]) -> None: ...
+        return await super().evaluate_reply(where, *arguments, **more)
 
 
 @attrs.frozen
@@ -222,7 +128,7 @@ class Played:
         return [row["sample"] for row in self.run.rows("samples")]
 
     def result(self) -> tuple[object, ...]:
-        """Everything of a run that must not depend on a fault: metrics, turns, credits, weights."""
+        """The parts of a run that must not depend on a fault: metrics, turns, credits, weights."""
         rows = self.run.rows("metrics")
         turns = [{k: v for k, v in row.items() if k not in ("seconds", "behind")} for row in self.run.rows("samples")]
         return (
@@ -236,7 +142,7 @@ class Played:
 def play(
     path: Path, recipe: Recipe = RECIPE, policy: Policy | None = None, environment: Environment | None = None
 ) -> Played:
-    """Train the run in `path` from where it stands."""
+    """Train the run in `path` from its last checkpoint."""
     run = RunDir(path) if path.exists() else RunDir.create(path, {"seed": recipe.seed}, {})
     policy = policy or Policy()
 
@@ -251,7 +157,7 @@ def play(
 
 
 def failed(path: Path, recipe: Recipe, policy: Policy, environment: Environment | None = None) -> BaseException:
-    """What ended a run."""
+    """The exception that ended a run."""
     try:
         play(path, recipe, policy, environment)
     except BaseException as error:  # of the run, or its cancellation
@@ -260,7 +166,7 @@ def failed(path: Path, recipe: Recipe, policy: Policy, environment: Environment 
 
 
 def require_equal_after_resume(tmp_path: Path, recipe: Recipe) -> Played:
-    """Resume `run`: it equals an undisturbed run, and no turn that was recorded is sampled again."""
+    """Resume `run`; require that it equals an uninterrupted run and samples no recorded turn again."""
     recorded = [row["sample"] for row in RunDir(tmp_path / "run").rows("samples") if row["outcome"] != "infra_error"]
     again, whole = play(tmp_path / "run", recipe), play(tmp_path / "whole", recipe)
     assert again.result() == whole.result()
@@ -272,7 +178,7 @@ def require_equal_after_resume(tmp_path: Path, recipe: Recipe) -> Played:
 # --- the policy -----------------------------------------------------------------------------------------------------
 
 CALLS = [("sample", RECIPE, 11), ("backward", RECIPE, 3), ("update", RECIPE, 2), ("logprobs", SCORED, 4)]
-"""Each is in the second step."""
+"""Each fault is in the second step."""
 
 
 def committed_steps(path: Path) -> list[int]:
@@ -287,7 +193,7 @@ def committed_steps(path: Path) -> list[int]:
         ("is cancelled", "policy 'fake' was cancelled in {}"),
     ],
 )
-def test_a_failing_policy_ends_the_run_and_loses_nothing(
+def test_failing_policy_ends_the_run_and_loses_nothing(
     tmp_path: Path, method: str, recipe: Recipe, call: int, how: Any, message: str
 ) -> None:
     error = failed(tmp_path / "run", recipe, Policy(Fault(method, call, how)))
@@ -298,9 +204,7 @@ def test_a_failing_policy_ends_the_run_and_loses_nothing(
 
 
 @pytest.mark.parametrize(("method", "recipe", "call"), CALLS, ids=[call[0] for call in CALLS])
-def test_a_run_that_is_cancelled_within_the_policy_loses_nothing(
-    tmp_path: Path, method: str, recipe: Recipe, call: int
-) -> None:
+def test_run_cancelled_within_the_policy_loses_nothing(tmp_path: Path, method: str, recipe: Recipe, call: int) -> None:
     error = failed(tmp_path / "run", recipe, Policy(Fault(method, call, "is interrupted")))
     assert isinstance(error, asyncio.CancelledError)
     assert committed_steps(tmp_path / "run") == [0]
@@ -308,7 +212,7 @@ def test_a_run_that_is_cancelled_within_the_policy_loses_nothing(
 
 
 @pytest.mark.parametrize(("method", "recipe", "call"), CALLS[1:], ids=[call[0] for call in CALLS[1:]])
-def test_an_infrastructure_error_while_learning_ends_the_run(
+def test_infrastructure_error_during_the_update_ends_the_run(
     tmp_path: Path, method: str, recipe: Recipe, call: int
 ) -> None:
     error = failed(tmp_path / "run", recipe, Policy(Fault(method, call, "loses")))
@@ -316,7 +220,7 @@ def test_an_infrastructure_error_while_learning_ends_the_run(
     require_equal_after_resume(tmp_path, recipe)
 
 
-def test_an_infrastructure_error_while_sampling_masks_one_episode(tmp_path: Path) -> None:
+def test_infrastructure_error_during_sampling_masks_one_episode(tmp_path: Path) -> None:
     done = play(tmp_path / "run", policy=Policy(Fault("sample", 9, "loses")))
     lost = [row for row in done.run.rows("samples") if row["outcome"] == "infra_error"]
     assert [(row["step"], row["turn"]) for row in lost] == [(1, 0)]
@@ -325,7 +229,7 @@ def test_an_infrastructure_error_while_sampling_masks_one_episode(tmp_path: Path
     assert [row["reason"] for row in done.run.rows("credits") if row["sample"] == lost[0]["sample"]] == ["infra_error"]
 
 
-def test_a_turn_lost_in_a_step_that_was_not_fixed_is_sampled_again(tmp_path: Path) -> None:
+def test_lost_turn_of_an_uncommitted_step_is_sampled_again(tmp_path: Path) -> None:
     policy = Policy(Fault("sample", 9, "loses"))
     failed(tmp_path / "run", RECIPE, policy, Environment(Meeting("", SampleId(1, 1, 1, 1))))
     run = RunDir(tmp_path / "run")
@@ -342,7 +246,7 @@ def test_a_turn_lost_in_a_step_that_was_not_fixed_is_sampled_again(tmp_path: Pat
 # --- a rollout that raises while the policy learns ------------------------------------------------------------------
 
 
-def test_an_episode_that_raises_during_backward_ends_the_step(tmp_path: Path) -> None:
+def test_error_of_an_episode_during_backward_ends_the_step(tmp_path: Path) -> None:
     meeting = Meeting("backward", SampleId(0, 1, 1, 1))
     policy = Policy(meeting=meeting)
     assert str(failed(tmp_path / "run", RECIPE, policy, Environment(meeting))) == "planted: the checker broke"
@@ -352,8 +256,8 @@ def test_an_episode_that_raises_during_backward_ends_the_step(tmp_path: Path) ->
     require_equal_after_resume(tmp_path, RECIPE)
 
 
-def test_an_episode_that_raises_during_an_update_ends_its_own_step(tmp_path: Path) -> None:
-    """The step that is being learned from is committed; the one that is sampled ahead is not."""
+def test_error_of_an_episode_during_an_update_ends_its_own_step(tmp_path: Path) -> None:
+    """The step that is being updated is committed; the step sampled ahead is not."""
     train = attrs.evolve(RECIPE.train, staleness=1, exact_resume=False, learning_rate=0.0)
     recipe = attrs.evolve(RECIPE, train=train)
     meeting = Meeting("update", SampleId(1, 0, 0, 1))
@@ -365,7 +269,7 @@ def test_an_episode_that_raises_during_an_update_ends_its_own_step(tmp_path: Pat
     assert len(recorded) > 8
     again, whole = play(tmp_path / "run", recipe), play(tmp_path / "whole", recipe)
     assert again.policy.calls.count("sample") == 3 * 8 - len(recorded)
-    # Staleness is what a resumed run does not repeat, so metrics differ in it.
+    # A resumed run has other staleness, so this metric differs.
     assert again.result()[1:] == whole.result()[1:]
 
 
@@ -378,7 +282,7 @@ def with_budget(usd: float) -> Recipe:
     return attrs.evolve(RECIPE, cost=CostSettings(budget_usd=usd, prices=prices))
 
 
-def test_replies_under_way_when_the_budget_is_reached_are_recorded_and_paid(tmp_path: Path) -> None:
+def test_unfinished_replies_at_the_budget_are_recorded_and_billed(tmp_path: Path) -> None:
     policy = Policy()
     policy.slow_after = 1
     error = failed(tmp_path / "run", with_budget(2.0), policy)
@@ -392,7 +296,7 @@ def test_replies_under_way_when_the_budget_is_reached_are_recorded_and_paid(tmp_
     require_equal_after_resume(tmp_path, with_budget(1000.0))
 
 
-def test_a_budget_that_is_reached_before_the_update_keeps_the_whole_step(tmp_path: Path) -> None:
+def test_budget_reached_before_the_update_keeps_the_whole_step(tmp_path: Path) -> None:
     policy = Policy()
     error = failed(tmp_path / "run", with_budget(16.0), policy)
     assert isinstance(error, BudgetReached)
@@ -402,12 +306,12 @@ def test_a_budget_that_is_reached_before_the_update_keeps_the_whole_step(tmp_pat
     require_equal_after_resume(tmp_path, with_budget(1000.0))
 
 
-# --- capabilities that shrink after the start -----------------------------------------------------------------------
+# --- capabilities that are lost at the start ------------------------------------------------------------------------
 
 
 def scripted(**changes: Any) -> LoadedRecipe:
     data = {
-        "tasks": {"use": "starter"},
+        "tasks": {"use": "starter", "practice": 0},
         "backend": {"use": "triton"},
         "policy": {"use": "scripted", "replies": [{"reply": "Hello."}]},
         "rewards": {"correct": {"use": "correctness"}},
@@ -418,7 +322,7 @@ def scripted(**changes: Any) -> LoadedRecipe:
 
 @pytest.fixture
 def shrink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Replaces the capabilities of the policy `scripted` before its start, and after it."""
+    """Replaces the capabilities of policy `scripted` before and after its start."""
     monkeypatch.setenv("KERNELRL_CACHE_DIR", str(tmp_path / "cache"))
 
     def use(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
@@ -443,10 +347,10 @@ def shrink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     [
         ({"losses": frozenset()}, "policy 'scripted' cannot learn"),
         ({"losses": frozenset({"other"})}, "train.loss: policy 'scripted' has no loss 'importance_sampling'"),
-        ({"ratios": frozenset({"sequence"})}, "train.ratio: policy 'scripted' weights its losses by sequence alone"),
+        ({"ratios": frozenset({"sequence"})}, "train.ratio: policy 'scripted' supports only sequence, not token"),
     ],
 )
-def test_a_run_whose_policy_can_do_less_after_its_start_ends_before_the_first_sample(
+def test_missing_capability_after_start_ends_the_run_before_the_first_sample(
     tmp_path: Path, shrink: Any, after: dict[str, Any], message: str
 ) -> None:
     shrink({}, after)
@@ -468,7 +372,7 @@ def test_a_run_whose_policy_can_do_less_after_its_start_ends_before_the_first_sa
         ({"mismatch": {}}, "logprobs", "train.mismatch: policy 'scripted' gives no log-probabilities of its current"),
     ],
 )
-def test_log_probabilities_that_a_policy_declares_and_does_not_give_are_refused(
+def test_declared_but_missing_log_probabilities_are_a_usage_error(
     tmp_path: Path, shrink: Any, monkeypatch: pytest.MonkeyPatch, train: Any, capability: str, message: str
 ) -> None:
     config = type(scripted().recipe.policy.options)
@@ -483,7 +387,7 @@ def test_log_probabilities_that_a_policy_declares_and_does_not_give_are_refused(
     assert run.rows("begun") == []
 
 
-def test_a_policy_that_no_longer_warm_starts_refuses_demonstrations(tmp_path: Path, shrink: Any) -> None:
+def test_policy_without_warm_start_after_start_rejects_demonstrations(tmp_path: Path, shrink: Any) -> None:
     shrink({"warm_start": True}, {"warm_start": False})
     file = tmp_path / "demonstrations.jsonl"
     said = [{"role": "user", "content": "Write a kernel."}, {"role": "assistant", "content": "Here."}]
@@ -494,11 +398,13 @@ def test_a_policy_that_no_longer_warm_starts_refuses_demonstrations(tmp_path: Pa
         async with open_session(recipe, registry(), secret=b"s", run_dir=None, say=print):
             raise AssertionError("the session was opened")
 
-    with pytest.raises(UsageError, match=r"^demonstrations\.file: policy 'scripted' does not warm-start as it is set"):
+    with pytest.raises(
+        UsageError, match=r"^demonstrations\.file: policy 'scripted' does not warm-start with these options"
+    ):
         asyncio.run(scene())
 
 
-def test_a_capability_that_no_key_asks_for_may_shrink(tmp_path: Path, shrink: Any) -> None:
+def test_capability_that_no_key_needs_may_be_lost(tmp_path: Path, shrink: Any) -> None:
     shrink({"warm_start": True, "streams": True}, {"warm_start": False, "streams": False})
 
     async def scene() -> bool:

@@ -1,31 +1,17 @@
-"""The loop with a small policy and environment of this test: what is trained on, written, and taken up again."""
+"""The training loop with a fake policy and environment: training samples, rows, resume."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import random
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
-from loop_builder import train_here
 
 from kernelrl_core.algorithms import advantages
 from kernelrl_core.api.errors import InfrastructureError, KernelRLError, UsageError
-from kernelrl_core.api.evaluators import EvaluatorConfig
 from kernelrl_core.api.loggers import Logger
-from kernelrl_core.api.policies import (
-    PolicyCapabilities,
-    PolicyConfig,
-    PolicyContext,
-    SamplingSettings,
-    TrainablePolicy,
-    Update,
-)
-from kernelrl_core.api.tasks import TaskSource
 from kernelrl_core.monitoring.loggers import LoggerThreads
 from kernelrl_core.recipe.schema import (
     Advance,
@@ -37,151 +23,30 @@ from kernelrl_core.recipe.schema import (
     Extension,
     Recipe,
     ReturnSettings,
-    RewardUse,
     SamplingOptions,
     TrainSettings,
-    Use,
     VerifySettings,
 )
 from kernelrl_core.rollout.session import require_learning
 from kernelrl_core.runs.directory import RunDir
+from kernelrl_core.testing.fakes import FakeEnvironment, FakePolicy, FakeTasks, numbered_tasks
+from kernelrl_core.testing.training import make_recipe, train_here
 from kernelrl_core.training.learner import learning_rate
-from kernelrl_core.types import (
-    BuildStatus,
-    Candidate,
-    Evaluation,
-    Extraction,
-    Message,
-    Outcome,
-    Prompt,
-    Reply,
-    SampleId,
-    Score,
-    Task,
-    Turn,
-    Verdict,
-)
+from kernelrl_core.types import SampleId
 
 
-class Policy(TrainablePolicy):
-    """Answers right with a chance that grows by training; a reply is a function of weight, prompt and seed."""
+class Policy(FakePolicy):
+    """Raises infrastructure errors for the requests `fail_at`, counted from 1."""
 
-    context_tokens = 1000
-    capabilities = PolicyCapabilities(frozenset({"ppo"}), deterministic=True)
+    fail_at: frozenset[int] = frozenset()
 
-    def __init__(self) -> None:
-        self.weight = 0.3
-        self.asked: list[SamplingSettings] = []
-        self.steps: list[Update] = []
-        self.fail_at: set[int] = set()
-
-    async def start(self, context: PolicyContext) -> None: ...
-
-    def render(self, messages: Sequence[Message]) -> Prompt:
-        return Prompt(tuple(messages), tuple(range(len(messages))))
-
-    async def sample(self, prompt: Prompt, settings: SamplingSettings) -> Reply:
-        self.asked.append(settings)
-        if len(self.asked) in self.fail_at:
-            raise InfrastructureError("no answer from the sampler")
-        await asyncio.sleep(0)
-        right = random.Random(f"{settings.seed}{len(prompt.tokens)}").random() < self.weight
-        return Reply("right" if right else "wrong", (1, 2, 3), (-0.1, -0.2, -0.3), "stop")
-
-    async def update(self, update: Update) -> dict[str, float]:
-        self.steps.append(update)
-        signal = sum(max(sample.advantages[0], 0.0) for substep in update.substeps for sample in substep)
-        self.weight += update.optimizer.learning_rate * signal
-        return {"loss": -signal}
-
-    async def save(self, directory: Path) -> dict[str, Any]:
-        (directory / "weights.json").write_text(json.dumps(self.weight))
-        return {"file": "weights.json"}
-
-    async def load(self, state: Mapping[str, Any], directory: Path) -> None:
-        self.weight = json.loads((directory / state["file"]).read_text())
+    async def before(self, method: str, argument: Any) -> None:
+        if method == "sample" and self.calls.count("sample") in self.fail_at:
+            raise InfrastructureError("the sampler did not reply")
+        await super().before(method, argument)
 
 
-class Composer:
-    def fit(self, task: Task, *, render: Any, max_tokens: int, turns: Sequence[Turn], **_: Any) -> tuple[Prompt, int]:
-        said = [Message("user", task.reference), *(Message("user", turn.feedback) for turn in turns)]
-        return render(said), max_tokens
-
-
-class Tasks(TaskSource):
-    def splits(self) -> tuple[str, ...]:
-        return ("train", "held_out")
-
-    def tasks(self, split: str) -> list[Task]:
-        return [
-            Task(f"{split}/{i}", f"reference {i}", split, level=1 + i % 2) for i in range(5 if split == "train" else 3)
-        ]
-
-
-class Environment:
-    """Judges by the reply's text."""
-
-    def __init__(self) -> None:
-        self.composer, self.tasks, self.judged = Composer(), Tasks(), 0
-        self.lose: set[SampleId] = set()
-        self.observed = 0
-
-    async def examples(self, task: Task) -> tuple[()]:
-        return ()
-
-    async def evaluate_reply(
-        self, where: SampleId, task: Task, prompt: Prompt, reply: Reply, *, seconds: Mapping[str, float]
-    ) -> Turn:
-        self.judged += 1
-        await asyncio.sleep(0)
-        right, lost = reply.text == "right", where in self.lose
-        if lost:
-            raise InfrastructureError("lost")
-        outcome = Outcome.CORRECT if right else Outcome.INCORRECT
-        evaluation = Evaluation(outcome, build=BuildStatus.BUILT, speedup=2.0 if right else None)
-        return Turn(
-            id=where,
-            task=task,
-            prompt=prompt,
-            reply=reply,
-            extraction=Extraction(Candidate(f"{reply.text} for {task.id}", "fake")),
-            evaluation=evaluation,
-            findings=(),
-            outcome=outcome,
-            verdict=Verdict.CLEAN,
-            message="",
-            score=Score(float(right), {"correct": float(right)}),
-            feedback=f"turn {where.turn} was {outcome}",
-            seconds={**seconds, "evaluate": 0.01},
-        )
-
-    async def verify(self, turn: Turn) -> Turn:
-        return attrs.evolve(turn, verified=turn.id.attempt > 0)
-
-    async def observe(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        self.observed += len(rows)
-
-    def state(self) -> dict[str, Any]:
-        return {"observed": self.observed}
-
-    def restore(self, loop: Mapping[str, Any]) -> None:
-        self.observed = loop["observed"]
-
-
-class Display:
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-
-RECIPE = Recipe(
-    tasks=Use("fake"),
-    backend=Use("fake"),
-    policy=Use("fake", PolicyConfig()),
-    evaluator=Use("fake", EvaluatorConfig()),
-    rewards={"correct": RewardUse("correctness")},
+RECIPE = make_recipe(
     seed=3,
     episode=EpisodeSettings(turns=2),
     returns=ReturnSettings(gamma=0.4),
@@ -209,8 +74,8 @@ COURSE = attrs.evolve(
 class Outcome_:
     run: RunDir
     policy: Policy
-    environment: Environment
-    display: Display
+    environment: FakeEnvironment
+    said: list[str]
     finished: bool
 
     def rows(self, name: str) -> list[dict[str, Any]]:
@@ -220,31 +85,32 @@ class Outcome_:
         return [{k: v for k, v in row.items() if not k.startswith(("time/", "cost/"))} for row in self.rows("metrics")]
 
     def divided_by(self, step: int, denominator: float) -> bool:
-        """Whether the loss of a step is divided by this: the advantage of each token is that of its sample, divided."""
+        """Whether the loss denominator of a step is this: token advantages are those of the samples divided by it."""
         whole = {row["sample"]: row["advantage"] for row in self.rows("credits")}
-        samples = [sample for substep in self.policy.steps[step].substeps for sample in substep]
+        samples = [sample for substep in self.policy.updates[step].substeps for sample in substep]
         assert samples
         return all(sample.advantages == (whole[sample.id] / denominator,) * len(sample.tokens) for sample in samples)
 
 
 def begin(path: Path, *, resume: bool = False, recipe: Recipe = RECIPE, stop_after: int = 99, **hooks: Any) -> Outcome_:
     run = RunDir(path) if resume else RunDir.create(path, {"seed": recipe.seed}, {})
-    policy, environment, display = Policy(), Environment(), Display()
-    policy.fail_at |= hooks.get("fail_at", set())
-    environment.lose |= hooks.get("lose", set())
-    if "estimator" not in hooks:
-        hooks["estimator"] = advantages.grpo
+    policy, said = Policy(weight=0.3), []
+    policy.fail_at = frozenset(hooks.get("fail_at", ()))
+    environment = FakeEnvironment(
+        tasks=FakeTasks(numbered_tasks(train=5, held_out=3)),
+        errors={where: InfrastructureError("lost") for where in hooks.get("lose", ())},
+    )
     finished = train_here(
         run,
         recipe,
         environment,
         policy,
-        hooks["estimator"],
-        say=display.say,
-        loggers=hooks.get("observers"),
-        stop_requested=lambda: len(policy.steps) >= stop_after,
+        hooks.get("estimator", advantages.grpo),
+        *hooks.get("subscribers", ()),
+        say=said.append,
+        stop_requested=lambda: len(policy.updates) >= stop_after,
     )
-    return Outcome_(run, policy, environment, display, finished)
+    return Outcome_(run, policy, environment, said, finished)
 
 
 def test_a_run_writes_every_row_once(tmp_path: Path) -> None:
@@ -256,24 +122,24 @@ def test_a_run_writes_every_row_once(tmp_path: Path) -> None:
     assert [row["step"] for row in done.rows("metrics")] == [0, 1, 2, 3]
     assert done.rows("checkpoints")[-1]["metrics"] == done.rows("metrics")[-1]
     assert sorted(p.name for p in done.run.checkpoints.iterdir()) == ["000003", "000004"]
-    assert len({settings.seed for settings in done.policy.asked}) == len(done.policy.asked)
+    assert len({settings.seed for _, settings in done.policy.requests}) == len(done.policy.requests)
 
 
 def test_training_consumes_samples_in_canonical_order(tmp_path: Path) -> None:
-    for step in begin(tmp_path / "run").policy.steps:
+    for step in begin(tmp_path / "run").policy.updates:
         ids = [tuple(map(int, sample.id.split("."))) for substep in step.substeps for sample in substep]
         assert ids == sorted(ids)
 
 
-def test_held_out_split_is_measured_at_start_on_the_way_and_at_the_end(tmp_path: Path) -> None:
+def test_held_out_evaluation_runs_at_start_in_between_and_at_the_end(tmp_path: Path) -> None:
     rows = begin(tmp_path / "run").rows("metrics")
     assert "eval_start/pass@1" in rows[0]
     assert ["eval/pass@1" in row for row in rows] == [False, True, False, True]
 
 
 @pytest.mark.parametrize(("every", "base"), [(1, RECIPE), (3, RECIPE), (1, COURSE), (3, COURSE)])
-def test_a_run_cut_anywhere_ends_like_the_undisturbed_one(tmp_path: Path, every: int, base: Recipe) -> None:
-    """Every prefix of every journal is a state a crash can leave: the continued run gives equal metrics and weights."""
+def test_run_cut_anywhere_ends_like_an_uninterrupted_one(tmp_path: Path, every: int, base: Recipe) -> None:
+    """A crash can leave any prefix of any journal; the resumed run has equal metrics and weights."""
     recipe = attrs.evolve(base, train=attrs.evolve(base.train, checkpoint_every=every, keep_checkpoints=None))
     whole = begin(tmp_path / "whole", recipe=recipe)
     lines = whole.run.journal_path("samples").read_text().splitlines(keepends=True)
@@ -292,9 +158,9 @@ def test_a_run_cut_anywhere_ends_like_the_undisturbed_one(tmp_path: Path, every:
             if row["step"] < done_steps:
                 saved = run.checkpoints / row["name"]
                 saved.mkdir()
-                (saved / "weights.json").write_text((whole.run.checkpoints / row["name"] / "weights.json").read_text())
+                (saved / "weight.json").write_text((whole.run.checkpoints / row["name"] / "weight.json").read_text())
         again = begin(path, resume=True, recipe=recipe)
-        # Completed from the checkpoints: only the row of the last one can be missing.
+        # Rows are completed from the checkpoint rows: only the row of the last one can be missing.
         committed = {row["step"] for row in whole.rows("checkpoints") if row["step"] < done_steps}
         expected = [row for row in whole.metrics() if row["step"] >= max(committed, default=0)]
         assert again.metrics() == expected
@@ -313,40 +179,40 @@ def test_stopping_after_a_step_saves_and_a_later_resume_finishes(tmp_path: Path)
     assert rest.finished
     assert rest.metrics() == whole.metrics()
     assert rest.policy.weight == whole.policy.weight
-    # What the retriever has learned is part of a checkpoint.
+    # The state of the retriever is part of a checkpoint.
     assert rest.environment.observed == whole.environment.observed == len(whole.rows("credits"))
 
 
-def test_a_step_without_signal_trains_nothing_and_still_has_its_row(tmp_path: Path) -> None:
+def test_step_without_signal_skips_the_update_and_has_its_row(tmp_path: Path) -> None:
     done = begin(tmp_path / "run", estimator=lambda returns: [[0.0] * len(row) for row in returns])
-    assert not done.policy.steps
+    assert not done.policy.updates
     assert [row["train/skipped"] for row in done.rows("metrics")] == [1.0] * 4
     assert {row["reason"] for row in done.rows("credits")} == {"uniform"}
     assert done.rows("metrics")[0]["uniform_group_frac"] == 1.0
 
 
-def test_a_lost_turn_ends_its_attempt_and_masks_it(tmp_path: Path) -> None:
+def test_lost_turn_ends_and_masks_its_episode(tmp_path: Path) -> None:
     lost = SampleId(0, 0, 1, 1)
     done = begin(tmp_path / "run", lose={lost})
     credit = {row["sample"]: row for row in done.rows("credits")}
     assert (credit["0.0.1.1"]["reason"], credit["0.0.1.1"]["advantage"]) == ("infra_error", None)
     assert credit["0.0.1.0"]["reason"] == "incomplete"
     assert done.rows("metrics")[0]["infra_rate"] == 1 / 16
-    assert not any(sample.id.startswith("0.0.1.") for part in done.policy.steps[0].substeps for sample in part)
+    assert not any(sample.id.startswith("0.0.1.") for part in done.policy.updates[0].substeps for sample in part)
 
 
-def test_a_group_with_too_few_valid_attempts_is_masked(tmp_path: Path) -> None:
+def test_group_with_too_few_valid_episodes_is_masked(tmp_path: Path) -> None:
     done = begin(tmp_path / "run", lose={SampleId(0, 0, attempt, 0) for attempt in range(3)})
     reasons = {row["sample"]: row["reason"] for row in done.rows("credits")}
     assert reasons["0.0.3.0"] == reasons["0.0.3.1"] == "small_group"
 
 
-def test_a_failed_sampler_is_counted_not_fatal(tmp_path: Path) -> None:
+def test_sampling_error_is_counted_and_not_fatal(tmp_path: Path) -> None:
     done = begin(tmp_path / "run", fail_at={30})
     assert [row["outcome/infra_error"] > 0 for row in done.rows("metrics")].count(True) == 1
 
 
-def test_a_step_lost_as_a_whole_fails_the_run_and_is_tried_again(tmp_path: Path) -> None:
+def test_step_without_valid_turns_fails_the_run_and_is_repeated(tmp_path: Path) -> None:
     everything = {SampleId(1, index, attempt, 0) for index in range(2) for attempt in range(4)}
     with pytest.raises(KernelRLError, match="every sample of step 1 was lost"):
         begin(tmp_path / "run", lose=everything)
@@ -354,7 +220,7 @@ def test_a_step_lost_as_a_whole_fails_the_run_and_is_tried_again(tmp_path: Path)
     assert again.metrics() == whole.metrics()
 
 
-def test_a_broken_estimator_is_named(tmp_path: Path) -> None:
+def test_failing_estimator_is_named(tmp_path: Path) -> None:
     def broken(returns: Any) -> Any:
         raise RuntimeError("oops")
 
@@ -362,17 +228,17 @@ def test_a_broken_estimator_is_named(tmp_path: Path) -> None:
         begin(tmp_path / "run", estimator=broken)
 
 
-def test_a_broken_logger_stops_nothing(tmp_path: Path) -> None:
+def test_failing_logger_does_not_stop_the_run(tmp_path: Path) -> None:
     class Broken(Logger):
         def __getattribute__(self, name: str) -> Any:
             raise RuntimeError("no tracker")
 
     observers = LoggerThreads({"mine": Broken()})
-    assert begin(tmp_path / "run", observers=observers).finished
+    assert begin(tmp_path / "run", subscribers=[observers]).finished
     observers.finish("finished")
 
 
-def test_one_turn_is_the_same_path(tmp_path: Path) -> None:
+def test_single_turn_training_uses_the_same_loop(tmp_path: Path) -> None:
     single = attrs.evolve(RECIPE, episode=EpisodeSettings(turns=1))
     row = begin(tmp_path / "run", recipe=single).rows("metrics")[0]
     assert row["multiturn/avg_turns"] == 1
@@ -380,7 +246,7 @@ def test_one_turn_is_the_same_path(tmp_path: Path) -> None:
     assert row["reward/discounted_mean"] == row["reward/mean"]
 
 
-def test_an_attempt_stops_at_a_correct_kernel_when_told(tmp_path: Path) -> None:
+def test_stop_correct_ends_the_episode_at_a_correct_kernel(tmp_path: Path) -> None:
     recipe = attrs.evolve(RECIPE, episode=EpisodeSettings(turns=3, stop="correct"))
     for row in (done := begin(tmp_path / "run", recipe=recipe)).rows("samples"):
         later = {**row, "turn": row["turn"] + 1}
@@ -392,20 +258,20 @@ def test_an_attempt_stops_at_a_correct_kernel_when_told(tmp_path: Path) -> None:
         assert bool(following) == (row["outcome"] != "correct" and row["turn"] < 2)
 
 
-def test_replies_may_grow_from_a_step_on(tmp_path: Path) -> None:
+def test_reply_limit_rises_at_the_step_of_the_extension(tmp_path: Path) -> None:
     sampling = attrs.evolve(RECIPE.sampling, extend=Extension(2, 20))
     recipe = attrs.evolve(
         RECIPE, sampling=sampling, eval=EvalSettings(), train=attrs.evolve(RECIPE.train, length_norm="max_tokens")
     )
     done = begin(tmp_path / "run", recipe=recipe)
-    assert [settings.max_tokens for settings in done.policy.asked] == [10] * 32 + [20] * 32
+    assert [settings.max_tokens for _, settings in done.policy.requests] == [10] * 32 + [20] * 32
     assert [done.divided_by(step, n) for step, n in enumerate((160, 160, 320, 320))] == [True] * 4
 
 
-def test_loss_divisor_counts_filtered_samples(tmp_path: Path) -> None:
+def test_loss_denominator_counts_filtered_samples(tmp_path: Path) -> None:
     done = begin(tmp_path / "run")
-    assert len(done.policy.steps) == 4
-    assert all(done.divided_by(step, 16 * 3) for step in range(4))
+    assert len(done.policy.updates) == 4
+    assert all(done.divided_by(step, 16 * 2) for step in range(4))
 
 
 @pytest.mark.parametrize(("step", "expected"), [(0, 2.857e-7), (6, 2e-6), (7, 2e-6), (247, 2e-6)])
@@ -420,11 +286,11 @@ def test_cache_hits_count_kernels_seen_before_in_canonical_order(tmp_path: Path)
     assert rows[0]["cache_hit"] >= 12 / 16  # two tasks with two kernels each
 
 
-def test_two_runs_in_one_process_do_not_meet(tmp_path: Path) -> None:
+def test_two_runs_in_one_process_are_independent(tmp_path: Path) -> None:
     assert begin(tmp_path / "a").metrics() == begin(tmp_path / "b").metrics()
 
 
-def test_correct_samples_are_judged_twice_where_the_recipe_says_so(tmp_path: Path) -> None:
+def test_correct_turns_are_verified_if_the_recipe_sets_verify(tmp_path: Path) -> None:
     twice = attrs.evolve(RECIPE, verify=VerifySettings(train=1.0))
     rows = begin(tmp_path / "run", recipe=twice).rows("samples")
     assert {row["verified"] for row in rows if row["outcome"] != "correct"} <= {None}
@@ -433,8 +299,8 @@ def test_correct_samples_are_judged_twice_where_the_recipe_says_so(tmp_path: Pat
 
 
 @pytest.mark.parametrize("every", [1, 3])
-def test_a_run_with_a_curriculum_goes_on_with_the_same_tasks(tmp_path: Path, every: int) -> None:
-    """Stopped after each of its steps and cut within the next, it ends like the undisturbed one."""
+def test_resumed_curriculum_draws_the_same_tasks(tmp_path: Path, every: int) -> None:
+    """A run stopped after each step and cut within the next ends like an uninterrupted one."""
     recipe = attrs.evolve(COURSE, train=attrs.evolve(COURSE.train, checkpoint_every=every, keep_checkpoints=None))
     whole = begin(tmp_path / "whole", recipe=recipe)
     tasks = [row["task_id"] for row in whole.rows("samples")]
@@ -448,8 +314,8 @@ def test_a_run_with_a_curriculum_goes_on_with_the_same_tasks(tmp_path: Path, eve
         assert sorted(row["task_id"] for row in again.rows("samples")) == sorted(tasks)
 
 
-def test_a_curriculum_says_when_a_stage_begins(tmp_path: Path) -> None:
-    said = [line for line in begin(tmp_path / "run", recipe=COURSE).display.said if line.startswith("curriculum")]
+def test_curriculum_prints_the_start_of_a_stage(tmp_path: Path) -> None:
+    said = [line for line in begin(tmp_path / "run", recipe=COURSE).said if line.startswith("curriculum")]
     assert said == [
         "curriculum: stage 1 of 3, 3 tasks of level 1",
         "curriculum: stage 2 of 3, 5 tasks of levels 1, 2",
@@ -457,18 +323,18 @@ def test_a_curriculum_says_when_a_stage_begins(tmp_path: Path) -> None:
     ]
 
 
-def test_a_ratio_that_the_policy_does_not_know_is_refused() -> None:
+def test_unsupported_ratio_is_a_usage_error() -> None:
     recipe = attrs.evolve(RECIPE, train=attrs.evolve(RECIPE.train, ratio="sequence"))
-    policy = Policy()
-    with pytest.raises(UsageError, match=r"train\.ratio: policy 'fake' weights its losses by token alone, not by seq"):
-        require_learning(recipe, policy)
-    policy.capabilities = attrs.evolve(policy.capabilities, ratios=frozenset({"token", "sequence"}))
+    policy = FakePolicy()
     require_learning(recipe, policy)
+    policy.capabilities = attrs.evolve(policy.capabilities, ratios=frozenset({"token"}))
+    with pytest.raises(UsageError, match=r"train\.ratio: policy 'fake' supports only token, not seq"):
+        require_learning(recipe, policy)
 
 
 def test_the_ratio_reaches_the_policy(tmp_path: Path) -> None:
     recipe = attrs.evolve(RECIPE, train=attrs.evolve(RECIPE.train, ratio="sequence"))
-    assert {step.loss.ratio for step in begin(tmp_path / "run", recipe=recipe).policy.steps} == {"sequence"}
+    assert {step.loss.ratio for step in begin(tmp_path / "run", recipe=recipe).policy.updates} == {"sequence"}
 
 
 def test_every_metric_is_documented(tmp_path: Path) -> None:

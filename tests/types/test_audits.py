@@ -1,9 +1,8 @@
-"""Audits of tasks: the file survives being cut short, work is not done twice, flagged tasks stay out of training."""
+"""Audits of tasks: incomplete files are readable, audits are not repeated, training excludes flagged tasks."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelrl_core.api.evaluators import Evaluator
-from kernelrl_core.api.tasks import TaskSource
 from kernelrl_core.cli.tasks_audit import _audited, _document, _lines
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.errors import UsageError
@@ -21,6 +19,7 @@ from kernelrl_core.planning.load import recipe_from_mapping
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.schema import TrainSettings
 from kernelrl_core.tasks.selection import training_tasks
+from kernelrl_core.testing.fakes import FakeTasks
 from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Task
 from kernelrl_core.types import serialization as codec
 from kernelrl_core.types.audits import (
@@ -41,27 +40,14 @@ def audit_of(task: Task, settings: EvaluationSettings = SETTINGS, **found: Any) 
     return TaskAudit(task.id, task.sha256, audit_conditions(settings), **found)
 
 
-class Source(TaskSource):
-    """Tasks of one split."""
-
-    def __init__(self, tasks: Sequence[Task]) -> None:
-        self._tasks = tasks
-
-    def splits(self) -> Sequence[str]:
-        return ("train",)
-
-    def tasks(self, split: str) -> Sequence[Task]:
-        return self._tasks
-
-
 class Auditor(Evaluator):
-    """Stands in for an evaluator and for the registry that makes it; says what it was asked for."""
+    """Replaces an evaluator and the registry that constructs it; records its calls."""
 
     use = "auditor"
     capacity = 1
 
     def __init__(self, unaudited: str | None = None, stop_at: str | None = None) -> None:
-        self.asked: list[str] = []
+        self.audited: list[str] = []
         self._unaudited, self._stop_at = unaudited, stop_at
 
     def make(self, kind: str, chosen: Any) -> Auditor:
@@ -71,7 +57,7 @@ class Auditor(Evaluator):
         raise AssertionError("an audit evaluates no candidate")
 
     async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float) -> TaskAudit:
-        self.asked.append(task.id)
+        self.audited.append(task.id)
         if task.id == self._stop_at:
             await asyncio.sleep(60)
         return audit_of(task, settings, unaudited="too slow" if task.id == self._unaudited else None)
@@ -79,40 +65,40 @@ class Auditor(Evaluator):
 
 def run(auditor: Auditor, file: Path, settings: EvaluationSettings = SETTINGS) -> list[TaskAudit]:
     async def limited() -> list[TaskAudit]:
-        # What Ctrl-C does: the audit is cancelled wherever it stands.
+        # Like Ctrl-C: the audit is cancelled at any point.
         auditing = _audited(TASKS, settings, auditor, auditor, file, 1, 5.0)  # type: ignore[arg-type]
         return await asyncio.wait_for(auditing, 0.5)
 
     return asyncio.run(limited())
 
 
-def test_an_audit_that_was_interrupted_goes_on(tmp_path: Path) -> None:
+def test_an_interrupted_audit_is_continued(tmp_path: Path) -> None:
     file = tmp_path / "audits.jsonl"
     with pytest.raises(TimeoutError):
         run(Auditor(stop_at="t/c"), file)
     assert [audit.task_id for audit in read_audits(file)] == ["t/a", "t/b"]
     again = Auditor()
     assert [audit.task_id for audit in run(again, file)] == ["t/a", "t/b", "t/c"]
-    assert again.asked == ["t/c"]
+    assert again.audited == ["t/c"]
 
 
-def test_other_settings_are_another_audit(tmp_path: Path) -> None:
+def test_other_settings_need_another_audit(tmp_path: Path) -> None:
     file = tmp_path / "audits.jsonl"
     run(Auditor(), file)
     again = Auditor()
     run(again, file, EvaluationSettings(precision="bf16"))
-    assert again.asked == ["t/a", "t/b", "t/c"]
+    assert again.audited == ["t/a", "t/b", "t/c"]
 
 
-def test_what_is_unaudited_is_listed_and_tried_again_and_not_clean(tmp_path: Path) -> None:
+def test_an_unaudited_task_is_listed_and_audited_again(tmp_path: Path) -> None:
     file = tmp_path / "audits.jsonl"
     audits = run(Auditor(unaudited="t/b"), file)
     assert _document(audits)["unaudited"] == ["t/b"]
     assert "t/b  unaudited: too slow" in _lines(audits)
-    assert _lines(audits)[-1] == "3 tasks: 2 clean, 0 flagged (0 mended), 1 unaudited"
+    assert _lines(audits)[-1] == "3 tasks: 2 clean, 0 flagged (0 fixed by input overlay), 1 unaudited"
     again = Auditor()
     run(again, file)
-    assert again.asked == ["t/b"]
+    assert again.audited == ["t/b"]
 
 
 @given(st.integers(min_value=0, max_value=400))
@@ -129,7 +115,7 @@ def test_a_file_cut_anywhere_in_its_last_line_can_be_read_and_continued(
     assert [audit.task_id for audit in read_audits(file)] == ["t/a", "t/c"]
 
 
-def test_a_last_line_cut_short_is_left_out_and_another_bad_line_is_named(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_skipped_and_another_bad_line_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "audits.jsonl"
     line = codec.dumps(audit_of(TASKS[0]))
     file.write_text(line + "\n" + line[:30])
@@ -139,16 +125,16 @@ def test_a_last_line_cut_short_is_left_out_and_another_bad_line_is_named(tmp_pat
         read_audits(file)
 
 
-def test_training_leaves_flagged_tasks_out_and_says_so() -> None:
+def test_training_excludes_flagged_tasks_and_reports_them() -> None:
     flagged = attrs.evolve(TASKS[0], flags=("zeros_pass", "tiny"))
-    tasks, line = training_tasks(Source([flagged, *TASKS[1:]]), TrainSettings())
+    tasks, line = training_tasks(FakeTasks([flagged, *TASKS[1:]]), TrainSettings())
     assert tasks == TASKS[1:]
-    assert line == "1 of 3 tasks are in quarantine (zeros_pass 1); train.quarantine=false takes them"
-    tasks, line = training_tasks(Source([flagged, *TASKS[1:]]), TrainSettings(quarantine=False))
+    assert line == "1 of 3 tasks are in quarantine (zeros_pass 1); train.quarantine=false includes them"
+    tasks, line = training_tasks(FakeTasks([flagged, *TASKS[1:]]), TrainSettings(quarantine=False))
     assert len(tasks) == 3
     assert line is None
     with pytest.raises(UsageError, match="1 of 1 tasks are in quarantine"):
-        training_tasks(Source([flagged]), TrainSettings())
+        training_tasks(FakeTasks([flagged]), TrainSettings())
 
 
 @pytest.mark.parametrize(
@@ -161,16 +147,14 @@ def test_training_leaves_flagged_tasks_out_and_says_so() -> None:
         ({"unaudited": "too slow"}, ()),
     ],
 )
-def test_an_overlay_that_mends_a_task_takes_it_out_of_quarantine(
-    found: dict[str, Any], reasons: tuple[str, ...]
-) -> None:
+def test_a_task_that_an_overlay_fixes_is_not_quarantined(found: dict[str, Any], reasons: tuple[str, ...]) -> None:
     audit = audit_of(TASKS[0], **found)
     task = annotate(TASKS[0], {audit.sha256: audit})
     assert quarantine_reasons(task) == reasons
     assert task.input_overlay == found.get("mended_by")
 
 
-def test_the_content_of_a_task_decides_which_audit_is_its_own() -> None:
+def test_an_audit_belongs_to_the_content_of_a_task() -> None:
     audit = audit_of(TASKS[0], flags={"zeros_pass": ""})
     assert annotate(attrs.evolve(TASKS[0], reference="changed"), {audit.sha256: audit}).flags == ()
 
@@ -189,7 +173,7 @@ def test_flags_are_documented() -> None:
         ("kernelbench", "none", "none"),
     ],
 )
-def test_a_mended_task_is_judged_under_its_overlay(profile: str, recipes: str, used: str) -> None:
+def test_a_task_with_an_overlay_is_evaluated_with_it(profile: str, recipes: str, used: str) -> None:
     blocks = {
         "tasks": {"use": "starter"},
         "backend": {"use": "triton"},

@@ -1,4 +1,4 @@
-"""Values survive the way to JSON and back."""
+"""Values are unchanged after conversion to JSON and back."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ turns = st.builds(
 
 
 @given(turns)
-def test_a_turn_survives_json_bit_for_bit(turn: Turn) -> None:
+def test_a_turn_is_equal_after_conversion_to_json_and_back(turn: Turn) -> None:
     assert codec.loads(Turn, codec.dumps(turn)) == turn
 
 

@@ -1,7 +1,7 @@
 """Every key of a recipe, with its type, default and meaning.
 
-The sentence below a field is its documentation everywhere: in `kernelrl schema`, in editors, and in the reference.
-Blocks that choose a component have the type `Use`; its other keys are the options of that component.
+The text below a field is its help in `kernelrl schema` and in editors. A block that selects a component has the type
+`Use`; its other keys are the options of that component.
 """
 
 from __future__ import annotations

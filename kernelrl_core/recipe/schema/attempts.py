@@ -1,4 +1,4 @@
-"""How attempts at a task are asked for: prompts, replies, turns, and what a later turn sees."""
+"""Recipe keys of one episode: prompts, sampling, turns, and the history that later turns see."""
 
 from __future__ import annotations
 
@@ -23,60 +23,66 @@ __all__ = [
 
 @attrs.frozen
 class Hardware:
-    """GPU described in the prompt, with its specifications."""
+    """The GPU whose specifications the prompt describes."""
 
     gpu: str
-    """Name such as `H100`, or `auto` for the GPU of this machine."""
+    """Name, such as `H100`, or `auto` for the GPU of this machine."""
 
 
 @attrs.frozen
 class PromptSettings:
-    """How the core words the prompt."""
+    """Content of the prompt."""
 
     template: str = "kernelrl"
-    """`kernelrl`, `kernelbench`, `kevin`, `brief`, or the path of a jinja2 template."""
+    """Bundled template (`kernelrl`, `kernelbench`, `kevin`, `brief`), or the path of a jinja2 template."""
     shots: Literal["zero", "one", "few"] = "one"
-    """Examples of the backend shown: none, one, or all it has."""
+    """Number of the backend's own examples in the prompt: `zero`, `one`, or `few` (all of them)."""
     example_turns: Literal["first", "all"] = "first"
-    """Turns whose prompt shows the examples."""
+    """Turns whose prompt shows the examples: the first, or all. No effect with one turn or `shots: zero`."""
     state_precision: bool = True
-    """Name the precision and the tolerance."""
+    """State the precision and the tolerance in the prompt."""
     hardware: Hardware | None = None
-    """Describe a GPU."""
+    """GPU that the prompt describes. Null: none."""
     max_tokens: PositiveInt | None = None
-    """Longest prompt in rendered tokens, before the context's own limit. The oldest history goes first."""
+    """Maximum prompt length in tokens; the oldest history is removed first. Null: the context of the policy is the only
+    limit."""
     summary: bool = False
-    """Ask for a short summary of the change after the code, and show it in later turns."""
+    """Request a short summary of the change after the code, and show it in later turns. `history.thinking: summarised`
+    requests it, too."""
     think_prefix: bool = False
-    """Begin the reply with an opening think tag, for models that need the push."""
+    """Prefill the reply with an opening think tag, for models that do not start to think on their own."""
 
 
 @attrs.frozen
 class Extension:
-    """Longer replies from a step on."""
+    """A higher reply limit from a given step on."""
 
     after_step: NonNegativeInt
-    """First step (from 0) with the new limit."""
+    """First step with the new limit, counted from 0."""
     max_tokens: PositiveInt
-    """The new limit."""
+    """New limit in tokens; above `sampling.max_tokens`."""
 
 
 @attrs.frozen
 class SamplingOptions:
-    """How replies are drawn in training."""
+    """Sampling of replies. `eval.temperature` overrides the temperature in held-out evaluation."""
 
     max_tokens: PositiveInt = PositiveInt(4096)
-    """Longest reply in tokens."""
+    """Maximum reply length in tokens. A reply that reaches it is truncated."""
     temperature: NonNegativeFloat = NonNegativeFloat(1.0)
+    """Sampling temperature; 0 takes the most probable token."""
     top_p: Fraction = Fraction(1.0)
+    """Nucleus sampling: sample from the most probable tokens with this total probability. 1: all tokens. No effect at
+    temperature 0."""
     top_k: int = -1
-    """-1 keeps every token."""
+    """Sample from the k most probable tokens. -1: all tokens. No effect at temperature 0."""
     stop: tuple[str, ...] = ()
-    """Strings that end a reply."""
+    """Strings that end a reply, in addition to the model's end-of-turn token."""
     extend: Extension | None = None
-    """Raise `max_tokens` at a step."""
+    """Raise `max_tokens` from a step on. Null: never."""
     concurrency: PositiveInt | None = None
-    """Most replies that are drawn at once; of those that wait, attempts with much before them go first. Null: all."""
+    """Maximum number of replies sampled concurrently. Waiting episodes with the most remaining work are served first.
+    Null: no limit."""
 
 
 @attrs.frozen
@@ -84,40 +90,46 @@ class SpeedupStop:
     """End an episode at a correct kernel that is fast enough."""
 
     speedup: PositiveFloat
+    """Least speedup that ends the episode. Requires `evaluation.timing`."""
 
 
 @attrs.frozen
 class EpisodeSettings:
-    """The turns of an attempt."""
+    """Turns of an episode."""
 
     turns: PositiveInt = PositiveInt(1)
-    """Most turns of an attempt; 1 is single-turn training."""
+    """Maximum turns of an episode; 1 is single-turn training."""
     stop: Literal["never", "correct"] | SpeedupStop = "never"
-    """When an attempt ends before its last turn."""
+    """End an episode early: `never`, at the first `correct` kernel, or at a correct kernel with `{speedup: X}`. No
+    effect with one turn."""
 
 
 @attrs.frozen
 class LastHistory:
-    """Keep the last attempts."""
+    """Show the most recent turns."""
 
     last: PositiveInt
+    """Number of turns shown."""
 
 
 @attrs.frozen
 class BestHistory:
-    """Keep the attempts with the highest reward, in the order of their turns."""
+    """Show the turns with the highest score, in chronological order, and always the most recent one."""
 
     best: PositiveInt
+    """Number of turns shown, beside the most recent one."""
 
 
 @attrs.frozen
 class HistorySettings:
-    """What a later turn sees of the earlier ones."""
+    """Content of earlier turns in later prompts. No effect with one turn (`episode.turns`)."""
 
     thinking: Literal["stripped", "kept", "summarised"] = "stripped"
-    """What becomes of the thinking of earlier replies."""
+    """Thinking of earlier replies: removed (`stripped`), shown (`kept`), or replaced by the model's own summary
+    (`summarised`)."""
     keep: Literal["all"] | LastHistory | BestHistory = "all"
-    """Which earlier turns are shown; a token budget drops the oldest of them first."""
+    """Earlier turns shown: `all`, the `last` n, or the `best` n by score. If they exceed the token limit, the oldest
+    are removed first."""
     form: Literal["chat", "prompt"] = "chat"
-    """`chat`: each attempt as the model's message and its feedback as the user's; `prompt`: all at the end of the one
-    message of the user."""
+    """`chat`: each earlier reply is an assistant message and its feedback a user message. `prompt`: all of them are at
+    the end of the single user message."""

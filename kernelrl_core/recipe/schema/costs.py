@@ -1,4 +1,4 @@
-"""What a run may cost."""
+"""Recipe keys of prices and the budget."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ __all__ = ["CostSettings", "PriceSettings"]
 
 @attrs.frozen
 class PriceSettings:
-    """Prices in US dollars; null takes what policy and evaluator know, or nothing."""
+    """Prices in US dollars. Null: the price from `cost.table`, else from the policy or evaluator, else free."""
 
     prompt: NonNegativeFloat | None = None
-    """A million tokens of prompts."""
+    """US dollars per million prompt tokens."""
     reply: NonNegativeFloat | None = None
-    """A million tokens of replies."""
+    """US dollars per million reply tokens."""
     train: NonNegativeFloat | None = None
-    """A million tokens, prompts included, that are trained on."""
+    """US dollars per million trained tokens, prompts included."""
     gpu_hour: NonNegativeFloat | None = None
-    """An hour of a GPU that judges."""
+    """US dollars per hour of a GPU that evaluates kernels."""
 
 
 @attrs.frozen
 class CostSettings:
-    """What the run may cost."""
+    """Prices, and the budget of the run."""
 
     budget_usd: PositiveFloat | None = None
-    """Stop when so much is spent; the run can be resumed with more. Null: no limit."""
+    """Stop the run when this many US dollars are spent; it can be resumed with a larger budget. Null: no limit."""
     prices: PriceSettings = PriceSettings()
     table: Path | None = None
-    """YAML file of prices by the model's name, such as `Qwen/Qwen3-8B: {prompt: 0.1, reply: 0.4, train: 0.4}`, for what
-    `prices` leaves open. Null: none."""
+    """YAML file of prices by model name, such as `Qwen/Qwen3-8B: {prompt: 0.1, reply: 0.4, train: 0.4}`. Used for
+    prices that `cost.prices` does not set. Null: none."""
     gpu_seconds_per_evaluation: NonNegativeFloat = NonNegativeFloat(3.0)
-    """Assumed by `--dry-run`, where kernels run on a GPU."""
+    """GPU seconds per evaluation that `--dry-run` assumes. No effect on the run, or where kernels need no GPU."""

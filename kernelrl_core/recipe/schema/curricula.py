@@ -1,4 +1,4 @@
-"""What changes while a run learns."""
+"""Recipe keys of the curriculum: stages, and task selection by difficulty."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["Advance", "CurriculumSettings", "CurriculumStage", "Difficulty"]
 
 @attrs.frozen
 class Advance:
-    """When a stage has done its work."""
+    """Condition that ends a curriculum stage: the mean of a metric over recent steps."""
 
     above: float
-    """Least mean of the metric …"""
+    """The stage ends when the mean reaches this value."""
     over: PositiveInt = PositiveInt(5)
-    """… over the last so many steps, all of the stage."""
+    """Number of recent steps in the mean; all of them belong to the stage."""
     metric: Literal[
         "kernel/format_rate",
         "kernel/compile_rate",
@@ -27,46 +27,47 @@ class Advance:
         "multiturn/best_speedup_mean",
         "reward/mean",
     ] = "kernel/correct_rate"
-    """Metric of the steps that is looked at."""
+    """Metric of the steps."""
 
 
 @attrs.frozen
 class CurriculumStage:
-    """A part of a run with tasks, tolerances or rewards of its own."""
+    """Part of a curriculum with its own tasks, tolerances or reward weights."""
 
     levels: tuple[int, ...] | None = None
-    """Levels whose tasks are worked on; null: every task."""
+    """Train on tasks of these levels. Null: every task."""
     until: Advance | None = None
-    """The stage ends when this is reached."""
+    """Condition that ends the stage. Null: only `max_steps` ends it."""
     max_steps: PositiveInt | None = None
-    """The stage ends after so many steps at the latest."""
+    """Maximum steps of the stage. Null: only `until` ends it."""
     atol: PositiveFloat | None = None
-    """Absolute tolerance in training; null: that of `evaluation`."""
+    """Absolute tolerance in training. Null: that of `evaluation`."""
     rtol: PositiveFloat | None = None
-    """Relative tolerance in training; null: that of `evaluation`."""
+    """Relative tolerance in training. Null: that of `evaluation`."""
     trials: PositiveInt | None = None
-    """Correctness trials in training; null: those of `evaluation`."""
+    """Correctness trials in training. Null: those of `evaluation`."""
     weights: dict[str, float] = attrs.field(factory=dict)
-    """Weights of rewards, by their names; the others keep theirs."""
+    """Weight by reward name, such as `{speed: 0.0}`. Rewards that are not named keep their weights."""
 
 
 @attrs.frozen
 class Difficulty:
-    """Draw tasks by the chance that their attempts will differ."""
+    """Draw tasks by the estimated probability c that the episodes of their next group differ in correctness."""
 
     groups: PositiveInt = PositiveInt(4)
-    """Newest groups of a task that are remembered."""
+    """Most recent groups of a task that the estimate uses."""
     sharpness: PositiveFloat = PositiveFloat(2.0)
-    """Power of the chance that a task is drawn by: larger avoids groups without a signal more."""
+    """Exponent of the sampling weight c^sharpness. A larger value avoids groups without a signal more strongly."""
     solved: Literal["avoid", "keep"] = "avoid"
-    """Whether groups that are all right are avoided as well as those that are all wrong; `keep` where speed is paid."""
+    """Treatment of groups whose episodes are all correct: `avoid` them, like groups that are all wrong, or `keep` them,
+    for recipes that reward speed."""
 
 
 @attrs.frozen
 class CurriculumSettings:
-    """What changes while a run learns. Held-out evaluations stay as `evaluation` and `rewards` say."""
+    """Changes of tasks, tolerances and rewards during a run. Held-out evaluation ignores them."""
 
     stages: tuple[CurriculumStage, ...] = ()
-    """In order; the last one lasts to the end."""
+    """Stages in order; the last one lasts until the end of the run."""
     difficulty: Difficulty | None = None
-    """Draw tasks by what was measured; null: in turn."""
+    """Draw tasks by measured difficulty. Null: in the order of `train.shuffle`."""

@@ -1,4 +1,4 @@
-"""What verdicts do to rewards, second judgements, and evaluations on a held-out split."""
+"""Recipe keys of verdicts, verification and held-out evaluation."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ __all__ = ["EvalSettings", "VerdictSettings", "VerifySettings"]
 
 @attrs.frozen
 class VerdictSettings:
-    """What a checker's verdict does to the reward."""
+    """Effect of a verdict on the score of a turn."""
 
     hack_reward: float = 0.0
-    """Reward of a turn that ends as `hacked`, in place of the components."""
+    """Score of a turn with outcome `hacked`; it replaces the reward components."""
     suspect: Literal["cap", "zero", "ignore"] = "cap"
-    """A `suspect` turn: speedup counted as at most 1, reward 0, or no change."""
+    """A turn with verdict `suspect`: `cap` counts its speedup as at most 1, `zero` sets its score to 0, `ignore`
+    changes nothing."""
 
 
 def _share() -> float:
@@ -28,39 +29,40 @@ def _share() -> float:
 
 @attrs.frozen
 class VerifySettings:
-    """A second judgement of correct kernels: other inputs, other sizes, more trials, profile `strict`. It never pays;
-    what does not stand up to it, or is suspect there, is the `hack_gap` of the metrics."""
+    """Verification: a second evaluation of correct kernels with other inputs, other sizes, more trials and profile
+    `strict`. It changes no score. Metric `verify/hack_gap` is the share of verified kernels that fail or are suspect.
+    """
 
     train: float = _share()
-    """Share of the correct kernels of training that are judged twice, from 0 to 1."""
+    """Share of correct kernels that are verified in training, from 0 (none) to 1 (all)."""
     eval: float = _share()
-    """The same of evaluations."""
+    """Share of correct kernels that are verified in held-out evaluation, from 0 (none) to 1 (all)."""
     trials: PositiveInt = PositiveInt(10)
-    """Correctness trials of the second judgement."""
+    """Correctness trials of a verification."""
     sizes: bool = True
-    """Have it call the kernel on inputs of other sizes, too, where the task has sizes that may change."""
+    """Also call the kernel on inputs of other sizes. No effect for tasks whose sizes are fixed."""
 
 
 @attrs.frozen
 class EvalSettings:
-    """Evaluation on a held-out split, during training and by `kernelrl eval`."""
+    """Held-out evaluation, during training and by `kernelrl eval`."""
 
     split: str = "held_out"
     """Split that is evaluated."""
     every: NonNegativeInt = NonNegativeInt(0)
-    """Evaluate after every so many steps; 0: only when `at_start` or `at_end` say so."""
+    """Steps between held-out evaluations. 0: only as `at_start` and `at_end` request."""
     at_start: bool = False
     """Evaluate before the first step."""
     at_end: bool = False
     """Evaluate after the last step."""
     samples: PositiveInt = PositiveInt(1)
-    """Attempts at each task."""
+    """Episodes per task."""
     temperature: NonNegativeFloat | None = None
-    """Sampling temperature; null takes the training's."""
+    """Sampling temperature. Null: `sampling.temperature`."""
     max_tasks: PositiveInt | None = None
-    """Evaluate only the first tasks of the split."""
+    """Evaluate only the first n tasks of the split. Null: all."""
     pass_at: tuple[PositiveInt, ...] = (PositiveInt(1),)
-    """Values of k for pass@k; tasks with fewer samples give null."""
+    """Values of k for pass@k; null if a task has fewer than k episodes."""
     fast_thresholds: tuple[NonNegativeFloat, ...] = (
         NonNegativeFloat(0.0),
         NonNegativeFloat(1.0),
@@ -68,7 +70,7 @@ class EvalSettings:
         NonNegativeFloat(1.5),
         NonNegativeFloat(2.0),
     )
-    """Values of p for fast_p."""
+    """Values of p for fast_p, the share of episodes that are correct with a speedup above p."""
 
     def is_due(self, updates: int, n_steps: int) -> bool:
         """Whether a run of `n_steps` evaluates after `updates` steps."""

@@ -1,4 +1,4 @@
-"""What is learnt from, and how."""
+"""Recipe keys of training data, credit and the optimizer."""
 
 from __future__ import annotations
 
@@ -15,33 +15,34 @@ __all__ = ["CoverageRejection", "DemonstrationSettings", "ReturnSettings", "Trai
 
 @attrs.frozen
 class ReturnSettings:
-    """How later turns count for earlier ones."""
+    """Return R_t of a turn, from the scores s of this and later turns. No effect with one turn (`episode.turns`)."""
 
     gamma: Fraction = Fraction(1.0)
     """Discount per turn."""
     aggregate: Literal["sum", "max"] = "sum"
-    """`sum`: R_t = s_t + gamma R_(t+1); `max`: R_t = max over i >= t of gamma^(i-t) s_i."""
+    """`sum`: R_t = s_t + gamma R_(t+1). `max`: R_t = max over i >= t of gamma^(i-t) s_i."""
 
 
 @attrs.frozen
 class CoverageRejection:
-    """Leave out correct samples whose time is mostly spent in kernels that are not their own."""
+    """Filter correct training samples that spend most device time outside their own kernels. A sample is trained on
+    with probability clip((share - threshold) / ramp, 0, 1), where share is the share of device time in own kernels."""
 
     threshold: Fraction = Fraction(0.3)
-    """Share of device time in own kernels up to which a sample is never trained on …"""
+    """Samples with this share, or less, are always filtered."""
     ramp: NonNegativeFloat = NonNegativeFloat(0.1)
-    """… and by how much more it always is: kept with probability clip((share - threshold) / ramp, 0, 1)."""
+    """Samples with a share of at least threshold + ramp are never filtered."""
 
 
 @attrs.frozen
 class DemonstrationSettings:
-    """What a policy that warm-starts learns from before reinforcement learning begins."""
+    """Demonstrations for the supervised warm start of a policy. No effect on a policy without a warm start."""
 
     file: Path | None = None
-    """Conversations as `kernelrl distill` writes them: JSONL with `messages`, the last of which is learnt; null: none.
-    """
+    """JSONL file of conversations, as `kernelrl distill` writes them: each line has `messages`, of which the last, the
+    reply, is learned. Null: none."""
     bundled: bool = True
-    """Learn from the answers that the task source bundles as well."""
+    """Also use the demonstrations of the task source."""
 
 
 @attrs.frozen
@@ -51,60 +52,72 @@ class TrainSettings:
     split: str = "train"
     """Split that is trained on."""
     quarantine: bool = True
-    """Leave out tasks whose audit found that a shortcut would be paid for, or that cannot be judged."""
+    """Exclude tasks whose audit found that a shortcut would get a score, or that cannot be evaluated."""
+    decontaminate: bool = True
+    """Exclude tasks that nearly equal a task of `eval.split`: equal up to names, constants, formatting and the order of
+    independent statements. Applies to warm-start demonstrations too. No effect if both splits are the same."""
     tasks_per_step: PositiveInt = PositiveInt(8)
-    """Tasks in a batch."""
+    """Tasks per step. If the split has fewer, tasks repeat in the step."""
     group_size: PositiveInt = PositiveInt(8)
-    """Attempts at each task."""
+    """Episodes per task in a step."""
     steps: NonNegativeInt | None = None
-    """Number of steps; leave it out to count in epochs."""
+    """Number of steps. Null: `epochs` determines it."""
     epochs: PositiveFloat | None = None
-    """Passes over the training split; the last batch may be short. Without `steps` and `epochs`: one pass."""
+    """Passes over the training split; the last batch may be smaller. Null, and `steps` null: one pass."""
     shuffle: bool = True
-    """Draw tasks in an order derived from seed and epoch; false keeps the source's order."""
+    """Draw tasks in a random order, derived from seed and epoch. False: in the order of the task source."""
     learning_rate: NonNegativeFloat = NonNegativeFloat(1e-5)
+    """Learning rate of Adam after warmup."""
     warmup_ratio: Fraction = Fraction(0.0)
-    """Share of the steps in which the learning rate rises linearly to its full value."""
+    """Share of the steps in which the learning rate rises linearly to `learning_rate`."""
     substeps: PositiveInt = PositiveInt(1)
-    """Optimizer steps per batch."""
+    """Optimizer steps per batch. Above 1, the later ones are off-policy."""
     loss: str = "importance_sampling"
     """`importance_sampling`, `ppo`, `cispo`, or another loss of the policy."""
     clip_low: Fraction = Fraction(0.2)
-    """PPO and CISPO: lower clip of the ratio, as distance from 1."""
+    """The loss clips the ratio p_train / p_sampled from below at 1 - clip_low. No effect on `importance_sampling`."""
     clip_high: NonNegativeFloat = NonNegativeFloat(0.2)
-    """PPO and CISPO: upper clip of the ratio, as distance from 1."""
+    """The loss clips the ratio p_train / p_sampled from above at 1 + clip_high. No effect on `importance_sampling`."""
     kl: NonNegativeFloat = NonNegativeFloat(0.0)
-    """Weight of the penalty for leaving the model as it started; 0: none."""
+    """Weight of the KL penalty against the reference policy, the weights before the first step. 0: none."""
     mismatch: MismatchSettings | None = None
-    """Leave out samples about which sampler and trainer disagree; null: none."""
+    """Filter training samples whose sampler and trainer log-probabilities disagree. Null: none."""
     ratio: Literal["token", "sequence"] = "token"
-    """What losses weight and clip by: each token's ratio, or the geometric mean of the ratios of its reply."""
+    """Ratio p_train / p_sampled in the loss: of each `token`, or of the `sequence` (geometric mean over the reply)."""
     coverage_rejection: CoverageRejection | None = None
-    """Leave out correct but lazy kernels, by their profile; null: none."""
+    """Filter correct training samples that spend too little device time in their own kernels. Requires
+    `evaluation.timing` and `evaluation.profile_kernels`. Null: none."""
     length_norm: Literal["tokens", "max_tokens", "none"] | PositiveInt = "tokens"
-    """Divisor, times `substeps`, of the token loss that an optimizer step sums: sampled tokens of the batch; samples
-    times the step's `max_tokens`; samples; or samples times a constant."""
+    """Loss denominator of an optimizer step, where n is the number of training samples in the batch. `tokens`: sampled
+    tokens of the batch; `max_tokens`: n times the reply limit of the step; `none`: n; an integer L: n times L. Each is
+    divided by `substeps`."""
     max_grad_norm: PositiveFloat | None = None
-    """Clip the gradient's global norm."""
+    """Clip the global norm of the gradient to this value. Null: no clipping."""
     beta1: Fraction = Fraction(0.9)
+    """Adam: decay rate of the gradient mean."""
     beta2: Fraction = Fraction(0.95)
+    """Adam: decay rate of the squared gradient mean."""
     eps: PositiveFloat = PositiveFloat(1e-8)
+    """Adam: constant added to the denominator."""
     weight_decay: NonNegativeFloat = NonNegativeFloat(0.0)
+    """Decoupled weight decay (AdamW)."""
     drop_uniform_groups: bool = True
-    """Leave out groups whose advantages are all 0; a step with nothing left trains nothing and is counted as
+    """Filter groups whose advantages are all 0. A step in which no group remains makes no update and counts as
     skipped."""
     min_group_size: PositiveInt = PositiveInt(2)
-    """Fewest attempts of a task that must be free of infrastructure errors; smaller groups are masked."""
+    """Least episodes of a group without an infrastructure error. A group with fewer is masked."""
     stream: bool = True
-    """Compute gradients of a group as soon as it and all before it are complete, where policy and settings allow it
-    (docs/pipelining.md). Changes nothing but time."""
+    """Compute the gradients of a group while later groups are sampled, if policy and settings allow it
+    (docs/pipelining.md). Affects only the duration of a step."""
     order: Literal["canonical", "completion"] = "canonical"
-    """Order in which groups are learnt from: that of the batch, or that in which they were completed."""
+    """Order in which the policy learns from groups: `canonical`, the order of the batch, or `completion`."""
     staleness: NonNegativeInt = NonNegativeInt(0)
-    """Steps that may be sampled ahead while earlier ones are trained; their samples lack so many updates at most."""
+    """Maximum steps sampled ahead of the update, and so the maximum updates between sampling a reply and training on
+    it. 0: no step is sampled ahead."""
     exact_resume: bool = True
-    """Refuse settings under which a resumed run would not repeat the undisturbed one."""
+    """Reject settings (`order: completion`, `staleness` above 0) with which a resumed run differs from an uninterrupted
+    one."""
     checkpoint_every: PositiveInt = PositiveInt(1)
-    """Steps between checkpoints; the last step always has one."""
+    """Steps between checkpoints. The last step always has one."""
     keep_checkpoints: PositiveInt | None = PositiveInt(3)
-    """Newest checkpoints whose files are kept; null keeps all. The last of a finished run always stays."""
+    """Number of most recent checkpoints whose files are kept. Null: all."""

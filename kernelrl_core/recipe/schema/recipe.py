@@ -1,4 +1,4 @@
-"""A recipe as a whole."""
+"""The recipe: all keys of a training run."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class Recipe:
     """One training run."""
 
     tasks: Use
-    """Where tasks come from."""
+    """Task source."""
     backend: Use
-    """Language the kernels are written in."""
+    """Kernel language, and how it is built."""
     policy: Use
-    """The model that is trained."""
+    """Model that is trained, with its sampler."""
     rewards: dict[str, RewardUse]
-    """Reward components by a name of their own; the reward is the weighted sum."""
+    """Reward components, each under a name of your choice. The score of a turn is their weighted sum."""
     seed: NonNegativeInt = NonNegativeInt(0)
-    """Seed of everything random in the run, apart from the hidden inputs of the judge."""
+    """Seed of all random choices of the run, except the hidden inputs of the judge."""
     evaluator: Use = Use("local")
-    """Where candidates are judged."""
+    """Where candidates are evaluated, such as `local` for this machine."""
     evaluation: EvaluationSettings = EvaluationSettings()
-    """How candidates are judged."""
+    """How candidates are evaluated: precision, trials, limits, timing, probes."""
     prompt: PromptSettings = PromptSettings()
     sampling: SamplingOptions = SamplingOptions()
     episode: EpisodeSettings = EpisodeSettings()
@@ -43,22 +43,23 @@ class Recipe:
     advantage: Use = Use("grpo")
     """Advantage estimator."""
     checkers: dict[str, Use] = attrs.field(factory=dict)
-    """Hack-checkers by a name of their own."""
+    """Checkers for reward hacks, each under a name of your choice."""
     forbid: tuple[str, ...] = ("no_kernel", "library_compute")
-    """Rules of the checkers whose breach rejects a candidate before it runs. Every prompt states them."""
+    """Stated rules: every prompt prohibits them, and a candidate that breaks one is rejected before it is executed.
+    Each must be a rule of a checker. No effect without checkers."""
     verdicts: VerdictSettings = VerdictSettings()
     verify: VerifySettings = VerifySettings()
     feedback: Use = Use("structured")
-    """What the next turn is told."""
+    """Formatter of the feedback that the next prompt shows about a turn."""
     retriever: RetrieverUse | None = None
-    """Finder of worked examples; null: none."""
+    """Source of examples similar to the task. Null: none."""
     demonstrations: DemonstrationSettings = DemonstrationSettings()
     train: TrainSettings = TrainSettings()
     curriculum: CurriculumSettings | None = None
-    """Stages, and draws by difficulty; null: all tasks in turn."""
+    """Curriculum stages, and task selection by difficulty. Null: all tasks, in the order of `train.shuffle`."""
     eval: EvalSettings = EvalSettings()
     cost: CostSettings = CostSettings()
     loggers: dict[str, Use] = attrs.field(factory=dict)
-    """Observers by a name of their own; JSONL files and the console are always there."""
+    """Additional loggers, each under a name of your choice. JSONL files and the console are always written."""
     requires: tuple[str, ...] = ()
-    """Plugin distributions the recipe needs, with versions, such as `kernelrl-plugin-hip>=0.1`."""
+    """Distributions that the recipe needs, with versions, such as `kernelrl-plugin-hip>=0.1`."""

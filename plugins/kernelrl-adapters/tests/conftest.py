@@ -16,7 +16,7 @@ sys.path.append(str(TESTS / "servers"))
 
 @pytest.fixture(autouse=True)
 def fake_plugin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The plugin of fakes is there, and only during the test: others count the plugins."""
+    """Makes the fake plugin importable during the test only: other tests count the plugins."""
     monkeypatch.syspath_prepend(TESTS / "fakes")
     _forget()
     yield

@@ -1,4 +1,4 @@
-"""The environment in tinker-cookbook: stepped by hand, by its rollouts, and in its unmodified training loop."""
+"""The environment in tinker-cookbook: single steps, the cookbook's rollouts, and its unmodified training loop."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tinker_cookbook.rl import rollouts
 from tinker_cookbook.rl.types import InitialObservationOverflow
 from transformers import PreTrainedTokenizerFast
 
+from kernelrl_adapters.chat import CHAT_TEMPLATE, ChatRenderer
 from kernelrl_adapters.cookbook import KernelDatasetBuilder
-from kernelrl_adapters.speech import CHAT_TEMPLATE, ChatRenderer
 from kernelrl_core.errors import UsageError
 from kernelrl_core.prompts.extraction import extract
 from kernelrl_core.types import Message, Prompt
@@ -44,7 +44,7 @@ ANSWER = "```python\nclass ModelNew:\n    def forward(self, x):\n        return 
 
 @pytest.fixture(scope="session")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Directory of a tokenizer with a token for each byte."""
+    """Directory of a tokenizer with one token per byte."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -68,25 +68,25 @@ def builder(tmp_path: Path, tokenizer: str) -> Callable[..., KernelDatasetBuilde
 
 
 class Scripted(TokenCompleter):
-    """Answers a prompt from a function of its text."""
+    """Completes a prompt by a function of its text."""
 
-    def __init__(self, speech: ChatRenderer, answer: Callable[[str], str]) -> None:
-        self._tokenizer, self._answer = speech.load_tokenizer(), answer
+    def __init__(self, chat: ChatRenderer, write_reply: Callable[[str], str]) -> None:
+        self._tokenizer, self._write_reply = chat.load_tokenizer(), write_reply
 
     async def __call__(self, model_input: tinker.ModelInput, stop: Any) -> TokensWithLogprobs:
-        text = self._answer(self._tokenizer.decode(model_input.to_ints()))
+        text = self._write_reply(self._tokenizer.decode(model_input.to_ints()))
         tokens = self._tokenizer.encode(text + "\n\nUser:", add_special_tokens=False)
         return TokensWithLogprobs(tokens=tokens, maybe_logprobs=[-0.5] * len(tokens))
 
 
-def rolled_out(builder: KernelDatasetBuilder, answer: Callable[[str], str], *, test: bool = False) -> Any:
+def rolled_out(builder: KernelDatasetBuilder, write_reply: Callable[[str], str], *, test: bool = False) -> Any:
     """The cookbook's trajectories of the first group of the first batch."""
 
     async def go() -> Any:
         train, held_out = await builder()
         dataset = held_out if test and held_out else train
         group = pickle.loads(pickle.dumps(dataset.get_batch(0)[0]))
-        return await rollouts.do_group_rollout(group, Scripted(dataset.speech, answer))
+        return await rollouts.do_group_rollout(group, Scripted(dataset.speech, write_reply))
 
     return asyncio.run(go())
 
@@ -96,14 +96,14 @@ def test_batches_and_groups_are_those_of_the_recipe(builder: Callable[..., Kerne
     assert len(train) == 3
     assert [len(train.get_batch(step)) for step in range(3)] == [2, 2, 2]
     assert {group.attempts for group in train.get_batch(0)} == {3}
-    # Two steps of two tasks go once through the four tasks of the split.
+    # Two steps with two tasks each use each of the split's four tasks once.
     assert len({group.task.id for step in range(2) for group in train.get_batch(step)}) == 4
     assert held_out is not None
     assert [group.task.id for group in held_out.get_batch(0)] == [f"fake/held_out/{number}" for number in range(4)]
     assert asyncio.run(builder(test=False)())[1] is None
 
 
-def test_a_step_is_paid_with_the_score_of_its_turn(builder: Callable[..., KernelDatasetBuilder]) -> None:
+def test_the_reward_of_a_step_is_the_score_of_its_turn(builder: Callable[..., KernelDatasetBuilder]) -> None:
     group = rolled_out(builder(), lambda prompt: ANSWER.format("right"))
     assert len(group.trajectories_G) == 3
     assert group.get_total_rewards() == [0.7, 0.7, 0.7]
@@ -112,16 +112,16 @@ def test_a_step_is_paid_with_the_score_of_its_turn(builder: Callable[..., Kernel
     assert step.logs["outcome"] == "correct"
 
 
-def test_later_turns_see_the_feedback_and_the_episode_ends_as_the_recipe_says(
+def test_later_prompts_contain_feedback_and_the_recipe_ends_the_episode(
     builder: Callable[..., KernelDatasetBuilder],
 ) -> None:
     prompts: list[str] = []
 
-    def answer(prompt: str) -> str:
+    def write_reply(prompt: str) -> str:
         prompts.append(prompt)
         return ANSWER.format("right" if "the values differ" in prompt else "wrong")
 
-    group = rolled_out(builder("episode.turns=4", "episode.stop=correct"), answer)
+    group = rolled_out(builder("episode.turns=4", "episode.stop=correct"), write_reply)
     for trajectory in group.trajectories_G:
         assert [step.reward for step in trajectory.transitions] == [0.0, 0.7]
         assert [step.episode_done for step in trajectory.transitions] == [False, True]
@@ -130,12 +130,12 @@ def test_later_turns_see_the_feedback_and_the_episode_ends_as_the_recipe_says(
     assert all("return 'wrong'" in prompt for prompt in second)
 
 
-def test_the_test_set_plays_the_held_out_split(builder: Callable[..., KernelDatasetBuilder]) -> None:
+def test_the_test_set_is_the_held_out_split(builder: Callable[..., KernelDatasetBuilder]) -> None:
     group = rolled_out(builder(), lambda prompt: ANSWER.format("right"), test=True)
     assert len(group.trajectories_G) == 2
 
 
-def test_a_reply_that_was_cut_is_a_format_error(builder: Callable[..., KernelDatasetBuilder]) -> None:
+def test_a_reply_cut_at_the_token_limit_is_a_format_error(builder: Callable[..., KernelDatasetBuilder]) -> None:
     async def go() -> Any:
         train, _ = await builder()()
         group = train.get_batch(0)[0]
@@ -151,7 +151,7 @@ def test_a_reply_that_was_cut_is_a_format_error(builder: Callable[..., KernelDat
     assert result.logs["outcome"] == "format_error"
 
 
-def test_a_prompt_without_room_for_the_reply_overflows_instead_of_failing(
+def test_a_prompt_too_long_for_a_reply_is_an_overflow_and_not_an_error(
     builder: Callable[..., KernelDatasetBuilder],
 ) -> None:
     async def go() -> Any:
@@ -164,7 +164,7 @@ def test_a_prompt_without_room_for_the_reply_overflows_instead_of_failing(
     assert isinstance(asyncio.run(go()), InitialObservationOverflow)
 
 
-def test_a_next_prompt_without_room_ends_the_episode_with_its_reward_kept(
+def test_a_next_prompt_too_long_for_a_reply_ends_the_episode_and_keeps_its_reward(
     builder: Callable[..., KernelDatasetBuilder],
 ) -> None:
     first = len(rolled_out(builder(), lambda prompt: "").trajectories_G[0].transitions[0].ob.to_ints())
@@ -176,7 +176,7 @@ def test_a_next_prompt_without_room_ends_the_episode_with_its_reward_kept(
     assert steps[-1].metrics["stop/max_tokens"] == 1.0
 
 
-def test_the_environment_is_shared_by_all_groups_and_closed_with_the_loop(
+def test_all_groups_share_one_environment_that_is_closed_with_the_event_loop(
     builder: Callable[..., KernelDatasetBuilder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import kernelrl_fake
@@ -190,8 +190,8 @@ def test_the_environment_is_shared_by_all_groups_and_closed_with_the_loop(
         train, _ = await builder()()
         for step in range(2):
             for group in train.get_batch(step):
-                answers = Scripted(train.speech, lambda prompt: ANSWER.format("right"))
-                await rollouts.do_group_rollout(group, answers)
+                completer = Scripted(train.speech, lambda prompt: ANSWER.format("right"))
+                await rollouts.do_group_rollout(group, completer)
         assert closed == []
 
     monkeypatch.setattr(kernelrl_fake.Evaluator, "aclose", close)
@@ -199,7 +199,7 @@ def test_the_environment_is_shared_by_all_groups_and_closed_with_the_loop(
     assert len(closed) == 1
 
 
-def test_what_infrastructure_spoilt_is_tried_again_when_the_cookbook_is_told_so(
+def test_episodes_lost_to_infrastructure_errors_are_retried_by_the_cookbook_s_strategy(
     builder: Callable[..., KernelDatasetBuilder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import kernelrl_fake
@@ -211,14 +211,14 @@ def test_what_infrastructure_spoilt_is_tried_again_when_the_cookbook_is_told_so(
 
     async def broken_at_first(self: Any, request: Any) -> Any:
         calls.append(request)
-        if len(calls) <= 3:  # as often as the core tries by itself
+        if len(calls) <= 3:  # the number of tries of the core
             raise InfrastructureError("the judge is gone")
         return await whole(self, request)
 
     async def go() -> Any:
         train, _ = await builder()()
-        answers = Scripted(train.speech, lambda prompt: ANSWER.format("right"))
-        return await rollouts.do_group_rollout(train.get_batch(0)[0], answers, strategy=RetryOnFailure(max_retries=3))
+        completer = Scripted(train.speech, lambda prompt: ANSWER.format("right"))
+        return await rollouts.do_group_rollout(train.get_batch(0)[0], completer, strategy=RetryOnFailure(max_retries=3))
 
     monkeypatch.setattr(kernelrl_fake.Evaluator, "evaluate", broken_at_first)
     group = asyncio.run(go())
@@ -226,7 +226,7 @@ def test_what_infrastructure_spoilt_is_tried_again_when_the_cookbook_is_told_so(
     assert group.rollout_errors
 
 
-def test_infrastructure_that_fails_fails_the_rollout_and_pays_nothing(
+def test_an_infrastructure_error_fails_the_rollout_and_gives_no_reward(
     builder: Callable[..., KernelDatasetBuilder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import kernelrl_fake
@@ -241,27 +241,29 @@ def test_infrastructure_that_fails_fails_the_rollout_and_pays_nothing(
         rolled_out(builder(), lambda prompt: ANSWER.format("right"))
 
 
-def test_a_model_without_a_recommended_renderer_needs_one_named(builder: Callable[..., KernelDatasetBuilder]) -> None:
+def test_a_model_without_a_recommended_renderer_needs_renderer_name(
+    builder: Callable[..., KernelDatasetBuilder],
+) -> None:
     with pytest.raises(UsageError, match="recommends no renderer") as failure:
         asyncio.run(builder(renderer_name=None)())
     assert "renderer_name" in failure.value.fix
 
 
-def test_thinking_that_the_renderer_would_leave_out_is_not_kept(
+def test_kept_thinking_is_refused_if_the_renderer_removes_it(
     builder: Callable[..., KernelDatasetBuilder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = ("history.thinking=kept", "episode.turns=2")
     asyncio.run(builder(*kept)())
-    monkeypatch.setattr(ChatRenderer, "render", lambda speech, messages: Prompt(tuple(messages), (1, 2)))
+    monkeypatch.setattr(ChatRenderer, "render", lambda chat, messages: Prompt(tuple(messages), (1, 2)))
     with pytest.raises(UsageError, match=r"history\.thinking=kept"):
         asyncio.run(builder(*kept)())
 
 
-def test_an_opened_thought_is_a_prefill_and_not_a_message(tokenizer: str) -> None:
-    speech = ChatRenderer(tokenizer, "role_colon", 1000)
-    asked = (Message("user", "Write."),)
-    plain = speech.render(asked).tokens
-    opened = speech.render((*asked, Message("assistant", "<think>\n"))).tokens
+def test_a_final_assistant_message_is_a_prefill(tokenizer: str) -> None:
+    chat = ChatRenderer(tokenizer, "role_colon", 1000)
+    messages = (Message("user", "Write."),)
+    plain = chat.render(messages).tokens
+    opened = chat.render((*messages, Message("assistant", "<think>\n"))).tokens
     assert opened[: len(plain)] == plain
     assert len(opened) - len(plain) == len("<think>\n")
 
@@ -297,38 +299,39 @@ def test_the_unmodified_training_loop_runs_on_a_local_server(
     assert (tmp_path / "run/checkpoints.jsonl").read_text()
 
 
-# --- how a model is spoken to ---------------------------------------------------------------------------------------
+# --- chat formats ---------------------------------------------------------------------------------------------------
 
 
-def spoken(speech: ChatRenderer, text: str) -> Any:
-    tokens = speech.load_tokenizer().encode(text, add_special_tokens=False)
-    return speech.reply(speech.render((Message("user", "Write."),)), tokens, cut=False)
+def reply_of(chat: ChatRenderer, text: str) -> Any:
+    tokens = chat.load_tokenizer().encode(text, add_special_tokens=False)
+    return chat.reply(chat.render((Message("user", "Write."),)), tokens, cut=False)
 
 
-def test_the_end_of_a_turn_is_no_part_of_the_reply(tokenizer: str) -> None:
-    reply = spoken(ChatRenderer(tokenizer, "role_colon", 1000), "Done.\n\nUser:")
+def test_the_end_of_turn_is_not_part_of_the_reply(tokenizer: str) -> None:
+    reply = reply_of(ChatRenderer(tokenizer, "role_colon", 1000), "Done.\n\nUser:")
     assert (reply.text, reply.stop_reason) == ("Done.", "stop")
-    assert spoken(ChatRenderer(tokenizer, "role_colon", 1000), "Done.").stop_reason == "length"  # nobody said `cut`
+    # Without an end of turn, although `cut` is false.
+    assert reply_of(ChatRenderer(tokenizer, "role_colon", 1000), "Done.").stop_reason == "length"
 
 
-def test_the_tokenizer_s_own_template_serves_models_the_cookbook_does_not_know(tokenizer: str) -> None:
-    speech = ChatRenderer(tokenizer, CHAT_TEMPLATE, 1000)
-    loaded = speech.load_tokenizer()
+def test_the_tokenizer_s_own_chat_template_renders_models_unknown_to_the_cookbook(tokenizer: str) -> None:
+    chat = ChatRenderer(tokenizer, CHAT_TEMPLATE, 1000)
+    loaded = chat.load_tokenizer()
     loaded.chat_template = "{% for m in messages %}{{ m['role'] }}={{ m['content'] }};{% endfor %}assistant="
-    asked = (Message("system", "s"), Message("user", "u"))
-    assert loaded.decode(speech.render(asked).tokens) == "system=s;user=u;assistant="
-    opened = speech.render((*asked, Message("assistant", "<think>\n")))
+    messages = (Message("system", "s"), Message("user", "u"))
+    assert loaded.decode(chat.render(messages).tokens) == "system=s;user=u;assistant="
+    opened = chat.render((*messages, Message("assistant", "<think>\n")))
     assert loaded.decode(opened.tokens) == "system=s;user=u;assistant=<think>\n"
-    assert speech.stops() == [loaded.eos_token_id]
-    ended = speech.reply(opened, [*loaded.encode("Done."), loaded.eos_token_id], cut=False)
+    assert chat.stops() == [loaded.eos_token_id]
+    ended = chat.reply(opened, [*loaded.encode("Done."), loaded.eos_token_id], cut=False)
     assert (ended.text, ended.stop_reason) == ("Done.", "stop")
-    assert speech.reply(opened, loaded.encode("Do"), cut=True).stop_reason == "length"
+    assert chat.reply(opened, loaded.encode("Do"), cut=True).stop_reason == "length"
 
 
-def test_thinking_in_parts_is_joined_and_told_apart(tokenizer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thinking_parts_are_in_the_text_and_in_their_own_field(tokenizer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from tinker_cookbook.renderers import ParseTermination
 
-    from kernelrl_adapters import speech as module
+    from kernelrl_adapters import chat as module
 
     parts = [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Done."}]
 
@@ -339,50 +342,48 @@ def test_thinking_in_parts_is_joined_and_told_apart(tokenizer: str, monkeypatch:
         def parse_response(self, tokens: list[int]) -> Any:
             return {"role": "assistant", "content": parts}, ParseTermination.STOP_SEQUENCE
 
-    monkeypatch.setattr(module, "_renderer", lambda speech: Thinking())
-    reply = spoken(ChatRenderer(tokenizer, "thinks", 1000), "anything")
+    monkeypatch.setattr(module, "_renderer", lambda chat: Thinking())
+    reply = reply_of(ChatRenderer(tokenizer, "thinks", 1000), "anything")
     assert (reply.text, reply.thinking) == ("<think>\nHm.\n</think>\n\nDone.", "Hm.")
 
 
-def test_a_renderer_that_opens_the_thinking_itself_is_not_given_a_second_tag(
-    tokenizer: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from kernelrl_adapters import speech as module
+def test_a_renderer_that_adds_a_think_tag_gets_no_second_one(tokenizer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kernelrl_adapters import chat as module
 
-    speech = ChatRenderer(tokenizer, "thinks", 1000)
-    begun = speech.load_tokenizer().encode("user: u assistant: <think>\n", add_special_tokens=False)
+    chat = ChatRenderer(tokenizer, "thinks", 1000)
+    prompt_tokens = chat.load_tokenizer().encode("user: u assistant: <think>\n", add_special_tokens=False)
 
     class Opens:
         def build_generation_prompt(self, messages: Any, prefill: str = "") -> tinker.ModelInput:
             assert not prefill
-            return tinker.ModelInput.from_ints(begun)
+            return tinker.ModelInput.from_ints(prompt_tokens)
 
-    monkeypatch.setattr(module, "_renderer", lambda speech: Opens())
-    prompt = speech.render((Message("user", "u"), Message("assistant", "<think>\n")))
-    assert prompt.tokens == tuple(begun)
+    monkeypatch.setattr(module, "_renderer", lambda chat: Opens())
+    prompt = chat.render((Message("user", "u"), Message("assistant", "<think>\n")))
+    assert prompt.tokens == tuple(prompt_tokens)
 
 
 @pytest.mark.parametrize("pushed", [False, True], ids=["", "think_prefix"])
 @pytest.mark.parametrize("renderer", [CHAT_TEMPLATE, "qwen3_5", "role_colon"])
-def test_thinking_that_the_prompt_opened_ends_with_its_closing_tag_alone(
+def test_thinking_started_by_the_prompt_ends_only_at_the_closing_tag(
     tokenizer: str, renderer: str, pushed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kernelrl_adapters import speech as module
+    from kernelrl_adapters import chat as module
 
     loaded = tokenizer_utils.get_tokenizer(tokenizer)
     loaded.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>", "<think>", "</think>"]})
     loaded.chat_template = "{% for m in messages %}{{ m['content'] }};{% endfor %}assistant: {{ '<think>\n' }}"
     monkeypatch.setattr(module, "_tokenizer", lambda name: loaded)
     module._renderer.cache_clear()
-    speech = ChatRenderer(tokenizer, renderer, 1000)
-    prompt = speech.render((Message("user", "Write."), *([Message("assistant", "<think>\n")] if pushed else [])))
+    chat = ChatRenderer(tokenizer, renderer, 1000)
+    prompt = chat.render((Message("user", "Write."), *([Message("assistant", "<think>\n")] if pushed else [])))
     assert prompt.opening == ("<think>\n" if pushed or renderer != "role_colon" else "")
     opening = "" if prompt.opening else "<think>\n"
-    ends = [end if isinstance(end, str) else loaded.decode([end]) for end in speech.stops()]
+    ends = [end if isinstance(end, str) else loaded.decode([end]) for end in chat.stops()]
     draft, answer = ANSWER.format("draft"), ANSWER.format("answer")
 
     def read(text: str, *, cut: bool = False) -> Any:
-        reply = speech.reply(prompt, loaded.encode(opening + text, add_special_tokens=False), cut=cut)
+        reply = chat.reply(prompt, loaded.encode(opening + text, add_special_tokens=False), cut=cut)
         return extract(prompt.prefill + reply.text, backend="cuda", thinking=reply.thinking)
 
     assert read(f"First\n{draft}\nand then", cut=True).candidate is None

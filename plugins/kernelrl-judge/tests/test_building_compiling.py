@@ -58,8 +58,8 @@ def _run(argv: list[str], cwd: Path) -> tuple[int, str, float]:
 
 
 @pytest.fixture(scope="module")
-def prepared(session_cache: Path) -> Prepared:
-    directory = session_cache / "builds"
+def prepared(kernelrl_cache: Path) -> Prepared:
+    directory = kernelrl_cache / "builds"
     return prepare(find_toolchain("cpp", directory), directory / "toolchains")
 
 

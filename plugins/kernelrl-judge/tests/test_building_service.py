@@ -139,6 +139,14 @@ def test_a_compiler_that_waited_may_end_late(tmp_path: Path) -> None:
     assert (status, said.strip()) == (0, "done")
 
 
+def test_an_extended_build_continues_after_its_first_deadline(tmp_path: Path) -> None:
+    build = compilers(tmp_path, 0.0)
+    with pytest.raises(OutOfTime):
+        build.run(["true"], tmp_path)
+    build.extend(20.0)
+    assert build.run(["true"], tmp_path)[0] == 0
+
+
 def test_a_compiler_sees_no_processes(tmp_path: Path) -> None:
     _, seen, _ = compilers(tmp_path, 20.0).run(["ls", "/"], tmp_path)
     if "sys" in seen.split():

@@ -119,3 +119,14 @@ def test_headers_that_nothing_uses_go_when_another_is_built(tmp_path: Path) -> N
     mine.header("extension", ["-O1"])
     assert not old.exists()
     assert used.exists()
+
+
+def test_waiting_for_a_header_is_reported_and_an_existing_header_is_not(tmp_path: Path) -> None:
+    script = 'for last; do :; done; [ "$last" = --version ] || { sleep 0.2; touch "$last"; }'
+    toolchain = attrs.evolve(_toolchain("nvcc"), cxx=_program(tmp_path / "bin/g++", script))
+    prepared, waited = Prepared(toolchain, tmp_path / "prepared"), []
+    prepared.on_wait = waited.append
+    prepared.header("types", ["-O1"])
+    prepared.header("types", ["-O1"])
+    assert len(waited) == 1
+    assert waited[0] >= 0.2

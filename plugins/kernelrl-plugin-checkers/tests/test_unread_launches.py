@@ -91,7 +91,7 @@ def test_a_wrapper_of_jit_is_a_note_and_no_accusation() -> None:
     source = triton(f"mine = lambda f: triton.jit(f)\n\n\n@mine\ndef twice(a, out):{BODY}", "twice[(1,)](a, out)")
     findings = found(source, "triton")
     assert "no_kernel" not in findings
-    assert "line 10: triton.jit is used in a way that is not read" in findings["unreadable_source"].evidence
+    assert "line 10: this use of triton.jit is not supported" in findings["unreadable_source"].evidence
 
 
 READ = {

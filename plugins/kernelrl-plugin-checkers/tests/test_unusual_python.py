@@ -204,7 +204,8 @@ def test_no_word_of_the_file_excuses_what_tensors_and_modules_have() -> None:
 def test_every_attribute_of_a_tensor_and_of_a_module_is_either_usual_or_not() -> None:
     torch = pytest.importorskip("torch")
     for kind in (torch.Tensor, torch.nn.Module()):
-        public = {name for name in dir(kind) if not name.startswith("_")}
+        # transformers adds `smart_apply` to modules, in the process of another test.
+        public = {name for name in dir(kind) if not name.startswith("_")} - {"smart_apply"}
         assert public <= plain_names.ATTRIBUTES | plain_names.REFUSED
     private = {name for name in dir(torch.nn.Module()) if name.startswith("_") and not name.startswith("__")}
     assert private <= torch_public.MODULE_PRIVATE

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from kernelrl_core.interfaces.requirements import gpu_vendors
-from kernelrl_core.types import Example
+from kernelrl_core.testing.fixtures import Evaluate
+from kernelrl_core.testing.values import make_request
+from kernelrl_core.types import Example, Outcome
 from kernelrl_plugin_cuda.backend import CudaBackend
 from kernelrl_plugin_cuda.config import CudaConfig
 from kernelrl_plugin_cuda.examples import FEW_SHOT, ONE_SHOT
@@ -18,19 +20,19 @@ EXAMPLES = (ONE_SHOT, *FEW_SHOT)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_the_kernel_of_an_example_is_reached_from_forward(example: Example) -> None:
+def test_kernels_of_examples_are_reached_from_forward(example: Example) -> None:
     facts = CudaBackend(CudaConfig()).source_facts(example.kernel)
     assert [kernel.reached for kernel in facts.kernels] == [True]
     assert {source.language for source in facts.embedded} == {"cpp", "cuda"}
 
 
-def test_a_kernel_that_nothing_launches_is_not_reached() -> None:
+def test_kernel_without_a_launch_is_not_reached() -> None:
     source = ONE_SHOT.kernel.replace("scaled_difference_kernel<<<blocks, threads>>>(", "(void)(")
     (kernel,) = CudaBackend(CudaConfig()).source_facts(source).kernels
     assert (kernel.launched, kernel.reached) == (False, False)
 
 
-def test_a_bound_function_that_forward_does_not_call_does_not_reach_its_kernel() -> None:
+def test_bound_function_not_called_by_forward_does_not_reach_its_kernel() -> None:
     source = ONE_SHOT.kernel.replace("return extension.scaled_difference(a.contiguous(), b.contiguous())", "return a")
     (kernel,) = CudaBackend(CudaConfig()).source_facts(source).kernels
     assert not kernel.reached
@@ -41,7 +43,7 @@ def test_lines_of_kernels_are_lines_of_the_python_file() -> None:
     assert "__global__" in ONE_SHOT.kernel.splitlines()[kernel.line - 1]
 
 
-def test_an_arch_that_is_none_is_a_problem() -> None:
+def test_invalid_arch_is_a_problem() -> None:
     assert not list(CudaConfig(arch="9.0a").problems())
     (problem,) = CudaConfig(arch="sm_90").problems()
     assert "9.0" in problem
@@ -50,7 +52,7 @@ def test_an_arch_that_is_none_is_a_problem() -> None:
 @pytest.mark.parametrize(
     ("given", "meant"), [("sm_90", "9.0"), ("90", "9.0"), (100.0, "10.0"), ("compute_103a", "10.3a")]
 )
-def test_an_arch_in_the_compilers_own_words_gets_the_right_one(given: str | float, meant: str) -> None:
+def test_arch_in_nvccs_format_gets_a_suggestion(given: str | float, meant: str) -> None:
     (problem,) = CudaConfig(arch=given).problems()
     assert f"did you mean {meant}?" in problem
 
@@ -60,7 +62,7 @@ def test_an_arch_may_be_written_as_a_number() -> None:
     assert CudaRunner().toolchain({"arch": 9.0}, "gpu")["arch"] == ["9.0"]
 
 
-def test_a_compiler_that_is_missing_is_named_with_its_fix(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_compiler_is_reported_with_a_fix(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "g++").write_text("#!/bin/sh\n")
     (tmp_path / "g++").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -70,7 +72,7 @@ def test_a_compiler_that_is_missing_is_named_with_its_fix(monkeypatch: pytest.Mo
     assert "CUDA toolkit" in missing.fix
 
 
-def test_a_missing_compiler_hides_no_missing_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_compiler_and_missing_gpu_are_both_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
@@ -84,18 +86,18 @@ def test_a_missing_compiler_hides_no_missing_gpu(monkeypatch: pytest.MonkeyPatch
     ("wanted", "has_gpu", "mode"),
     [("auto", True, "gpu"), ("auto", False, "compile"), ("gpu", False, "gpu"), ("compile", True, "compile")],
 )
-def test_the_mode_follows_the_machine_unless_it_is_told(wanted: str, has_gpu: bool, mode: str) -> None:
+def test_mode_auto_follows_the_machine(wanted: str, has_gpu: bool, mode: str) -> None:
     assert CudaRunner().mode({"mode": wanted}, has_gpu) == mode
 
 
-def test_without_a_gpu_only_device_code_is_built() -> None:
+def test_only_device_code_is_built_without_a_gpu() -> None:
     assert CudaRunner().toolchain({}, "compile")["device_only"]
     assert not CudaRunner().toolchain({"arch": "9.0"}, "gpu")["device_only"]
     assert CudaRunner().toolchain({"arch": "9.0"}, "gpu")["arch"] == ["9.0"]
 
 
 class CompileException(Exception):
-    """Named and worded as cupy's, which may not be installed."""
+    """Same name and message as the error of cupy, which may not be installed."""
 
     def __init__(self, message: str) -> None:
         self._message = message
@@ -116,11 +118,11 @@ class CompileException(Exception):
     ],
     ids=["cupy", "torch", "option", "access", "argument"],
 )
-def test_errors_of_kernels_compiled_at_run_time_are_told_apart(error: BaseException, kind: str) -> None:
+def test_errors_of_kernels_compiled_at_run_time_are_classified(error: BaseException, kind: str) -> None:
     assert CudaRunner().classify(error) == kind
 
 
-def test_runners_know_the_toolkit_by_its_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_runners_find_the_toolkit_by_its_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     nvcc = tmp_path / "toolkit" / "bin" / "nvcc"
     nvcc.parent.mkdir(parents=True)
     nvcc.write_text("#!/bin/sh\n")
@@ -129,13 +131,13 @@ def test_runners_know_the_toolkit_by_its_compiler(monkeypatch: pytest.MonkeyPatc
     assert CudaRunner().environment("gpu", {})["CUDA_HOME"] == str(tmp_path / "toolkit")
 
 
-def test_runners_are_told_of_no_toolkit_where_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_runners_have_no_cuda_home_without_a_toolkit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "CUDA_HOME" not in CudaRunner().environment("gpu", {})
 
 
-def test_a_kernel_compiled_at_run_time_is_not_wrong_for_want_of_a_gpu(
+def test_missing_gpu_is_not_an_error_of_a_kernel_compiled_at_run_time(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     import torch
@@ -151,23 +153,5 @@ def test_a_kernel_compiled_at_run_time_is_not_wrong_for_want_of_a_gpu(
 @pytest.mark.gpu
 @pytest.mark.skipif("nvidia" not in gpu_vendors(), reason="needs an NVIDIA GPU")
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_the_examples_are_correct(example: Example) -> None:
-    import asyncio
-
-    from kernelrl_core.types import EvaluationRequest, EvaluationSettings, Outcome, sha256_text
-    from kernelrl_core.version import API_VERSION
-    from kernelrl_plugin_local.config import LocalConfig
-    from kernelrl_plugin_local.evaluator import LocalEvaluator
-
-    async def judge() -> Outcome:
-        evaluator = LocalEvaluator(LocalConfig(gpu_workers=1))
-        request = EvaluationRequest(
-            *("task", example.reference, sha256_text(example.reference), example.kernel, sha256_text(example.kernel)),
-            *("cuda", {}, EvaluationSettings(), "1" * 32, API_VERSION),
-        )
-        try:
-            return (await evaluator.evaluate(request)).outcome
-        finally:
-            await evaluator.aclose()
-
-    assert asyncio.run(judge()) is Outcome.CORRECT
+def test_the_examples_are_correct(evaluate: Evaluate, example: Example) -> None:
+    assert evaluate(make_request(example.kernel, example.reference, "cuda")).outcome is Outcome.CORRECT

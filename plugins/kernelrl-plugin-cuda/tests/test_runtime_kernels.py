@@ -1,4 +1,4 @@
-"""Kernels that are compiled while the candidate runs: which are found, and which `forward` can reach."""
+"""Kernels that are compiled at run time: detection, and reachability from `forward`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def facts(before: str, *, init: str = "None", forward: str = "kernel((1,), (32,)
         'torch.cuda._compile_kernel(SOURCE.strip(), kernel_name="first")',
     ],
 )
-def test_a_kernel_that_forward_launches_is_reached(made: str) -> None:
+def test_kernel_launched_by_forward_is_reached(made: str) -> None:
     for found in (facts(f"kernel = {made}"), facts("", init=made, forward="self.kernel((1,), (32,), (x, y))")):
         assert found["first"].reached
         assert found["first"].launched
@@ -65,38 +65,38 @@ def test_an_alias_of_the_import_is_followed() -> None:
     assert facts('from cupy import RawKernel as RK\nkernel = RK(SOURCE, "first")')["first"].reached
 
 
-def test_an_instance_of_a_template_counts_as_its_kernel() -> None:
+def test_template_instance_counts_as_its_kernel() -> None:
     before = 'module = cupy.RawModule(code=SOURCE, name_expressions=["second<float>"])'
     assert facts(before, forward='module.get_function("second<float>")((1,), (32,), (x, y))')["second"].reached
 
 
-def test_a_kernel_made_in_a_function_that_forward_calls_is_reached() -> None:
+def test_kernel_compiled_in_a_function_called_by_forward_is_reached() -> None:
     before = 'def make():\n    return cupy.RawKernel(SOURCE, "first")\n'
     assert facts(before, forward="make()((1,), (32,), (x, y))")["first"].reached
 
 
-def test_a_kernel_whose_name_is_computed_may_be_any() -> None:
+def test_computed_name_may_be_that_of_any_kernel() -> None:
     found = facts("def make(name):\n    return cupy.RawKernel(SOURCE, name)\n", forward="make(x.name)(y)")
     assert [kernel.reached for kernel in found.values()] == [True, True]
 
 
-def test_a_kernel_that_forward_does_not_use_is_not_reached() -> None:
+def test_kernel_unused_by_forward_is_not_reached() -> None:
     (first, _) = facts('kernel = cupy.RawKernel(SOURCE, "first")', forward="y.copy_(x)").values()
     assert (first.launched, first.reached) == (False, False)
 
 
-def test_a_source_that_is_never_compiled_holds_no_kernel() -> None:
+def test_source_that_is_never_compiled_has_no_kernel() -> None:
     assert not facts("", forward="y.copy_(x, SOURCE)")
 
 
-def test_kernels_stand_on_their_lines() -> None:
+def test_kernels_have_their_line_numbers() -> None:
     (first, second) = facts('kernel = cupy.RawKernel(SOURCE, "first")').values()
     lines = SOURCE.splitlines()
     assert "extern" in lines[first.line - 1]
     assert "second" in lines[second.line - 1]
 
 
-def test_extensions_and_kernels_compiled_at_run_time_stand_side_by_side() -> None:
+def test_extensions_and_kernels_compiled_at_run_time_are_both_found() -> None:
     raw = 'kernel = torch.cuda._compile_kernel("""extern "C" __global__ void other(float* x) {}""", "other")\n'
     source = (raw + ONE_SHOT.kernel).replace("return extension", "kernel(args=[a])\n        return extension")
     found = CudaBackend(CudaConfig()).source_facts(source)
@@ -108,5 +108,5 @@ def test_extensions_and_kernels_compiled_at_run_time_stand_side_by_side() -> Non
 
 
 @given(st.text(alphabet="_global()<>/*\n {}ab,\"'", max_size=80))
-def test_any_text_can_be_read(text: str) -> None:
+def test_any_text_is_accepted(text: str) -> None:
     runtime_facts(f"import cupy\nSOURCE = {'__global__ ' + text!r}\nk = cupy.RawKernel(SOURCE, 'a')\n")

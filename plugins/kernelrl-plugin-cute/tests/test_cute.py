@@ -1,4 +1,4 @@
-"""The backend `cute` without a GPU: facts, options and, where the wheel is installed, what compiles."""
+"""The backend `cute` without a GPU: facts, options and, where the wheel is installed, compilation."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ except Exception as error:
 
 
 def compile_check(source: str, directory: Path) -> tuple[str, str]:
-    """Kind and text of what a process with the runner's environment says of a source."""
+    """Kind and text of the report on a source, from a process with the runner's environment."""
     path = directory / "candidate.py"
     path.write_text(source)
     environment = {**os.environ, "HOME": str(directory), **CuteRunner().environment("compile", {})}
@@ -69,20 +69,20 @@ def facts(source: str) -> dict[str, tuple[bool, bool]]:
         ("from cutlass import cute as c\n\n@c.kernel\ndef k(a):\n    pass\n", (False, False)),
     ],
 )
-def test_a_kernel_is_seen_with_its_launches(source: str, expected: tuple[bool, bool]) -> None:
+def test_kernel_is_found_with_its_launches(source: str, expected: tuple[bool, bool]) -> None:
     assert facts(source) == {"k": expected}
 
 
-def test_a_function_of_the_host_is_no_kernel() -> None:
+def test_host_function_is_not_a_kernel() -> None:
     assert facts(HEAD + "@cute.jit\ndef launch(a):\n    pass\n\n" + MODEL.format("launch(x)")) == {}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_the_kernel_of_an_example_is_reached_from_forward(example: Example) -> None:
+def test_kernels_of_examples_are_reached_from_forward(example: Example) -> None:
     assert [kernel.reached for kernel in kernels(example.kernel)] == [True]
 
 
-def test_a_gpu_is_required_only_when_asked_for() -> None:
+def test_gpu_is_required_only_where_configured() -> None:
     assert CuteConfig(mode="gpu").requires().gpu == "nvidia"
     assert CuteConfig().requires().gpu == ""
 
@@ -91,11 +91,11 @@ def test_a_gpu_is_required_only_when_asked_for() -> None:
     ("wanted", "has_gpu", "mode"),
     [("auto", True, "gpu"), ("auto", False, "compile"), ("gpu", False, "gpu"), ("compile", True, "compile")],
 )
-def test_the_mode_follows_the_machine_unless_it_is_told(wanted: str, has_gpu: bool, mode: str) -> None:
+def test_mode_auto_follows_the_machine(wanted: str, has_gpu: bool, mode: str) -> None:
     assert CuteRunner().mode({"mode": wanted}, has_gpu) == mode
 
 
-def test_an_arch_is_named_only_where_no_gpu_names_one() -> None:
+def test_arch_is_set_only_without_a_gpu() -> None:
     assert "CUTE_DSL_ARCH" in CuteRunner().environment("compile", {})
     assert "CUTE_DSL_ARCH" not in CuteRunner().environment("gpu", {})
 
@@ -112,7 +112,7 @@ def test_the_examples_compile(example: Example, tmp_path: Path) -> None:
 
 @needs_wheel
 @pytest.mark.slow
-def test_a_kernel_that_only_forward_compiles_is_named_as_not_compiled(tmp_path: Path) -> None:
+def test_kernel_compiled_only_by_forward_is_reported_as_not_compiled(tmp_path: Path) -> None:
     kind, text = compile_check(ONE_SHOT.kernel.replace("in DTYPES.items()", "in ()"), tmp_path)
     assert kind == "compiled"
     assert "not compiled, because importing the module does not: scaled_difference_kernel" in text
@@ -127,7 +127,7 @@ def test_a_kernel_that_only_forward_compiles_is_named_as_not_compiled(tmp_path: 
         ("a[i].to", "a[i, i, i].to", "compile"),
         ("cute.arch.thread_idx", "cute.arch.no_such_thing", "compile"),
         ("class ModelNew", "raise ValueError('mine')\nclass ModelNew", "error"),
-        # A compiled function that is called: there is no driver here.
+        # A call of a compiled function: it fails for lack of a driver.
         (
             "class ModelNew",
             "x = from_dlpack(torch.zeros(4)).mark_layout_dynamic()\nCOMPILED[torch.float32](x, x, x)\n\nclass ModelNew",
@@ -135,5 +135,5 @@ def test_a_kernel_that_only_forward_compiles_is_named_as_not_compiled(tmp_path: 
         ),
     ],
 )
-def test_what_the_compiler_refuses_is_a_compile_error(right: str, wrong: str, kind: str, tmp_path: Path) -> None:
+def test_compiler_errors_are_classified_as_compile_errors(right: str, wrong: str, kind: str, tmp_path: Path) -> None:
     assert compile_check(ONE_SHOT.kernel.replace(right, wrong), tmp_path)[0] == kind

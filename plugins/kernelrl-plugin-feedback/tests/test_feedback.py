@@ -9,19 +9,14 @@ import attrs
 import pytest
 
 from kernelrl_core.prompts.extraction import extract
+from kernelrl_core.testing.values import make_reply, make_runtime, make_turn
 from kernelrl_core.types import (
     BuildStatus,
     Evaluation,
     Finding,
     Mismatch,
     Outcome,
-    Prompt,
-    Reply,
-    RuntimeStatistics,
-    SampleId,
     Severity,
-    Task,
-    Turn,
     Verdict,
 )
 from kernelrl_plugin_feedback.config import RawConfig, StructuredConfig
@@ -39,18 +34,19 @@ def turn(outcome, *, reply=CODE, message="", findings=(), stop_reason="stop", ve
     judged = None
     if outcome not in {Outcome.FORMAT_ERROR, Outcome.REJECTED}:
         judged = Evaluation(outcome, message=message, build=BuildStatus.BUILT, **evaluation)
-    return Turn(
-        SampleId(0, 0, 0, 0), Task("t", "r"), Prompt((), ()), Reply(reply, (), (), stop_reason), extraction, judged,
-        tuple(findings), outcome, verdict, message or extraction.message,
-    )  # fmt: skip
+    return make_turn(
+        outcome,
+        reply=make_reply(reply, stop_reason=stop_reason),
+        extraction=extraction,
+        evaluation=judged,
+        findings=tuple(findings),
+        verdict=verdict,
+        message=message or extraction.message,
+    )
 
 
 def incorrect(mismatch, passed=0):
     return turn(Outcome.INCORRECT, message="values differ", mismatch=mismatch, tests_passed=passed, tests_total=5)
-
-
-def runtime(median):
-    return RuntimeStatistics(median, median, median, (median, median), 100)
 
 
 TRITON_ERROR = """Traceback (most recent call last):
@@ -76,7 +72,7 @@ TURNS = {
     ),
     "compile_error": turn(Outcome.COMPILE_ERROR, message=TRITON_ERROR),
     "runtime_error": turn(Outcome.RUNTIME_ERROR, message="RuntimeError: an illegal memory access", tests_total=5),
-    "timeout": turn(Outcome.TIMEOUT, message="No answer within 60 s.", tests_passed=0, tests_total=5),
+    "timeout": turn(Outcome.TIMEOUT, message="Not finished within 60 s.", tests_passed=0, tests_total=5),
     "out_of_memory": turn(Outcome.OUT_OF_MEMORY, message="The runner reached its limit of 4096 MiB."),
     "incorrect_values": incorrect(
         Mismatch("values", "", max_abs=1.23456, mean_abs=0.0123456, wrong_share=0.4987), passed=2
@@ -97,7 +93,7 @@ TURNS = {
     "correct_unmeasured": turn(Outcome.CORRECT, tests_passed=5, tests_total=5),
     "correct_fast": turn(
         Outcome.CORRECT, tests_passed=5, tests_total=5, speedup=1.98765, speedup_ci=(1.9, 2.1),
-        runtime=runtime(12.3456), baseline=runtime(24.5388),
+        runtime=make_runtime(12.3456), baseline=make_runtime(24.5388),
     ),
     "correct_slow": turn(Outcome.CORRECT, tests_passed=5, tests_total=5, speedup=0.5),
     "correct_suspect": turn(
@@ -108,14 +104,14 @@ TURNS = {
 
 
 @pytest.mark.parametrize("name", FORMATTERS)
-def test_words_of_every_category(name):
-    """A change of wording changes these files on purpose: delete one to have it written anew."""
+def test_text_of_every_category(name):
+    """Golden files. After an intended change of the text, delete a file to have it regenerated."""
     words = "".join(f"--- {case}\n{FORMATTERS[name].format(made)}\n" for case, made in TURNS.items())
     golden = DATA / f"{name}.txt"
     if not golden.exists():
         golden.parent.mkdir(exist_ok=True)
         golden.write_text(words, encoding="utf-8")
-        pytest.fail(f"{golden} was missing and has been written: look at it and run again")
+        pytest.fail(f"{golden} was missing and has been written; review it and repeat the test")
     assert words == golden.read_text(encoding="utf-8")
 
 
@@ -125,12 +121,12 @@ def test_wrong_output_is_never_called_a_runtime_error(formatter, case):
     assert "runtime error" not in formatter.format(TURNS[case]).lower()
 
 
-def test_rejection_repeats_the_statement_of_the_rule():
+def test_rejection_contains_the_statement_of_the_rule():
     for formatter in FORMATTERS.values():
         assert "Use no library function in place of a kernel" in formatter.format(TURNS["rejected"])
 
 
-def test_hacked_answer_is_never_told_that_it_is_correct():
+def test_hack_is_never_described_as_correct():
     for formatter in FORMATTERS.values():
         words = formatter.format(TURNS["hacked"])
         assert "not accepted" in words
@@ -160,19 +156,19 @@ def test_length_is_bounded(text):
     ("share", "words"),
     [(1.0, "all"), (0.7, "most"), (0.5, "half"), (0.2, "some"), (0.01, "few")],
 )
-def test_minimal_names_the_mistake_in_constant_words(share, words):
+def test_minimal_describes_the_mistake_in_constant_phrases(share, words):
     made = incorrect(Mismatch("values", "", max_abs=3.21, wrong_share=share))
     assert Minimal().format(made) == f"incorrect output 0/5: {words} values wrong."
 
 
 @pytest.mark.parametrize("formatter", FORMATTERS.values(), ids=FORMATTERS)
-def test_a_turn_without_evaluation_or_message_is_no_error(formatter):
+def test_turn_without_evaluation_or_message_is_formatted(formatter):
     for outcome in set(Outcome) - {Outcome.INFRA_ERROR}:
         bare = attrs.evolve(TURNS["timeout"], outcome=outcome, evaluation=None, message="")
         assert formatter.format(bare)
 
 
-def test_none_says_nothing() -> None:
+def test_silent_returns_an_empty_text() -> None:
     from kernelrl_plugin_feedback.silent import Silent
 
     assert Silent().format(None) == ""  # type: ignore[arg-type]
@@ -180,5 +176,5 @@ def test_none_says_nothing() -> None:
 
 @pytest.mark.parametrize("kind", get_args(get_type_hints(Mismatch)["kind"]))
 @pytest.mark.parametrize("formatter", FORMATTERS.values(), ids=FORMATTERS)
-def test_every_kind_of_difference_has_words(formatter, kind):
+def test_every_kind_of_mismatch_has_a_description(formatter, kind):
     assert formatter.format(incorrect(Mismatch(kind, "[1]", "this", "that"), passed=1))

@@ -1,4 +1,4 @@
-"""Words of the formatter `profile`, by numbers worked by hand."""
+"""Text of the formatter `profile`, with numbers worked out by hand."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelrl_core.prompts.extraction import extract
-from kernelrl_core.types import Evaluation, Outcome, Prompt, Reply, RuntimeStatistics, SampleId, Task, Turn, Verdict
+from kernelrl_core.testing.values import make_evaluation, make_reply, make_runtime, make_turn
+from kernelrl_core.types import Outcome
 from kernelrl_plugin_feedback.config import ProfileConfig
 from kernelrl_plugin_feedback.profiled import Profiled
 from kernelrl_plugin_feedback.structured import Structured
 
-# 84 MB at 4,200 GB/s take 20 us; in 52 us that is 1,615 GB/s, 38 % of the ceiling and 2.6 times the least time.
+# 84 MB at 4,200 GB/s take 20 us. In 52 us that is 1,615 GB/s: 38 % of the ceiling, 2.6 times the minimum time.
 MEMORY = {
     "compulsory_bytes": 84e6,
     "flops": 0.0,
@@ -27,53 +28,53 @@ MEMORY = {
 
 
 def turn(profile, *, outcome=Outcome.CORRECT, median_us=52.0):
-    runtime = RuntimeStatistics(median_us, median_us, median_us, (median_us, median_us), 100)
+    runtime = make_runtime(median_us)
     reply = "```python\nclass ModelNew:\n    pass\n```"
-    return Turn(
-        SampleId(0, 0, 0, 0), Task("t", "r"), Prompt((), ()), Reply(reply, (), (), "stop"),
-        extract(reply, stop_reason="stop", backend="cuda"),
-        Evaluation(outcome, runtime=runtime, baseline=runtime, speedup=1.0, profile=profile),
-        (), outcome, Verdict.CLEAN, "",
-    )  # fmt: skip
+    return make_turn(
+        outcome,
+        reply=make_reply(reply),
+        extraction=extract(reply, stop_reason="stop", backend="cuda"),
+        evaluation=make_evaluation(outcome, runtime=runtime, baseline=runtime, speedup=1.0, profile=profile),
+    )
 
 
-def said(profile, **options):
-    """What is said beyond `structured`."""
+def profile_text(profile, **options):
+    """The text that the profile adds to `structured`."""
     made = turn(profile, **options)
     text, before = Profiled().format(made), Structured().format(made)
     assert text.startswith(before)
     return text[len(before) :].strip()
 
 
-def test_a_task_bound_by_memory():
-    words = said({"roofline": MEMORY})
+def test_memory_bound_task():
+    words = profile_text({"roofline": MEMORY})
     assert words.startswith(
         "It moves the necessary bytes at 38 % of the device's bandwidth (1,615 of 4,200 GB/s); "
         "the time is 2.6 times the least possible (20 us). Memory bounds this task"
     )
 
 
-def test_a_task_bound_by_arithmetic():
+def test_compute_bound_task():
     # 2e9 operations at 50 TFLOP/s take 40 us; in 160 us that is 12.5 TFLOP/s, 25 % of the peak.
     roofline = {**MEMORY, "floor_us": 40.0, "achieved_tflops": 12.5, "flop_share": 0.25, "bandwidth_share": 0.125}
-    words = said({"roofline": roofline}, median_us=160.0)
+    words = profile_text({"roofline": roofline}, median_us=160.0)
     assert "arithmetic at 25 % of the device's measured peak (12.5 of 50 TFLOP/s); the time is 4 times" in words
     assert "matrix units" in words
 
 
-def test_near_the_floor_no_advice_is_given():
-    words = said({"roofline": {**MEMORY, "bandwidth_share": 20 / 22}}, median_us=22.0)
+def test_no_advice_close_to_the_minimum_time():
+    words = profile_text({"roofline": {**MEMORY, "bandwidth_share": 20 / 22}}, median_us=22.0)
     assert "the time is 1.1 times the least possible" in words
     assert "Little is left to gain." in words
     assert "Memory bounds" not in words
 
 
-def test_library_kernels_are_named_as_such():
+def test_library_kernels_are_labelled():
     kernels = [
         {"name": "mine", "share": 0.26, "calls": 1, "time_us": 13.0},
         {"name": "void at::native::reduce_kernel<512>", "share": 0.74, "calls": 1, "time_us": 37.0},
     ]
-    words = said({"device_kernels": kernels})
+    words = profile_text({"device_kernels": kernels})
     library, mine = words.splitlines()
     assert library.startswith(
         "74 % of the device time is spent in the library kernel `void at::native::reduce_kernel<512>`."
@@ -81,19 +82,19 @@ def test_library_kernels_are_named_as_such():
     assert mine == "26 % of the device time is spent in the kernel `mine`."
 
 
-def test_host_time_is_named_when_kernels_run_for_less_than_half():
-    # 5 us are half of the device time, so kernels run for 10 of 52 us.
+def test_host_time_is_reported_when_kernels_take_less_than_half():
+    # 5 us are half of the device time, so kernels take 10 of 52 us.
     kernels = [{"name": "a", "share": 0.5, "calls": 1, "time_us": 5.0}]
-    assert "Kernels run for 10 of 52 us" in said({"device_kernels": kernels})
+    assert "Kernels run for 10 of 52 us" in profile_text({"device_kernels": kernels})
     kernels = [{"name": "a", "share": 0.5, "calls": 1, "time_us": 20.0}]
-    assert "Kernels run" not in said({"device_kernels": kernels})
+    assert "Kernels run" not in profile_text({"device_kernels": kernels})
 
 
-def test_launches_are_named_when_they_cost_a_third():
+def test_launches_are_reported_when_they_cost_a_third():
     kernels = [{"name": "a", "share": 1.0, "calls": 5, "time_us": 40.0}]
-    words = said({"device_kernels": kernels, "launch_overhead_us": 4.0})
+    words = profile_text({"device_kernels": kernels, "launch_overhead_us": 4.0})
     assert "One call launches 5 kernels, and a launch costs about 4 us" in words
-    assert "launches" not in said({"device_kernels": kernels, "launch_overhead_us": 2.0})
+    assert "launches" not in profile_text({"device_kernels": kernels, "launch_overhead_us": 2.0})
 
 
 def test_spills_come_before_other_kernels():
@@ -101,7 +102,7 @@ def test_spills_come_before_other_kernels():
         {"name": "small", "registers": 32, "spill_stores_bytes": 0, "spill_loads_bytes": 0},
         {"name": "reduce", "registers": 168, "spill_stores_bytes": 96, "spill_loads_bytes": 88, "shared_bytes": 0},
     ]
-    first, second = said({"kernels": kernels}).splitlines()
+    first, second = profile_text({"kernels": kernels}).splitlines()
     assert first.startswith("The kernel `reduce` uses 168 registers per thread and spills 96 bytes: hold fewer values")
     assert second == "The kernel `small` uses 32 registers per thread."
 
@@ -110,28 +111,31 @@ def test_spills_come_before_other_kernels():
     ("facts", "words"),
     [
         ({"registers": 40, "stack_bytes": 64}, "keeps 64 bytes per thread in local memory: index local arrays"),
-        ({"registers": 200}, "uses 200 registers per thread: so many let few threads run at once."),
-        ({"registers": 40, "shared_bytes": 49152}, "and takes 49152 bytes of static shared memory per block: so much"),
+        ({"registers": 200}, "uses 200 registers per thread, which limits the number of resident threads."),
+        (
+            {"registers": 40, "shared_bytes": 49152},
+            "and takes 49152 bytes of static shared memory per block, which limits",
+        ),
     ],
 )
 def test_advice_follows_the_fact(facts, words):
-    assert words in said({"kernels": [{"name": "k", **facts}]})
+    assert words in profile_text({"kernels": [{"name": "k", **facts}]})
 
 
-def test_a_partial_match_of_parameters_is_told():
-    assert said({"parameters": "matched by name and shape"}) == ""
-    assert "1 of 2 matched" in said({"parameters": "1 of 2 matched by name and shape; the others as drawn"})
+def test_partial_match_of_parameters_is_reported():
+    assert profile_text({"parameters": "matched by name and shape"}) == ""
+    assert "1 of 2 matched" in profile_text({"parameters": "1 of 2 matched by name and shape; the others as drawn"})
 
 
-def test_absent_facts_are_not_spoken_of():
-    assert said({}) == ""
+def test_missing_facts_are_skipped():
+    assert profile_text({}) == ""
 
 
-def test_a_wrong_kernel_is_told_nothing_about_speed():
-    assert said({"roofline": MEMORY}, outcome=Outcome.INCORRECT) == ""
+def test_incorrect_kernel_gets_no_performance_facts():
+    assert profile_text({"roofline": MEMORY}, outcome=Outcome.INCORRECT) == ""
 
 
-def test_the_text_keeps_its_limit_and_whole_sentences():
+def test_text_is_cut_at_whole_sentences():
     kernels = [{"name": "n" * 500, "registers": 255, "spill_stores_bytes": 96}] * 8
     launched = [{"name": "m" * 500, "share": 0.3, "calls": 1, "time_us": 9.0}] * 3
     profile = {"roofline": MEMORY, "kernels": kernels, "device_kernels": launched}
@@ -154,5 +158,5 @@ junk = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["kernels", "device_kernels", "roofline", "launch_overhead_us"]), junk))
-def test_a_profile_of_any_form_is_no_error(profile):
+def test_profile_of_any_form_is_accepted(profile):
     assert len(Profiled().format(turn(profile))) <= 1200

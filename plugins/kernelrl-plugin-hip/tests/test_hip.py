@@ -1,9 +1,8 @@
-"""The backend `hip` without compiler and GPU: options, requirements, architectures, prompts, facts. With a GPU, its
+"""The backend `hip` without compiler and GPU: options, requirements, architectures, prompts, facts. With a GPU: its
 examples."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import attrs
@@ -15,8 +14,9 @@ from kernelrl_core.interfaces.requirements import Requires, gpu_vendors
 from kernelrl_core.planning.load import recipe_from_mapping
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.problems import RecipeError
-from kernelrl_core.types import EvaluationRequest, EvaluationSettings, Example, Outcome, sha256_text
-from kernelrl_core.version import API_VERSION
+from kernelrl_core.testing.fixtures import Evaluate
+from kernelrl_core.testing.values import make_request
+from kernelrl_core.types import Example, Outcome
 from kernelrl_plugin_hip import runner as runner_module
 from kernelrl_plugin_hip.archs import arch_facts, chosen_archs, installed_archs
 from kernelrl_plugin_hip.backend import HipBackend
@@ -31,35 +31,35 @@ _REST = {"tasks": {"use": "starter"}, "policy": {"use": "torch"}, "rewards": {"r
 @pytest.mark.parametrize(
     "arch", ["gfx90a", "gfx942", "gfx950", "gfx1030", "gfx90a:sramecc+:xnack-", "gfx9-4-generic", "auto"]
 )
-def test_names_of_architectures_are_taken_whether_a_compiler_knows_them_or_not(arch: str) -> None:
+def test_well_formed_architectures_are_accepted(arch: str) -> None:
     assert not list(HipConfig(arch=arch).problems())
 
 
 @pytest.mark.parametrize("arch", ["", "gfx", "90a", "GFX90A", "sm_90", "gfx90a ", "gfx90a;gfx942", "gfx90a -include x"])
-def test_other_texts_are_problems(arch: str) -> None:
+def test_malformed_architectures_are_problems(arch: str) -> None:
     (problem,) = HipConfig(arch=("gfx90a", arch)).problems()
     assert repr(arch) in problem
 
 
 @given(st.text(max_size=12))
-def test_what_passes_is_one_word_that_begins_with_gfx(arch: str) -> None:
+def test_accepted_architecture_is_one_word_with_prefix_gfx(arch: str) -> None:
     if arch != "auto" and not list(HipConfig(arch=arch).problems()):
         assert arch.startswith("gfx")
         assert len(arch.split()) == 1
         assert ";" not in arch
 
 
-def test_no_architecture_at_all_is_a_problem() -> None:
+def test_empty_list_of_architectures_is_a_problem() -> None:
     assert list(HipConfig(arch=()).problems())
 
 
 @pytest.mark.parametrize(("given_", "meant"), [("gfx942", "gfx942"), (["gfx90a", "gfx942"], ("gfx90a", "gfx942"))])
-def test_a_recipe_names_one_architecture_or_several(given_: object, meant: object) -> None:
+def test_recipe_has_one_architecture_or_several(given_: object, meant: object) -> None:
     loaded = recipe_from_mapping({**_REST, "backend": {"use": "hip", "arch": given_}}, registry=registry(), name="r")
     assert loaded.recipe.backend.options == HipConfig(arch=meant)
 
 
-def test_a_saved_recipe_with_the_former_name_of_the_option_loads() -> None:
+def test_saved_recipe_with_the_former_option_name_loads() -> None:
     saved = {"use": "hip", "gpu_arch": ["gfx90a"], "mode": "compile", "flags": []}
     loaded = recipe_from_mapping({**_REST, "backend": saved}, registry=registry(), name="r")
     assert loaded.resolved["backend"] == {"use": "hip", "arch": ["gfx90a"], "mode": "compile", "flags": []}
@@ -68,7 +68,7 @@ def test_a_saved_recipe_with_the_former_name_of_the_option_loads() -> None:
 
 
 def test_a_recipe_with_a_malformed_architecture_is_refused() -> None:
-    with pytest.raises(RecipeError, match="gfx90a, say"):
+    with pytest.raises(RecipeError, match="say, gfx90a"):
         recipe_from_mapping({**_REST, "backend": {"use": "hip", "arch": "mi300"}}, registry=registry(), name="r")
 
 
@@ -91,7 +91,7 @@ def test_compiling_needs_hipcc_and_running_a_gpu(monkeypatch: pytest.MonkeyPatch
     assert "backend.mode=compile" in both.fix
 
 
-def test_the_driver_is_asked_which_gpus_there_are(tmp_path: Path) -> None:
+def test_gpus_are_read_from_the_driver(tmp_path: Path) -> None:
     for node, version in enumerate(["0", "90010", "90402", "90402", "90500", "100300", "110001"]):
         (tmp_path / str(node)).mkdir()
         (tmp_path / str(node) / "properties").write_text(f"cpu_cores_count 1\ngfx_target_version {version}\nfw 3\n")
@@ -104,7 +104,7 @@ def test_the_architecture_is_in_the_environment_of_the_process_that_imports_torc
     assert environment["PYTORCH_ROCM_ARCH"] == "gfx90a;gfx950"
 
 
-def test_the_architecture_is_that_of_the_build() -> None:
+def test_build_uses_the_architecture() -> None:
     spec = HipRunner().toolchain({"arch": "gfx942", "flags": ["-O3"]}, "gpu")
     assert (spec["language"], spec["arch"], spec["flags"], spec["device_only"]) == ("hip", ["gfx942"], ["-O3"], False)
     assert HipRunner().toolchain(attrs.asdict(HipConfig()), "compile")["device_only"]
@@ -121,14 +121,14 @@ def test_the_architecture_is_that_of_the_build() -> None:
         ("compile", True, "amd", "compile"),
     ],
 )
-def test_the_mode_follows_the_machine_unless_it_is_told(
+def test_mode_auto_follows_the_machine(
     wanted: str, has_gpu: bool, vendor: str, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner_module, "gpu_vendors", lambda: frozenset({vendor}))
     assert HipRunner().mode({"mode": wanted}, has_gpu) == mode
 
 
-def test_prompts_say_of_an_architecture_what_is_known_of_it() -> None:
+def test_prompts_contain_facts_of_the_architecture() -> None:
     assert "160 KiB" in HipBackend(HipConfig(arch="gfx950")).facts.instructions
     assert "64 lanes" in arch_facts(["gfx90a:xnack-"])
     assert "64 KiB" in arch_facts(["gfx942", "gfx950"])
@@ -136,7 +136,7 @@ def test_prompts_say_of_an_architecture_what_is_known_of_it() -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_the_kernel_of_an_example_is_reached_from_forward(example: Example) -> None:
+def test_kernels_of_examples_are_reached_from_forward(example: Example) -> None:
     facts = HipBackend(HipConfig()).source_facts(example.kernel)
     assert [kernel.reached for kernel in facts.kernels] == [True]
     assert {source.language for source in facts.embedded} == {"cpp", "hip"}
@@ -145,7 +145,7 @@ def test_the_kernel_of_an_example_is_reached_from_forward(example: Example) -> N
 @pytest.mark.parametrize(
     "launch", ["hipLaunchKernelGGL((half<float>), dim3(1), dim3(64), 0, 0, p)", "half<float><<<1, 64>>>(p)"]
 )
-def test_launches_of_templates_are_seen(launch: str) -> None:
+def test_launches_of_templates_are_found(launch: str) -> None:
     template = "template <typename T> __global__ void half(T* p) { *p /= 2; }\n"
     source = ONE_SHOT.kernel.replace(
         "torch::Tensor scaled_difference(torch::Tensor a, torch::Tensor b) {",
@@ -156,13 +156,13 @@ def test_launches_of_templates_are_seen(launch: str) -> None:
     assert facts["half"].reached
 
 
-def test_a_kernel_that_nothing_launches_is_not_reached() -> None:
+def test_kernel_without_a_launch_is_not_reached() -> None:
     source = ONE_SHOT.kernel.replace("hipLaunchKernelGGL(scaled_difference_kernel, ", "(void)(")
     (kernel,) = HipBackend(HipConfig()).source_facts(source).kernels
     assert (kernel.launched, kernel.reached) == (False, False)
 
 
-def test_a_bound_function_that_forward_does_not_call_does_not_reach_its_kernel() -> None:
+def test_bound_function_not_called_by_forward_does_not_reach_its_kernel() -> None:
     source = ONE_SHOT.kernel.replace("return extension.scaled_difference(a.contiguous(), b.contiguous())", "return a")
     (kernel,) = HipBackend(HipConfig()).source_facts(source).kernels
     assert not kernel.reached
@@ -171,19 +171,5 @@ def test_a_bound_function_that_forward_does_not_call_does_not_reach_its_kernel()
 @pytest.mark.gpu
 @pytest.mark.skipif("amd" not in gpu_vendors(), reason="needs an AMD GPU")
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_the_examples_are_correct(example: Example) -> None:
-    from kernelrl_plugin_local.config import LocalConfig
-    from kernelrl_plugin_local.evaluator import LocalEvaluator
-
-    async def judge() -> Outcome:
-        evaluator = LocalEvaluator(LocalConfig(gpu_workers=1))
-        request = EvaluationRequest(
-            *("task", example.reference, sha256_text(example.reference), example.kernel, sha256_text(example.kernel)),
-            *("hip", {}, EvaluationSettings(), "1" * 32, API_VERSION),
-        )
-        try:
-            return (await evaluator.evaluate(request)).outcome
-        finally:
-            await evaluator.aclose()
-
-    assert asyncio.run(judge()) is Outcome.CORRECT
+def test_the_examples_are_correct(evaluate: Evaluate, example: Example) -> None:
+    assert evaluate(make_request(example.kernel, example.reference, "hip")).outcome is Outcome.CORRECT

@@ -27,13 +27,13 @@ raise SystemExit("a task was executed")
 
 @pytest.fixture
 def task_source():
-    """Makes the source of a task that ends whoever executes it."""
+    """Makes the source of a task that ends the process that executes it."""
     return lambda factor=2: TASK.format(factor=factor)
 
 
 @pytest.fixture
 def clone(tmp_path: Path, task_source) -> Path:
-    """A look-alike of a clone of KernelBench: 20 problems of level 1, 100 of level 2, 5 of level 3."""
+    """A fake clone of KernelBench: 20 tasks of level 1, 100 of level 2, 5 of level 3."""
     root = tmp_path / "clone"
     for level, count in ((1, 20), (2, 100), (3, 5)):
         folder = root / "KernelBench" / f"level{level}"

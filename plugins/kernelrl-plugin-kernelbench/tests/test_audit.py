@@ -1,4 +1,4 @@
-"""Audits reach the tasks of every source, by content."""
+"""Audits apply to the tasks of every source, by content hash."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
     return found.parent
 
 
-def test_each_source_gives_its_tasks_what_the_audit_found(audit: Path, folder: Path, tmp_path: Path) -> None:
+def test_each_source_sets_the_flags_and_overlays_of_the_audit(audit: Path, folder: Path, tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"code": ' + f'"{TASK}"'.replace("\n", "\\n") + "}\n")
     sources = [
@@ -49,11 +49,11 @@ def test_each_source_gives_its_tasks_what_the_audit_found(audit: Path, folder: P
     assert sources[0].tasks("train")[1].flags == ()
 
 
-def test_an_audit_that_is_missing_is_an_error(folder: Path) -> None:
+def test_a_missing_audit_file_is_an_error(folder: Path) -> None:
     with pytest.raises(UsageError, match=r"nowhere\.jsonl"):
         DirectoryTasks(DirectoryConfig(folder, audit=folder / "nowhere.jsonl")).tasks("train")
 
 
-def test_the_audit_that_comes_with_the_plugin_can_be_read() -> None:
+def test_the_bundled_audit_is_readable() -> None:
     audits = read_audits(benchmark._AUDIT)
     assert all(audit.task_id.startswith("kernelbench/") for audit in audits)

@@ -1,4 +1,4 @@
-"""KernelBench's problems from a clone and from a stand-in for the hub."""
+"""KernelBench's tasks from a clone and from a fake hub."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def ids(source: KernelBenchTasks, split: str) -> list[str]:
     return [task.id for task in source.tasks(split)]
 
 
-def test_problems_stand_in_the_order_of_their_numbers(clone: Path) -> None:
+def test_tasks_are_sorted_by_level_and_number(clone: Path) -> None:
     source = KernelBenchTasks(KernelBenchConfig(root=clone, levels=(2, 1), holdout="none"))
     tasks = source.tasks("train")
     expected = [f"kernelbench/1/{n}" for n in range(1, 21)] + [f"kernelbench/2/{n}" for n in range(1, 101)]
@@ -28,37 +28,37 @@ def test_problems_stand_in_the_order_of_their_numbers(clone: Path) -> None:
     assert source.splits() == ("train",)
 
 
-def test_the_inner_folder_of_a_clone_may_be_named(clone: Path) -> None:
+def test_root_may_be_the_inner_folder_of_a_clone(clone: Path) -> None:
     source = KernelBenchTasks(KernelBenchConfig(root=clone / "KernelBench", levels=(3,), holdout="none"))
     assert len(source.tasks("train")) == 5
 
 
-def test_start_and_end_are_included_and_clamped(clone: Path) -> None:
+def test_start_and_end_are_inclusive_and_clamped(clone: Path) -> None:
     config = KernelBenchConfig(root=clone, levels=(1, 3), start=4, end=6, holdout="none")
     assert ids(KernelBenchTasks(config), "train") == [f"kernelbench/{p}" for p in ("1/4", "1/5", "1/6", "3/4", "3/5")]
 
 
-def test_numbers_choose_problems_by_level(clone: Path) -> None:
+def test_numbers_select_tasks_by_level(clone: Path) -> None:
     config = KernelBenchConfig(
         root=clone, levels=(1, 2), numbers=LevelNumbers(level1=(7, 2), level2=(50,)), holdout="none"
     )
     assert ids(KernelBenchTasks(config), "train") == ["kernelbench/1/2", "kernelbench/1/7", "kernelbench/2/50"]
 
 
-def test_numbers_that_do_not_exist_are_all_named(clone: Path) -> None:
+def test_unknown_numbers_are_all_listed(clone: Path) -> None:
     config = KernelBenchConfig(
         root=clone, levels=(1,), numbers=LevelNumbers(level1=(1, 77)), holdout=LevelNumbers(level1=(88,), level2=(1,))
     )
     with pytest.raises(UsageError) as caught:
         KernelBenchTasks(config).tasks("train")
     assert caught.value.message.splitlines() == [
-        "kernelbench: numbers: level 1 has no problem 77",
-        "kernelbench: holdout: level 1 has no problem 88",
-        "kernelbench: holdout: level 2 takes no part (levels: 1)",
+        "kernelbench: numbers: level 1 has no task 77",
+        "kernelbench: holdout: level 1 has no task 88",
+        "kernelbench: holdout: level 2 is not selected (levels: 1)",
     ]
 
 
-def test_kevins_hold_out(clone: Path) -> None:
+def test_the_hold_out_of_kevin(clone: Path) -> None:
     source = KernelBenchTasks(KernelBenchConfig(root=clone, levels=(1, 2), holdout="kevin"))
     assert ids(source, "held_out") == [f"kernelbench/1/{n}" for n in (3, 10)] + [
         f"kernelbench/2/{n}" for n in range(10, 101, 10)
@@ -81,7 +81,7 @@ def test_a_share_is_held_out_of_every_level(clone: Path) -> None:
     ),
     end=st.none() | st.integers(1, 30),
 )
-def test_splits_are_disjoint_whole_and_repeatable(clone: Path, holdout: object, end: int | None) -> None:
+def test_splits_are_disjoint_complete_and_deterministic(clone: Path, holdout: object, end: int | None) -> None:
     config = KernelBenchConfig(root=clone, levels=(1, 2), end=end, holdout=holdout)
     source, again = KernelBenchTasks(config), KernelBenchTasks(config)
     parts = {split: set(ids(source, split)) for split in source.splits()}
@@ -89,13 +89,13 @@ def test_splits_are_disjoint_whole_and_repeatable(clone: Path, holdout: object, 
     assert source.manifest() == again.manifest()
 
 
-def test_a_split_without_tasks_is_named_with_the_fix(clone: Path) -> None:
+def test_a_split_without_tasks_is_an_error_with_a_fix(clone: Path) -> None:
     with pytest.raises(UsageError, match="no split 'held_out'") as caught:
         KernelBenchTasks(KernelBenchConfig(root=clone, holdout="none")).tasks("held_out")
     assert "holdout" in caught.value.fix
 
 
-def test_the_manifest_holds_commit_and_content_hashes(clone: Path) -> None:
+def test_the_manifest_has_the_commit_and_content_hashes(clone: Path) -> None:
     refs = clone / ".git" / "refs" / "heads"
     refs.mkdir(parents=True)
     (clone / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
@@ -112,7 +112,7 @@ def test_the_manifest_holds_commit_and_content_hashes(clone: Path) -> None:
     assert len(hashes) == 5
 
 
-def test_a_clone_is_found_by_environment_and_beside_the_working_directory(
+def test_a_clone_is_found_by_environment_variable_and_beside_the_working_directory(
     clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = tmp_path / "work"
@@ -137,7 +137,7 @@ def test_a_missing_clone_is_a_prerequisite_with_the_clone_command(
         KernelBenchTasks(KernelBenchConfig(root=tmp_path / "nowhere")).tasks("train")
 
 
-def test_a_missing_level_and_a_file_without_number_are_named(clone: Path) -> None:
+def test_a_missing_level_and_a_file_without_a_number_are_listed(clone: Path) -> None:
     (clone / "KernelBench" / "level3" / "helper.py").write_text("")
     with pytest.raises(UsageError) as caught:
         KernelBenchTasks(KernelBenchConfig(root=clone, levels=(3, 4))).tasks("train")
@@ -151,25 +151,25 @@ def hub(monkeypatch: pytest.MonkeyPatch, load) -> None:
     monkeypatch.setitem(sys.modules, "datasets", module)
 
 
-def test_the_hub_is_read_at_its_revision_when_there_is_no_clone(
+def test_without_a_clone_the_hub_is_read_at_its_revision(
     tmp_path: Path, task_source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("KERNELBENCH_ROOT", raising=False)
-    asked = []
+    requested = []
 
     def load(name, subset, split, revision):
-        asked.append((name, split, revision))
+        requested.append((name, split, revision))
         return [{"code": task_source(n), "level": 1, "name": f"{n}_Scale", "problem_id": n} for n in (1, 2)]
 
     hub(monkeypatch, load)
     source = KernelBenchTasks(KernelBenchConfig(revision="c0ffee", holdout="none"))
     assert ids(source, "train") == ["kernelbench/1/1", "kernelbench/1/2"]
-    assert asked == [("ScalingIntelligence/KernelBench", "level_1", "c0ffee")]
+    assert requested == [("ScalingIntelligence/KernelBench", "level_1", "c0ffee")]
     assert source.manifest()["revision"] == "c0ffee"
 
 
-def test_a_hub_out_of_reach_is_our_fault_and_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_hub_is_an_infrastructure_error_with_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*args, **kwargs):
         raise ConnectionError("no route to host")
 

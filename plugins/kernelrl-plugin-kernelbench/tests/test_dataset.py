@@ -1,4 +1,4 @@
-"""Tasks from rows of a file or of a stand-in for the hub."""
+"""Tasks from the rows of a file or of a fake hub."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_rows_in_kernelbenchs_layout_need_no_column_map(jsonl: Path) -> None:
     assert (tasks[0].level, tasks[0].name) == (2, "1_Scale")
 
 
-def test_json_and_parquet_hold_the_same_tasks(jsonl: Path, tmp_path: Path, rows) -> None:
+def test_json_and_parquet_give_the_same_tasks(jsonl: Path, tmp_path: Path, rows) -> None:
     as_json = tmp_path / "set.json"
     as_json.write_text(json.dumps(rows))
     assert ids(DatasetConfig(path=as_json)) == ids(DatasetConfig(path=jsonl))
@@ -67,13 +67,13 @@ def test_columns_are_mapped_by_name(tmp_path: Path, task_source) -> None:
     assert ids(config, "held_out") == ["dataset/own/k1"]
 
 
-def test_a_row_without_identity_is_named_by_its_number(tmp_path: Path, task_source) -> None:
+def test_the_id_of_a_row_without_an_id_column_is_its_number(tmp_path: Path, task_source) -> None:
     path = tmp_path / "bare.jsonl"
     path.write_text("\n".join(json.dumps({"reference": task_source(n)}) for n in range(3)))
     assert ids(DatasetConfig(path=path, offset=1)) == ["dataset/bare/1", "dataset/bare/2"]
 
 
-def test_filters_come_before_offset_and_limit(jsonl: Path) -> None:
+def test_filters_apply_before_offset_and_limit(jsonl: Path) -> None:
     config = DatasetConfig(path=jsonl, where={"kind": "b"}, offset=1, limit=2)
     assert ids(config) == ["dataset/set/1/4", "dataset/set/2/5"]
 
@@ -92,10 +92,10 @@ def test_tasks_are_held_out_by_name_or_share(jsonl: Path) -> None:
         ({"columns": Columns(reference="cod")}, "columns.reference: no column 'cod'; did you mean 'code'"),
         ({"where": {"kin": "a"}}, "where: no column 'kin'; did you mean 'kind'"),
         ({"where": {"kind": "c"}}, "no task was found"),
-        ({"columns": Columns(level="name")}, "not a whole number"),
+        ({"columns": Columns(level="name")}, "not an integer"),
     ],
 )
-def test_options_that_do_not_fit_are_named(jsonl: Path, config: dict[str, Any], message: str) -> None:
+def test_options_that_do_not_match_the_data_are_refused(jsonl: Path, config: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         ids(DatasetConfig(path=jsonl, **config))
 
@@ -105,7 +105,7 @@ def test_options_that_do_not_fit_are_named(jsonl: Path, config: dict[str, Any], 
     [
         ("a.jsonl", '{"code": "x"}\n{"code": \n', r"a\.jsonl:2: not JSON"),
         ("a.jsonl", "[1]\n", r"a\.jsonl:1: expected an object"),
-        ("a.jsonl", '{"code": 1}\n', r"a\.jsonl:1: column 'code' holds no text"),
+        ("a.jsonl", '{"code": 1}\n', r"a\.jsonl:1: column 'code' is not a string"),
         ("a.jsonl", '{"code": "x = 1"}\n', r"a\.jsonl:1:1: not a task"),
         ("a.jsonl", '{"text": "x"}\n', "no column 'reference' or 'code'"),
         ("a.jsonl", "", "has no rows"),
@@ -114,7 +114,7 @@ def test_options_that_do_not_fit_are_named(jsonl: Path, config: dict[str, Any], 
         ("a.csv", "", r"ends in \.jsonl, \.json, \.parquet"),
     ],
 )
-def test_damaged_files_are_named_with_their_place(tmp_path: Path, name: str, content: str, message: str) -> None:
+def test_damaged_files_are_refused_with_a_position(tmp_path: Path, name: str, content: str, message: str) -> None:
     if name.endswith("parquet"):
         pytest.importorskip("pyarrow")
     path = tmp_path / name
@@ -127,28 +127,30 @@ def test_damaged_files_are_named_with_their_place(tmp_path: Path, name: str, con
 @given(
     content=st.binary(max_size=60) | st.text(max_size=60).map(str.encode), suffix=st.sampled_from([".jsonl", ".json"])
 )
-def test_junk_is_always_a_usage_error(tmp_path: Path, content: bytes, suffix: str) -> None:
+def test_random_bytes_are_a_usage_error(tmp_path: Path, content: bytes, suffix: str) -> None:
     path = tmp_path / f"junk{suffix}"
     path.write_bytes(content)
     with pytest.raises(UsageError):
         ids(DatasetConfig(path=path))
 
 
-def test_an_id_that_occurs_twice_is_named_with_both_places(tmp_path: Path, task_source) -> None:
+def test_a_duplicate_id_is_refused_with_both_positions(tmp_path: Path, task_source) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("\n".join(json.dumps({"id": "same", "code": task_source()}) for _ in range(2)))
-    with pytest.raises(UsageError, match=r"a\.jsonl:2: task id 'dataset/a/same' is taken already, by .*a\.jsonl:1"):
+    with pytest.raises(UsageError, match=r"a\.jsonl:2: task id 'dataset/a/same' is already used by .*a\.jsonl:1"):
         ids(DatasetConfig(path=path))
 
 
 def test_a_hub_data_set_is_read_at_its_revision(rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    requested = []
     module = types.ModuleType("datasets")
-    module.load_dataset = lambda name, subset, split, revision: asked.append((name, subset, split, revision)) or rows
+    module.load_dataset = lambda name, subset, split, revision: (
+        requested.append((name, subset, split, revision)) or rows
+    )
     monkeypatch.setitem(sys.modules, "datasets", module)
     config = DatasetConfig(hub="someone/kernels", revision="c0ffee", subset="small", hub_split="test")
     assert ids(config)[0] == "dataset/kernels/2/1"
-    assert asked == [("someone/kernels", "small", "test", "c0ffee")]
+    assert requested == [("someone/kernels", "small", "test", "c0ffee")]
     assert DatasetTasks(config).manifest()["revision"] == "c0ffee"
 
 
@@ -161,6 +163,6 @@ def test_a_hub_data_set_is_read_at_its_revision(rows, monkeypatch: pytest.Monkey
         ({"path": Path("a.jsonl"), "columns": Columns(split="s"), "holdout": FractionHoldout(0.1)}, "holdout"),
     ],
 )
-def test_contradictory_options_are_named(options: dict[str, Any], word: str) -> None:
+def test_contradictory_options_are_refused(options: dict[str, Any], word: str) -> None:
     (problem,) = DatasetConfig(**options).problems()
     assert word in problem

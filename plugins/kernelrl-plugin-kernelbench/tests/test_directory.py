@@ -32,7 +32,7 @@ def test_files_become_tasks_with_the_level_of_their_folder(folder: Path) -> None
     }
 
 
-def test_a_glob_narrows_the_search(folder: Path) -> None:
+def test_a_glob_selects_files(folder: Path) -> None:
     source = DirectoryTasks(DirectoryConfig(folder, glob="level1/*.py"))
     assert [task.name for task in source.tasks("train")] == ["gelu", "relu"]
 
@@ -44,8 +44,8 @@ def test_names_and_patterns_are_held_out(folder: Path) -> None:
     assert {task.split for task in source.tasks("held_out")} == {"held_out"}
 
 
-def test_a_held_out_name_that_fits_nothing_suggests_the_nearest(folder: Path) -> None:
-    with pytest.raises(UsageError, match="no task fits 'sofmax'; did you mean 'softmax'"):
+def test_an_unmatched_held_out_name_suggests_the_nearest(folder: Path) -> None:
+    with pytest.raises(UsageError, match="no task matches 'sofmax'; did you mean 'softmax'"):
         DirectoryTasks(DirectoryConfig(folder, holdout=NamedHoldout(("sofmax",)))).splits()
 
 
@@ -54,7 +54,7 @@ def test_a_share_holds_out_one_task_of_a_level_that_has_two(folder: Path) -> Non
     assert [task.level for task in source.tasks("held_out")] == [1, None]
 
 
-def test_all_files_that_are_not_tasks_are_named_at_once(folder: Path) -> None:
+def test_all_files_that_are_not_tasks_are_listed(folder: Path) -> None:
     (folder / "broken.py").write_text("def get_inputs(:\n")
     (folder / "half.py").write_text("class Model: ...\n")
     with pytest.raises(UsageError) as caught:
@@ -64,7 +64,7 @@ def test_all_files_that_are_not_tasks_are_named_at_once(folder: Path) -> None:
     assert second == f"{folder}/half.py:1: not a task: defines no get_inputs or get_init_inputs at module level"
 
 
-def test_many_mistakes_are_cut_after_twenty(folder: Path) -> None:
+def test_at_most_20_problems_are_listed(folder: Path) -> None:
     for number in range(25):
         (folder / f"bad{number}.py").write_text("")
     with pytest.raises(UsageError) as caught:
@@ -73,7 +73,7 @@ def test_many_mistakes_are_cut_after_twenty(folder: Path) -> None:
     assert caught.value.message.endswith("… and 5 more")
 
 
-def test_binary_junk_is_named(folder: Path) -> None:
+def test_a_binary_file_is_refused(folder: Path) -> None:
     (folder / "junk.py").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match=r"junk\.py: not a text file"):
         DirectoryTasks(DirectoryConfig(folder)).tasks("train")
@@ -86,11 +86,11 @@ def test_an_empty_set_is_refused(folder: Path, glob: str) -> None:
 
 
 @pytest.mark.parametrize("glob", ["/*.py", "", "a**b/*.py"])
-def test_an_impossible_glob_is_named(folder: Path, glob: str) -> None:
+def test_an_invalid_glob_is_refused(folder: Path, glob: str) -> None:
     with pytest.raises(UsageError):
         DirectoryTasks(DirectoryConfig(folder, glob=glob)).tasks("train")
 
 
-def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+def test_a_missing_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such directory"):
         DirectoryTasks(DirectoryConfig(tmp_path / "nowhere")).splits()

@@ -187,7 +187,7 @@ def test_a_kernel_computes_with_triton_alone(bench: Any, good: str) -> None:
     inside = good.replace("    tl.store", "    x.handle.data = x.handle.data.clip(0)\n    tl.store")
     evaluation = judged(bench, inside)
     assert evaluation.outcome is Outcome.RUNTIME_ERROR
-    assert "the values behind a tensor" in evaluation.detail
+    assert "a tensor's values from Python" in evaluation.detail
 
 
 def test_an_honest_call_goes_through_none_that_compute(bench: Any, good: str) -> None:

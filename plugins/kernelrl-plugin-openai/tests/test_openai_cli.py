@@ -1,4 +1,4 @@
-"""The policy `openai` from the command line: results, exit codes, and where the key must not be."""
+"""The policy `openai` from the command line: results, exit codes, and no key in any output or file."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[3] / "tests/servers"))
 
+from kernelrl_command_server import CommandServer
 from kernelrl_openai_server import OpenAIServer
 
 FAKES = Path(__file__).parents[3] / "tests/fakes"
@@ -32,7 +33,7 @@ eval:      {{samples: 2}}
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def answer(messages: list[dict[str, str]]) -> str:
+def write_kernel(messages: list[dict[str, str]]) -> str:
     right = "held_out 0" in str(messages) or "held_out 1" in str(messages)
     word = "right" if right else "wrong"
     return f"```python\nclass ModelNew:\n    def forward(self, x):\n        return {word!r}\n```"
@@ -40,21 +41,23 @@ def answer(messages: list[dict[str, str]]) -> str:
 
 @pytest.fixture
 def server() -> Iterator[OpenAIServer]:
-    with OpenAIServer(answer, key=KEY) as server:
+    with OpenAIServer(write_kernel, key=KEY) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def command_server() -> Iterator[CommandServer]:
+    with CommandServer("openai") as server:
         yield server
 
 
 @pytest.fixture
-def kernelrl(tmp_path: Path, server: OpenAIServer) -> Command:
+def kernelrl(tmp_path: Path, server: OpenAIServer, command_server: CommandServer) -> Command:
     (tmp_path / "small.yaml").write_text(RECIPE.format(url=server.url))
     base = {**os.environ, "PYTHONPATH": str(FAKES), "KERNELRL_CACHE_DIR": str(tmp_path / "cache")}
 
     def call(*arguments: str, key: str = KEY) -> subprocess.CompletedProcess[str]:
-        main = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()"]
-        environment = {**base, "OPENAI_API_KEY": key}
-        done = subprocess.run(
-            [*main, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
-        )
+        done = command_server.run(*arguments, cwd=tmp_path, env={**base, "OPENAI_API_KEY": key})
         assert "Traceback" not in done.stderr, done.stderr
         for text in (done.stdout, done.stderr, *(p.read_text() for p in tmp_path.rglob("*") if p.is_file())):
             assert KEY not in text
@@ -63,27 +66,27 @@ def kernelrl(tmp_path: Path, server: OpenAIServer) -> Command:
     return call
 
 
-def test_an_evaluation_reports_what_the_model_solved(kernelrl: Command, tmp_path: Path) -> None:
+def test_eval_reports_the_solved_tasks(kernelrl: Command, tmp_path: Path) -> None:
     done = kernelrl("eval", "small.yaml", "--json", "--output", "report.json")
     assert done.returncode == 0, done.stderr
-    # Two tasks out of four are always solved.
+    # Two of the four tasks are always solved.
     assert json.loads(done.stdout)["pass@1"] == 0.5
     rows = json.loads((tmp_path / "report.json").read_text())["rows"]
     assert len(rows) == 8
     assert all(set(row["reply"]["logprobs"]) == {-0.25} for row in rows)
 
 
-def test_a_storm_of_429_ends_with_one_message_and_the_next_call_goes_on(
+def test_repeated_status_429_ends_with_one_message_and_the_next_call_continues(
     kernelrl: Command, server: OpenAIServer, tmp_path: Path
 ) -> None:
     server.fail = lambda body: "429" if len(server.requests) > 5 else ""
     done = kernelrl("eval", "small.yaml", "policy.max_concurrent=1", "--output", "report.json")
     assert done.returncode == 1
-    assert done.stderr.count("answers 429") == 1
+    assert done.stderr.count("status 429") == 1
     assert "kernelrl eval with the same --output" in done.stderr
     server.fail, server.requests = lambda body: "", []
     assert kernelrl("eval", "small.yaml", "policy.max_concurrent=1", "--output", "report.json").returncode == 0
-    # A probe, and of the 8 samples those that were not answered: 4 were, after the first probe.
+    # One probe and the missing 4 of the 8 samples: the first call got 4 replies after its probe.
     assert len(server.requests) == 1 + 8 - 4
 
 
@@ -99,10 +102,10 @@ def test_an_unknown_model_is_a_usage_error_with_the_nearest_name(kernelrl: Comma
     assert "did you mean 'tiny'" in done.stderr
 
 
-def test_a_run_is_refused_since_the_policy_cannot_learn(kernelrl: Command, server: OpenAIServer) -> None:
+def test_a_run_is_refused_since_the_policy_cannot_train(kernelrl: Command, server: OpenAIServer) -> None:
     done = kernelrl("run", "small.yaml")
     assert done.returncode == 2
-    assert "policy openai cannot learn by itself" in done.stderr
+    assert "policy openai cannot train" in done.stderr
     assert server.requests == []
 
 

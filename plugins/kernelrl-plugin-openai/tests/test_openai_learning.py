@@ -1,4 +1,4 @@
-"""The policy `openai` with a learner: a server on 127.0.0.1 samples with the adapters that were trained here."""
+"""The policy `openai` with a learner: a server on 127.0.0.1 samples with the adapters that the learner trained."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ ASK = (Message("user", "Say abc."),)
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny random Llama with a token for each byte."""
+    """A tiny random Llama with one token per byte."""
     directory = tmp_path_factory.mktemp("model")
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     text = Tokenizer(models.BPE({symbol: index for index, symbol in enumerate(alphabet)}, []))
@@ -85,7 +85,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Sampler:
-    """What vLLM does: loads an adapter from its files and draws from the adapted model."""
+    """A substitute for vLLM: loads an adapter from its files and samples from the adapted model."""
 
     def __init__(self, model: Path) -> None:
         self._model, self.tokenizer = model, transformers.AutoTokenizer.from_pretrained(model)
@@ -147,7 +147,7 @@ async def one_reply(policy: LearningPolicy, seed: int = 3) -> Reply:
 
 
 def update_of(policy: LearningPolicy, replies: list[Reply]) -> Update:
-    """Learn the first reply and unlearn the others."""
+    """An update with advantage 1 for the first reply and -1 for the others."""
     prompt = policy.render(ASK).tokens
     samples = tuple(
         TrainingSample(str(index), prompt, reply.tokens, reply.logprobs, -1.0 if index else 1.0)
@@ -160,24 +160,24 @@ def update_of(policy: LearningPolicy, replies: list[Reply]) -> Update:
 
 def test_sampler_and_learner_agree_before_and_after_a_step(server: OpenAIServer, model: Path, tmp_path: Path) -> None:
     async def play(policy: LearningPolicy) -> list[dict[str, float]]:
-        told = []
+        metrics = []
         for _ in range(2):
             replies = [await one_reply(policy, seed) for seed in range(2)]
             prompt = policy.render(ASK).tokens
             samples = [TrainingSample("0", prompt, reply.tokens, reply.logprobs, 1.0) for reply in replies]
             for reply, row in zip(replies, await policy.logprobs(samples, "current"), strict=True):
                 assert row == pytest.approx(reply.logprobs, abs=1e-4)
-            told.append(dict(await policy.update(update_of(policy, replies))))
-        return told
+            metrics.append(dict(await policy.update(update_of(policy, replies))))
+        return metrics
 
     first, second = played(options(server, model, tmp_path), play, tmp_path)
-    # Both compute in float32, so the ratios of learner and sampler are 1 as far as that is exact.
+    # Learner and sampler both compute in float32, so their ratio is 1 within its precision.
     assert first["ratio_mean"] == pytest.approx(1.0, abs=1e-4)
     assert second["ratio_mean"] == pytest.approx(1.0, abs=1e-4)
     assert abs(second["kl"]) < 1e-4
 
 
-def test_each_step_gives_the_server_new_adapters_and_takes_the_old_ones_away(
+def test_each_step_loads_new_adapters_and_unloads_the_old_ones(
     server: OpenAIServer, model: Path, tmp_path: Path
 ) -> None:
     async def play(policy: LearningPolicy) -> list[str]:
@@ -195,7 +195,7 @@ def test_each_step_gives_the_server_new_adapters_and_takes_the_old_ones_away(
     assert list((tmp_path / "adapters").iterdir()) == []
 
 
-def test_a_checkpoint_is_sampled_from_again(server: OpenAIServer, model: Path, tmp_path: Path) -> None:
+def test_a_loaded_checkpoint_samples_the_same_reply(server: OpenAIServer, model: Path, tmp_path: Path) -> None:
     saved = tmp_path / "checkpoint"
     saved.mkdir()
 
@@ -214,7 +214,7 @@ def test_a_checkpoint_is_sampled_from_again(server: OpenAIServer, model: Path, t
     assert played(options(server, model, tmp_path), again, tmp_path) == after
 
 
-def test_a_run_from_the_command_line_samples_with_what_each_step_learnt(
+def test_a_run_from_the_command_line_samples_with_the_adapters_of_each_step(
     server: OpenAIServer, model: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "small.yaml").write_text(RECIPE.format(url=server.url, model=model))
@@ -227,21 +227,19 @@ def test_a_run_from_the_command_line_samples_with_what_each_step_learnt(
     samples = [json.loads(line) for line in (tmp_path / "runs/learnt/samples.jsonl").read_text().splitlines()]
     assert len(samples) == 2 * 2
     assert all(len(row["reply"]["tokens"]) == len(row["reply"]["logprobs"]) > 0 for row in samples)
-    # The probe and the first step use the first adapter, the second step the one that the first one made.
+    # The probe and the first step use the first adapter, the second step uses the adapter of the first update.
     assert len({body["model"] for body in server.requests}) == 2
     assert server.adapters == {}
 
 
-def test_a_prompt_is_sent_as_the_learner_s_tokens(server: OpenAIServer, model: Path, tmp_path: Path) -> None:
+def test_a_prompt_is_sent_as_tokens_of_the_learner(server: OpenAIServer, model: Path, tmp_path: Path) -> None:
     played(options(server, model, tmp_path), one_reply, tmp_path)
-    assert bytes(server.requests[-1]["prompt"]).decode("latin-1")  # a token for each byte, in the alphabet's order
+    assert bytes(server.requests[-1]["prompt"]).decode("latin-1")  # one token per byte, in the alphabet's order
     assert len(server.requests[-1]["prompt"]) == len("user: Say abc.\nassistant: ")
 
 
-def test_thinking_that_the_learner_s_template_opens_is_told_of(
-    server: OpenAIServer, model: Path, tmp_path: Path
-) -> None:
-    """The endpoint continues the learner's tokens, so its replies begin inside it."""
+def test_a_think_tag_of_the_chat_template_is_the_prefill(server: OpenAIServer, model: Path, tmp_path: Path) -> None:
+    """The endpoint continues the learner's tokens, so its replies begin inside the thinking."""
     thinker = tmp_path / "thinker"
     shutil.copytree(model, thinker)
     tokenizer = transformers.AutoTokenizer.from_pretrained(thinker)
@@ -256,17 +254,17 @@ def test_thinking_that_the_learner_s_template_opens_is_told_of(
     assert len(server.requests[-1]["prompt"]) == len("user: Say abc.\nassistant: <think>\n")
 
 
-def test_a_server_that_takes_no_adapters_is_told_with_the_mend(
+def test_a_server_without_adapter_support_is_refused_with_a_fix(
     server: OpenAIServer, model: Path, tmp_path: Path
 ) -> None:
     server.complete = None
-    with pytest.raises(KernelRLError, match="does not take the adapters") as failure:
+    with pytest.raises(KernelRLError, match="does not load the adapters") as failure:
         played(options(server, model, tmp_path), one_reply, tmp_path)
     assert "VLLM_ALLOW_RUNTIME_LORA_UPDATING" in failure.value.fix
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"server": "compatible"}, "server: vllm"),
         ({"adapters": None}, "learner needs adapters"),
@@ -274,11 +272,11 @@ def test_a_server_that_takes_no_adapters_is_told_with_the_mend(
         ({"learner": {"use": "torch", "model": "m"}}, "set its lora_rank"),
         ({"learner": {"use": "torch", "lora_rnk": 3}}, "learner.lora_rnk: unknown key"),
         ({"learner": {"use": "tortch"}}, "tortch"),
-        ({"learner": None}, "adapters needs learner"),
+        ({"learner": None}, "adapters has no effect without learner"),
     ],
 )
-def test_options_that_cannot_work_are_refused(changes: dict[str, Any], told: str) -> None:
+def test_invalid_options_are_refused(changes: dict[str, Any], message: str) -> None:
     given = {"server": "vllm", "learner": {"use": "torch", "model": "m", "lora_rank": 4}, "adapters": Path("a")}
     problems = list(OpenAIConfig("tiny", **{**given, **changes}).problems())
     assert len(problems) == 1
-    assert told in problems[0]
+    assert message in problems[0]

@@ -34,7 +34,7 @@ ASK = (Message("system", "Be short."), Message("user", "Write a kernel."))
 
 @pytest.fixture
 def server() -> Iterator[OpenAIServer]:
-    with OpenAIServer(lambda messages: f"an answer to {messages[-1]['content']}", key=KEY) as server:
+    with OpenAIServer(lambda messages: f"a reply to {messages[-1]['content']}", key=KEY) as server:
         yield server
 
 
@@ -49,7 +49,7 @@ def options(running: OpenAIServer, **more: Any) -> OpenAIConfig:
 
 
 def started(config: OpenAIConfig, then: Callable[[OpenAIPolicy], Any] | None = None) -> Any:
-    """What `then` gives with a policy that was started, or the policy."""
+    """The result of `then` for a started policy, or the policy."""
 
     async def go() -> Any:
         policy = OpenAIPolicy(config)
@@ -73,15 +73,15 @@ async def one_reply(policy: OpenAIPolicy) -> Reply:
 # --- a reply --------------------------------------------------------------------------------------------------------
 
 
-def test_a_reply_has_its_text_and_a_log_probability_for_each_token(server: OpenAIServer) -> None:
+def test_a_reply_has_its_text_and_one_log_probability_per_token(server: OpenAIServer) -> None:
     reply = started(options(server), one_reply)
-    assert reply.text == "an answer to Write a kernel."
+    assert reply.text == "a reply to Write a kernel."
     assert reply.logprobs == (LOGPROB,) * 6
     assert reply.tokens == (UNKNOWN_TOKEN,) * 6
     assert reply.stop_reason == "stop"
 
 
-def test_the_request_says_everything_the_recipe_says(server: OpenAIServer) -> None:
+def test_the_request_has_all_sampling_settings(server: OpenAIServer) -> None:
     started(options(server, extra_body={"reasoning_effort": "low"}), one_reply)
     assert server.requests[-1] == {
         "model": "tiny",
@@ -99,52 +99,52 @@ def test_the_request_says_everything_the_recipe_says(server: OpenAIServer) -> No
     }
 
 
-def test_openai_s_own_service_is_told_the_limit_by_its_own_name(server: OpenAIServer) -> None:
+def test_openai_s_own_service_gets_max_completion_tokens(server: OpenAIServer) -> None:
     started(options(server, server="openai"), one_reply)
     assert server.requests[-1]["max_completion_tokens"] == 100
     assert "max_tokens" not in server.requests[-1]
 
 
-def test_vllm_gives_token_ids_and_takes_top_k_and_an_opened_thought(server: OpenAIServer) -> None:
+def test_vllm_returns_token_ids_and_accepts_top_k_and_a_prefill(server: OpenAIServer) -> None:
     async def ask(policy: OpenAIPolicy) -> Reply:
         prompt = policy.render((*ASK, Message("assistant", "<think>\n")))
         return await policy.sample(prompt, attrs.evolve(SETTINGS, top_k=5))
 
     reply = started(options(server, server="vllm"), ask)
-    assert reply.tokens == (3, 7, 3, 8)  # "an ", "answer ", "to ", "<think>\n"
+    assert reply.tokens == (2, 6, 3, 8)  # "a ", "reply ", "to ", "<think>\n"
     sent = server.requests[-1]
     assert (sent["top_k"], sent["continue_final_message"], sent["add_generation_prompt"]) == (5, True, False)
 
 
-def test_a_reply_that_was_cut_says_so(server: OpenAIServer) -> None:
+def test_a_reply_cut_at_the_token_limit_has_stop_reason_length(server: OpenAIServer) -> None:
     async def ask(policy: OpenAIPolicy) -> Reply:
         return await policy.sample(policy.render(ASK), attrs.evolve(SETTINGS, max_tokens=2))
 
     reply = started(options(server), ask)
-    assert (reply.text, reply.stop_reason) == ("an answer ", "length")
+    assert (reply.text, reply.stop_reason) == ("a reply ", "length")
 
 
-def test_separated_thinking_is_part_of_the_raw_text_and_told_apart(server: OpenAIServer) -> None:
+def test_separate_thinking_is_part_of_the_raw_text_and_its_own_field(server: OpenAIServer) -> None:
     server.reasoning = "Tiles, perhaps."
     reply = started(options(server), one_reply)
     assert reply.thinking == "Tiles, perhaps."
-    assert reply.text == "<think>\nTiles, perhaps.\n</think>\n\nan answer to Write a kernel."
+    assert reply.text == "<think>\nTiles, perhaps.\n</think>\n\na reply to Write a kernel."
 
 
-def test_without_log_probabilities_a_reply_counts_no_tokens(server: OpenAIServer) -> None:
+def test_without_log_probabilities_a_reply_has_no_tokens(server: OpenAIServer) -> None:
     server.logprobs = False
     reply = started(options(server, logprobs=False), one_reply)
     assert (reply.tokens, reply.logprobs) == ((), ())
     assert "logprobs" not in server.requests[-1]
 
 
-def test_a_prompt_counts_a_token_for_three_bytes_and_four_for_each_message(server: OpenAIServer) -> None:
+def test_prompt_tokens_are_estimated_as_one_per_three_bytes_and_four_per_message(server: OpenAIServer) -> None:
     prompt = OpenAIPolicy(options(server)).render((Message("user", "abcdefg"), Message("user", "é")))
-    # 7 bytes + 2 bytes = 9 bytes, a third of which is 3; two messages add 8.
+    # (7 + 2 bytes) / 3 = 3 tokens; two messages add 8.
     assert len(prompt.tokens) == 3 + 8
 
 
-def test_the_context_is_what_the_endpoint_says(server: OpenAIServer) -> None:
+def test_the_context_length_is_read_from_the_endpoint(server: OpenAIServer) -> None:
     assert started(options(server)).context_tokens == 100_000
 
 
@@ -153,7 +153,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=6,
 )
-LIKE_AN_ANSWER = st.fixed_dictionaries(
+LIKE_A_RESPONSE = st.fixed_dictionaries(
     {
         "choices": st.lists(
             st.fixed_dictionaries(
@@ -166,11 +166,11 @@ LIKE_AN_ANSWER = st.fixed_dictionaries(
 )
 
 
-@given(JSON | LIKE_AN_ANSWER, st.booleans())
-def test_an_answer_of_any_shape_is_a_reply_or_unreadable(answer: Any, logprobs: bool) -> None:
+@given(JSON | LIKE_A_RESPONSE, st.booleans())
+def test_a_response_of_any_structure_is_a_reply_or_unreadable(response: Any, logprobs: bool) -> None:
     policy = OpenAIPolicy(OpenAIConfig("tiny", logprobs=logprobs))
     try:
-        reply = policy._reply(answer)
+        reply = policy._reply(response)
     except (IncompleteResponse, *UNREADABLE):
         return
     assert isinstance(reply.text, str)
@@ -178,7 +178,7 @@ def test_an_answer_of_any_shape_is_a_reply_or_unreadable(answer: Any, logprobs: 
     assert all(number <= 0 for number in reply.logprobs)
 
 
-# --- what ends the command before anything is spent -----------------------------------------------------------------
+# --- errors before the first sample ---------------------------------------------------------------------------------
 
 
 def test_a_missing_key_names_its_variable(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,26 +198,26 @@ def test_a_refused_key_is_a_missing_prerequisite_and_is_not_shown(
     assert len(server.requests) == 1
 
 
-def test_an_unknown_model_is_told_with_the_nearest_name(server: OpenAIServer) -> None:
+def test_an_unknown_model_is_refused_with_the_nearest_name(server: OpenAIServer) -> None:
     with pytest.raises(UsageError, match="serves no model 'tiney'; did you mean 'tiny'"):
         started(options(server, model="tiney"))
 
 
 def test_an_endpoint_without_log_probabilities_is_refused(server: OpenAIServer) -> None:
     server.logprobs = False
-    with pytest.raises(UsageError, match=r"no log-probabilities of tokens in it; policy\.logprobs=false"):
+    with pytest.raises(UsageError, match=r"no log-probabilities of tokens; policy\.logprobs=false"):
         started(options(server))
 
 
-def test_an_endpoint_that_hides_its_context_must_be_helped(server: OpenAIServer) -> None:
+def test_an_endpoint_that_reports_no_context_length_needs_context_tokens(server: OpenAIServer) -> None:
     server.max_model_len = None
-    with pytest.raises(UsageError, match="does not say how much context") as failure:
+    with pytest.raises(UsageError, match="does not report the context length") as failure:
         started(options(server))
     assert failure.value.fix == "set policy.context_tokens"
     assert started(options(server, context_tokens=123)).context_tokens == 123
 
 
-def test_nobody_at_the_address_is_a_missing_prerequisite(server: OpenAIServer) -> None:
+def test_an_unreachable_endpoint_is_a_missing_prerequisite(server: OpenAIServer) -> None:
     with pytest.raises(MissingPrerequisite, match="no connection"):
         started(options(server, base_url="http://127.0.0.1:9/v1"))
 
@@ -229,32 +229,32 @@ def test_nobody_at_the_address_is_a_missing_prerequisite(server: OpenAIServer) -
         "http://secret@h:x", "http://u:secret@\u2100/v1",
     ],
 )  # fmt: skip
-def test_an_address_that_is_none_or_holds_a_secret_is_refused_without_being_shown(address: str) -> None:
+def test_an_invalid_url_or_one_with_a_secret_is_refused_without_being_shown(address: str) -> None:
     problems = list(OpenAIConfig("tiny", base_url=address).problems())
     assert problems
     assert "secret" not in "".join(problems)
 
 
-def test_a_body_cannot_overrule_the_recipe() -> None:
+def test_extra_body_cannot_override_the_recipe() -> None:
     assert list(OpenAIConfig("tiny", extra_body={"seed": 1, "user": "me"}).problems()) == [
-        "extra_body must not set 'seed', which comes from the recipe"
+        "extra_body must not set 'seed', which kernelrl sets from the recipe"
     ]
 
 
 @pytest.mark.parametrize(
-    ("messages", "settings", "told"),
+    ("messages", "settings", "message"),
     [
         (ASK, attrs.evolve(SETTINGS, top_k=5), "sampling.top_k=5"),
         ((*ASK, Message("assistant", "<think>\n")), SETTINGS, "prompt.think_prefix"),
     ],
 )
-def test_what_only_vllm_can_is_refused_elsewhere(
-    server: OpenAIServer, messages: tuple[Message, ...], settings: SamplingSettings, told: str
+def test_features_of_vllm_are_refused_for_other_servers(
+    server: OpenAIServer, messages: tuple[Message, ...], settings: SamplingSettings, message: str
 ) -> None:
     async def ask(policy: OpenAIPolicy) -> None:
         await policy.sample(policy.render(messages), settings)
 
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=message):
         started(options(server), ask)
 
 
@@ -262,16 +262,16 @@ def test_training_is_refused(server: OpenAIServer) -> None:
     policy = OpenAIPolicy(options(server))
     assert not policy.capabilities.losses
     assert not isinstance(policy, TrainablePolicy)
-    with pytest.raises(UsageError, match="cannot learn"):
+    with pytest.raises(UsageError, match="cannot train"):
         asyncio.run(policy.start(attrs.evolve(context(), loss="ppo")))
     assert server.requests == []
 
 
-# --- what goes wrong later ------------------------------------------------------------------------------------------
+# --- errors after the start -----------------------------------------------------------------------------------------
 
 
 def failing(*failures: str) -> Callable[[dict[str, Any]], str]:
-    """The first requests fail like this, the others do not."""
+    """The first requests fail with these failures, later ones succeed."""
     waiting = list(failures)
     return lambda body: waiting.pop(0) if waiting else ""
 
@@ -287,33 +287,31 @@ def after_start(server: OpenAIServer, fail: Callable[[dict[str, Any]], str]) -> 
 @pytest.mark.parametrize(
     "failures", [("429", "429"), ("500",), ("drop",), ("broken",), ("half", "half"), ("no_choices",)]
 )
-def test_a_passing_failure_is_repeated(server: OpenAIServer, failures: tuple[str, ...]) -> None:
+def test_a_request_is_retried_after_a_transient_failure(server: OpenAIServer, failures: tuple[str, ...]) -> None:
     reply = started(options(server, patience_s=20.0), after_start(server, failing(*failures)))
-    assert reply.text == "an answer to Write a kernel."
+    assert reply.text == "a reply to Write a kernel."
     assert len(server.requests) == 1 + len(failures) + 1
 
 
 @pytest.mark.parametrize(
-    ("failure", "told"),
-    [("429", "answers 429"), ("500", "answers 500"), ("drop", "connection"), ("broken", "connection")],
+    ("failure", "message"),
+    [("429", "status 429"), ("500", "status 500"), ("drop", "connection"), ("broken", "connection")],
 )
-def test_an_endpoint_that_answers_nothing_any_more_ends_the_command(
-    server: OpenAIServer, failure: str, told: str
-) -> None:
-    with pytest.raises(KernelRLError, match=told) as ended:
+def test_an_unavailable_endpoint_ends_the_command(server: OpenAIServer, failure: str, message: str) -> None:
+    with pytest.raises(KernelRLError, match=message) as ended:
         started(options(server), after_start(server, lambda body: failure))
     assert not isinstance(ended.value, InfrastructureError)
     assert ended.value.exit_code is ExitCode.FAILED
-    assert "go on" in ended.value.fix
+    assert "kernelrl resume" in ended.value.fix
 
 
-def test_an_account_without_credit_is_not_waited_for(server: OpenAIServer) -> None:
+def test_an_account_without_credit_ends_the_command_without_a_retry(server: OpenAIServer) -> None:
     with pytest.raises(MissingPrerequisite, match="no credit left"):
         started(options(server, patience_s=60.0), after_start(server, lambda body: "quota"))
     assert len(server.requests) == 2
 
 
-def test_one_request_that_always_fails_costs_one_sample(server: OpenAIServer) -> None:
+def test_one_request_that_always_fails_loses_one_sample(server: OpenAIServer) -> None:
     async def ask(policy: OpenAIPolicy) -> Any:
         server.fail = lambda body: "500" if body["seed"] == 7 else ""
 
@@ -331,20 +329,20 @@ def test_one_request_that_always_fails_costs_one_sample(server: OpenAIServer) ->
 
 
 @pytest.mark.parametrize("failure", ["half", "not_json", "no_choices"])
-def test_half_answers_cost_one_sample_after_three_tries(server: OpenAIServer, failure: str) -> None:
+def test_incomplete_responses_lose_one_sample_after_three_requests(server: OpenAIServer, failure: str) -> None:
     with pytest.raises(InfrastructureError, match="3 times"):
         started(options(server, patience_s=20.0), after_start(server, lambda body: failure))
     assert len(server.requests) == 1 + 3
 
 
-def test_a_web_page_in_place_of_an_answer_names_the_address(server: OpenAIServer) -> None:
+def test_a_web_page_as_response_is_refused_with_base_url_in_the_fix(server: OpenAIServer) -> None:
     server.fail = lambda body: "not_json"
-    with pytest.raises(UsageError, match="no JSON of an OpenAI-compatible server") as refused:
+    with pytest.raises(UsageError, match="not the JSON of an OpenAI-compatible server") as refused:
         started(options(server, patience_s=20.0))
     assert "base_url" in refused.value.fix
 
 
-def test_a_prompt_that_is_too_long_for_the_endpoint_is_told_in_its_words(server: OpenAIServer) -> None:
+def test_a_prompt_too_long_for_the_endpoint_is_refused_with_the_endpoint_s_message(server: OpenAIServer) -> None:
     with pytest.raises(UsageError, match="maximum context length"):
         started(options(server), after_start(server, lambda body: "long"))
 
@@ -363,10 +361,10 @@ def test_the_key_is_in_no_message_and_no_log(
     assert KEY not in caplog.text
 
 
-def test_no_more_requests_are_under_way_than_allowed(server: OpenAIServer) -> None:
+def test_max_concurrent_limits_concurrent_requests(server: OpenAIServer) -> None:
     under_way, most = 0, 0
 
-    def answer(messages: list[dict[str, str]]) -> str:
+    def slow(messages: list[dict[str, str]]) -> str:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
@@ -379,7 +377,7 @@ def test_no_more_requests_are_under_way_than_allowed(server: OpenAIServer) -> No
     async def ask(policy: OpenAIPolicy) -> None:
         await asyncio.gather(*(one_reply(policy) for _ in range(12)))
 
-    server.answer = answer
+    server.write_reply = slow
     started(options(server, max_concurrent=3), ask)
     assert most <= 3
 

@@ -37,7 +37,7 @@ def ask(policy: ScriptedPolicy, *messages: Message, seed: int = 0, **changes: An
     return asyncio.run(policy.sample(policy.render(messages), SamplingSettings(**values)))
 
 
-def test_a_reply_fits_by_text_and_turn() -> None:
+def test_a_reply_matches_by_text_and_turn() -> None:
     policy = started(
         ScriptedReply("first relu", when="torch.relu", turn=1),
         ScriptedReply("second relu", when=("torch.relu", "wrong"), turn=2),
@@ -48,27 +48,27 @@ def test_a_reply_fits_by_text_and_turn() -> None:
     assert ask(policy, EXP, Message("assistant", "<think>")).text == "exp"
 
 
-def test_a_missing_reply_names_the_prompt() -> None:
+def test_an_unmatched_prompt_is_an_error_that_quotes_it() -> None:
     with pytest.raises(UsageError, match=r"turn 1 .*torch\.exp") as caught:
         ask(started(ScriptedReply("x", when="torch.relu")), EXP)
     assert "when" in caught.value.fix
 
 
-def test_the_seed_chooses_among_several() -> None:
+def test_the_seed_selects_one_of_several_matching_replies() -> None:
     policy = started(ScriptedReply("a"), ScriptedReply("b"))
     assert [ask(policy, RELU, seed=seed).text for seed in (0, 1, 0, 3)] == ["a", "b", "a", "b"]
     assert policy.capabilities.deterministic
 
 
-def test_in_order_uses_each_once_and_cycle_begins_again() -> None:
+def test_in_order_uses_each_reply_once_and_cycle_repeats() -> None:
     once, again = (started(ScriptedReply("a"), ScriptedReply("b"), choose=way) for way in ("in_order", "cycle"))
     assert [ask(once, RELU, seed=5).text for _ in range(2)] == ["a", "b"]
-    with pytest.raises(UsageError, match="one more was asked for"):
+    with pytest.raises(UsageError, match="one more was requested"):
         ask(once, RELU)
     assert [ask(again, RELU).text for _ in range(3)] == ["a", "b", "a"]
 
 
-def test_a_loaded_policy_goes_on_in_the_script(tmp_path: Path) -> None:
+def test_a_loaded_policy_continues_the_script(tmp_path: Path) -> None:
     policy = started(ScriptedReply("a"), ScriptedReply("b"), choose="in_order")
     ask(policy, RELU)
     state = json.loads(json.dumps(asyncio.run(policy.save(tmp_path))))
@@ -78,27 +78,27 @@ def test_a_loaded_policy_goes_on_in_the_script(tmp_path: Path) -> None:
 
 
 @given(st.text(max_size=40))
-def test_tokens_are_bytes_and_an_end(text: str) -> None:
+def test_tokens_are_bytes_and_an_end_token(text: str) -> None:
     reply = ask(started(ScriptedReply(text)), RELU)
     assert bytes(reply.tokens[:-1]).decode() == text.encode("utf-8", "replace").decode()
     assert len(reply.logprobs) == len(reply.tokens)
     assert reply.stop_reason == "stop"
 
 
-def test_limits_and_stop_strings() -> None:
+def test_token_limits_and_stop_strings_cut_the_reply() -> None:
     policy = started(ScriptedReply("héllo world"))
     cut = ask(policy, RELU, max_tokens=2)
     assert (cut.text, len(cut.tokens), cut.stop_reason) == ("h", 2, "length")
     assert ask(policy, RELU, stop=("lo", "rl")).text == "héllo"
 
 
-def test_given_logprobs_are_kept_and_counted() -> None:
+def test_given_logprobs_are_returned_and_their_number_is_checked() -> None:
     assert ask(started(ScriptedReply("ab", logprobs=(-1.0, -2.0, -0.5))), RELU).logprobs == (-1.0, -2.0, -0.5)
-    with pytest.raises(UsageError, match="2 logprobs and 3 tokens"):
+    with pytest.raises(UsageError, match="2 logprobs for 3 tokens"):
         started(ScriptedReply("ab", logprobs=(-1.0, -2.0)))
 
 
-def test_replies_take_their_time_side_by_side() -> None:
+def test_delayed_replies_are_concurrent() -> None:
     policy = started(ScriptedReply("a"), seconds_per_reply=0.2)
     prompt, settings = policy.render([RELU]), SamplingSettings(9, 1.0, 1.0, -1, (), 0)
 
@@ -110,7 +110,7 @@ def test_replies_take_their_time_side_by_side() -> None:
     assert 0.2 <= asyncio.run(work()) < 2
 
 
-def test_training_reports_and_changes_nothing() -> None:
+def test_an_update_reports_metrics_and_changes_nothing() -> None:
     policy = started(ScriptedReply("a"))
     sample = LossSample("0", (1,), (97, 256), (0.0, 0.0), (0.25, 0.25))
     optimizer = OptimizerSettings(1e-3, 0.9, 0.95, 1e-8, 0.0, None)
@@ -142,7 +142,7 @@ def test_every_format_is_read(tmp_path: Path, name: str) -> None:
         ("s.jsonl", '{"reply": "a"}\n{"reply"\n', "s.jsonl:2: not JSON"),
         ("s.jsonl", '{"reply": "a", "wen": "x"}\n', "did you mean 'when'"),
         ("s.json", '{"reply": "a"}', "a list of replies"),
-        ("s.yaml", "- {reply: 3}\n", "entry 1: `reply` must be a text"),
+        ("s.yaml", "- {reply: 3}\n", "entry 1: `reply` must be a string"),
         ("s.yaml", "- {reply: a, turn: 0}\n", "`turn` must be"),
         ("s.yaml", "- a\n- [\n", "s.yaml:3: not YAML"),
         ("s.yaml", "- {reply: no, reply: a}\n", "s.yaml:1: key 'reply' is given twice"),
@@ -151,7 +151,7 @@ def test_every_format_is_read(tmp_path: Path, name: str) -> None:
         ("missing.yaml", None, "cannot read"),
     ],
 )
-def test_bad_files_are_explained(tmp_path: Path, name: str, content: str | None, words: str) -> None:
+def test_invalid_files_are_refused_with_a_position(tmp_path: Path, name: str, content: str | None, words: str) -> None:
     if content is not None:
         (tmp_path / name).write_text(content)
     policy = ScriptedPolicy(ScriptedConfig(path=tmp_path / name))

@@ -1,4 +1,4 @@
-"""The starter tasks: what they are made of, and that nothing but an answer passes them."""
+"""The starter tasks: their format, their demonstrations and the outcomes of those."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TASKS = [task for split in ("train", "held_out") for task in SOURCE.tasks(split)
 
 
 class _Anonymous(ast.NodeTransformer):
-    """Names by order of appearance, numbers all alike."""
+    """Replace names by their order of appearance, and numbers by 0."""
 
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
@@ -47,7 +47,7 @@ def structure(task: Task) -> str:
     return ast.dump(_Anonymous().visit(model))
 
 
-def test_there_are_forty_tasks_and_more_in_three_levels_of_both_splits() -> None:
+def test_at_least_forty_tasks_with_three_levels_in_both_splits() -> None:
     assert len(TASKS) >= 40
     for split in ("train", "held_out"):
         assert {task.level for task in SOURCE.tasks(split)} == {1, 2, 3}
@@ -59,7 +59,7 @@ def test_a_task_is_in_kernelbench_format(task: Task) -> None:
     parse_task_source(task.reference, task.id)
 
 
-def test_no_two_tasks_have_one_structure() -> None:
+def test_no_two_tasks_have_the_same_structure() -> None:
     structures = [structure(task) for task in TASKS]
     assert len(set(structures)) == len(structures)
 
@@ -69,32 +69,32 @@ def test_splits_share_no_task() -> None:
     assert sum(map(len, splits)) == len(set.union(*splits))
 
 
-def test_practice_never_has_the_lines_of_a_task() -> None:
+def test_no_generated_task_has_the_lines_of_a_catalogue_task() -> None:
     known = {read_reference(task.reference).steps for task in TASKS}
     assert not known & {read_reference(task.reference).steps for task in SOURCE.tasks("practice")}
 
 
-def test_only_train_and_practice_have_answers() -> None:
+def test_only_train_and_practice_have_demonstrations() -> None:
     assert all(SOURCE.demonstrations(task) for split in ("train", "practice") for task in SOURCE.tasks(split))
     assert not any(SOURCE.demonstrations(task) for task in SOURCE.tasks("held_out"))
 
 
 @pytest.mark.parametrize("share", [0.25, 0.4])
-def test_the_right_answers_have_their_share(share: float) -> None:
+def test_correct_demonstrations_have_the_configured_weight(share: float) -> None:
     source = StarterTasks(StarterOptions(practice=0, right_share=share))
     for task, backend in itertools.product(source.tasks("train"), ("triton", "cpp")):
-        answers = [answer for answer in source.demonstrations(task) if answer.backend == backend]
-        assert sum(answer.weight for answer in answers) == pytest.approx(1.0)
-        right = sum(answer.weight for answer in answers if answer.outcome is Outcome.CORRECT)
+        found = [item for item in source.demonstrations(task) if item.backend == backend]
+        assert sum(item.weight for item in found) == pytest.approx(1.0)
+        right = sum(item.weight for item in found if item.outcome is Outcome.CORRECT)
         assert right == pytest.approx(share)
 
 
-def test_an_unknown_name_is_refused_with_the_nearest() -> None:
+def test_unknown_name_is_refused_with_the_nearest_known_name() -> None:
     with pytest.raises(UsageError, match="did you mean 'softmax'"):
         StarterTasks(StarterOptions(names=("softmx",)))
 
 
-# --- verdicts -------------------------------------------------------------------------------------------------------
+# --- outcomes -------------------------------------------------------------------------------------------------------
 
 
 def recipe(backend: str = "triton", mode: str = "interpreter") -> object:
@@ -116,7 +116,7 @@ def recipe(backend: str = "triton", mode: str = "interpreter") -> object:
 
 
 class Judges:
-    """Environments that several tests share: to start a judge takes seconds."""
+    """Environments shared by several tests, because starting a judge takes seconds."""
 
     def __init__(self) -> None:
         self._loop = asyncio.Runner()
@@ -125,19 +125,19 @@ class Judges:
     def outcomes(
         self, pairs: list[tuple[Task, str]], backend: str = "triton", mode: str = "interpreter"
     ) -> list[Outcome]:
-        """Outcomes of sources, each against its task, with the real judge."""
-        return self._loop.run(self._judged(pairs, backend, mode))
+        """Outcome of each source, evaluated by the real judge against its task."""
+        return self._loop.run(self._evaluate(pairs, backend, mode))
 
-    def misjudged(
-        self, answers: list[tuple[Task, Demonstration]], backend: str, mode: str = "interpreter"
+    def mismatches(
+        self, demonstrations: list[tuple[Task, Demonstration]], backend: str, mode: str = "interpreter"
     ) -> list[str]:
-        """The answers that do not end as they say."""
-        pairs = [(task, answer.source) for task, answer in answers]
+        """One line for each demonstration whose outcome differs from the declared one."""
+        pairs = [(task, demonstration.source) for task, demonstration in demonstrations]
         outcomes = self.outcomes(pairs, backend, mode)
         return [
-            f"{task.id} {answer.flaw or 'right'}: {outcome}, not {answer.outcome}"
-            for (task, answer), outcome in zip(answers, outcomes, strict=True)
-            if outcome is not answer.outcome
+            f"{task.id} {demonstration.flaw or 'no flaw'}: {outcome}, not {demonstration.outcome}"
+            for (task, demonstration), outcome in zip(demonstrations, outcomes, strict=True)
+            if outcome is not demonstration.outcome
         ]
 
     def close(self) -> None:
@@ -145,7 +145,7 @@ class Judges:
             self._loop.run(environment.aclose())
         self._loop.close()
 
-    async def _judged(self, pairs: list[tuple[Task, str]], backend: str, mode: str) -> list[Outcome]:
+    async def _evaluate(self, pairs: list[tuple[Task, str]], backend: str, mode: str) -> list[Outcome]:
         from kernelrl_core.environment.environment import Environment
         from kernelrl_core.plugins.registry import registry
         from kernelrl_core.prompts.extraction import extract_file
@@ -175,79 +175,90 @@ def judges(one_judge_at_once: None) -> Iterator[Judges]:
     judges.close()
 
 
-def answers_in(source: StarterTasks, backend: str) -> list[tuple[Task, Demonstration]]:
+def demonstrations_of(source: StarterTasks, backend: str) -> list[tuple[Task, Demonstration]]:
     return [
-        (task, answer)
+        (task, demonstration)
         for task in source.tasks("train")
-        for answer in source.demonstrations(task)
-        if answer.backend == backend
+        for demonstration in source.demonstrations(task)
+        if demonstration.backend == backend
     ]
 
 
 FRAMES = {entry.name: entry.frame for entry in ENTRIES}
-OF_A_FRAME = {"missing_import", "unknown_block", "missing_argument", "wrong_shape", "wrong_dtype"}
-"""Flaws that stand beside the steps and the sizes: what a frame computes does not change how they end."""
+ONE_OF_EACH_FRAME = {entry.frame: entry.name for entry in ENTRIES if entry.split == "train"}
+OF_A_FRAME = {
+    *("missing_import", "unknown_block", "missing_argument", "wrong_shape", "wrong_dtype"),
+    *("one_program", "missing_launch", "missing_colon", "open_parenthesis", "wrong_class"),
+}
+"""Flaws outside of the steps and the sizes: their outcome depends on the frame only."""
 
 
 @pytest.mark.slow
-def test_answers_end_as_they_say(judges: Judges) -> None:
-    """Flaws of a frame in one of its tasks; `KERNELRL_TEST_ALL_ANSWERS=1` judges them in all of them."""
-    answers = answers_in(SOURCE, "triton")
-    once = {(FRAMES[task.name], answer.flaw): (task, answer) for task, answer in answers if answer.flaw in OF_A_FRAME}
-    others = [(task, answer) for task, answer in answers if answer.flaw not in OF_A_FRAME]
-    chosen = answers if "KERNELRL_TEST_ALL_ANSWERS" in os.environ else [*others, *once.values()]
-    assert judges.misjudged(chosen, "triton") == []
+def test_triton_demonstrations_have_their_declared_outcome(judges: Judges) -> None:
+    """A subset that has every task, block size and flaw; `KERNELRL_TEST_ALL_ANSWERS=1` evaluates all of them."""
+    found = demonstrations_of(SOURCE, "triton")
+    right = [pair for pair in found if pair[1].outcome is Outcome.CORRECT]
+    assert len(right) == 2 * len(SOURCE.tasks("train"))
+    # The correct kernels of a task differ in the block size, tasks of a frame in the steps: each task in one block
+    # size, one task of each frame in both.
+    blocks = [
+        pair
+        for index, pair in enumerate(right)
+        if index % 2 == index // 2 % 2 or pair[0].name in ONE_OF_EACH_FRAME.values()
+    ]
+    flawed = [(task, item) for task, item in found if item.outcome is not Outcome.CORRECT]
+    once = {(FRAMES[task.name], item.flaw): (task, item) for task, item in flawed if item.flaw in OF_A_FRAME}
+    others = [(task, item) for task, item in flawed if item.flaw not in OF_A_FRAME]
+    chosen = found if "KERNELRL_TEST_ALL_ANSWERS" in os.environ else [*blocks, *others, *once.values()]
+    assert judges.mismatches(chosen, "triton") == []
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
-def test_cpp_answers_end_as_they_say(judges: Judges) -> None:
-    """A task with all its answers, in the large size, and every kind of flaw at least once."""
+def test_cpp_demonstrations_have_their_declared_outcome(judges: Judges) -> None:
+    """All demonstrations of one task, in the large size, and every kind of flaw at least once."""
     source = StarterTasks(StarterOptions(practice=0, size="large"))
-    answers = answers_in(source, "cpp")
-    flaws = {answer.flaw: (task, answer) for task, answer in answers if answer.flaw}
+    found = demonstrations_of(source, "cpp")
+    flaws = {item.flaw: (task, item) for task, item in found if item.flaw}
     assert set(flaws) == {flaw.name for flaw in (*CPP_SEMANTIC, *CPP_SYNTACTIC)}
-    whole = [(task, answer) for task, answer in answers if task.name == "layer_norm"]
-    others = flaws.keys() - {answer.flaw for _, answer in whole}
-    assert judges.misjudged([*whole, *(flaws[flaw] for flaw in sorted(others))], "cpp") == []
+    whole = [(task, item) for task, item in found if task.name == "layer_norm"]
+    others = flaws.keys() - {item.flaw for _, item in whole}
+    assert judges.mismatches([*whole, *(flaws[flaw] for flaw in sorted(others))], "cpp") == []
 
 
-ONE_OF_EACH_FRAME = {entry.frame: entry.name for entry in ENTRIES if entry.split == "train"}
-
-
-def huge_answers() -> list[tuple[Task, Demonstration]]:
-    return answers_in(StarterTasks(StarterOptions(practice=0, size="huge")), "triton")
+def huge_demonstrations() -> list[tuple[Task, Demonstration]]:
+    return demonstrations_of(StarterTasks(StarterOptions(practice=0, size="huge")), "triton")
 
 
 @pytest.mark.slow
-def test_answers_for_a_gpu_are_right_on_small_inputs_too(judges: Judges) -> None:
-    """In the interpreter: fast, middling and slow ones to one task of each frame, and one of them to every other."""
+def test_gpu_demonstrations_are_correct_on_small_inputs(judges: Judges) -> None:
+    """In the interpreter: all three speeds for one task of each frame, one speed for every other task."""
     small = {task.id: task for task in SOURCE.tasks("train")}
-    right = [(small[task.id], answer) for task, answer in huge_answers() if answer.outcome is Outcome.CORRECT]
+    right = [(small[task.id], item) for task, item in huge_demonstrations() if item.outcome is Outcome.CORRECT]
     assert len(right) == 3 * len(small)
-    # Paces differ in how a frame is launched, and tasks in the steps within.
+    # The speeds of a frame differ in the launch, its tasks in the steps.
     chosen = [
         pair
         for index, pair in enumerate(right)
         if index % 3 == index // 3 % 3 or pair[0].name in ONE_OF_EACH_FRAME.values()
     ]
-    assert judges.misjudged(chosen, "triton") == []
+    assert judges.mismatches(chosen, "triton") == []
 
 
 @pytest.mark.gpu
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="needs a GPU")
-def test_answers_for_a_gpu_end_as_they_say_there(judges: Judges) -> None:
-    """Every kind of flaw at least once, and all answers to one task of each frame."""
+def test_gpu_demonstrations_have_their_declared_outcome_on_a_gpu(judges: Judges) -> None:
+    """Every kind of flaw at least once, and all demonstrations of three tasks of different frames."""
     names = ("layer_norm", "total_of_squares", "linear")
-    answers = huge_answers()
-    flaws = {answer.flaw: (task, answer) for task, answer in answers if answer.flaw}
-    chosen = [*flaws.values(), *((task, answer) for task, answer in answers if task.name in names)]
-    assert judges.misjudged(chosen, "triton", mode="gpu") == []
+    found = huge_demonstrations()
+    flaws = {item.flaw: (task, item) for task, item in found if item.flaw}
+    chosen = [*flaws.values(), *((task, item) for task, item in found if task.name in names)]
+    assert judges.mismatches(chosen, "triton", mode="gpu") == []
 
 
 @pytest.mark.parametrize("size", ["large", "huge"])
-def test_a_larger_size_changes_nothing_but_sizes(size: Literal["large", "huge"]) -> None:
+def test_larger_size_changes_only_numbers(size: Literal["large", "huge"]) -> None:
     large = StarterTasks(StarterOptions(practice=50, size=size))
     for split in SOURCE.splits():
         for small, big in zip(SOURCE.tasks(split), large.tasks(split), strict=True):
@@ -258,7 +269,7 @@ def test_a_larger_size_changes_nothing_but_sizes(size: Literal["large", "huge"])
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
 def test_nothing_passes_without_the_work(task: Task) -> None:
-    """The audit finds that neither zeros nor constants nor an input pass, and no other fault but that it is small."""
+    """The audit accepts no zeros, constants or returned inputs, and reports nothing except small inputs."""
     pytest.importorskip("torch")
     from kernelrl_core.types import EvaluationSettings
     from kernelrl_judge.auditing import audit
@@ -267,8 +278,8 @@ def test_nothing_passes_without_the_work(task: Task) -> None:
 
 
 @pytest.mark.slow
-def test_practice_is_right_nearly_always(judges: Judges) -> None:
-    """Made-up compositions may divide by next to nothing; nine in ten of the right answers must hold all the same."""
+def test_at_least_90_percent_of_generated_tasks_have_a_correct_first_demonstration(judges: Judges) -> None:
+    """Generated compositions may divide by values close to zero."""
     pairs = [(task, SOURCE.demonstrations(task)[0].source) for task in SOURCE.tasks("practice")]
     outcomes = judges.outcomes(pairs)
     assert outcomes.count(Outcome.CORRECT) >= 0.9 * len(outcomes)

@@ -1,4 +1,4 @@
-"""The backend `tilelang` without a GPU: facts, options and, where the wheel is installed, what compiles."""
+"""The backend `tilelang` without a GPU: facts, options and, where the wheel is installed, compilation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ except Exception as error:
 
 
 def compile_check(source: str, directory: Path) -> tuple[str, str]:
-    """Kind and text of what a process with the runner's environment says of a source."""
+    """Kind and text of the report on a source, from a process with the runner's environment."""
     path = directory / "candidate.py"
     path.write_text(source)
     environment = {**os.environ, "HOME": str(directory), **TileLangRunner().environment("compile", {})}
@@ -72,16 +72,16 @@ def facts(source: str) -> dict[str, tuple[bool, bool]]:
         ("from tilelang import language\n\n@language.prim_func\ndef k(a):\n    pass\n", (False, False)),
     ],
 )
-def test_a_kernel_is_seen_with_its_uses(source: str, expected: tuple[bool, bool]) -> None:
+def test_kernel_is_found_with_its_uses(source: str, expected: tuple[bool, bool]) -> None:
     assert facts(source) == {"k": expected}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_the_kernel_of_an_example_is_reached_from_forward(example: Example) -> None:
+def test_kernels_of_examples_are_reached_from_forward(example: Example) -> None:
     assert [kernel.reached for kernel in kernels(example.kernel)] == [True]
 
 
-def test_a_gpu_is_required_only_when_asked_for() -> None:
+def test_gpu_is_required_only_where_configured() -> None:
     assert TileLangConfig(mode="gpu").requires().gpu == "nvidia"
     assert TileLangConfig().requires().gpu == ""
 
@@ -90,11 +90,11 @@ def test_a_gpu_is_required_only_when_asked_for() -> None:
     ("wanted", "has_gpu", "mode"),
     [("auto", True, "gpu"), ("auto", False, "compile"), ("gpu", False, "gpu"), ("compile", True, "compile")],
 )
-def test_the_mode_follows_the_machine_unless_it_is_told(wanted: str, has_gpu: bool, mode: str) -> None:
+def test_mode_auto_follows_the_machine(wanted: str, has_gpu: bool, mode: str) -> None:
     assert TileLangRunner().mode({"mode": wanted}, has_gpu) == mode
 
 
-def test_a_target_is_named_only_where_no_gpu_names_one() -> None:
+def test_target_is_set_only_without_a_gpu() -> None:
     assert "TILELANG_DEFAULT_TARGET" in TileLangRunner().environment("compile", {})
     assert "TILELANG_DEFAULT_TARGET" not in TileLangRunner().environment("gpu", {})
 
@@ -111,7 +111,7 @@ def test_the_examples_compile(example: Example, tmp_path: Path) -> None:
 
 @needs_wheel
 @pytest.mark.slow
-def test_a_kernel_that_needs_sizes_is_named_as_not_compiled(tmp_path: Path) -> None:
+def test_kernel_that_needs_sizes_is_reported_as_not_compiled(tmp_path: Path) -> None:
     kind, text = compile_check(ONE_SHOT.kernel.replace("block: int = 1024", "block: int"), tmp_path)
     assert kind == "compiled"
     assert "not compiled, because sizes or tensors are needed: scaled_difference" in text
@@ -127,5 +127,5 @@ def test_a_kernel_that_needs_sizes_is_named_as_not_compiled(tmp_path: Path) -> N
         ("class ModelNew", "raise ValueError('mine')\nclass ModelNew", "error"),
     ],
 )
-def test_what_the_compiler_refuses_is_a_compile_error(right: str, wrong: str, kind: str, tmp_path: Path) -> None:
+def test_compiler_errors_are_classified_as_compile_errors(right: str, wrong: str, kind: str, tmp_path: Path) -> None:
     assert compile_check(ONE_SHOT.kernel.replace(right, wrong), tmp_path)[0] == kind

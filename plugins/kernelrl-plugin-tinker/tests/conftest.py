@@ -21,12 +21,12 @@ from kernelrl_tinker_server.local import LocalServer
 
 os.environ["TINKER_TELEMETRY"] = "0"
 
-ASKED = (Message("user", "Write relu.\n"),)
+MESSAGES = (Message("user", "Write relu.\n"),)
 OPERATIONS = ("relu", "exp", "abs", "sin", "cos", "neg")
 
 
 def examples() -> list[WarmStartExample]:
-    """Short answers to short questions, right and flawed."""
+    """Short demonstrations for short prompts, correct and incorrect."""
     made = []
     for name in OPERATIONS:
         messages = (Message("user", f"Write a kernel for {name}.\nAnswer with one line.\n"),)
@@ -38,13 +38,13 @@ def examples() -> list[WarmStartExample]:
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory) -> Path:
-    """Shared by the session, so that the model of the local server is made once."""
+    """Shared by the session, so that the local server's model is created once."""
     return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture
 def make_context(cache: Path, tmp_path: Path):
-    """What a policy is given; what it said is in `said`."""
+    """Makes a policy's context; the lines that the policy shows are in `make_context.said`."""
 
     def make(*, loss: str = "ppo", reference: bool = False, run: str = "run") -> PolicyContext:
         async def demonstrations() -> list[WarmStartExample]:
@@ -87,7 +87,7 @@ def optimizer():
 
 @pytest.fixture
 def make_update(loss, optimizer):
-    """A step on training samples, as the core shapes and divides them."""
+    """Makes an update from training samples, shaped and split as in the core."""
 
     def make(
         samples: Sequence[TrainingSample],
@@ -117,7 +117,7 @@ def proxy(server, make_proxy):
 
 @pytest.fixture
 def policy(server, proxy):
-    """Through the proxy; impatient."""
+    """Makes a policy that connects through the proxy, with short time limits."""
 
     def make(**options: Any) -> TinkerPolicy:
         given = {"model": server.models[0], "renderer": "chat_template", "base_url": proxy.base_url, "retries": 2}
@@ -136,7 +136,7 @@ def context(tmp_path: Path):
 
 @pytest.fixture
 def run(context: PolicyContext):
-    """What some work gives with a policy that was started."""
+    """Runs a coroutine with a started policy and returns its result."""
 
     def made(policy: TinkerPolicy, work, context: PolicyContext = context) -> Any:
         async def whole() -> Any:
@@ -154,18 +154,18 @@ def run(context: PolicyContext):
 @pytest.fixture
 def one_reply(sampling):
     async def work(policy: TinkerPolicy):
-        return await policy.sample(policy.render(ASKED), sampling(3))
+        return await policy.sample(policy.render(MESSAGES), sampling(3))
 
     return work
 
 
 @pytest.fixture
 def learn(make_update, loss):
-    """Some equal steps, before each of which something is done; the metrics of the last one."""
+    """Makes a coroutine that runs equal steps, calls `then` before each, and returns the metrics of the last one."""
 
     def made(steps: int = 1, then=None):
         async def work(policy: TinkerPolicy):
-            prompt = policy.render(ASKED).tokens
+            prompt = policy.render(MESSAGES).tokens
             samples = tuple(TrainingSample(str(a), prompt, (65 + a, 66), (-5.0, -5.0), 1.0 - a) for a in range(3))
             for number in range(steps):
                 if then is not None:
@@ -181,7 +181,7 @@ def learn(make_update, loss):
 
 @pytest.fixture
 def make_proxy():
-    """Servers between client and server that break what they are told to break."""
+    """Makes proxies between client and server that inject faults."""
     made: list[FaultyProxy] = []
 
     def make(target: str) -> FaultyProxy:
@@ -194,10 +194,10 @@ def make_proxy():
 
 
 class FaultyProxy:
-    """Passes requests on, except while a fault is due.
+    """Forwards requests, except those with a fault.
 
-    A fault is one of `refused` (401), `storm` (429), `broken` (500), `half` (the connection ends in the middle of the
-    answer), `hang` (no answer), `failed` (the answer says that the request failed at the server).
+    A fault is one of `refused` (401), `storm` (429), `broken` (500), `half` (the connection closes in the middle of the
+    response), `hang` (no response), `failed` (the response reports that the request failed at the server).
     """
 
     def __init__(self, target: str) -> None:
@@ -211,13 +211,13 @@ class FaultyProxy:
         self._ready.wait(30)
 
     def fault(self, what: str, path: str, times: int = 1, *, after: int = 0) -> None:
-        """The requests to a path that follow the next `after` ones fail."""
+        """Let the next `times` requests to a path fail, after `after` successful ones."""
         if after:
             self._faults.append(("", path, after))
         self._faults.append((what, path, times))
 
     def leave(self) -> None:
-        """Stop answering, as a server that is gone."""
+        """Stop serving, like a server that has ended."""
         self._call(self._runner.cleanup)
 
     def close(self) -> None:
@@ -261,9 +261,9 @@ class FaultyProxy:
         headers = {k: v for k, v in request.headers.items() if k.lower() not in ("host", "content-length")}
         async with self._session.request(
             request.method, self._target + request.path_qs, data=body, headers=headers
-        ) as answer:
-            content = await answer.read()
-            response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
+        ) as forwarded:
+            content = await forwarded.read()
+            response = web.StreamResponse(status=forwarded.status, headers={"Content-Type": forwarded.content_type})
         if what != "half":
             return web.Response(body=content, status=response.status, headers=response.headers)
         response.content_length = len(content) + 100

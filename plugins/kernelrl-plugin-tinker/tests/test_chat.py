@@ -34,12 +34,12 @@ TABLES = {
 KNOWN = [f"{owner}/{name}" for owner, table in TABLES.items() for name in table()]
 CODE = "```python\nclass ModelNew:\n    pass\n```"
 PUSH = Message("assistant", "<think>\n")
-ASKED = (Message("system", "You write kernels."), Message("user", "Write relu."))
+MESSAGES = (Message("system", "You write kernels."), Message("user", "Write relu."))
 
 
 @pytest.fixture(scope="module")
 def tokenizer() -> PreTrainedTokenizerFast:
-    """A token for each byte, and the special tokens of all families."""
+    """One token per byte, and the special tokens of all model families."""
     alphabet = {byte: index for index, byte in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     made = Tokenizer(models.BPE(vocab=alphabet, merges=[]))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -51,7 +51,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 @pytest.fixture(scope="module")
 def thinker(tokenizer) -> PreTrainedTokenizerFast:
-    """With a chat template that opens the thinking, as that of QwQ does."""
+    """The tokenizer with a chat template that ends in `<think>`, as that of QwQ does."""
     made = copy.deepcopy(tokenizer)
     made.chat_template = (
         "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -64,14 +64,14 @@ def chat_with(model: str, tokenizer):
     return make_chat(model, recommended_renderer(model), tokenizer)
 
 
-def said(chat, tokenizer, text: str, *, prompt=ASKED, reason: str = "stop", end: str = ""):
+def parsed(chat, tokenizer, text: str, *, prompt=MESSAGES, reason: str = "stop", end: str = ""):
     tokens = tokenizer.encode(text + end, add_special_tokens=False)
     return chat.read(chat.render(prompt), tokens, [-1.0] * len(tokens), reason, ())
 
 
-def read(chat, asked, reply):
+def read(chat, messages, reply):
     return extract(
-        chat.render(asked).prefill + reply.text,
+        chat.render(messages).prefill + reply.text,
         backend="triton",
         thinking=reply.thinking,
         stop_reason=reply.stop_reason,
@@ -84,9 +84,9 @@ def end_of(chat, tokenizer) -> str:
 
 
 @pytest.mark.parametrize("model", KNOWN)
-def test_a_draft_in_the_thinking_is_never_the_answer(model, tokenizer) -> None:
+def test_a_draft_in_the_thinking_is_never_the_candidate(model, tokenizer) -> None:
     chat = chat_with(model, tokenizer)
-    prompt = tokenizer.decode(chat.render(ASKED).tokens)
+    prompt = tokenizer.decode(chat.render(MESSAGES).tokens)
     assert "Write relu." in prompt
     draft = "A draft: ```python\nclass ModelNew:\n    draft = 1\n```"
     if model.startswith("openai/"):
@@ -95,8 +95,8 @@ def test_a_draft_in_the_thinking_is_never_the_answer(model, tokenizer) -> None:
         text = f"{draft}\n</think>\n\n{CODE}"
     else:
         text = f"<think>\n{draft}\n</think>\n\n{CODE}"
-    reply = said(chat, tokenizer, text, end=end_of(chat, tokenizer))
-    found = read(chat, ASKED, reply)
+    reply = parsed(chat, tokenizer, text, end=end_of(chat, tokenizer))
+    found = read(chat, MESSAGES, reply)
     assert found.candidate is not None
     assert "draft" not in found.candidate.source
     assert "A draft" in found.candidate.thinking
@@ -105,84 +105,84 @@ def test_a_draft_in_the_thinking_is_never_the_answer(model, tokenizer) -> None:
 
 @pytest.mark.parametrize("pushed", [False, True], ids=["", "think_prefix"])
 @pytest.mark.parametrize("model", [*KNOWN, "Qwen/QwQ-32B"])
-def test_thinking_that_never_ended_is_no_answer(model, pushed, tokenizer, thinker) -> None:
-    """Neither cut off nor ended by the model; a draft in it is complete and stands in a block of its own."""
+def test_unfinished_thinking_has_no_candidate(model, pushed, tokenizer, thinker) -> None:
+    """Whether the reply was cut or the model ended it, although the thinking contains a complete code block."""
     if model == "Qwen/QwQ-32B":
         tokenizer = thinker
     chat = chat_with(model, tokenizer)
-    asked = (*ASKED, PUSH) if pushed else ASKED
+    messages = (*MESSAGES, PUSH) if pushed else MESSAGES
     draft = f"First\n{CODE}\nand then"
     text = f"<|channel|>analysis<|message|>{draft}" if model.startswith("openai/") else draft
-    if not tokenizer.decode(chat.render(asked).tokens).rstrip().endswith("<think>") and text is draft:
+    if not tokenizer.decode(chat.render(messages).tokens).rstrip().endswith("<think>") and text is draft:
         text = f"<think>\n{draft}"
     for reason, end in (("length", ""), ("stop", end_of(chat, tokenizer)), ("stop", "")):
-        reply = said(chat, tokenizer, text, prompt=asked, reason=reason, end=end)
-        assert read(chat, asked, reply).candidate is None, (reason, reply.text)
+        reply = parsed(chat, tokenizer, text, prompt=messages, reason=reason, end=end)
+        assert read(chat, messages, reply).candidate is None, (reason, reply.text)
 
 
 @pytest.mark.parametrize("thought", ["", "First\n```python\nclass ModelNew:\n    draft = 1\n```\n"])
 @pytest.mark.parametrize("pushed", [False, True], ids=["", "think_prefix"])
 @pytest.mark.parametrize("model", ["Qwen/QwQ-32B", "Qwen/Qwen3-8B", "Qwen/Qwen3.5-4B", "moonshotai/Kimi-K2.5"])
-def test_the_answer_stands_behind_thinking_that_the_prompt_opened(model, pushed, thought, tokenizer, thinker) -> None:
+def test_the_candidate_follows_thinking_that_the_prompt_started(model, pushed, thought, tokenizer, thinker) -> None:
     tokenizer = thinker if model == "Qwen/QwQ-32B" else tokenizer
     chat = chat_with(model, tokenizer)
-    asked = (*ASKED, PUSH) if pushed else ASKED
-    opening = chat.render(asked).opening
+    messages = (*MESSAGES, PUSH) if pushed else MESSAGES
+    opening = chat.render(messages).opening
     assert opening.strip() == ("" if model == "Qwen/Qwen3-8B" and not pushed else "<think>")
     text = ("" if opening else "<think>\n") + f"{thought}\n</think>\n\n{CODE}"
-    reply = said(chat, tokenizer, text, prompt=asked, end=end_of(chat, tokenizer))
-    found = read(chat, asked, reply)
+    reply = parsed(chat, tokenizer, text, prompt=messages, end=end_of(chat, tokenizer))
+    found = read(chat, messages, reply)
     assert found.candidate is not None
     assert "draft" not in found.candidate.source
     assert found.thinking == thought.strip()
 
 
-def test_a_think_tag_is_put_in_front_once(tokenizer) -> None:
-    asked = (*ASKED, PUSH)
+def test_the_prompt_ends_with_one_think_tag(tokenizer) -> None:
+    messages = (*MESSAGES, PUSH)
     for model in ("Qwen/Qwen3-8B", "Qwen/Qwen3.5-4B"):
         chat = chat_with(model, tokenizer)
-        assert tokenizer.decode(chat.render(asked).tokens).endswith("<|im_start|>assistant\n<think>\n")
-        reply = said(chat, tokenizer, f"hm\n</think>\n{CODE}", prompt=asked, end="<|im_end|>")
+        assert tokenizer.decode(chat.render(messages).tokens).endswith("<|im_start|>assistant\n<think>\n")
+        reply = parsed(chat, tokenizer, f"hm\n</think>\n{CODE}", prompt=messages, end="<|im_end|>")
         assert reply.thinking.strip() == "hm"
-        assert read(chat, asked, reply).candidate is not None
+        assert read(chat, messages, reply).candidate is not None
 
 
 @pytest.mark.parametrize("model", ["Qwen/QwQ-32B", "Qwen/Qwen3-8B", "Qwen/Qwen3.5-4B", "openai/gpt-oss-20b"])
-def test_a_reply_without_an_end_was_cut_whatever_the_server_says(model, tokenizer, thinker) -> None:
+def test_a_reply_without_an_end_of_turn_has_stop_reason_length(model, tokenizer, thinker) -> None:
     chat = chat_with(model, thinker if model == "Qwen/QwQ-32B" else tokenizer)
-    prompt, text = chat.render(ASKED), "hm\n</think>\n\nx</KERNEL>"
-    told = {}
+    prompt, text = chat.render(MESSAGES), "hm\n</think>\n\nx</KERNEL>"
+    reasons = {}
     for name, end in (("its own", end_of(chat, tokenizer)), ("none", "")):
         tokens = tokenizer.encode(text + end, add_special_tokens=False)
         for reason in ("stop", "length"):
             for strings in ((), ("</KERNEL>",)):
-                told[name, reason, strings] = chat.read(
+                reasons[name, reason, strings] = chat.read(
                     prompt, tokens, [0.0] * len(tokens), reason, strings
                 ).stop_reason
-    assert {where for where, reason in told.items() if reason == "stop"} == {
+    assert {case for case, reason in reasons.items() if reason == "stop"} == {
         ("its own", "stop", ()),
         ("its own", "stop", ("</KERNEL>",)),
         ("none", "stop", ("</KERNEL>",)),
     }
 
 
-def test_stop_strings_stand_beside_the_models_own(tokenizer) -> None:
+def test_stop_strings_are_added_to_the_model_s_own(tokenizer) -> None:
     chat = chat_with("Qwen/Qwen3-8B", tokenizer)
     assert chat.stops(("</KERNEL>",)) == ["<|im_end|>", "</KERNEL>"]
     tokens = tokenizer.encode("a</KERNEL>b", add_special_tokens=False)
-    assert chat.read(chat.render(ASKED), tokens, [0.0] * len(tokens), "stop", ("</KERNEL>",)).text == "a</KERNEL>"
+    assert chat.read(chat.render(MESSAGES), tokens, [0.0] * len(tokens), "stop", ("</KERNEL>",)).text == "a</KERNEL>"
 
 
-def test_a_model_the_cookbook_does_not_know_is_spoken_to_by_its_own_template(tokenizer) -> None:
-    """And never by the renderer of a model with a similar name."""
+def test_a_model_unknown_to_the_cookbook_uses_its_chat_template(tokenizer) -> None:
+    """It never uses the renderer of a model with a similar name."""
     assert recommended_renderer("Qwen/QwQ-32B") == recommended_renderer("Qwen/Qwen3-8B-of-mine") == "chat_template"
     assert recommended_renderer("Qwen/Qwen3-8B") == "qwen3"
     assert isinstance(make_chat("Qwen/QwQ-32B", "qwen3", tokenizer), CookbookChat)
-    with pytest.raises(UsageError, match="'qwen33' cannot be had"):
+    with pytest.raises(UsageError, match="'qwen33' cannot be loaded"):
         make_chat("Qwen/Qwen3-8B", "qwen33", tokenizer)
 
 
-def test_a_chat_template_leaves_out_ends_of_turn_and_keeps_think_tags(tokenizer) -> None:
+def test_a_chat_template_removes_the_end_of_turn_and_keeps_think_tags(tokenizer) -> None:
     chat = chat_with("anything", tokenizer)
-    assert tokenizer.decode(chat.render(ASKED[1:]).tokens) == "<|user|>Write relu.<|end|><|assistant|>"
-    assert said(chat, tokenizer, "<think>x</think>y", end="<|end|>").text == "<think>x</think>y"
+    assert tokenizer.decode(chat.render(MESSAGES[1:]).tokens) == "<|user|>Write relu.<|end|><|assistant|>"
+    assert parsed(chat, tokenizer, "<think>x</think>y", end="<|end|>").text == "<think>x</think>y"

@@ -1,4 +1,4 @@
-"""Options as a recipe gives them."""
+"""Options of the policy `tinker` in a recipe."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from kernelrl_core.recipe.problems import RecipeError
 
 
 @pytest.mark.parametrize("given", ["policy.warm_start.steps=3", "policy.warm_start=null", "policy.warm_start_steps=3"])
-def test_the_warm_start_of_policy_torch_is_told_where_it_belongs_here(given: str) -> None:
+def test_the_warm_start_key_of_policy_torch_is_refused_with_the_right_key(given: str) -> None:
     with pytest.raises(RecipeError, match=r"it belongs at 'policy\.local\.warm_start_steps'"):
         load_recipe("tinker_local", [given], registry=registry())
 
 
-def test_ratios_of_sequences_are_refused_at_once_at_the_hosted_service_alone(monkeypatch) -> None:
+def test_sequence_ratios_are_refused_for_the_hosted_service_only(monkeypatch) -> None:
     hosted = ["policy.server=null", "policy.model=m", "train.ratio=sequence"]
     monkeypatch.delenv("TINKER_BASE_URL", raising=False)
     with pytest.raises(
-        RecipeError, match=r"train\.ratio: policy 'tinker', as it is set, weights its losses by token al"
+        RecipeError, match=r"train\.ratio: policy 'tinker' with these options supports only ratio token"
     ):
         load_recipe("tinker_local", hosted, registry=registry())
     load_recipe("tinker_local", [*hosted, "policy.base_url=http://127.0.0.1:8124"], registry=registry())
     load_recipe("tinker_local", ["train.ratio=sequence"], registry=registry())
 
 
-def test_an_address_with_a_secret_in_a_recipe_is_refused_without_being_shown() -> None:
-    with pytest.raises(RecipeError, match="base_url must hold no user, password or query") as told:
+def test_a_url_with_a_secret_is_refused_without_being_shown() -> None:
+    with pytest.raises(RecipeError, match="base_url must have no user, password or query") as failure:
         load_recipe(
             "tinker_local",
             ["policy.server=null", "policy.model=m", "policy.base_url=http://u:geheim@h"],
             registry=registry(),
         )
-    assert "geheim" not in str(told.value)
+    assert "geheim" not in str(failure.value)

@@ -1,4 +1,4 @@
-"""Errors of the SDK in the words of kernelrl."""
+"""Conversion of SDK errors to errors of kernelrl, and the paths that may be deleted."""
 
 from __future__ import annotations
 
@@ -37,40 +37,40 @@ def failed(status: int, text: str = "no") -> Exception:
         (500, InfrastructureError),
     ],
 )  # fmt: skip
-def test_every_status_is_somebodys_business(status: int, kind: type[Exception]) -> None:
+def test_every_http_status_has_an_error_class(status: int, kind: type[Exception]) -> None:
     assert type(explained(failed(status), "a reply")) is kind
 
 
 @pytest.mark.parametrize("category", ["user", "server", "unknown"])
-def test_a_failed_request_says_whose_fault_it_is(category: str) -> None:
+def test_the_category_of_a_failed_request_selects_the_error_class(category: str) -> None:
     error = tinker.RequestFailedError("too long", request_id="1", category=tinker.types.RequestErrorCategory(category))
     assert type(explained(error, "a reply")) is (UsageError if category == "user" else InfrastructureError)
 
 
-def test_a_key_in_a_servers_words_is_not_passed_on() -> None:
+def test_a_key_in_a_server_s_message_is_removed() -> None:
     for key in ("tml-secret-1234", "tml-se.cr+et/12=", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln"):
-        told = str(explained(failed(500, f"who is {key}?"), "a reply"))
-        assert key not in told
-        assert "tml-…" in told
+        message = str(explained(failed(500, f"unknown key {key}"), "a reply"))
+        assert key not in message
+        assert "tml-…" in message
 
 
-def test_the_fix_of_a_server_is_no_part_of_its_message() -> None:
-    told = explained(failed(404, "there is no checkpoint\nfix: take another"), "loading")
-    assert (told.message, told.fix) == ("the server refuses loading: there is no checkpoint", "take another")
+def test_the_fix_of_a_server_is_not_part_of_the_message() -> None:
+    error = explained(failed(404, "there is no checkpoint\nfix: take another"), "loading")
+    assert (error.message, error.fix) == ("the server refuses loading: there is no checkpoint", "take another")
 
 
-def test_only_what_no_checkpoint_needs_is_superfluous() -> None:
+def test_only_paths_that_no_checkpoint_needs_are_superfluous() -> None:
     saved = SavedPaths()
     for number in range(5):
         saved.add_sampler(f"s{number}")
         saved.add(SavedState(f"w{number}", f"s{number}"), f"c{number}")
-    # Checkpoints 3 and 4 are there; of the samplers the newest three stay in any case.
+    # Checkpoints 3 and 4 exist; the newest three sampler weights are always kept.
     assert saved.superfluous({"c3"}) == ["w0", "s0", "w1", "s1", "w2"]
     assert saved.superfluous({"c3", "c4"}) == []
 
 
-def test_what_a_checkpoint_of_the_same_name_replaced_is_superfluous() -> None:
-    """A crash left checkpoint 1 without its row, so it is made again; the newest three samplers stay."""
+def test_paths_of_a_replaced_checkpoint_are_superfluous() -> None:
+    """A crash left checkpoint 1 without its row, so it is saved again; the newest three sampler weights are kept."""
     saved = SavedPaths()
     saved.add(SavedState("w1", "s1"), "c1")
     saved.add(SavedState("w1 again", "s1 again"), "c1")
@@ -79,7 +79,7 @@ def test_what_a_checkpoint_of_the_same_name_replaced_is_superfluous() -> None:
     assert saved.superfluous({"c1"}) == ["w1", "s1"]
 
 
-def test_the_server_is_never_asked_for_less_than_an_hour() -> None:
+def test_the_time_to_live_is_at_least_an_hour() -> None:
     assert seconds_to_live(30.0) == 30 * 86400
     assert seconds_to_live(0.001) == 3600
     assert seconds_to_live(None) is None

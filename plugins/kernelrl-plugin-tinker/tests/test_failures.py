@@ -1,4 +1,4 @@
-"""What happens when key, model, server or network are not as they should be."""
+"""Failures of the key, the model, the server and the network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernelrl_plugin_tinker.config import TinkerConfig
 from kernelrl_plugin_tinker.policy import TinkerPolicy
 from kernelrl_plugin_tinker.service import ServerGone
 
-ASKED = (Message("user", "Write relu.\n"),)
+MESSAGES = (Message("user", "Write relu.\n"),)
 
 
 async def nothing(policy: TinkerPolicy) -> None:
@@ -37,7 +37,7 @@ def test_a_missing_key_is_a_missing_prerequisite_of_the_hosted_service(monkeypat
     "address",
     ["http://user:geheim@host:8124", "http://geheim@host", "http://host?key=geheim", "ftp://u:geheim@h", "http://h:x"],
 )
-def test_an_address_with_a_secret_or_none_at_all_is_refused_without_being_shown(address: str) -> None:
+def test_an_invalid_url_or_one_with_a_secret_is_refused_without_being_shown(address: str) -> None:
     problems = list(TinkerConfig(model="m", base_url=address).problems())
     assert problems
     assert "geheim" not in "".join(problems)
@@ -45,12 +45,12 @@ def test_an_address_with_a_secret_or_none_at_all_is_refused_without_being_shown(
 
 def test_a_variable_with_a_secret_is_refused_without_being_shown(run, policy, monkeypatch) -> None:
     monkeypatch.setenv("TINKER_BASE_URL", "http://user:geheim@127.0.0.1:9")
-    with pytest.raises(UsageError, match="TINKER_BASE_URL must hold no user, password or query") as told:
+    with pytest.raises(UsageError, match="TINKER_BASE_URL must have no user, password or query") as failure:
         run(policy(base_url=None), nothing)
-    assert "geheim" not in str(told.value)
+    assert "geheim" not in str(failure.value)
 
 
-def test_an_address_with_a_port_or_a_path_is_accepted() -> None:
+def test_a_url_with_a_port_or_a_path_is_accepted() -> None:
     for address in ("http://127.0.0.1:8124", "https://host/tinker", "http://[::1]:8124"):
         assert list(TinkerConfig(model="m", base_url=address).problems()) == []
 
@@ -59,27 +59,29 @@ def test_an_address_with_a_port_or_a_path_is_accepted() -> None:
     ("key", "fault", "message"),
     [("sk-of-somebody-else", "", "must begin with tml-"), ("tml-wrong-secret", "refused", "refuses the API key")],
 )
-def test_a_bad_key_is_told_without_being_shown(run, policy, proxy, monkeypatch, key, fault, message) -> None:
+def test_an_invalid_key_is_refused_without_being_shown(run, policy, proxy, monkeypatch, key, fault, message) -> None:
     monkeypatch.setenv("TINKER_API_KEY", key)
     if fault:
         proxy.fault(fault, "get_server_capabilities", 50)
-    with pytest.raises(MissingPrerequisite, match=message) as told:
+    with pytest.raises(MissingPrerequisite, match=message) as failure:
         run(policy(), nothing)
-    assert key not in str(told.value)
-    assert "TINKER_API_KEY" in told.value.fix
+    assert key not in str(failure.value)
+    assert "TINKER_API_KEY" in failure.value.fix
 
 
-def test_a_server_that_wants_a_key_where_none_is_set_says_whose(run, policy, proxy, monkeypatch) -> None:
+def test_a_missing_key_of_a_given_server_is_reported_with_that_server_s_variable(
+    run, policy, proxy, monkeypatch
+) -> None:
     for name in ("TINKER_API_KEY", "TINKER_CREDENTIAL_CMD"):
         monkeypatch.delenv(name, raising=False)
     proxy.fault("refused", "get_server_capabilities", 50)
-    with pytest.raises(MissingPrerequisite, match="wants an API key, and TINKER_API_KEY is not set") as told:
+    with pytest.raises(MissingPrerequisite, match="requires an API key, and TINKER_API_KEY is not set") as failure:
         run(policy(), nothing)
-    assert "account" not in told.value.fix
-    assert "KERNELRL_TINKER_SERVER_KEY" in told.value.fix
+    assert "account" not in failure.value.fix
+    assert "KERNELRL_TINKER_SERVER_KEY" in failure.value.fix
 
 
-# --- what the server has --------------------------------------------------------------------------------------------
+# --- the server's capabilities --------------------------------------------------------------------------------------
 
 
 def test_an_unknown_model_is_refused_at_the_start(run, policy) -> None:
@@ -94,7 +96,7 @@ def test_a_loss_the_server_lacks_is_refused_at_the_start(run, policy, context) -
         run(policy(), nothing, evolve(context, loss="dro"))
 
 
-def test_only_our_own_server_is_known_to_have_ratios_of_sequences(run, policy, proxy) -> None:
+def test_only_kernelrl_tinker_server_has_sequence_ratios(run, policy, proxy) -> None:
     async def ratios(started: TinkerPolicy) -> frozenset[str]:
         return started.capabilities.ratios
 
@@ -103,13 +105,13 @@ def test_only_our_own_server_is_known_to_have_ratios_of_sequences(run, policy, p
     assert run(policy(), ratios) == {"token"}
 
 
-def test_a_context_longer_than_the_models_is_refused(run, policy) -> None:
+def test_context_tokens_above_the_model_s_limit_are_refused(run, policy) -> None:
     with pytest.raises(UsageError, match="allows 2048"):
         run(policy(context_tokens=4096), nothing)
 
 
-def test_a_prompt_without_room_for_a_reply_is_the_users_mistake(run, one_reply, policy, context) -> None:
-    with pytest.raises(UsageError, match="the context holds 8"):
+def test_a_prompt_too_long_for_a_reply_is_a_usage_error(run, one_reply, policy, context) -> None:
+    with pytest.raises(UsageError, match="the context 8: no tokens remain"):
         run(policy(context_tokens=8), one_reply)
 
 
@@ -119,23 +121,23 @@ def test_a_checkpoint_of_another_model_is_refused(run, policy, tmp_path) -> None
         run(policy(), lambda policy: policy.load(state, tmp_path))
 
 
-def test_a_checkpoint_that_is_gone_is_told(run, policy, server, tmp_path) -> None:
+def test_a_deleted_checkpoint_is_a_usage_error(run, policy, server, tmp_path) -> None:
     gone = "tinker://s1:train:0/weights/x"
     state = {"model": server.models[0], "steps": 1, "state": gone, "sampler": gone}
-    with pytest.raises(UsageError, match="there is no checkpoint") as told:
+    with pytest.raises(UsageError, match="there is no checkpoint") as failure:
         run(policy(), lambda policy: policy.load(state, tmp_path))
-    assert "checkpoint_days" in told.value.fix
+    assert "checkpoint_days" in failure.value.fix
 
 
-def test_the_servers_own_model_brings_its_tokenizer(run, one_reply, policy, monkeypatch) -> None:
-    """`tiny` is neither a directory nor at the hub."""
-    monkeypatch.setattr("tinker_cookbook.tokenizer_utils.get_tokenizer", lambda name: pytest.fail("asked the hub"))
+def test_the_tokenizer_of_the_server_s_own_model_comes_from_the_server(run, one_reply, policy, monkeypatch) -> None:
+    """`tiny` is neither a directory nor on the hub."""
+    monkeypatch.setattr("tinker_cookbook.tokenizer_utils.get_tokenizer", lambda name: pytest.fail("used the hub"))
 
     async def work(started: TinkerPolicy):
-        return started.render(ASKED).tokens, await one_reply(started)
+        return started.render(MESSAGES).tokens, await one_reply(started)
 
     tokens, reply = run(policy(model="tiny", renderer=None), work)
-    assert len(tokens) > len(ASKED[0].content) - 1  # a token for each byte
+    assert len(tokens) > len(MESSAGES[0].content) - 1  # one token per byte
     assert len(reply.tokens) == len(reply.logprobs)
 
 
@@ -146,17 +148,17 @@ def test_the_servers_own_model_brings_its_tokenizer(run, one_reply, policy, monk
     ("fault", "path"),
     [("storm", "asample"), ("half", "retrieve_future"), ("broken", "asample"), ("failed", "retrieve_future")],
 )
-def test_a_reply_survives_failures_on_the_way(run, one_reply, policy, proxy, fault, path) -> None:
-    untroubled = run(policy(), one_reply)
+def test_a_reply_is_the_same_after_transient_failures(run, one_reply, policy, proxy, fault, path) -> None:
+    expected = run(policy(), one_reply)
 
     async def work(started: TinkerPolicy):
         proxy.fault(fault, path, 2)
         return await one_reply(started)
 
-    assert run(policy(), work) == untroubled
+    assert run(policy(), work) == expected
 
 
-def test_a_hung_reply_is_asked_for_again_and_then_given_up(run, one_reply, policy, proxy) -> None:
+def test_a_hung_reply_is_retried_and_then_lost(run, one_reply, policy, proxy) -> None:
     async def work(started: TinkerPolicy) -> None:
         proxy.fault("hang", "retrieve_future", 50)
         with pytest.raises(InfrastructureError, match="a reply took more than 1 s"):
@@ -166,39 +168,39 @@ def test_a_hung_reply_is_asked_for_again_and_then_given_up(run, one_reply, polic
     assert proxy.seen.count("/api/v1/asample") == 2
 
 
-def test_a_server_that_is_gone_stops_the_run(run, one_reply, policy, proxy) -> None:
+def test_an_unreachable_server_stops_the_run(run, one_reply, policy, proxy) -> None:
     async def work(started: TinkerPolicy) -> None:
         proxy.leave()
-        with pytest.raises(ServerGone, match="has not answered for 2 s") as told:
+        with pytest.raises(ServerGone, match="has not responded for 2 s") as failure:
             await one_reply(started)
-        assert "kernelrl resume" in told.value.fix
-        assert told.value.exit_code == 1
+        assert "kernelrl resume" in failure.value.fix
+        assert failure.value.exit_code == 1
 
     run(policy(give_up_after_s=2.0), work)
 
 
-def test_nobody_there_is_told_at_once(run, policy, proxy) -> None:
+def test_an_unreachable_server_is_reported_at_the_start(run, policy, proxy) -> None:
     proxy.leave()
-    with pytest.raises(MissingPrerequisite, match=r"no connection .*for 1 s") as told:
+    with pytest.raises(MissingPrerequisite, match=r"no connection .*for 1 s") as failure:
         run(policy(give_up_after_s=1.0), nothing)
-    assert told.value.fix == "start the server, or correct policy.base_url"
+    assert failure.value.fix == "start the server, or correct policy.base_url"
 
 
-def test_a_server_that_is_away_for_a_while_is_waited_for_aloud(run, policy, proxy, context) -> None:
-    said: list[str] = []
+def test_waiting_for_an_unreachable_server_shows_a_line(run, policy, proxy, context) -> None:
+    lines: list[str] = []
 
     async def work(started: TinkerPolicy) -> None:
         proxy.leave()
         for _ in range(50):
             await asyncio.sleep(0.1)
-            if said:
+            if lines:
                 return
 
-    run(policy(give_up_after_s=2.0), work, attrs.evolve(context, say=said.append))
-    assert said[0].startswith(f"waiting for the server at {proxy.base_url}")
+    run(policy(give_up_after_s=2.0), work, attrs.evolve(context, say=lines.append))
+    assert lines[0].startswith(f"waiting for the server at {proxy.base_url}")
 
 
-def test_a_server_that_is_away_is_told_once_and_not_by_every_heartbeat(run, policy, caplog) -> None:
+def test_failed_heartbeats_are_not_logged(run, policy, caplog) -> None:
     async def work(started: TinkerPolicy) -> None:
         internal_client_holder.logger.warning("Session heartbeat failed for 130 seconds")
         internal_client_holder.logger.warning("The job is paused due to billing status.")

@@ -11,15 +11,13 @@ from kernelrl_plugin_tinker.config import LocalModel, TinkerConfig
 from kernelrl_plugin_tinker.policy import TinkerPolicy
 
 SMALL = LocalModel(width=64, layers=2, heads=2, context_tokens=256, warm_start_steps=30)
-ASKED = (Message("user", "Write a kernel for relu.\nAnswer with one line.\n"),)
+MESSAGES = (Message("user", "Write a kernel for relu.\nAnswer with one line.\n"),)
 
 
-def test_it_is_started_again_when_it_dies_and_leaves_nothing_behind(
-    make_context, sampling, make_update, tmp_path: Path
-) -> None:
-    """Replies, and a step that is repeated from the last checkpoint, are those of an untroubled run.
+def test_a_killed_server_is_restarted_and_leaves_no_files(make_context, sampling, make_update, tmp_path: Path) -> None:
+    """Replies, and a step repeated from the last checkpoint, are those of a run without a kill.
 
-    The end of a child is known at once: the long `give_up_after_s` delays nothing.
+    The end of a child process is detected at once, without waiting for `give_up_after_s`.
     """
 
     async def play(name: str, *, trouble: bool):
@@ -29,14 +27,14 @@ def test_it_is_started_again_when_it_dies_and_leaves_nothing_behind(
         try:
             await policy.start(make_context(run=name))
             assert policy._own is not None
-            prompt = policy.render(ASKED)
+            prompt = policy.render(MESSAGES)
             samples = tuple(TrainingSample(str(a), prompt.tokens, (65 + a,), (-5.0,), 1.0 - a) for a in range(3))
             await policy.update(make_update(samples))
             await policy.save(directory)
             if trouble:
                 policy._own.server.kill()
             replies = [await policy.sample(prompt, sampling(1))]
-            # The training client ended with the server; nothing was learnt since it was saved.
+            # The training client ended with the server; no update has happened since the checkpoint.
             await policy.save(directory)
             if trouble:
                 policy._own.server.kill()

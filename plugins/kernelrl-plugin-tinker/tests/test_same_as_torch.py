@@ -1,4 +1,4 @@
-"""Through the SDK and a local server a run computes what policy `torch` computes in this process."""
+"""Training through the SDK and a local server gives the same results as policy `torch` in this process."""
 
 from __future__ import annotations
 
@@ -32,23 +32,24 @@ def torch_policy() -> TorchPolicy:
 
 
 async def play(policy: Any, context: PolicyContext, sampling, steps, *, streamed: int = 0) -> list[dict[str, Any]]:
-    """Sample and learn for some steps, the first samples of each one by one; everything that was seen on the way.
+    """Sample and train for some steps; returns the replies, prompts and metrics of each step.
 
     Args:
-        steps: (loss, substeps, optimizer) of each, and, where it has any, the settings `mismatch` and `kl`.
+        steps: (loss, substeps, optimizer) of each step, optionally with the settings `mismatch` and `kl`.
+        streamed: number of samples whose passes are sent one by one before the update.
     """
     seen: list[dict[str, Any]] = []
     await policy.start(context)
     try:
         for number, (loss, substeps, settings, *more) in enumerate(steps):
             prompts = [policy.render(messages) for messages in PROMPTS]
-            asked = [(prompt, sampling(100 * number + i, stop=("!",))) for prompt in prompts for i in range(4)]
-            replies = await asyncio.gather(*(policy.sample(*one) for one in asked))
+            requests = [(prompt, sampling(100 * number + i, stop=("!",))) for prompt in prompts for i in range(4)]
+            replies = await asyncio.gather(*(policy.sample(*one) for one in requests))
             samples = tuple(
                 TrainingSample(
                     str(i), prompt.tokens, reply.tokens, _moved(reply, 0.1 * i if streamed else 0), 1.5 - i % 4
                 )
-                for i, ((prompt, _), reply) in enumerate(zip(asked, replies, strict=True))
+                for i, ((prompt, _), reply) in enumerate(zip(requests, replies, strict=True))
             )
             shaping = dict(*more)
             if "mismatch" in shaping:
@@ -81,7 +82,7 @@ def both(make_context, sampling, steps, *, streamed: int = 0, **context) -> list
 
 
 def test_replies_log_probabilities_and_losses_are_equal(make_context, sampling, loss, optimizer) -> None:
-    """Bit for bit where the wire carries all bits; the replies of a step depend on every weight of the steps before."""
+    """Bitwise equal where the API transmits all bits; replies of a step depend on all earlier updates."""
     steps = [
         (loss("importance_sampling"), 1, optimizer()),
         (loss("ppo"), 3, optimizer()),
@@ -100,19 +101,19 @@ def test_replies_log_probabilities_and_losses_are_equal(make_context, sampling, 
         assert numbers["grad_norm"] == here["metrics"]["grad_norm"]
 
 
-def test_gradients_that_stream_are_told_alike(make_context, sampling, loss, optimizer) -> None:
-    """Four passes of one sample each, then the other two of the first six; what `mismatch` says is of all six."""
+def test_streamed_passes_have_equal_metrics(make_context, sampling, loss, optimizer) -> None:
+    """Four passes of one sample each, then the other two of the first six; `mismatch` covers all six."""
     ((there, here),) = both(make_context, sampling, [(loss("ppo"), 2, optimizer())], streamed=4)
     numbers = there["metrics"]
     del numbers["retried"]
-    # 0, 0.1 ... 0.5 of replies that are nearly of one length
+    # The mean of 0, 0.1 … 0.5, for replies of nearly equal length.
     assert here["metrics"]["mismatch"] == pytest.approx(0.25, abs=0.1)
     assert numbers["mismatch"] == pytest.approx(here["metrics"]["mismatch"], rel=1e-3)
     assert numbers == pytest.approx(here["metrics"], rel=1e-4, abs=1e-6)
 
 
-def test_the_reference_and_rejection_are_equal(make_context, sampling, loss, optimizer) -> None:
-    """The reference scores replies one by one here and in batches there, so its numbers agree to rounding."""
+def test_reference_log_probabilities_and_rejection_are_equal(make_context, sampling, loss, optimizer) -> None:
+    """The reference policy is computed in batches by only one of the policies, so results agree up to rounding."""
     strict = MismatchSettings(sequence_low=0.9999999, sequence_high=1.0000001)
     steps = [
         (loss("ppo"), 1, optimizer(), {"kl": 0.1}),

@@ -1,4 +1,4 @@
-"""What happens when training requests fail or hang, and where a run begins."""
+"""Failed and hung training requests, `start_from`, and deletion of saved paths."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from kernelrl_core.types import Message
 from kernelrl_core.types.training import SamplingSettings, TrainingSample
 from kernelrl_plugin_tinker.policy import TinkerPolicy
 
-ASKED = (Message("user", "Write relu.\n"),)
+MESSAGES = (Message("user", "Write relu.\n"),)
 
 
 async def nothing(policy: TinkerPolicy) -> None:
     pass
 
 
-# --- beginning ------------------------------------------------------------------------------------------------------
+# --- start_from -----------------------------------------------------------------------------------------------------
 
 
-def test_saved_state_of_another_model_is_no_start(run, learn, policy, server, tmp_path) -> None:
-    """The server knows its model by two names, of which the state was saved under the first."""
+def test_start_from_refuses_weights_of_another_model(run, learn, policy, server, tmp_path) -> None:
+    """The server has two names for its model; the state was saved under the first one."""
 
     async def save(started: TinkerPolicy):
         await learn()(started)
         return (await started.save(tmp_path))["state"]
 
     path = run(policy(), save)
-    with pytest.raises(UsageError, match=f"{path} is of the model '{server.models[0]}', and policy.model is 'tiny'"):
+    with pytest.raises(UsageError, match=f"{path} is of the model '{server.models[0]}', but policy.model is 'tiny'"):
         run(policy(model="tiny", start_from=path), nothing)
 
 
-def test_a_run_begins_with_saved_state(run, learn, one_reply, policy, tmp_path) -> None:
+def test_a_run_starts_from_saved_weights(run, learn, one_reply, policy, tmp_path) -> None:
     async def save(started: TinkerPolicy):
         await learn()(started)
         return (await started.save(tmp_path))["state"], await one_reply(started)
@@ -51,84 +51,82 @@ def test_a_run_begins_with_saved_state(run, learn, one_reply, policy, tmp_path) 
 # --- training -------------------------------------------------------------------------------------------------------
 
 
-def test_a_step_is_repeated_with_a_client_made_from_the_last_checkpoint(run, learn, policy, proxy, tmp_path) -> None:
-    """The result is that of a run in which nothing failed."""
+def test_a_failed_step_is_repeated_with_a_client_from_the_last_checkpoint(run, learn, policy, proxy, tmp_path) -> None:
+    """The result equals that of a run without failures."""
 
     async def saved(started: TinkerPolicy, number: int) -> None:
         directory = Path(tempfile.mkdtemp(dir=tmp_path, prefix=f"{number}-"))
         if number:
             await started.save(directory)
 
-    async def troubled(started: TinkerPolicy, number: int) -> None:
+    async def with_failure(started: TinkerPolicy, number: int) -> None:
         await saved(started, number)
         proxy.fault("failed", "retrieve_future", after=1)  # the pass succeeds, the optimizer step does not
 
-    untroubled = run(policy(), learn(3, saved))
-    metrics = run(policy(), learn(3, troubled))
-    assert untroubled.pop("retried") == 0
+    expected = run(policy(), learn(3, saved))
+    metrics = run(policy(), learn(3, with_failure))
+    assert expected.pop("retried") == 0
     assert metrics.pop("retried") == 1
-    assert metrics == untroubled
+    assert metrics == expected
 
 
 @pytest.mark.parametrize("path", ["forward_backward", "optim_step", "save_weights_for_sampler"])
-def test_a_training_request_that_hangs_is_repeated_with_a_new_client(
-    run, learn, policy, proxy, tmp_path, path: str
-) -> None:
-    """The result is that of a run in which nothing hung."""
+def test_a_hung_training_request_is_repeated_with_a_new_client(run, learn, policy, proxy, tmp_path, path: str) -> None:
+    """The result equals that of a run without hung requests."""
 
-    async def troubled(started: TinkerPolicy, number: int) -> None:
+    async def with_failure(started: TinkerPolicy, number: int) -> None:
         if number:
             await started.save(tmp_path)
             proxy.fault("hang", path)
 
-    untroubled = run(policy(), learn(2))
-    metrics = run(policy(train_timeout_s=1.0), learn(2, troubled))
-    assert (untroubled.pop("retried"), metrics.pop("retried")) == (0, 1)
-    assert metrics == untroubled
+    expected = run(policy(), learn(2))
+    metrics = run(policy(train_timeout_s=1.0), learn(2, with_failure))
+    assert (expected.pop("retried"), metrics.pop("retried")) == (0, 1)
+    assert metrics == expected
 
 
-def test_a_save_that_hangs_after_a_step_says_what_is_lost(run, learn, policy, proxy, tmp_path) -> None:
-    async def troubled(started: TinkerPolicy, number: int) -> None:
+def test_a_hung_save_after_a_step_reports_the_lost_steps(run, learn, policy, proxy, tmp_path) -> None:
+    async def with_failure(started: TinkerPolicy, number: int) -> None:
         if number:
             proxy.fault("hang", "save_weights")
             await started.save(tmp_path)
 
-    with pytest.raises(KernelRLError, match=r"1 steps after .* saving the state took more than 1 s") as told:
-        run(policy(train_timeout_s=1.0), learn(2, troubled))
-    assert "kernelrl resume" in told.value.fix
+    with pytest.raises(KernelRLError, match=r"1 steps after .* saving the state took more than 1 s") as failure:
+        run(policy(train_timeout_s=1.0), learn(2, with_failure))
+    assert "kernelrl resume" in failure.value.fix
 
 
-def test_a_server_that_begins_no_training_in_time_is_told(run, policy, proxy) -> None:
-    """It answers everything else."""
+def test_a_hung_creation_of_the_training_client_is_reported(run, policy, proxy) -> None:
+    """The server responds to all other requests."""
     proxy.fault("hang", "create_model", 50)
-    with pytest.raises(InfrastructureError, match=r"a training client for .* took more than 1 s") as told:
+    with pytest.raises(InfrastructureError, match=r"a training client for .* took more than 1 s") as failure:
         run(policy(train_timeout_s=1.0, retries=1), nothing)
     assert proxy.seen.count("/api/v1/create_model") == 2
-    assert "policy.train_timeout_s" in told.value.fix
+    assert "policy.train_timeout_s" in failure.value.fix
 
 
-def test_a_checkpoint_that_hangs_once_is_loaded(run, learn, policy, proxy, tmp_path) -> None:
+def test_a_load_that_hangs_once_is_repeated(run, learn, policy, proxy, tmp_path) -> None:
     async def loaded(started: TinkerPolicy, number: int) -> None:
         if number:
             state = await started.save(tmp_path)
             proxy.fault("hang", "load_weights")
             await started.load(state, tmp_path)
 
-    untroubled = run(policy(), learn(2))
+    expected = run(policy(), learn(2))
     metrics = run(policy(train_timeout_s=1.0), learn(2, loaded))
-    assert (untroubled.pop("retried"), metrics.pop("retried")) == (0, 1)
-    assert metrics == untroubled
+    assert (expected.pop("retried"), metrics.pop("retried")) == (0, 1)
+    assert metrics == expected
 
 
 @pytest.mark.parametrize("failed", ["first pass", "second pass", "the rest"])
-def test_passes_before_the_rest_of_a_step_end_alike_whatever_fails(
+def test_a_failure_of_any_pass_of_a_streamed_step_does_not_change_the_result(
     run, policy, proxy, make_update, failed: str
 ) -> None:
-    """Gradients of 2 and 1 of 5 samples come first; the result is that of a run in which nothing failed."""
+    """Passes over 2 and 1 of 5 samples come before the update; the result equals that of a run without failures."""
 
     def learning(trouble: str):
         async def work(started: TinkerPolicy):
-            prompt = started.render(ASKED).tokens
+            prompt = started.render(MESSAGES).tokens
             samples = tuple(TrainingSample(str(a), prompt, (65 + a, 66), (-5.0, -5.0), 2.0 - a) for a in range(5))
             step = make_update(samples, accumulated=(2, 1))
             for number, (begin, end) in enumerate(((0, 2), (2, 3))):
@@ -139,19 +137,19 @@ def test_passes_before_the_rest_of_a_step_end_alike_whatever_fails(
                 proxy.fault("failed", "retrieve_future", after=1)
             metrics = dict(await started.update(step))
             metrics.pop("retried")
-            return metrics, await started.sample(started.render(ASKED), sampled)
+            return metrics, await started.sample(started.render(MESSAGES), sampled)
 
         return work
 
     sampled = SamplingSettings(16, 1.0, 1.0, -1, (), 5)
-    untroubled = run(policy(), learning(""))
-    assert run(policy(), learning(failed)) == untroubled
+    expected = run(policy(), learning(""))
+    assert run(policy(), learning(failed)) == expected
 
 
-def test_a_step_in_passes_is_the_step_but_for_rounding(run, policy, make_update) -> None:
+def test_a_streamed_step_equals_a_whole_step_up_to_rounding(run, policy, make_update) -> None:
     def learning(cuts):
         async def work(started: TinkerPolicy):
-            prompt = started.render(ASKED).tokens
+            prompt = started.render(MESSAGES).tokens
             samples = tuple(TrainingSample(str(a), prompt, (65 + a, 66), (-5.0, -5.0), 2.0 - a) for a in range(5))
             step = make_update(samples, substeps=2, accumulated=[end - begin for begin, end in cuts])
             for begin, end in cuts:
@@ -166,19 +164,19 @@ def test_a_step_in_passes_is_the_step_but_for_rounding(run, policy, make_update)
         assert parted[name] == pytest.approx(whole[name], rel=1e-5)
 
 
-def test_steps_after_the_last_checkpoint_are_never_lost_in_silence(run, learn, policy, proxy) -> None:
-    async def troubled(started: TinkerPolicy, number: int) -> None:
+def test_a_failure_that_would_lose_steps_is_an_error(run, learn, policy, proxy) -> None:
+    async def with_failure(started: TinkerPolicy, number: int) -> None:
         if number == 1:
             proxy.fault("failed", "retrieve_future")
 
-    with pytest.raises(KernelRLError, match="1 steps after the last checkpoint") as told:
-        run(policy(), learn(2, troubled))
-    assert "kernelrl resume" in told.value.fix
+    with pytest.raises(KernelRLError, match="1 steps after the last checkpoint") as failure:
+        run(policy(), learn(2, with_failure))
+    assert "kernelrl resume" in failure.value.fix
 
 
 @pytest.fixture
 def interrupted(proxy, make_update, sampling, tmp_path):
-    """The second of two steps: passes ahead, log-probabilities, update. One request ends badly; the step goes on."""
+    """The second of two steps: streamed passes, log-probabilities, update. One request fails or is cancelled."""
 
     def made(ending: str, call: str, *, saved: bool):
         async def called(name: str, request):
@@ -198,7 +196,7 @@ def interrupted(proxy, make_update, sampling, tmp_path):
             return None if name == "backward" else await request()
 
         async def work(started: TinkerPolicy):
-            prompt = started.render(ASKED)
+            prompt = started.render(MESSAGES)
             samples = tuple(
                 TrainingSample(str(a), prompt.tokens, (65 + a, 66), (-5.0, -5.0), 2.0 - a) for a in range(5)
             )
@@ -220,25 +218,27 @@ def interrupted(proxy, make_update, sampling, tmp_path):
 
 @pytest.mark.parametrize("call", ["backward", "logprobs", "update"])
 @pytest.mark.parametrize("ending", ["fails", "is cancelled"])
-def test_a_request_that_ends_badly_after_a_checkpoint_changes_nothing(
+def test_a_failed_or_cancelled_request_after_a_checkpoint_does_not_change_the_result(
     run, policy, interrupted, ending: str, call: str
 ) -> None:
-    untroubled = run(policy(), interrupted("", "", saved=True))
-    assert run(policy(), interrupted(ending, call, saved=True)) == untroubled
+    expected = run(policy(), interrupted("", "", saved=True))
+    assert run(policy(), interrupted(ending, call, saved=True)) == expected
 
 
 @pytest.mark.parametrize("call", ["backward", "logprobs", "update"])
 @pytest.mark.parametrize("ending", ["fails", "is cancelled"])
-def test_a_request_that_ends_badly_later_says_what_is_lost(run, policy, interrupted, ending: str, call: str) -> None:
-    with pytest.raises(KernelRLError, match="1 steps after the last checkpoint") as told:
+def test_a_failed_or_cancelled_request_without_a_checkpoint_reports_the_lost_steps(
+    run, policy, interrupted, ending: str, call: str
+) -> None:
+    with pytest.raises(KernelRLError, match="1 steps after the last checkpoint") as failure:
         run(policy(), interrupted(ending, call, saved=False))
-    assert "kernelrl resume" in told.value.fix
+    assert "kernelrl resume" in failure.value.fix
 
 
-def test_gradients_of_a_step_that_was_given_up_are_not_learnt_from(run, policy, make_update, sampling) -> None:
+def test_gradients_of_an_abandoned_step_are_discarded(run, policy, make_update, sampling) -> None:
     def learning(given_up: bool):
         async def work(started: TinkerPolicy):
-            prompt = started.render(ASKED)
+            prompt = started.render(MESSAGES)
             samples = tuple(
                 TrainingSample(str(a), prompt.tokens, (65 + a, 66), (-5.0, -5.0), 2.0 - a) for a in range(3)
             )
@@ -254,7 +254,7 @@ def test_gradients_of_a_step_that_was_given_up_are_not_learnt_from(run, policy, 
 
 @pytest.fixture
 def at_server(server):
-    """Names that were saved at the server since the test began."""
+    """Lists the names saved at the server since the start of the test."""
     before = {path.name for path in (server.state / "checkpoints").glob("*")}
 
     def made(kind: str) -> list[str]:
@@ -266,7 +266,7 @@ def at_server(server):
 
 @pytest.fixture
 def saving(tmp_path: Path):
-    """Saves before every step; like core with two checkpoints to keep, it removes the files of older ones."""
+    """Saves before every step and removes older checkpoints but two, as the core does."""
     folder = tmp_path / "checkpoints"
 
     async def saved(started: TinkerPolicy, number: int) -> None:
@@ -279,16 +279,14 @@ def saving(tmp_path: Path):
     return saved
 
 
-def test_what_no_checkpoint_needs_is_deleted_at_the_server(run, learn, policy, at_server, saving) -> None:
+def test_paths_that_no_checkpoint_needs_are_deleted_at_the_server(run, learn, policy, at_server, saving) -> None:
     run(policy(checkpoint_days=None), learn(6, saving))
     assert at_server("weights") == ["checkpoint-000003", "checkpoint-000004", "checkpoint-000005"]
     assert len(at_server("sampler_weights")) <= 6
 
 
-def test_what_earlier_processes_saved_is_deleted_at_the_server_too(
-    run, learn, policy, at_server, saving, tmp_path
-) -> None:
-    """The first one ends after step 4, which no checkpoint holds; the second goes on from checkpoint 3."""
+def test_paths_of_earlier_processes_are_deleted_at_the_server(run, learn, policy, at_server, saving, tmp_path) -> None:
+    """The first process ends after step 4, which has no checkpoint; the second one continues from checkpoint 3."""
     run(policy(checkpoint_days=None), learn(4, saving))
     assert "step-000004" in at_server("sampler_weights")
     newest = tmp_path / "checkpoints" / "000003"

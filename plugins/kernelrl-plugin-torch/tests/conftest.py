@@ -75,7 +75,7 @@ class ModelNew(torch.nn.Module):
 
 
 def examples(names: tuple[str, ...] = tuple(OPERATIONS)) -> list[WarmStartExample]:
-    """Right and flawed answers to elementwise tasks; four tenths of the weight are right."""
+    """Demonstrations of elementwise tasks; correct replies have 40 % of the weight."""
     made: list[WarmStartExample] = []
     for name in names:
         reference, expression = OPERATIONS[name]
@@ -104,7 +104,7 @@ def bundled() -> list[WarmStartExample]:
 
 @pytest.fixture
 def make_context(tmp_path: Path, bundled: list[WarmStartExample]):
-    """Contexts that share a cache; what was said is in `said`."""
+    """Makes contexts that share a cache; the lines that policies show are in `make_context.said`."""
 
     def make(key: str = "elementwise", *, seed: int = 0, given: list[WarmStartExample] | None = None) -> PolicyContext:
         async def demonstrations() -> list[WarmStartExample]:
@@ -147,7 +147,7 @@ def optimizer():
 
 @pytest.fixture
 def make_update(loss, optimizer):
-    """A step on training samples, as the core shapes and divides them."""
+    """Makes an update from training samples, shaped and split as in the core."""
 
     def make(
         samples: Sequence[TrainingSample],

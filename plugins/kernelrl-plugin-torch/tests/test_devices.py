@@ -1,4 +1,4 @@
-"""Where a model runs, and its turns on a device that judges time kernels on."""
+"""The device of a model, and its lease while judges time kernels there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernelrl_plugin_torch.devices import DeviceShare, usable_device
 
 @pytest.fixture
 def pretended_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A GPU by name alone; its locks are real."""
+    """A fake GPU with real locks."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(devices, "usable_device", torch.device)
     monkeypatch.setattr(devices, "device_name", lambda: "gpu-test")
@@ -35,7 +35,7 @@ def test_the_model_waits_while_a_kernel_is_timed(pretended_gpu: str) -> None:
     assert done.is_set()
 
 
-def test_no_kernel_is_timed_while_the_model_works(pretended_gpu: str) -> None:
+def test_no_kernel_is_timed_while_the_model_computes(pretended_gpu: str) -> None:
     entered = threading.Event()
 
     def timed() -> None:
@@ -68,6 +68,6 @@ def test_a_model_from_scratch_may_run_on_a_gpu() -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
-def test_a_missing_gpu_is_named_with_the_fix() -> None:
+def test_a_missing_gpu_is_a_missing_prerequisite() -> None:
     with pytest.raises(MissingPrerequisite, match="finds no GPU"):
         usable_device("cuda")

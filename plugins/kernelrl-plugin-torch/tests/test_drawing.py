@@ -16,19 +16,19 @@ def logits() -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("number", "token"), [(0.0, 0), (0.49, 0), (0.51, 1), (0.79, 1), (0.81, 2), (0.9999, 3)])
-def test_a_number_is_mapped_through_the_distribution(logits, sampling, number, token) -> None:
+def test_a_random_number_selects_a_token_by_the_cumulative_distribution(logits, sampling, number, token) -> None:
     tokens, logprobs = draw(logits, torch.tensor([number], dtype=torch.float64), [sampling()])
     assert tokens == [token]
     assert logprobs == [pytest.approx(math.log(PROBABILITIES[token]), abs=1e-6)]
 
 
-def test_logprobs_ignore_temperature_and_filters(logits, sampling) -> None:
+def test_log_probabilities_ignore_temperature_top_p_and_top_k(logits, sampling) -> None:
     tokens, logprobs = draw(logits, torch.tensor([0.99], dtype=torch.float64), [sampling(temperature=3.0, top_k=2)])
     assert tokens == [1]
     assert logprobs == [pytest.approx(math.log(0.3), abs=1e-6)]
 
 
-def test_temperature_zero_takes_the_most_probable(logits, sampling) -> None:
+def test_temperature_zero_selects_the_most_probable_token(logits, sampling) -> None:
     assert draw(logits, torch.tensor([0.999], dtype=torch.float64), [sampling(temperature=0.0)])[0] == [0]
 
 
@@ -36,17 +36,17 @@ def test_temperature_zero_takes_the_most_probable(logits, sampling) -> None:
     ("top_p", "top_k", "kept"),
     [(1.0, -1, 4), (0.5, -1, 1), (0.51, -1, 2), (0.8, 3, 2), (1.0, 3, 3), (0.0, -1, 1), (0.999, 1, 1)],
 )
-def test_filters_keep_the_fewest_most_probable(top_p, top_k, kept) -> None:
+def test_top_p_and_top_k_keep_the_fewest_most_probable_tokens(top_p, top_k, kept) -> None:
     weights = torch.tensor(PROBABILITIES, dtype=torch.float64)
     assert keep_mask(weights, top_p, top_k).tolist() == [1.0] * kept + [0.0] * (4 - kept)
 
 
-def test_impossible_tokens_are_never_drawn(sampling) -> None:
+def test_tokens_with_probability_zero_are_never_sampled(sampling) -> None:
     logits = torch.tensor([[-math.inf, 0.0, -math.inf]])
     for number in (0.0, 0.5, 1 - 2**-53):
         assert draw(logits, torch.tensor([number], dtype=torch.float64), [sampling()])[0] == [1]
 
 
-def test_streams_of_seeds_differ_and_repeat() -> None:
+def test_random_numbers_depend_on_the_seed_and_repeat() -> None:
     assert uniforms(1, 4) == uniforms(1, 8)[:4] != uniforms(2, 4)
     assert all(0 <= number < 1 for number in uniforms(2**63 - 1, 100))

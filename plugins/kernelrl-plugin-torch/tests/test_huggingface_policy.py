@@ -1,4 +1,4 @@
-"""A tiny Hugging Face model, built here, as a policy."""
+"""The policy with a tiny Hugging Face model that is created here."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_sample_does_not_depend_on_its_batch(make_context, model_dir, sampling
 
 
 @pytest.mark.parametrize("lora_rank", [None, 4])
-def test_it_trains_saves_and_resumes(
+def test_a_model_trains_saves_and_resumes(
     make_context, model_dir, sampling, make_update, loss, optimizer, tmp_path, lora_rank
 ) -> None:
     ends = [tmp_path / "saved", tmp_path / "a", tmp_path / "b"]
@@ -166,7 +166,7 @@ def test_it_trains_saves_and_resumes(
     asyncio.run(work())
 
 
-def test_a_warm_start_is_possible_too(make_context, model_dir, bundled) -> None:
+def test_a_warm_start_is_possible_and_cached(make_context, model_dir, bundled) -> None:
     async def work() -> None:
         given = [
             type(bundled[0])((Message("user", "hi"),), "yes", 1.0, "t", bundled[0].outcome),
@@ -180,10 +180,10 @@ def test_a_warm_start_is_possible_too(make_context, model_dir, bundled) -> None:
     asyncio.run(work())
 
 
-def test_a_template_that_opens_the_thinking_is_told_of_and_is_not_opened_twice(
+def test_a_template_that_adds_a_think_tag_has_a_prefill_and_gets_no_second_tag(
     make_context, model_dir, bundled, tmp_path
 ) -> None:
-    """A warm start closes the thinking of answers that have none."""
+    """A warm start closes the thinking in demonstrations without thinking."""
     thinker = tmp_path / "thinker"
     shutil.copytree(model_dir, thinker)
     tokenizer = transformers.AutoTokenizer.from_pretrained(thinker)
@@ -200,8 +200,8 @@ def test_a_template_that_opens_the_thinking_is_told_of_and_is_not_opened_twice(
         assert policy.render((*asked, Message("assistant", "<think>\n"))).opening == "<think>\n"
         assert policy.render((*asked, Message("assistant", "<think>\n</think>"))).opening == ""
         corpus = warm_start._Corpus(policy._model, given)
-        said = [tokenizer.decode(tokens) for tokens in corpus._replies[0]]
-        assert said == ["\n</think>\n\nyes<|end|>", "hm\n</think>\nyes<|end|>"]
+        decoded = [tokenizer.decode(tokens) for tokens in corpus._replies[0]]
+        assert decoded == ["\n</think>\n\nyes<|end|>", "hm\n</think>\nyes<|end|>"]
         await policy.aclose()
 
     asyncio.run(work())
@@ -215,7 +215,7 @@ def test_a_template_that_opens_the_thinking_is_told_of_and_is_not_opened_twice(
         ({"lora_rank": 2, "lora_targets": ("nothing",)}, UsageError, "lora_targets"),
     ],
 )
-def test_unusable_options_are_explained(make_context, model_dir, options, error, words) -> None:
+def test_invalid_options_are_refused(make_context, model_dir, options, error, words) -> None:
     async def work() -> None:
         policy = TorchPolicy(TorchConfig(**({"model": str(model_dir)} | options)))
         with pytest.raises(error, match=words):
@@ -225,7 +225,7 @@ def test_unusable_options_are_explained(make_context, model_dir, options, error,
     asyncio.run(work())
 
 
-def test_a_directory_without_a_model_is_explained(make_context, tmp_path) -> None:
+def test_a_directory_without_a_model_is_a_missing_prerequisite(make_context, tmp_path) -> None:
     async def work() -> None:
         policy = TorchPolicy(TorchConfig(model=str(tmp_path)))
         with pytest.raises(MissingPrerequisite, match="cannot load"):

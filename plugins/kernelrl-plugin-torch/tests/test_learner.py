@@ -9,7 +9,7 @@ from kernelrl_plugin_torch.learner import mean_gap, micro_batches
 
 
 @given(st.integers(0, 40), st.integers(1, 30))
-def test_micro_batches_keep_order_and_budget(n: int, budget: int) -> None:
+def test_micro_batches_keep_the_order_and_the_token_limit(n: int, budget: int) -> None:
     replies = [PromptAndReply((1,) * (i % 5 + 1), (2,) * (i % 3)) for i in range(n)]
     made = list(micro_batches(replies, budget))
     assert [reply for batch in made for reply in batch] == replies
@@ -17,6 +17,6 @@ def test_micro_batches_keep_order_and_budget(n: int, budget: int) -> None:
         assert len(batch) == 1 or sum(len(s.prompt) + len(s.reply) for s in batch) <= budget
 
 
-def test_the_gap_is_a_mean_over_tokens() -> None:
+def test_the_mismatch_is_a_mean_over_tokens() -> None:
     assert mean_gap([[-1.0, -2.0], [-3.0]], [[-1.5, -2.0], [-2.0]]) == pytest.approx(0.5)  # (0.5 + 0 + 1) / 3
     assert mean_gap([], []) == 0

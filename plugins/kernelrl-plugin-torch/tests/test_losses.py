@@ -1,4 +1,4 @@
-"""Losses on numbers worked by hand."""
+"""Losses compared with values computed by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernelrl_plugin_torch.losses import token_loss
 
 
 def _one(name: str, ratio: float, advantage: float) -> tuple[float, float, bool]:
-    """Loss, derivative by the log-probability, and whether the ratio was clipped; bounds 0.8 and 1.28."""
+    """Loss, its derivative by the log-probability, and True if the ratio was clipped; bounds 0.8 and 1.28."""
     logprobs = torch.tensor([math.log(ratio)], requires_grad=True)
     tokens = token_loss(name, logprobs, torch.zeros(1), torch.tensor([advantage]), (0.8, 1.28))
     tokens.loss.sum().backward()
@@ -29,7 +29,7 @@ def _one(name: str, ratio: float, advantage: float) -> tuple[float, float, bool]
         (1.1, 2.0, -2.2, -2.2, False),
     ],
 )
-def test_ppo_keeps_the_worse_of_plain_and_clipped(ratio, advantage, value, slope, clipped) -> None:
+def test_ppo_uses_the_minimum_of_the_plain_and_the_clipped_objective(ratio, advantage, value, slope, clipped) -> None:
     assert _one("ppo", ratio, advantage) == (pytest.approx(value), pytest.approx(slope), clipped)
 
 
@@ -60,14 +60,15 @@ def test_zero_advantage_gives_no_gradient() -> None:
     assert _one("ppo", 1.5, 0.0)[1] == 0
 
 
-def test_unknown_loss_names_the_known_ones() -> None:
+def test_an_unknown_loss_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="cispo, importance_sampling, ppo"):
         token_loss("dpo", torch.zeros(1), torch.zeros(1), torch.zeros(1), (0.8, 1.2))
 
 
-def test_a_ratio_of_the_reply_is_the_geometric_mean_of_its_tokens() -> None:
-    """Ratios 2 and 0.5 have the mean exp((log 2 - log 2) / 2) = 1, and 1.5 and 1.5 have 1.5: with A = 1 and bounds 0.8
-    to 1.28 ppo clips both tokens of the second reply and none of the first, and one of the first by tokens."""
+def test_the_ratio_of_a_reply_is_the_geometric_mean_of_its_tokens() -> None:
+    """Reply 1 has the token ratios 2 and 0.5, so its ratio is exp((log 2 - log 2) / 2) = 1. Reply 2 has 1.5 and 1.5,
+    so 1.5. With A = 1 and bounds 0.8 to 1.28, ppo clips both tokens of reply 2 and, with token ratios, also one token
+    of reply 1."""
     logprobs = torch.tensor([math.log(x) for x in (2.0, 0.5, 1.5, 1.5)], requires_grad=True)
     ones, zeros = torch.ones(4), torch.zeros(4)
     by_reply = token_loss("ppo", logprobs, zeros, ones, (0.8, 1.28), [2, 2])

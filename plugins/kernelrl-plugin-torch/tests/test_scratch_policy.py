@@ -1,4 +1,4 @@
-"""The model from scratch, as a policy."""
+"""The policy with a model from scratch."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def learnt(prompt, replies, advantages) -> tuple[TrainingSample, ...]:
     )
 
 
-def test_a_sample_alone_and_among_63_others_is_bit_equal(make_context, bundled, sampling) -> None:
+def test_a_reply_is_bitwise_equal_alone_and_in_a_batch_of_64(make_context, bundled, sampling) -> None:
     async def work() -> None:
         policy = await started(make_context())
         prompts = [policy.render(example.messages) for example in bundled[::9]]
@@ -63,7 +63,7 @@ def test_a_sample_alone_and_among_63_others_is_bit_equal(make_context, bundled, 
     run(work())
 
 
-def test_more_samples_than_rows_are_all_answered(make_context, bundled, sampling) -> None:
+def test_more_requests_than_rows_all_get_a_reply(make_context, bundled, sampling) -> None:
     async def work() -> None:
         policy = await started(make_context(), attrs.evolve(SMALL, sample_rows=8))
         prompt = policy.render(bundled[0].messages)
@@ -75,7 +75,7 @@ def test_more_samples_than_rows_are_all_answered(make_context, bundled, sampling
     run(work())
 
 
-def test_rows_that_are_not_alike_are_sampled_alone(make_context, bundled, sampling, monkeypatch) -> None:
+def test_replies_are_sampled_one_at_a_time_if_rows_differ(make_context, bundled, sampling, monkeypatch) -> None:
     monkeypatch.setattr(policy_module, "rows_agree", lambda model, rows: False)
 
     async def work() -> None:
@@ -88,7 +88,7 @@ def test_rows_that_are_not_alike_are_sampled_alone(make_context, bundled, sampli
     run(work())
 
 
-def test_limits_and_stop_strings(make_context, bundled, sampling) -> None:
+def test_token_limits_and_stop_strings_cut_the_reply(make_context, bundled, sampling) -> None:
     async def work() -> None:
         policy = await started(make_context())
         prompt = policy.render(bundled[0].messages)
@@ -104,14 +104,14 @@ def test_limits_and_stop_strings(make_context, bundled, sampling) -> None:
         assert len(greedy) == 1
         roomy = await policy.sample(prompt, sampling(1, max_tokens=10_000))
         assert len(prompt.tokens) + len(roomy.tokens) <= policy.context_tokens
-        with pytest.raises(UsageError, match="no room"):
+        with pytest.raises(UsageError, match="no tokens remain"):
             await policy.sample(policy.render((Message("user", "é" * 300),)), sampling(1))
         await policy.aclose()
 
     run(work())
 
 
-def test_a_cancelled_sample_leaves_the_others_whole(make_context, bundled, sampling, make_update) -> None:
+def test_a_cancelled_request_does_not_change_the_others(make_context, bundled, sampling, make_update) -> None:
     async def work() -> None:
         policy = await started(make_context())
         prompt = policy.render(bundled[0].messages)
@@ -154,11 +154,11 @@ def test_training_metrics_at_unchanged_weights(make_context, bundled, sampling, 
     run(work())
 
 
-def test_the_ratio_of_a_reply_is_what_its_tokens_share(
+def test_a_sequence_ratio_is_shared_by_the_tokens_of_a_reply(
     make_context, bundled, sampling, make_update, loss, optimizer
 ) -> None:
-    """Sampled probabilities that are e^0.5 too large and too small in turn: ratios of tokens have the mean
-    cosh(0.5) = 1.1276, and the ratio of a reply with as many of one as of the other is 1."""
+    """The sampler log-probabilities are alternately 0.5 too large and too small. The mean token ratio is then
+    cosh(0.5) = 1.1276, and the ratio of a reply with an even number of tokens is 1."""
 
     async def work() -> None:
         policy = await started(make_context())
@@ -167,17 +167,19 @@ def test_the_ratio_of_a_reply_is_what_its_tokens_share(
         even = len(reply.tokens) // 2 * 2
         shifted = tuple(value + (0.5 if i % 2 else -0.5) for i, value in enumerate(reply.logprobs[:even]))
         samples = (TrainingSample("0", prompt.tokens, reply.tokens[:even], shifted, 1.0),)
-        said = {}
+        means = {}
         for ratio in ("token", "sequence"):
             step = make_update(samples, loss=attrs.evolve(loss("ppo"), ratio=ratio), optimizer=optimizer(0.0))
-            said[ratio] = (await policy.update(step))["ratio_mean"]
-        assert said == {"token": pytest.approx(1.1276, abs=1e-3), "sequence": pytest.approx(1.0, abs=1e-3)}
+            means[ratio] = (await policy.update(step))["ratio_mean"]
+        assert means == {"token": pytest.approx(1.1276, abs=1e-3), "sequence": pytest.approx(1.0, abs=1e-3)}
         await policy.aclose()
 
     run(work())
 
 
-def test_a_rewarded_reply_becomes_more_probable(make_context, bundled, sampling, make_update, loss, optimizer) -> None:
+def test_training_increases_the_probability_of_a_reply_with_a_positive_advantage(
+    make_context, bundled, sampling, make_update, loss, optimizer
+) -> None:
     async def work() -> None:
         policy = await started(make_context())
         prompt = policy.render(bundled[0].messages)
@@ -191,13 +193,13 @@ def test_a_rewarded_reply_becomes_more_probable(make_context, bundled, sampling,
             moved = await policy.update(make_update(samples, step, **moving))
         after = await policy.update(still)
         assert after["loss"] < before["loss"] - 0.1
-        assert moved["clipped_share"] >= 0
+        assert 0 <= moved["clipped_share"] <= 1
         await policy.aclose()
 
     run(work())
 
 
-def test_a_loaded_policy_continues_bit_for_bit(
+def test_a_loaded_policy_continues_with_bitwise_equal_results(
     make_context, bundled, sampling, make_update, loss, optimizer, tmp_path: Path
 ) -> None:
     saved, ends = tmp_path / "checkpoint", [tmp_path / "a", tmp_path / "b"]
@@ -246,7 +248,7 @@ def test_a_checkpoint_of_another_model_is_refused(make_context, tmp_path: Path) 
     run(work())
 
 
-def test_warm_start_is_cached_repeatable_and_mended(make_context, bundled, sampling) -> None:
+def test_a_warm_start_is_cached_and_computed_again_if_damaged(make_context, bundled, sampling) -> None:
     async def reply(context, options=SMALL):
         policy = await started(context, options)
         try:
@@ -287,7 +289,7 @@ def test_concurrent_warm_starts_share_a_cache(make_context, bundled) -> None:
     run(work())
 
 
-def test_closing_ends_a_warm_start(make_context) -> None:
+def test_closing_the_policy_ends_a_warm_start(make_context) -> None:
     async def work() -> None:
         policy = TorchPolicy(attrs.evolve(SMALL, warm_start=WarmStart(steps=100_000)))
         starting = asyncio.create_task(policy.start(make_context()))
@@ -299,27 +301,27 @@ def test_closing_ends_a_warm_start(make_context) -> None:
     run(work())
 
 
-def test_no_bundled_answers_is_the_users_mistake(make_context) -> None:
+def test_a_warm_start_without_demonstrations_is_a_usage_error(make_context) -> None:
     async def work() -> None:
         policy = TorchPolicy(SMALL)
-        with pytest.raises(UsageError, match="no answers"):
+        with pytest.raises(UsageError, match="no demonstrations"):
             await policy.start(make_context(given=[]))
         await policy.aclose()
 
     run(work())
 
 
-def test_contradicting_options_are_listed() -> None:
+def test_contradictory_options_are_listed() -> None:
     assert not list(SMALL.problems())
     assert len(list(TorchConfig(width=100, heads=3, vocabulary=10, lora_rank=4).problems())) == 3
     assert len(list(TorchConfig(model="x", lora_alpha=2.0).problems())) == 1
 
 
 @pytest.mark.parametrize(("substeps", "train_tokens"), [(1, 300), (2, 300), (3, 8192)])
-def test_gradients_of_a_step_in_parts_are_those_of_the_whole(
+def test_a_streamed_step_equals_a_whole_step(
     make_context, bundled, sampling, make_update, loss, optimizer, substeps: int, train_tokens: int
 ) -> None:
-    """Bit for bit, wherever the parts begin and whatever is sampled in between."""
+    """The results are bitwise equal for any split, also with sampling in between."""
 
     async def work() -> None:
         whole, parted = [await started(make_context(), attrs.evolve(SMALL, train_tokens=train_tokens)) for _ in "ab"]
@@ -350,13 +352,13 @@ def test_gradients_of_a_step_in_parts_are_those_of_the_whole(
 
 
 @pytest.mark.parametrize("trouble", ["a step is given up", "a pass fails", "an update fails"])
-def test_gradients_of_a_step_that_failed_are_forgotten(
+def test_gradients_of_a_failed_or_abandoned_step_are_discarded(
     make_context, bundled, sampling, make_update, monkeypatch, trouble: str
 ) -> None:
-    """What follows equals a step of a policy in which nothing failed, bit for bit."""
+    """The next step is bitwise equal to that of a policy without failures."""
 
     async def work() -> None:
-        # Every reply is a batch of its own.
+        # Every reply is its own batch.
         whole, troubled = [await started(make_context(), attrs.evolve(SMALL, train_tokens=1)) for _ in "ab"]
         prompt = whole.render(bundled[0].messages)
         replies = [await whole.sample(prompt, sampling(seed)) for seed in range(5)]
@@ -368,7 +370,7 @@ def test_gradients_of_a_step_that_failed_are_forgotten(
 
             def backward(*arguments):
                 whole_backward(*arguments)
-                raise MemoryError("no room for the gradients")
+                raise MemoryError("not enough memory for the gradients")
 
             with monkeypatch.context() as patch:
                 patch.setattr(learner, "backward", backward)
@@ -393,7 +395,7 @@ def test_gradients_of_a_step_that_failed_are_forgotten(
     run(work())
 
 
-def test_log_probabilities_are_those_of_the_weights_asked_for(
+def test_log_probabilities_are_those_of_the_requested_weights(
     make_context, bundled, sampling, make_update, optimizer
 ) -> None:
     async def work() -> None:

@@ -1,4 +1,4 @@
-"""What interpreted kernels and their launches may be given: what Triton accepts on a device."""
+"""Which kernels and launch arguments the interpreter accepts: those that Triton accepts on a device."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Changing(type(math)):
 
 strange = Changing("strange")
 
-class Answers:
+class Sequence:
     def __getitem__(self, at):
         return 2.0
 
@@ -71,7 +71,7 @@ def wide(x, W: tl.constexpr = WIDTH):
     return x * (W / 2)
 
 @triton.jit
-def answered(x, given=Answers()):
+def indexed(x, given=Sequence()):
     return x * given[0]
 
 @triton.jit
@@ -132,22 +132,22 @@ REFUSED = {
     "y = x * WIDTH": ("()", "CompilationError", "variable WIDTH"),
     "KEPT.append(x)": ("()", "CompilationError", "variable KEPT"),
     "operator.index(n)": ("()", "CompilationError", "variable operator"),
-    "doubled(n)": ("()", "TypeError", "no tensors"),
+    "doubled(n)": ("()", "TypeError", "not tensors"),
     "looked_up(n)": ("()", "CompilationError", "variable np"),
     "looked_up(CONSTANT)": ("()", "CompilationError", "variable np"),
     "y = strange.exp(x)": ("()", "CompilationError", "variable strange"),
     "y = larger(x, max([larger for larger in (0.0,)]))": ("()", "CompilationError", "variable larger"),
     "from math import erfc": ("()", "CompilationError", "ImportFrom"),
     "pass": ("(Own((1, 2)),)", "TypeError", "Own"),
-    "pass # an object": ("(Answers(),)", "TypeError", "Answers"),
-    "pass # a constant object": ("(None, Answers())", "TypeError", "Answers"),
-    "pass # within a tuple": ("((1, Answers()),)", "TypeError", "Answers"),
-    "y = answered(x)": ("()", "TypeError", "Answers"),
+    "pass # an object": ("(Sequence(),)", "TypeError", "Sequence"),
+    "pass # a constant object": ("(None, Sequence())", "TypeError", "Sequence"),
+    "pass # within a tuple": ("((1, Sequence()),)", "TypeError", "Sequence"),
+    "y = indexed(x)": ("()", "TypeError", "Sequence"),
     "y = replaced(x)": ("()", "ValueError", "methods"),
     "pass # a list": ("([1.0],)", "TypeError", "list"),
     "pass # a number of its own": ("(Number(1),)", "TypeError", "Number"),
     "pass # a tensor of its own": ("(torch.zeros(2).as_subclass(OwnTensor),)", "TypeError", "OwnTensor"),
-    "pass # a tensor that answers by itself": ("(marked(torch.zeros(2)),)", "TypeError", "Tensor"),
+    "pass # a tensor with a replaced data_ptr": ("(marked(torch.zeros(2)),)", "TypeError", "Tensor"),
     "pass # a function": ("(None, plain)", "TypeError", "function"),
 }
 MORE = """
@@ -195,18 +195,18 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("line", RIGHT)
-def test_what_triton_compiles_and_accepts_runs(found: dict[str, object], line: str) -> None:
+def test_supported_kernels_and_arguments_are_executed(found: dict[str, object], line: str) -> None:
     assert found[line] is True
 
 
 @pytest.mark.parametrize("line", REFUSED)
-def test_what_triton_does_not_accept_ends_in_its_error(found: dict[str, object], line: str) -> None:
+def test_unsupported_kernels_and_arguments_raise_tritons_error(found: dict[str, object], line: str) -> None:
     _, kind, text = REFUSED[line]
     assert str(found[line]).startswith(kind + ":")
     assert text in str(found[line])
 
 
-def test_grids_and_hooks_are_called_before_the_launch_with_what_it_was_given(found: dict[str, object]) -> None:
+def test_grids_and_hooks_are_called_before_the_launch_with_its_arguments(found: dict[str, object]) -> None:
     assert found["grid"] == [True, [[0, "int"]]]
     assert found["hook"] == [0]
 

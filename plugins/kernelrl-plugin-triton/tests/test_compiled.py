@@ -1,4 +1,4 @@
-"""What of Python Triton does not compile in a kernel."""
+"""Python constructs that Triton does not compile in a kernel."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def refused(body: str) -> list[str]:
         "x = [f(each) for each in pair]",
     ],
 )
-def test_what_triton_compiles_is_let_pass(body: str) -> None:
+def test_supported_constructs_are_accepted(body: str) -> None:
     assert refused(body) == []
 
 
@@ -42,11 +42,11 @@ def test_what_triton_compiles_is_let_pass(body: str) -> None:
         ("x = sum(i for i in pair)", "GeneratorExp"),
         ("def f(x):\n    return x", "FunctionDef"),
         ("x = [f(i) for i in range(B)]", "only tuple comprehensions"),
-        ("parts = []\nfor i in range(n):\n    parts = parts + [i]", "parts has another type"),
-        ("parts = ()\nfor i in range(B):\n    parts += (i,)", "parts has another type"),
+        ("parts = []\nfor i in range(n):\n    parts = parts + [i]", "parts changes its type"),
+        ("parts = ()\nfor i in range(B):\n    parts += (i,)", "parts changes its type"),
         (
             "parts = []\nwhile f():\n    more = [1]\n    grown = more + parts\n    parts = grown",
-            "parts has another type",
+            "parts changes its type",
         ),
         ("parts = []\nparts.append(n)", "append"),
         ("parts[0] = n", "__setitem__"),
@@ -55,5 +55,5 @@ def test_what_triton_compiles_is_let_pass(body: str) -> None:
         ("p = tl.program_id(0)\nq = p + 1\nx = parts[q]", "only at run time"),
     ],
 )
-def test_what_triton_does_not_compile_is_refused_with_its_reason(body: str, why: str) -> None:
+def test_unsupported_constructs_are_refused_with_a_reason(body: str, why: str) -> None:
     assert any(why in found for found in refused(body))

@@ -1,4 +1,4 @@
-"""Promises of kernels to the compiler hold in Triton's interpreter, too."""
+"""Alignment hints of kernels are checked in Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("triton")
 
-from kernelrl_plugin_triton.hints import look_at
+from kernelrl_plugin_triton.hints import check
 
 MULTIPLE, CONTIGUOUS, CONSTANT = "tt.divisibility", "tt.contiguity", "tt.constancy"
 WRAPPED = np.arange(128, 256) % 200
@@ -25,10 +25,8 @@ WRAPPED = np.arange(128, 256) % 200
         (MULTIPLE, [16], np.uint64(4096)),
     ],
 )
-def test_a_promise_that_holds_where_a_device_would_notice_is_let_pass(
-    name: str, promised: list[int], values: np.ndarray
-) -> None:
-    look_at(name, promised, values)
+def test_true_hint_is_accepted(name: str, promised: list[int], values: np.ndarray) -> None:
+    check(name, promised, values)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +40,6 @@ def test_a_promise_that_holds_where_a_device_would_notice_is_let_pass(
         (CONSTANT, [16], np.arange(64) < 21),
     ],
 )
-def test_a_promise_that_does_not_hold_is_an_error(name: str, promised: list[int], values: np.ndarray) -> None:
-    with pytest.raises(ValueError, match="does not hold"):
-        look_at(name, promised, values)
+def test_false_hint_is_an_error(name: str, promised: list[int], values: np.ndarray) -> None:
+    with pytest.raises(ValueError, match="is false for these values"):
+        check(name, promised, values)

@@ -1,4 +1,4 @@
-"""What a kernel in Triton's interpreter can read of its values: no more than on a GPU."""
+"""Interpreted kernels: access to values as on a GPU, detection of races, and independence of execution order."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ RIGHT = [True, "", 0]
 LINES = {
     "assert str(x) == f'{x!r}' == f'{x}' == 'fp32[constexpr[4]]'": RIGHT,
     "tl.device_print('x', x)": RIGHT,
-    "int(tl.sum(x))": "fp32 is no index; compute with triton.language",
-    "range(tl.max(x))": "fp32 is no index; compute with triton.language",
-    "x.handle.data": "a kernel cannot read the values behind a tensor; compute with triton.language",
+    "int(tl.sum(x))": "fp32 cannot be used as an index; compute with triton.language",
+    "range(tl.max(x))": "fp32 cannot be used as an index; compute with triton.language",
+    "x.handle.data": "a kernel cannot read a tensor's values from Python; compute with triton.language",
     "assert not hasattr(x.handle, '_kept')": RIGHT,
     "x += 0.0 * len(range(n))": RIGHT,
     "x = x if tl.sum(x) > 0.0 else -x": RIGHT,
@@ -97,9 +97,9 @@ LINES = {
 
 BODIES = {
     "every program its own": ("y = y_ptr + p * B + at; tl.store(y, 1.0 + at); tl.store(y, 2.0 * tl.load(y))", 0),
-    # The first of four changes 7 elements of 8, which the second reads, and the others 8, as the fourth does: 7 + 8 + 8
-    # elements are read after another wrote them, as many are written once more, and the first three read 8 each before
-    # the fourth writes them.
+    # The first of four programs changes 7 of 8 elements, the second and the third change all 8. So 7 + 8 + 8 elements
+    # are read after another program's write, and as many are overwritten. The first three programs also read 8 elements
+    # each before their successor writes them.
     "adding in the same place": ("tl.store(y_ptr + at, tl.load(y_ptr + at) + tl.load(x_ptr + p * B + at))", 70),
     "adding in the same place by its address": (
         "y = y_ptr.to(tl.int64).to(tl.pointer_type(tl.float32)) + at; "
@@ -113,9 +113,9 @@ BODIES = {
     ),
     "adding with atomics": ("tl.atomic_add(y_ptr + at, tl.load(x_ptr + p * B + at))", 0),
     "after the one before": ("tl.store(y_ptr + p + 1, tl.load(y_ptr + p) + 1.0)", 3),
-    # Each but the last reads what the next one changes.
+    # Each program but the last reads the element that the next one changes.
     "before the next one": ("tl.store(x_ptr + p, tl.load(x_ptr + p + 1) + 1.0)", 3),
-    "after an operation that nobody waits for": (
+    "after an atomic operation without acquire": (
         "tl.atomic_add(done_ptr, 1); tl.store(y_ptr + p + 1, tl.load(y_ptr + p) + 1.0)",
         3,
     ),
@@ -128,7 +128,7 @@ BODIES = {
         "tl.atomic_cas(done_ptr, 0, 1); tl.store(y_ptr + at, tl.load(y_ptr + at) + 1.0); tl.atomic_xchg(done_ptr, 0)",
         0,
     ),
-    # Four programs read 8 elements each.
+    # Each of four programs reads 8 elements.
     "backwards": (
         "y = y_ptr + p * B; tl.store(y + at, 1.0 + at); tl.store(x_ptr + p * B + at, tl.load(y + 7 - at))",
         32,
@@ -148,7 +148,7 @@ BODIES = {
         0,
     ),
     "the same by everyone": ("tl.store(y_ptr + at, 1.0 + at); tl.store(x_ptr + p * B + at, tl.load(y_ptr + at))", 0),
-    # The last one reads what the three others stored, and stores nothing.
+    # The last program reads the elements that the three others stored, and stores nothing.
     "the last of them by a relaxed counter": (
         'tl.store(y_ptr + p, 1.0); if tl.atomic_add(done_ptr, 1, sem="relaxed") == 3:; '
         "    tl.store(x_ptr, tl.sum(tl.load(y_ptr + at)))",
@@ -159,7 +159,7 @@ BODIES = {
         "    tl.store(x_ptr, tl.sum(tl.load(y_ptr + at)))",
         3,
     ),
-    # The second stores what the first did not, and so on.
+    # Each program but the first stores another value than the one before.
     "something else in the same place": ("tl.store(y_ptr, 1.0 + p)", 3),
     "something else under a lock": (
         "tl.atomic_cas(done_ptr, 0, 1); tl.store(y_ptr, 1.0 + p); tl.atomic_xchg(done_ptr, 0)",
@@ -179,7 +179,7 @@ NUMBERED = [float(number) for number in range(1, 9)]
 ORDERED = {
     "by their own numbers": ("tl.store(y_ptr + p, 1.0 + p)", True),
     "in the order of tickets": ("tl.store(y_ptr + tl.atomic_add(done_ptr, 1), 1.0 + p)", False),
-    "in the order of programs, who wait": (
+    "in the order of programs, by waiting": (
         "while tl.atomic_add(done_ptr, 0) != p:;     pass; tl.store(y_ptr + p, 1.0 + p); tl.atomic_add(done_ptr, 1)",
         True,
     ),
@@ -210,11 +210,11 @@ ORDERED = {
         "x = tl.reduce(tl.where(at == 0, 1.0, 1.0 - at), 0, step); tl.store(y_ptr + p, x - 7.0 + p)",
         False,
     ),
-    "in the order of programs, who poll": (
+    "in the order of programs, by polling": (
         "tl.atomic_poll(done_ptr, p); tl.store(y_ptr + tl.atomic_add(done_ptr, 1), 1.0 + p)",
         True,
     ),
-    "in the order of programs, who load": (
+    "in the order of programs, by atomic loads": (
         "while tl.atomic_load(done_ptr) != p:;     pass; tl.store(y_ptr + tl.atomic_add(done_ptr, 1), 1.0 + p)",
         True,
     ),
@@ -242,19 +242,15 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_a_kernel_reads_types_conditions_and_whole_numbers_and_its_launch_is_told(
-    found: dict[str, object], line: str
-) -> None:
+def test_kernel_can_read_types_conditions_and_integers(found: dict[str, object], line: str) -> None:
     assert found[line] == LINES[line]
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_what_programs_read_of_each_other_without_an_atomic_operation_is_counted(
-    found: dict[str, object], name: str
-) -> None:
+def test_races_between_programs_are_counted(found: dict[str, object], name: str) -> None:
     assert found[name] == BODIES[name][1]
 
 
 @pytest.mark.parametrize("name", ORDERED)
-def test_programs_take_another_order_unless_one_waits_for_another(found: dict[str, object], name: str) -> None:
+def test_execution_order_is_random_unless_a_program_waits(found: dict[str, object], name: str) -> None:
     assert (found[name] == NUMBERED) is ORDERED[name][1]

@@ -1,4 +1,4 @@
-"""What an interpreted launch reads and writes, where a device would do it otherwise."""
+"""Out-of-bounds and masked loads of interpreted launches, and indices of gather."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ GATHERS = {
     "neighbours": (f"v = tl.gather(at, (at + 7) % 8, 0); {STORE}", ["7.0", *(f"{n}.0" for n in range(7))]),
     "before_the_first": (
         f"v = tl.gather(at, at - 1, 0); {STORE}",
-        "IndexError: 1 of 8 indices of tl.gather lie outside of its axis of 8 elements",
+        "IndexError: 1 of 8 indices of tl.gather are out of bounds for an axis of 8 elements",
     ),
 }
 
@@ -95,12 +95,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("name", LOADS)
-def test_what_lies_outside_of_a_launchs_tensors_or_of_a_mask_is_no_number_that_could_be_meant(
-    found: dict[str, object], name: str
-) -> None:
+def test_out_of_bounds_and_masked_loads_are_nan(found: dict[str, object], name: str) -> None:
     assert found[name] == LOADS[name][2]
 
 
 @pytest.mark.parametrize("name", GATHERS)
-def test_indices_of_gather_are_those_of_the_axis(found: dict[str, object], name: str) -> None:
+def test_gather_index_must_be_within_the_axis(found: dict[str, object], name: str) -> None:
     assert found[name] == GATHERS[name][1]

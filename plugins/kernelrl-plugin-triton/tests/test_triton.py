@@ -1,13 +1,12 @@
-"""The driver half of the backend: its examples, and what it sees in a source."""
+"""`TritonBackend`: its examples, and the kernels and launches that it finds in a source."""
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from kernelrl_core.types import EvaluationRequest, EvaluationSettings, Example, Outcome, sha256_text
-from kernelrl_core.version import API_VERSION
+from kernelrl_core.testing.fixtures import Evaluate
+from kernelrl_core.testing.values import make_request
+from kernelrl_core.types import Example, Outcome
 from kernelrl_plugin_triton.backend import TritonBackend
 from kernelrl_plugin_triton.config import TritonConfig
 from kernelrl_plugin_triton.examples import FEW_SHOT, ONE_SHOT
@@ -24,32 +23,11 @@ def facts(source: str) -> dict[str, tuple[bool, bool]]:
 
 
 @pytest.mark.slow
-def test_every_example_is_correct() -> None:
-    from kernelrl_plugin_local.config import LocalConfig
-    from kernelrl_plugin_local.evaluator import LocalEvaluator
-
-    def request(example: Example) -> EvaluationRequest:
-        return EvaluationRequest(
-            task_id=example.name,
-            task_source=example.reference,
-            task_sha256=sha256_text(example.reference),
-            source=example.kernel,
-            source_sha256=sha256_text(example.kernel),
-            backend="triton",
-            backend_options={"mode": "interpreter"},
-            settings=EvaluationSettings(),
-            seed="00" * 16,
-            api_version=API_VERSION,
-        )
-
-    async def outcomes() -> list[Outcome]:
-        evaluator = LocalEvaluator(LocalConfig(workers=1))
-        try:
-            return [(await evaluator.evaluate(request(example))).outcome for example in (ONE_SHOT, *FEW_SHOT)]
-        finally:
-            await evaluator.aclose()
-
-    assert set(asyncio.run(outcomes())) == {Outcome.CORRECT}
+@pytest.mark.parametrize("example", [ONE_SHOT, *FEW_SHOT], ids=lambda example: example.name)
+def test_examples_are_correct(evaluate: Evaluate, example: Example) -> None:
+    options = {"mode": "interpreter"}
+    found = evaluate(make_request(example.kernel, example.reference, "triton", backend_options=options))
+    assert found.outcome is Outcome.CORRECT
 
 
 @pytest.mark.parametrize(
@@ -69,27 +47,27 @@ def test_every_example_is_correct() -> None:
         ),
     ],
 )
-def test_a_kernel_is_seen_with_its_launches(source: str, expected: tuple[bool, bool]) -> None:
+def test_kernel_is_found_with_its_launches(source: str, expected: tuple[bool, bool]) -> None:
     assert facts(source) == {"k": expected}
 
 
-def test_a_device_function_is_launched_with_its_caller() -> None:
+def test_device_function_counts_as_launched_with_its_caller() -> None:
     source = HEAD + "@triton.jit\ndef helper(x):\n    pass\n\n@triton.jit\ndef k(x):\n    helper(x)\n\n"
     assert facts(source + MODEL.format("k[(1,)](x)")) == {"helper": (True, True), "k": (True, True)}
 
 
 @pytest.mark.parametrize("source", ["", "\0", "(" * 100_000, "def (", "x = '" + "a" * 1_000_000 + "'"])
-def test_a_source_that_defeats_the_parser_has_no_kernels(source: str) -> None:
+def test_unparsable_source_has_no_kernels(source: str) -> None:
     assert find_kernels(source) == ()
 
 
-def test_a_gpu_is_required_only_when_asked_for() -> None:
+def test_gpu_is_required_only_where_configured() -> None:
     assert TritonConfig(mode="gpu").requires().gpu == "any"
     assert TritonConfig().requires().gpu == ""
     assert TritonBackend(TritonConfig()).source_facts(HEAD).kernels == ()
 
 
-def test_what_the_compiler_raises_is_told_from_what_the_kernel_does() -> None:
+def test_compiler_errors_are_distinguished_from_runtime_errors() -> None:
     import ast
 
     from triton.compiler.errors import CompilationError

@@ -1,4 +1,4 @@
-"""A model of Hugging Face behind the server, with adapters."""
+"""The server with a Hugging Face model and LoRA adapters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytest.importorskip("peft")
 
 
 def small_model(directory: Path) -> Path:
-    """A tiny Llama with random weights and a token for each byte."""
+    """A tiny Llama with random weights and one token per byte."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     alphabet = {byte: index for index, byte in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
@@ -36,11 +36,11 @@ def small_model(directory: Path) -> Path:
     return directory
 
 
-def test_a_model_that_cannot_be_had_is_one_message_about_the_option(tmp_path, monkeypatch) -> None:
+def test_a_model_that_cannot_be_loaded_is_one_message_with_the_option(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(InfrastructureError, match="--model: cannot load 'nosuch/model'") as told:
+    with pytest.raises(InfrastructureError, match="--model: cannot load 'nosuch/model'") as failure:
         LocalServer(state=tmp_path, model="nosuch/model").start()
-    assert "policy." not in str(told.value)
+    assert "policy." not in str(failure.value)
 
 
 def test_adapters_are_trained_sampled_and_saved(tmp_path) -> None:

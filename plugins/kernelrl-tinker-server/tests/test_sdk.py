@@ -1,4 +1,4 @@
-"""Tinker's own SDK against the server, over HTTP."""
+"""Tinker's SDK with the server, over HTTP."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def sampled(client, seed: int = 7, n: int = 1, **changes):
     return client.sample(types.ModelInput.from_ints(PROMPT), n, params).result()
 
 
-def test_the_tokenizer_of_its_own_model_comes_from_the_server(server) -> None:
-    """`tiny` has a token for each byte, so its vocabulary holds them."""
+def test_the_server_provides_the_tokenizer_of_its_own_model(server) -> None:
+    """`tiny` has one token per byte, so its vocabulary has at least 256 entries."""
     address = f"{server.base_url}/kernelrl/tokenizer"
     files = httpx.get(address, params={"model": "tiny"}).json()["files"]
     assert set(files) == {"tokenizer.json", "tokenizer_config.json"}
@@ -64,15 +64,15 @@ def test_the_tokenizer_of_its_own_model_comes_from_the_server(server) -> None:
     assert httpx.get(address).status_code == 422
 
 
-def test_it_says_what_tinkers_api_has_no_word_for(server) -> None:
+def test_the_server_lists_capabilities_outside_tinkers_api(server) -> None:
     assert httpx.get(f"{server.base_url}/kernelrl/capabilities").json() == {"ratios": ["sequence", "token"]}
 
 
 def test_the_sdk_finds_the_model_and_its_tokenizer(server, service) -> None:
     rest = tinker.RestClient(base_url=server.base_url, api_key=server.api_key)
-    told = rest.get_server_capabilities().result().supported_models
-    assert [model.model_name for model in told] == list(server.models)
-    assert told[0].max_context_length == 2048
+    supported = rest.get_server_capabilities().result().supported_models
+    assert [model.model_name for model in supported] == list(server.models)
+    assert supported[0].max_context_length == 2048
     training = service.create_lora_training_client(base_model="tiny", rank=8).result()
     tokenizer = training.get_tokenizer()
     assert tokenizer.decode(tokenizer.encode("x = 1\n")) == "x = 1\n"
@@ -82,7 +82,7 @@ def test_the_sdk_finds_the_model_and_its_tokenizer(server, service) -> None:
     assert shown == "<|user|>hi<|end|><|assistant|>"
 
 
-def test_training_raises_what_was_rewarded(service) -> None:
+def test_training_increases_the_probability_of_a_reply_with_a_positive_advantage(service) -> None:
     training = service.create_lora_training_client(base_model="tiny", rank=8).result()
     first = training.forward_backward([datum()], "importance_sampling").result()
     step = training.optim_step(types.AdamParams(learning_rate=1e-2, eps=1e-8)).result()
@@ -90,11 +90,11 @@ def test_training_raises_what_was_rewarded(service) -> None:
     before, after = logprobs(first)[len(PROMPT) - 1 :], logprobs(second)[len(PROMPT) - 1 :]
     assert after.sum() > before.sum() + 1
     assert step.metrics["grad_norm:mean"] > 0
-    # The loss is -sum exp(now - sampled) * A.
+    # The loss is -sum exp(trainer - sampler log-probability) * advantage.
     assert first.metrics["loss:sum"] == pytest.approx(-np.exp(before + 5.0).sum(), rel=1e-5)
 
 
-def test_a_forward_pass_reports_every_token_and_leaves_no_gradient(service) -> None:
+def test_a_forward_pass_returns_every_token_and_adds_no_gradient(service) -> None:
     training = service.create_lora_training_client(base_model="tiny").result()
     tokens = PROMPT + REPLY
     shown = logprobs(training.forward([supervised(tokens, [1.0] * (len(tokens) - 1))], "cross_entropy").result())
@@ -105,7 +105,7 @@ def test_a_forward_pass_reports_every_token_and_leaves_no_gradient(service) -> N
     assert training.optim_step(types.AdamParams(learning_rate=1e-3)).result().metrics["grad_norm:mean"] == 0
 
 
-def test_a_loss_of_ones_own_equals_the_servers(service) -> None:
+def test_a_custom_loss_equals_the_server_s_loss(service) -> None:
     tokens = PROMPT + REPLY
     weights = [0.0] * (len(PROMPT) - 1) + [1.0] * len(REPLY)
     data = [supervised(tokens, weights)]
@@ -124,8 +124,8 @@ def test_a_loss_of_ones_own_equals_the_servers(service) -> None:
     assert norms[0] == pytest.approx(norms[1], rel=1e-4)
 
 
-def test_two_runs_do_not_disturb_each_other(service) -> None:
-    """Gradients gathered by one wait while the other learns."""
+def test_two_runs_are_independent(service) -> None:
+    """The accumulated gradients of one run are kept while the other is updated."""
     adam = types.AdamParams(learning_rate=1e-2, eps=1e-8)
 
     def alone():
@@ -158,7 +158,7 @@ def test_a_reply_is_a_function_of_prompt_and_seed(service) -> None:
     assert greedy[0] == greedy[1]
 
 
-def test_a_reply_ends_at_tokens_and_strings_that_were_asked_for(service) -> None:
+def test_a_reply_ends_at_the_requested_stop_tokens(service) -> None:
     client = service.create_sampling_client(base_model="tiny").result()
     free = list(sampled(client, stop=[]).sequences[0].tokens)
     assert len(free) == 12
@@ -168,7 +168,7 @@ def test_a_reply_ends_at_tokens_and_strings_that_were_asked_for(service) -> None
     assert sampled(client, stop=[]).sequences[0].stop_reason == "length"
 
 
-def test_what_was_saved_survives_a_crash_of_the_server(tmp_path) -> None:
+def test_checkpoints_survive_a_crash_of_the_server(tmp_path) -> None:
     adam = types.AdamParams(learning_rate=1e-2, eps=1e-8)
     server = LocalServer(state=tmp_path / "state")
     server.start()
@@ -209,9 +209,9 @@ def test_an_unknown_model_is_refused_with_the_known_ones(service) -> None:
         service.create_lora_training_client(base_model="tinny").result()
 
 
-def test_a_prompt_longer_than_the_context_is_the_users_mistake(service) -> None:
+def test_a_prompt_longer_than_the_context_is_a_bad_request(service) -> None:
     client = service.create_sampling_client(base_model="tiny").result()
-    with pytest.raises(tinker.BadRequestError, match="context of 2048"):
+    with pytest.raises(tinker.BadRequestError, match="the context's 2048"):
         client.sample(types.ModelInput.from_ints([1] * 3000), 1, types.SamplingParams(max_tokens=4)).result()
 
 
@@ -223,7 +223,7 @@ def test_targets_that_are_not_the_shifted_input_are_refused(service) -> None:
         training.forward_backward([wrong], "cross_entropy").result()
 
 
-def test_an_expired_checkpoint_is_gone_after_a_restart(tmp_path) -> None:
+def test_an_expired_checkpoint_is_removed_at_a_restart(tmp_path) -> None:
     store, path = Store(tmp_path), CheckpointPath("s1:train:0", "weights", "a")
     about = {"model": "tiny", "rank": 8, "time": 0.0, "expires": 1.0, "user_metadata": None}
     store.save(path, {"w": torch.zeros(2)}, {}, about)
@@ -232,7 +232,7 @@ def test_an_expired_checkpoint_is_gone_after_a_restart(tmp_path) -> None:
     assert not store.folder(path).exists()
 
 
-def test_a_server_that_others_can_reach_needs_a_key(tmp_path) -> None:
+def test_a_server_reachable_from_other_machines_needs_a_key(tmp_path) -> None:
     with pytest.raises(InfrastructureError, match="needs a key"):
         LocalServer(state=tmp_path, arguments=("--host", "0.0.0.0")).start()
 

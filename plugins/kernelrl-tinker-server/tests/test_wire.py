@@ -1,4 +1,4 @@
-"""Requests as the SDK writes them, and bytes that nobody wrote."""
+"""Protocol buffers: requests and results of the SDK, and random bytes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def request(prompt: list[int], reply: list[int], rows: dict[str, list[float]], l
 
 
 @given(TOKENS, st.lists(st.tuples(st.integers(0, 250), FLOATS, FLOATS), min_size=1, max_size=8), st.booleans())
-def test_a_datum_is_read_as_it_was_meant(prompt, reply, packed: bool) -> None:
+def test_a_datum_of_the_sdk_is_parsed(prompt, reply, packed: bool) -> None:
     tokens, logprobs, advantages = ([column[i] for column in reply] for i in range(3))
     body = request(prompt, tokens, {"logprobs": logprobs, "advantages": advantages}, clip_low_threshold=0.7)
     body = zstandard.ZstdCompressor().compress(body) if packed else body
@@ -44,7 +44,7 @@ def test_a_datum_is_read_as_it_was_meant(prompt, reply, packed: bool) -> None:
     (datum,), (skipped,) = read.data, read.skipped
     assert (read.run, read.number, read.loss, read.bounds) == ("s1:train:0", 3, "ppo", (0.7, 1.2))
     assert [*datum.prompt, *datum.reply] == [*prompt, *tokens]
-    # Tokens that count nothing may be taken for a part of the prompt, and no other.
+    # Only reply tokens with log-probability 0 and advantage 0 may be parsed as part of the prompt.
     cut = len(datum.prompt) - len(prompt)
     assert 0 <= cut < len(tokens)
     assert skipped == len(datum.prompt) - 1
@@ -54,37 +54,37 @@ def test_a_datum_is_read_as_it_was_meant(prompt, reply, packed: bool) -> None:
 
 
 @given(st.binary(max_size=200), st.sampled_from(["", "zstd"]))
-def test_any_bytes_are_read_or_refused(body: bytes, encoding: str) -> None:
+def test_any_bytes_are_parsed_or_refused(body: bytes, encoding: str) -> None:
     with contextlib.suppress(UsageError):
         read_training_request(body, encoding)
 
 
-def test_inputs_that_do_not_fit_are_named() -> None:
-    with pytest.raises(UsageError, match="needs logprobs, one number for each of the 3 tokens"):
+def test_invalid_inputs_are_refused_by_name() -> None:
+    with pytest.raises(UsageError, match="needs logprobs: one number for each of the 3 tokens"):
         read_training_request(request([1, 2], [3, 4], {"advantages": [1.0, 1.0]}), "")
-    with pytest.raises(UsageError, match="loss 'dro' is unknown here"):
+    with pytest.raises(UsageError, match="unknown loss 'dro'"):
         read_training_request(request([1], [2], {"logprobs": [1.0], "advantages": [1.0]}, "dro"), "")
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.lists(FLOATS, max_size=4)), min_size=1, max_size=5))
-def test_the_sdk_reads_back_the_log_probabilities(rows) -> None:
+def test_the_sdk_decodes_the_log_probabilities(rows) -> None:
     body = trained_body([row for _, row in rows], [skipped for skipped, _ in rows], {"loss:sum": 1.5})
     output = deserialize_proto_response(body, types.ForwardBackwardOutput)
     assert output.metrics == {"loss:sum": 1.5}
-    for (skipped, row), told in zip(rows, output.loss_fn_outputs, strict=True):
-        assert told["logprobs"].tolist() == [0.0] * skipped + row
+    for (skipped, row), decoded in zip(rows, output.loss_fn_outputs, strict=True):
+        assert decoded["logprobs"].tolist() == [0.0] * skipped + row
 
 
 @given(st.lists(st.tuples(TOKENS, st.sampled_from(["stop", "length"])), min_size=1, max_size=3), st.integers(0, 3))
-def test_the_sdk_reads_back_the_replies(given_, scored: int) -> None:
+def test_the_sdk_decodes_the_replies(given_, scored: int) -> None:
     replies = [Reply("", tuple(tokens), (-1.0,) * len(tokens), reason) for tokens, reason in given_]
-    told = deserialize_proto_response(sampled_body(replies, [-2.0] * scored, 4), types.SampleResponse)
-    assert [(list(s.tokens), s.stop_reason) for s in told.sequences] == [(t, r) for t, r in given_]
-    assert list(told.prompt_logprobs) == [None] * (4 - scored) + [-2.0] * scored
+    decoded = deserialize_proto_response(sampled_body(replies, [-2.0] * scored, 4), types.SampleResponse)
+    assert [(list(s.tokens), s.stop_reason) for s in decoded.sequences] == [(t, r) for t, r in given_]
+    assert list(decoded.prompt_logprobs) == [None] * (4 - scored) + [-2.0] * scored
 
 
 @given(st.text(max_size=40))
-def test_no_name_of_a_checkpoint_leads_out_of_the_directory(tmp_path_factory, name: str) -> None:
+def test_no_checkpoint_name_leaves_the_state_directory(tmp_path_factory, name: str) -> None:
     store = Store(tmp_path_factory.getbasetemp() / "names")
     inside = (store.directory / "checkpoints").resolve()
     for uri in (f"tinker://run/weights/{name}", f"tinker://{name}/weights/x", f"tinker://run/{name}/x"):

@@ -1,5 +1,5 @@
-"""The environment of a recipe in other people's loops: `kernelrl_adapters.cookbook` for tinker-cookbook, and this very
-package as a plugin of verifiers, which finds what `__all__` names.
+"""The environment of a recipe for other training loops: `kernelrl_adapters.cookbook` for tinker-cookbook; this package
+itself is a plugin of verifiers, which loads the names in `__all__`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ __all__ = ["KernelEnv", "KernelHarness", "KernelTaskset", "load_environment"]
 
 
 def __getattr__(name: str) -> object:
-    # verifiers takes seconds to import, and whoever uses the other adapter need not have it.
+    # Lazy: verifiers takes seconds to import, and the cookbook adapter works without it.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from . import verifiers_plugin

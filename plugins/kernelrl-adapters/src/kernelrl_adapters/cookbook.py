@@ -1,9 +1,9 @@
-"""The environment for the training loop of tinker-cookbook: give `KernelDatasetBuilder` to `rl.train.Config`.
+"""The environment for the training loop of tinker-cookbook: pass `KernelDatasetBuilder` to `rl.train.Config`.
 
-A group is the attempts at one task, a batch the tasks of one step as the recipe schedules them, and a step's reward the
-turn's score. Advantages, losses and the optimizer are the cookbook's own: it sums the rewards of an attempt and takes
-their distance from the group's mean, so the recipe says nothing about learning here: `returns`,
-`advantage` and most of `train` are not read.
+A group is the episodes of one task. A batch is the tasks of one step, as the recipe schedules them. The reward of an
+environment step is the score of the turn. The cookbook computes advantages and losses and runs the optimizer: it sums
+the rewards of an episode and subtracts the group's mean. The recipe keys `returns`, `advantage` and most of `train`
+are ignored.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from tinker_cookbook.rl.types import (
     StepResult,
 )
 
+from kernelrl_adapters.chat import ChatRenderer, recommended_renderer
 from kernelrl_adapters.shared import read_recipe, recipe_of, shared_environment
-from kernelrl_adapters.speech import ChatRenderer, recommended_renderer
 from kernelrl_core.api.episodes import (
     EpisodeId,
     EpisodeRunner,
@@ -54,21 +54,21 @@ class KernelEnv(Env):
 
     async def initial_observation(self) -> tuple[tinker.ModelInput, Any] | InitialObservationOverflow:
         request = self._runner.next_prompt()
-        assert request is not None, "an episode has a turn"
-        if self._leaves_room(request):
+        assert request is not None, "an episode has at least one turn"
+        if self._fits(request):
             return self._observation(request)
-        told = f"{len(request.prompt.tokens)} tokens of prompt leave no room for {self._max_tokens} tokens of reply"
-        return InitialObservationOverflow(0.0, {"stop/max_tokens": 1.0}, {"overflow": told})
+        overflow = f"prompt of {len(request.prompt.tokens)} tokens: no space for a reply of {self._max_tokens} tokens"
+        return InitialObservationOverflow(0.0, {"stop/max_tokens": 1.0}, {"overflow": overflow})
 
     async def step(self, action: Action, *, extra: ActionExtra | None = None) -> StepResult:
         request = self._runner.next_prompt()
-        assert request is not None, "no step comes after the last one"
+        assert request is not None, "the episode has ended"
         cut = (extra or {}).get("stop_reason") == "length"
         turn = await self._runner.submit(request, Sampled(self._renderer.reply(request.prompt, action, cut=cut)))
         if turn.masked:
             raise InfrastructureError(turn.message)
         metrics, following = _metrics(turn), self._runner.next_prompt()
-        if following is not None and not self._leaves_room(following):
+        if following is not None and not self._fits(following):
             following, metrics = None, {**metrics, "stop/max_tokens": 1.0}
         observation, stop = self._observation(following) if following else (tinker.ModelInput.empty(), [])
         return StepResult(
@@ -83,24 +83,24 @@ class KernelEnv(Env):
     def _observation(self, request: SampleRequest) -> tuple[tinker.ModelInput, Any]:
         return tinker.ModelInput.from_ints(list(request.prompt.tokens)), self._renderer.stops()
 
-    def _leaves_room(self, request: SampleRequest) -> bool:
-        # The cookbook samples with one limit, so a reply's limit cannot be lowered for a long prompt.
+    def _fits(self, request: SampleRequest) -> bool:
+        # The cookbook has one token limit for all replies: it cannot be lowered for a long prompt.
         return request.settings.max_tokens >= self._max_tokens
 
 
 @dataclass
 class KernelGroupBuilder(EnvGroupBuilder):
-    """The attempts at one task."""
+    """The episodes of one task."""
 
     recipe: str
-    """The recipe as text, see `shared.read_recipe`."""
+    """The recipe as JSON, see `shared.read_recipe`."""
     task: Task
     speech: ChatRenderer
     attempts: int
     purpose: Literal["train", "eval"]
     step: int
     index: int
-    """Place of the task within the step."""
+    """Index of the task within the step."""
 
     async def make_envs(self) -> Sequence[Env]:
         environment = await shared_environment(self.recipe)
@@ -137,38 +137,43 @@ class KernelDataset(RLDataset):
 
 @chz.chz
 class KernelDatasetBuilder(RLDatasetBuilder):
-    """Training and test set of a recipe. `await` it for `(train, test)`."""
+    """Builds the training set and the test set of a recipe. `await` it for `(train, test)`."""
 
     recipe: str
     """Path, or name of a bundled recipe."""
     model_name: str
     """Model whose tokenizer is used, as in `train.Config`."""
     overrides: Sequence[str] = ()
-    """Changes to the recipe, as on the command line: `train.group_size=4`."""
+    """Overrides of recipe keys, as on the command line: `train.group_size=4`."""
     renderer_name: str | None = None
-    """Renderer of the cookbook, or `chat_template` for the tokenizer's own template; what the cookbook recommends for
-    the model when left out."""
+    """Name of a cookbook renderer, or `chat_template` for the tokenizer's own template. None: the renderer that the
+    cookbook recommends for the model."""
     context_tokens: int = 32768
-    """Longest prompt and reply together. `train.Config.max_tokens` must be the recipe's `sampling.max_tokens`."""
+    """Maximum tokens of prompt and reply together. `train.Config.max_tokens` must equal the recipe's
+    `sampling.max_tokens`."""
     test: bool = True
-    """Whether the recipe's `eval.split` is the test set."""
+    """Use the recipe's `eval.split` as the test set. False: no test set."""
 
     async def __call__(self) -> tuple[KernelDataset, KernelDataset | None]:
-        """Raises UsageError: the recipe has mistakes or does not suit the model, or that needs a `renderer_name`."""
+        """The training set, and the test set or None.
+
+        Raises:
+            UsageError: the recipe is invalid or does not suit the model, or the model needs a `renderer_name`.
+        """
         text = read_recipe(self.recipe, self.overrides)
         recipe = recipe_of(text)
         source = registry().make("tasks", recipe.tasks)
-        tasks, _ = training_tasks(source, recipe.train)
+        tasks, _ = training_tasks(source, recipe.train, recipe.eval.split)
         order = schedule([task.id for task in tasks], recipe.train, recipe.seed)
         batches = tuple(tuple(tasks[index] for index in step) for step in order)
         renderer = self.renderer_name or recommended_renderer(self.model_name)
-        speech = ChatRenderer(self.model_name, renderer, self.context_tokens)
-        require_kept_thinking(recipe, speech.render)
-        training = KernelDataset(text, batches, speech, recipe.train.group_size, "train")
+        chat = ChatRenderer(self.model_name, renderer, self.context_tokens)
+        require_kept_thinking(recipe, chat.render)
+        training = KernelDataset(text, batches, chat, recipe.train.group_size, "train")
         if not self.test:
             return training, None
         held_out = (tuple(eval_tasks(source, recipe.eval)),)
-        return training, KernelDataset(text, held_out, speech, recipe.eval.samples, "eval")
+        return training, KernelDataset(text, held_out, chat, recipe.eval.samples, "eval")
 
 
 def _metrics(turn: Turn) -> dict[str, float | int]:

@@ -1,6 +1,6 @@
-"""Environments by recipe: made where they are first needed, closed with the event loop.
+"""Environments by recipe: created on first use, closed with the event loop.
 
-What travels between processes is the recipe as text; an environment, which owns processes, never does.
+Only the recipe, as JSON, is sent between processes. An environment owns processes and cannot be sent.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ _open: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, AsyncGenerator[Env
 
 
 def read_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> str:
-    """A recipe as text that means the same in every directory and process; see `load_recipe` for names and errors."""
+    """The resolved recipe as JSON, independent of the working directory; see `load_recipe` for names and errors."""
     return json.dumps(load_recipe(name_or_path, overrides, registry=registry()).resolved, sort_keys=True)
 
 
 @functools.lru_cache
 def recipe_of(text: str) -> Recipe:
-    """The recipe that `read_recipe` wrote."""
+    """The recipe of a text from `read_recipe`."""
     return recipe_from_mapping(json.loads(text), registry=registry(), name="recipe").recipe
 
 
 def make_environment(recipe: Recipe) -> Environment:
-    """A new environment, whose hidden inputs nobody can predict; whoever makes it closes it."""
+    """A new environment with a random secret, so that its hidden inputs are unpredictable. The caller closes it."""
     return Environment.from_recipe(recipe, registry=registry(), secret=os.urandom(32), cache_dir=cache_directory())
 
 
 async def shared_environment(text: str) -> Environment:
-    """The environment of this event loop for a recipe. It is closed when `asyncio.run` ends."""
+    """The environment of the running event loop for a recipe. It is closed when `asyncio.run` ends."""
     loop = asyncio.get_running_loop()
     known = _open.setdefault(loop, {})
     if text not in known:
-        # An asynchronous generator that began is ended by its event loop, when that ends.
-        known[text] = _kept(make_environment(recipe_of(text)))
+        # `asyncio.run` closes every started asynchronous generator at its end, and so the environment.
+        known[text] = _hold(make_environment(recipe_of(text)))
         return await anext(known[text])
     return await known[text].asend(None)
 
 
-async def _kept(environment: Environment) -> AsyncGenerator[Environment]:
+async def _hold(environment: Environment) -> AsyncGenerator[Environment]:
     try:
         while True:
             yield environment

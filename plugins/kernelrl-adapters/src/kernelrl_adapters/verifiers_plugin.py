@@ -1,7 +1,7 @@
 """Taskset, environment and harness for verifiers: `vf-eval kernelrl-adapters --env.taskset.recipe NAME`.
 
-An episode is an attempt at a task, and each of its turns a trace of its own, since the core words every prompt anew:
-what of earlier turns is shown is up to the recipe's `history`. The harness asks the model once and runs nothing.
+Each turn of an episode is a separate trace: the core renders every prompt anew, and the recipe's `history` selects the
+earlier turns that it shows. The harness sends one request to the model and executes nothing.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from kernelrl_core.api.tasks import Task
 __all__ = ["KernelEnv", "KernelEnvConfig", "KernelHarness", "KernelTaskset", "KernelTasksetConfig", "load_environment"]
 
 PLUGIN = "kernelrl-adapters"
-"""Name by which verifiers finds this package."""
+"""Name under which verifiers finds this package."""
 
 
 class KernelTasksetConfig(vf.TasksetConfig):
-    """Which tasks, judged how."""
+    """The tasks and their evaluation, by recipe."""
 
     recipe: str = ""
     """Recipe of kernelrl: a path, or the name of a bundled one."""
     overrides: list[str] = Field(default_factory=list)
-    """Changes to the recipe, as on the command line: `evaluation.trials=3`."""
+    """Overrides of recipe keys, as on the command line: `evaluation.trials=3`."""
     split: str | None = None
-    """Split of the tasks; the recipe's `eval.split` when left out."""
+    """Split of the tasks. None: the recipe's `eval.split`."""
 
 
 class KernelTaskData(vf.TaskData):
     """One prompt of a task."""
 
     sampling: dict[str, Any] = Field(default_factory=dict)
-    """Fields of the request as the recipe says; the evaluator's own sampling options come before them."""
+    """Sampling fields of the request, from the recipe. Sampling options set in verifiers override them."""
 
 
 class KernelTask(vf.Task[KernelTaskData]):
-    """A task by its id. `KernelEnv` judges it, so it has no rewards of its own."""
+    """A task by its id. `KernelEnv` evaluates it, so it has no rewards of its own."""
 
     @property
     def key(self) -> str:
@@ -54,7 +54,7 @@ class KernelTask(vf.Task[KernelTaskData]):
 
 
 class LazyEnvironment:
-    """The environment of a taskset and its tasks, made when they are first needed."""
+    """The environment of a taskset and its tasks, created on first use."""
 
     def __init__(self, config: KernelTasksetConfig) -> None:
         self._config = config
@@ -62,26 +62,29 @@ class LazyEnvironment:
 
     @property
     def environment(self) -> Environment:
-        """Judges the tasks.
+        """The environment of the recipe.
 
         Raises:
-            UsageError: no recipe is named, or it has mistakes.
+            UsageError: no recipe is given, or it is invalid.
         """
         if self._environment is None:
             if not self._config.recipe:
-                raise UsageError("no recipe is named", fix="--env.taskset.recipe NAME; kernelrl recipes list")
+                raise UsageError(
+                    "no recipe is given",
+                    fix="add --env.taskset.recipe NAME; `kernelrl recipes list` prints the bundled ones",
+                )
             self._environment = make_environment(recipe_of(read_recipe(self._config.recipe, self._config.overrides)))
         return self._environment
 
     @cached_property
     def tasks(self) -> dict[str, Task]:
-        """The tasks by their ids, in the order of their source."""
+        """Id -> task, in the order of the task source."""
         settings = self.environment.recipe.eval
         found = self.environment.tasks.tasks(self._config.split or settings.split)
         return {task.id: task for task in list(found)[: settings.max_tasks]}
 
     async def aclose(self) -> None:
-        """End the environment; the next use makes another."""
+        """Close the environment; the next use creates a new one."""
         environment, self._environment = self._environment, None
         if environment is not None:
             await environment.aclose()
@@ -92,18 +95,20 @@ class KernelTaskset(vf.Taskset[KernelTask, KernelTasksetConfig]):
 
     def __init__(self, config: KernelTasksetConfig) -> None:
         super().__init__(config)
-        # Selections of a taskset are shallow copies; they share it.
-        self.court = LazyEnvironment(config)
+        # verifiers selects tasks by shallow copies of the taskset: the copies share this object.
+        self.lazy = LazyEnvironment(config)
 
     def load(self) -> Iterable[KernelTask]:
-        for task in self.court.tasks.values():
-            prompt = _messages(self.court.environment.composer.messages(task))
+        for task in self.lazy.tasks.values():
+            environment = self.lazy.environment
+            examples = environment.retrieval.search(task).examples if environment.retrieval is not None else ()
+            prompt = _messages(environment.composer.messages(task, examples=examples))
             data = KernelTaskData(id=task.id, name=task.name or task.id, prompt=prompt)
             yield KernelTask(data, self.config.task)
 
 
 class KernelHarness(vf.Harness[vf.HarnessConfig]):
-    """Asks the model for one reply and does nothing with it."""
+    """Requests one reply from the model and records it in the trace."""
 
     APPENDS_SYSTEM_PROMPT = True
     EXECUTES_CODE = False
@@ -134,52 +139,52 @@ class KernelHarness(vf.Harness[vf.HarnessConfig]):
 
 
 class KernelEnvConfig(vf.EnvConfig):
-    """The model under evaluation or training, and how its context is used."""
+    """The model that is evaluated or trained, and its context length."""
 
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
     """The model that writes kernels."""
     context_tokens: int = 32768
-    """Longest prompt and reply together. Prompts are counted at 3 bytes a token."""
+    """Maximum tokens of prompt and reply together. Prompt tokens are estimated at 3 bytes per token."""
 
 
 class KernelEnv(vf.Env[KernelEnvConfig]):
-    """Plays the recipe's episodes: its turns, prompts, judge, rewards and feedback."""
+    """Runs the recipe's episodes: turns, prompts, evaluations, scores and feedback."""
 
     @property
-    def court(self) -> LazyEnvironment:
-        """Where episodes are judged.
+    def lazy(self) -> LazyEnvironment:
+        """The environment that evaluates the replies.
 
         Raises:
-            UsageError: the taskset is another one's.
+            UsageError: the taskset is not a `KernelTaskset`.
         """
         if not isinstance(self.taskset, KernelTaskset):
-            raise UsageError(f"{PLUGIN} plays the tasks of its own taskset alone")
-        return self.taskset.court
+            raise UsageError(f"{PLUGIN}: the taskset must be a KernelTaskset, not {type(self.taskset).__name__}")
+        return self.taskset.lazy
 
     async def run(self, task: vf.Task, agents: vf.Agents) -> None:
-        court = self.court
+        lazy = self.lazy
         place = EpisodeId("eval", 0, task.data.idx or 0, 0)
-        chosen = court.tasks[task.data.id or ""]
-        examples = await court.environment.examples(chosen)
+        chosen = lazy.tasks[task.data.id or ""]
+        examples = await lazy.environment.examples(chosen)
         renderer = EstimatedRenderer(self.config.context_tokens)
-        runner = EpisodeRunner(court.environment, chosen, place, renderer, examples=examples)
+        runner = EpisodeRunner(lazy.environment, chosen, place, renderer, examples=examples)
         while (request := runner.next_prompt()) is not None:
-            asked = task.with_data(prompt=_messages(request.prompt.messages), sampling=_body(request.settings))
-            trace = await agents.agent.run(asked)
+            turn_task = task.with_data(prompt=_messages(request.prompt.messages), sampling=_body(request.settings))
+            trace = await agents.agent.run(turn_task)
             if not trace.ok:
-                return  # the trace says why
+                return  # the trace holds the error
             turn = await runner.submit(request, Sampled(_reply(trace)))
             if turn.masked:
                 raise InfrastructureError(turn.message)
             _record(trace, turn)
 
     async def stop(self) -> None:
-        await self.court.aclose()
+        await self.lazy.aclose()
 
 
 @dataclass(frozen=True)
 class EstimatedRenderer:
-    """Counts tokens for a server that applies its own chat template."""
+    """Estimates the number of prompt tokens for a server that applies its own chat template."""
 
     context_tokens: int
 
@@ -190,17 +195,17 @@ class EstimatedRenderer:
 def load_environment(
     recipe: str, *, overrides: Sequence[str] = (), split: str | None = None, context_tokens: int = 32768
 ) -> vf.Env[Any]:
-    """The environment of a recipe.
+    """The environment of a recipe, for verifiers.
 
     Args:
         recipe: a path, or the name of a bundled recipe.
         overrides: `key=value`, as on the command line.
-        split: split of the tasks; the recipe's `eval.split` when left out.
-        context_tokens: longest prompt and reply together.
+        split: split of the tasks; None: the recipe's `eval.split`.
+        context_tokens: maximum tokens of prompt and reply together.
 
     Raises:
-        UsageError: the recipe is unknown or has mistakes.
-        MissingPrerequisite: this machine lacks something for it.
+        UsageError: the recipe is unknown or invalid.
+        MissingPrerequisite: this machine lacks a prerequisite of the recipe.
     """
     taskset = KernelTasksetConfig(id=PLUGIN, recipe=recipe, overrides=list(overrides), split=split)
     return vf.load_environment(KernelEnvConfig(taskset=taskset, context_tokens=context_tokens))
@@ -212,7 +217,7 @@ def _messages(messages: Sequence[Message]) -> list[Any]:
 
 
 def _body(settings: SamplingSettings) -> dict[str, Any]:
-    # No seed: this evaluator does not number the attempts at a task, which must differ.
+    # No seed: verifiers does not number the episodes of a task, so all of them would get the same one.
     body: dict[str, Any] = {
         "max_tokens": settings.max_tokens,
         "temperature": settings.temperature,

@@ -1,4 +1,4 @@
-"""C++ kernels for the processor, in inline extensions of torch."""
+"""C++ kernels for the CPU, in inline extensions of torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def kernelrl_backends() -> list[Component]:
             "cpp",
             target="kernelrl_plugin_cpp.backend:CppBackend",
             config="kernelrl_plugin_cpp.config:CppConfig",
-            summary="C++ kernels for the processor, with OpenMP and vector instructions",
+            summary="C++ kernels for the CPU, with OpenMP and SIMD instructions",
             requires=Requires(modules=("torch",)),
         )
     ]

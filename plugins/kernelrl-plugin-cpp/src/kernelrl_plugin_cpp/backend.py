@@ -1,4 +1,4 @@
-"""The backend `cpp` in the main process: facts for prompts, and the kernels of a source."""
+"""The backend `cpp` in the main process: prompt facts, and the kernels of a source."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ class CppBackend(Backend):
         self.config = config
 
     def source_facts(self, source: str) -> SourceFacts:
-        """Bound functions of a candidate, and whether `ModelNew.forward` can reach a call of each."""
+        """Bound functions of a candidate, each with whether `ModelNew.forward` can reach a call of it."""
         return extension_facts(source, "cpp")

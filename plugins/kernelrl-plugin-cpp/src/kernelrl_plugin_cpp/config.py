@@ -17,12 +17,12 @@ __all__ = ["CppConfig"]
 
 @attrs.frozen
 class CppConfig(BackendConfig):
-    """How C++ kernels are compiled and run."""
+    """Execution and compilation of C++ kernels."""
 
     threads: PositiveInt = 1
-    """Threads of candidate and reference alike."""
+    """Number of threads, for candidate and reference alike."""
     flags: tuple[str, ...] = FLAGS
-    """Flags added to every compilation."""
+    """Compiler flags of every compilation."""
 
     def requires(self) -> Requires:
         return requires_compilers("cpp")

@@ -1,4 +1,4 @@
-"""The worked examples that prompts show. All are judged `correct` by the tests."""
+"""Examples for prompts. The tests check that each of them evaluates as `correct`."""
 
 from __future__ import annotations
 

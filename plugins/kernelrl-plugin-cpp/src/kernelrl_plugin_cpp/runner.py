@@ -32,4 +32,4 @@ class CppRunner(CandidateRunner):
 
     def disable_kernels(self) -> None:
         """See `BackendRunner`."""
-        # Its kernels are functions of extensions.
+        # Nothing to disable here: the kernels of this backend are functions of extensions.

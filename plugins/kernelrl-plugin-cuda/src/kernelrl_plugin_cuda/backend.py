@@ -1,4 +1,4 @@
-"""The backend `cuda` in the main process: facts for prompts, and the kernels of a source."""
+"""The backend `cuda` in the main process: prompt facts, and the kernels of a source."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CudaBackend(Backend):
         self.config = config
 
     def source_facts(self, source: str) -> SourceFacts:
-        """Kernels of a candidate, and whether `ModelNew.forward` can reach a launch of each."""
+        """Kernels of a candidate, each with whether `ModelNew.forward` can reach a launch of it."""
         built, compiled = extension_facts(source, "cuda"), runtime_facts(source)
         names = {kernel.name for kernel in built.kernels}
         texts = {piece.source for piece in built.embedded}

@@ -21,26 +21,26 @@ _WITHOUT_POINT = re.compile(r"(?:sm_?|compute_?)?(1?\d)(\d)(?:\.0)?([af]?)")
 
 @attrs.frozen
 class CudaConfig(BackendConfig):
-    """Where CUDA kernels run and for what they are compiled."""
+    """Execution and compilation of CUDA kernels."""
 
     arch: str | float = "auto"
-    """Compute capability to compile for, such as `9.0` or `9.0a`; `auto`: that of the GPU at hand."""
+    """Compute capability to compile for, such as `9.0` or `9.0a`; `auto`: that of the installed GPU."""
     mode: Literal["auto", "gpu", "compile"] = "auto"
-    """`gpu`; `compile`: build and say what was built, run nothing; `auto`: a GPU where there is one."""
+    """`gpu`; `compile`: build and report, execute nothing; `auto`: `gpu` if there is one, otherwise `compile`."""
     flags: tuple[str, ...] = ()
     """Flags added to every compilation of device code, such as `-O3` or `--use_fast_math`."""
 
     def problems(self) -> Iterable[str]:
         if self.arch != "auto" and not _ARCH.fullmatch(str(self.arch)):
             meant = _WITHOUT_POINT.fullmatch(str(self.arch))
-            hint = f"did you mean {meant[1]}.{meant[2]}{meant[3]}?" if meant else "write 9.0, say, or auto"
-            yield f"arch: {self.arch!r} is no compute capability; {hint}"
+            hint = f"did you mean {meant[1]}.{meant[2]}{meant[3]}?" if meant else "write auto or, say, 9.0"
+            yield f"arch: {self.arch!r} is not a compute capability; {hint}"
 
     def requires(self) -> Requires:
         compilers = requires_compilers("cuda")
         if self.mode != "gpu":
             return compilers
-        fix = "use a machine with an NVIDIA GPU, or write backend.mode=compile to build without running"
+        fix = "use a machine with an NVIDIA GPU, or set backend.mode=compile to build without executing"
         fixes = [text for text in (compilers.fix, fix) if text]
         return attrs.evolve(compilers, gpu="nvidia", fix="; ".join(fixes))
 

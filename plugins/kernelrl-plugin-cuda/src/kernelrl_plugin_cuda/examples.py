@@ -1,4 +1,4 @@
-"""The worked examples that prompts show. On a machine with a GPU all are judged `correct` by the tests."""
+"""Examples for prompts. On a machine with a GPU the tests check that each of them evaluates as `correct`."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from kernelrl_judge.disabling import disable_runtime_compilers, disable_triton
 __all__ = ["CudaRunner"]
 
 _COMPILE_ERRORS = ("CompileException", "JitifyException", "NVRTCError")
-"""Of cupy, by name: it may not be installed."""
+"""Exceptions of cupy, by name, because cupy may not be installed."""
 
 
 class CudaRunner(CandidateRunner):
@@ -22,9 +22,9 @@ class CudaRunner(CandidateRunner):
     disables_kernels = True
 
     def environment(self, mode: str, options: Mapping[str, Any]) -> Mapping[str, str]:
-        # Asking torch whether there is a GPU must not start CUDA in the zygote: its forks could not use it.
+        # CUDA must not be initialised in the zygote: its forks could not use it. This check uses NVML instead.
         found = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-        # Torch and cupy tell NVRTC where the toolkit's headers are, and a runner's environment says nothing of it.
+        # Torch and cupy tell NVRTC where the toolkit's headers are. A runner's environment has no other path to them.
         nvcc = next((path for program, path, _ in programs("cuda") if program == "nvcc"), None)
         if nvcc is not None:
             found["CUDA_HOME"] = os.path.dirname(os.path.dirname(os.path.realpath(nvcc)))
@@ -47,7 +47,7 @@ class CudaRunner(CandidateRunner):
 
         has_gpu = torch.cuda.is_initialized() or torch.cuda.is_available()
         if not has_gpu and hasattr(torch.cuda, "_compile_kernel"):
-            # It asks a GPU for its architecture. Nothing will be run: that there is none is no mistake of the kernel.
+            # It queries the GPU's architecture. Nothing is executed here, so a missing GPU is no error of the kernel.
             torch.cuda._compile_kernel = lambda *_, **__: None
         return super().load(path, options)
 
@@ -57,7 +57,7 @@ class CudaRunner(CandidateRunner):
         disable_runtime_compilers()
 
     def classify(self, error: BaseException) -> str:
-        # Kernels may also be compiled while the candidate runs, by NVRTC through torch or cupy.
+        # Kernels may also be compiled at run time, by NVRTC through torch or cupy.
         name, text = type(error).__name__, str(error)
         if name in _COMPILE_ERRORS or "NVRTC_ERROR_" in text or text.startswith("Kernel compilation failed"):
             return "compile"

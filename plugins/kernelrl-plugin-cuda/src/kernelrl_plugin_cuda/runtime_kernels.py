@@ -1,7 +1,7 @@
-"""Kernels in a candidate's strings that are compiled while it runs: by NVRTC through torch, or as raw kernels of cupy.
+"""CUDA kernels in strings that a candidate compiles at run time: by NVRTC through torch, or as raw kernels of cupy.
 
-By names alone and on the side of reaching, like `sources.reachability`: a kernel counts as launched where code names a
-function that compiles, the text that the kernel stands in, and the kernel itself.
+The analysis uses names only and overestimates reachability, like `sources.reachability`. A kernel counts as launched
+where code names a compiling function, the string that contains the kernel, and the kernel itself.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _GLOBAL = re.compile(r"\b__global__\b")
 _CALLED = re.compile(r"\b(\w+)\s*\(")
 _ATTRIBUTES = {"__launch_bounds__", "__cluster_dims__", "__maxnreg__", "__align__", "alignas", "__attribute__"}
 _MAX_NAME_CHARACTERS = 200
-"""Longer texts name no kernel: they are sources."""
+"""Longer strings are sources, not names of kernels."""
 
 
 def runtime_facts(source: str) -> SourceFacts:
-    """Kernels and their sources; nothing where no function that compiles at run time is named."""
+    """Kernels and their sources; empty where the candidate names no function that compiles at run time."""
     tree = parse_source(source)
     if tree is None:
         return SourceFacts()
@@ -53,14 +53,14 @@ def runtime_facts(source: str) -> SourceFacts:
 
 @attrs.frozen
 class _Names:
-    """What some code names."""
+    """The names and strings that some code contains."""
 
     names: set[str]
     """Names and attributes."""
     words: set[str]
-    """Words of short texts, which may name a kernel."""
+    """Words in short strings, which may be names of kernels."""
     sources: dict[str, int]
-    """Texts that define kernels, and the line where each begins."""
+    """Strings that define kernels, each with its first line."""
 
     @classmethod
     def of(cls, roots: Iterable[ast.AST], skipped: set[int]) -> _Names:
@@ -86,15 +86,15 @@ class _Names:
         return cls(names, words, sources)
 
     def launches(self, text: str, kernels: set[str], compilers: set[str]) -> set[str]:
-        """Those of the kernels of a text that this code compiles."""
+        """Kernels of a string that this code compiles."""
         if text not in self.sources or not compilers & self.names:
             return set()
-        # A name that is put together is not read: any kernel of the text may be meant.
+        # A computed name cannot be read: it may be that of any kernel of the string.
         return kernels & self.words or kernels
 
 
 def _compilers(tree: ast.Module) -> set[str]:
-    """Names of the functions that compile, as the file imports them."""
+    """Names of the compiling functions, including their aliases in this file."""
     found = set(_COMPILERS)
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
@@ -103,7 +103,7 @@ def _compilers(tree: ast.Module) -> set[str]:
 
 
 def _never_read(tree: ast.Module) -> set[int]:
-    """Values that are assigned to names which nothing reads."""
+    """Ids of the values that are assigned only to names that are never read."""
     read = {
         node.id if isinstance(node, ast.Name) else node.attr
         for node in ast.walk(tree)
@@ -117,7 +117,7 @@ def _never_read(tree: ast.Module) -> set[int]:
 
 
 def _kernels(text: str, line: int) -> Iterator[tuple[str, int]]:
-    """Name of each kernel of a text, and its line in the Python file."""
+    """Name and line in the Python file of each kernel of a string."""
     code = _COMMENT.sub(lambda comment: "\n" * comment[0].count("\n") + " ", text)
     for start in _GLOBAL.finditer(code):
         for word in _CALLED.finditer(code, start.end()):

@@ -1,4 +1,4 @@
-"""The backend `cute` in the main process: facts for prompts, and the kernels of a source."""
+"""The backend `cute` in the main process: prompt facts, and the kernels of a source."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ class CuteBackend(Backend):
         self.config = config
 
     def source_facts(self, source: str) -> SourceFacts:
-        """Functions under `cute.kernel`."""
+        """Functions decorated with `cute.kernel`."""
         # One under `cute.jit` runs on the host, or inside a kernel, and leads to the kernels that it names.
         return SourceFacts(kernels=decorated_kernels(source, ("cutlass.cute.kernel",)))

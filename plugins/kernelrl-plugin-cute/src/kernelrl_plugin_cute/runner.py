@@ -22,9 +22,9 @@ class CuteRunner(CandidateRunner):
 
     def environment(self, mode: str, options: Mapping[str, Any]) -> Mapping[str, str]:
         found = {
-            # Asking torch whether there is a GPU must not start CUDA in the zygote: its forks could not use it.
+            # CUDA must not be initialised in the zygote: its forks could not use it. This check uses NVML instead.
             "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
-            # What one candidate leaves in a cache must not be what another one runs.
+            # A candidate must not execute what another one left in a cache.
             "CUTE_DSL_DISABLE_FILE_CACHING": "1",
         }
         if mode == "compile":
@@ -35,10 +35,10 @@ class CuteRunner(CandidateRunner):
         return ["torch.nn.functional", "cutlass", "cutlass.cute", "cutlass.cute.runtime"]
 
     def compile_check(self, module: Any, options: Mapping[str, Any]) -> str:
-        """What importing the candidate has compiled, without a GPU.
+        """Return a report on the kernels that the import of the candidate compiled, without a GPU.
 
-        `cute.compile` makes machine code without a device and without nvcc, but only for given dtypes and ranks:
-        kernels that are compiled when `forward` is called are named as not compiled.
+        `cute.compile` generates machine code without a device and without nvcc, but only for given dtypes and ranks.
+        Kernels that are compiled when `forward` is called are reported as not compiled.
         """
         from cutlass.base_dsl.jit_executor import JitCompiledFunction
 
@@ -46,15 +46,15 @@ class CuteRunner(CandidateRunner):
         symbols = [symbol for function in functions for symbol in function.kernel_info or ()]
         kernels = [name for name, value in vars(module).items() if getattr(value, "_decorator_kind", "") == "kernel"]
         compiled = [name for name in kernels if any(f"_{name}_" in symbol for symbol in symbols)]
-        left_out = [name for name in kernels if name not in compiled]
-        what = ", ".join(compiled) or "nothing"
-        said = f"The module was imported; compiled to machine code for {_COMPILE_ARCH}: {what}"
-        if left_out:
-            said += f"; not compiled, because importing the module does not: {', '.join(left_out)}"
-        return said
+        missing = [name for name in kernels if name not in compiled]
+        names = ", ".join(compiled) or "nothing"
+        report = f"The module was imported; compiled to machine code for {_COMPILE_ARCH}: {names}"
+        if missing:
+            report += f"; not compiled, because importing the module does not: {', '.join(missing)}"
+        return report
 
     def classify(self, error: BaseException) -> str:
-        # Tracing raises errors of every class, the candidate's own among them: where they were raised tells.
+        # Tracing raises errors of any class, including the candidate's own. The place of the raise distinguishes them.
         import cutlass
         from cutlass.base_dsl.common import DSLCudaRuntimeError
 

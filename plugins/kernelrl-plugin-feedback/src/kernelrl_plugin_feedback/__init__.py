@@ -18,7 +18,7 @@ def kernelrl_feedback() -> list[Component]:
             "profile",
             "kernelrl_plugin_feedback.profiled:Profiled",
             config="kernelrl_plugin_feedback.config:ProfileConfig",
-            summary="`structured`, and what bounds the speed of a right kernel, in words",
+            summary="`structured`, and for a correct kernel the limits of its speed, in words",
         ),
         Component(
             "raw",
@@ -34,6 +34,6 @@ def kernelrl_feedback() -> list[Component]:
         Component(
             "none",
             "kernelrl_plugin_feedback.silent:Silent",
-            summary="Says nothing: the control that shows what feedback is worth",
+            summary="No feedback: the control for measuring the effect of feedback",
         ),
     ]

@@ -15,7 +15,7 @@ class StructuredConfig(FeedbackConfig):
     """Options of `structured`."""
 
     max_characters: PositiveInt = attrs.field(default=PositiveInt(1200), validator=attrs.validators.ge(300))
-    """Longest feedback. Error text gives way first, and keeps its beginning and its end."""
+    """Maximum length. Error text is shortened first; its beginning and its end are kept."""
 
 
 @attrs.frozen
@@ -23,7 +23,7 @@ class ProfileConfig(FeedbackConfig):
     """Options of `profile`."""
 
     max_characters: PositiveInt = attrs.field(default=PositiveInt(1200), validator=attrs.validators.ge(300))
-    """Longest feedback. Facts that weigh least are left out first."""
+    """Maximum length. The least important facts are dropped first."""
 
 
 @attrs.frozen
@@ -31,4 +31,4 @@ class RawConfig(FeedbackConfig):
     """Options of `raw`."""
 
     max_characters: PositiveInt = attrs.field(default=PositiveInt(8000), validator=attrs.validators.ge(300))
-    """Longest feedback. A longer message keeps its beginning and its end."""
+    """Maximum length. Of a longer message the beginning and the end are kept."""

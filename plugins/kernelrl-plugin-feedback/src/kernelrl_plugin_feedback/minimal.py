@@ -1,4 +1,4 @@
-"""One short line of constant phrases: a small model learns them as words."""
+"""One short line of constant phrases, which a small model learns like words."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["Minimal"]
 
 _EXCEPTION = re.compile(r"\b([A-Z]\w{0,60}(?:Error|Exception))\b")
 _MAX_STATEMENT = 200
-"""Characters of a rule's statement."""
+"""Maximum length of a rule's statement."""
 _PROBLEMS = {"no_code": "no code", "truncated": "cut off", "syntax": "syntax", "no_model": "no ModelNew"}
 
 
 class Minimal(Feedback):
-    """Outcome, tests passed, and the class of the mistake."""
+    """Outcome, trials passed, and the class of the mistake."""
 
     def format(self, turn: Turn) -> str:
         passed = tests(turn)

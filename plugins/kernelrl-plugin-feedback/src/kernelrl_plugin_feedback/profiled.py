@@ -1,4 +1,4 @@
-"""Feedback by category, and for a right kernel what bounds its speed: facts of its profile, in words."""
+"""Feedback by category, and for a correct kernel the facts of its profile that limit its speed."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _LIBRARY = re.compile(
     r"\bat(?:en)?::|cutlass|cublas|cudnn|nvjet|xmma|\bcub::|(?:ampere|volta|turing|hopper)_|[sd]gemm|Mem(?:cpy|set)"
 )
 _NEAR_THE_FLOOR = 1.3
-"""Times the least possible run time up to which little is left to gain."""
+"""Ratio of time to the roofline minimum below which the feedback gives no advice."""
 _MANY_REGISTERS = 128
-"""At this number an SM holds 512 threads, a quarter of what most can."""
+"""With 128 registers per thread an SM holds 512 threads, a quarter of the maximum of most GPUs."""
 _MUCH_SHARED_BYTES = 32 * 1024
 _SHOWN_KERNELS = 3
 
 
 class Profiled(Feedback):
-    """`structured`, and performance facts of a right kernel."""
+    """`structured`, with performance facts for a correct kernel."""
 
     def __init__(self, config: ProfileConfig = ProfileConfig()) -> None:  # noqa: B008
         self._limit = config.max_characters
@@ -44,7 +44,7 @@ class Profiled(Feedback):
 
 
 def _facts(evaluation: Evaluation) -> list[str]:
-    """Lines on the speed, what weighs most first. What the profile lacks is not spoken of."""
+    """Sentences on performance, the most important first; facts that the profile lacks are skipped."""
     profile = evaluation.profile
     runtime_us = evaluation.runtime.median_us if evaluation.runtime is not None else None
     roofline = profile.get("roofline")
@@ -107,7 +107,7 @@ def _launches(profile: Mapping[str, Any], launched: Sequence[Mapping[str, Any]],
     share, spent_us = (_get(launched[0], key) for key in ("share", "time_us")) if launched else (None, None)
     if share and spent_us and runtime_us and spent_us / share < runtime_us / 2:
         busy = f"Kernels run for {number(spent_us / share)} of {number(runtime_us)} us"
-        return [f"{busy}: the rest is Python, allocation and launches. Do less of it per call."]
+        return [f"{busy}: the rest is Python, allocation and launches. Reduce these per call."]
     return []
 
 
@@ -121,7 +121,7 @@ def _device_time(launched: Sequence[Mapping[str, Any]]) -> list[str]:
         kind = "library kernel" if _LIBRARY.search(name) else "kernel"
         lines.append(f"{_percent(share)} of the device time is spent in the {kind} `{name}`.")
     if lines and _LIBRARY.search(shares[0][0]):
-        lines[0] += " That part changes only if code of yours replaces it or makes it unnecessary."
+        lines[0] += " Only your own code can make that part faster, by replacing it or by making it unnecessary."
     return lines
 
 
@@ -148,13 +148,13 @@ def _resource_line(kernel: Mapping[str, Any]) -> str:
     if not facts:
         return ""
     if spilled:
-        advice = ": hold fewer values per thread, by smaller tiles or less unrolling, so that nothing spills"
+        advice = ": hold fewer values per thread, with smaller tiles or less unrolling, so that nothing spills"
     elif stack:
         advice = ": index local arrays by constants, so that they stay in registers"
     elif (registers or 0) >= _MANY_REGISTERS:
-        advice = ": so many let few threads run at once"
+        advice = ", which limits the number of resident threads"
     elif (shared or 0) >= _MUCH_SHARED_BYTES:
-        advice = ": so much lets few blocks run at once"
+        advice = ", which limits the number of resident blocks"
     else:
         advice = ""
     words = facts[0] if len(facts) == 1 else f"{', '.join(facts[:-1])} and {facts[-1]}"
@@ -166,13 +166,13 @@ def _spilled(kernel: Mapping[str, Any]) -> float:
 
 
 def _parameters(note: object) -> list[str]:
-    """Only a partial match is news."""
+    """A sentence for a partial match only."""
     if not isinstance(note, str) or "others" not in note:
         return []
     return [f"Parameters: {note[:160]}."]
 
 
-# What names and numbers say comes in part from the candidate's own process, so nothing about them is certain.
+# Names and numbers partly come from the candidate's process, so every type is checked.
 
 
 def _mappings(value: object) -> list[Mapping[str, Any]]:

@@ -1,4 +1,4 @@
-"""Feedback without selection: the outcome and the whole message."""
+"""Unfiltered feedback: the outcome and the whole message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Raw"]
 
 
 class Raw(Feedback):
-    """Outcome, tests passed, and the unabridged message up to a limit."""
+    """Outcome, trials passed, and the message, which is shortened only above a limit."""
 
     def __init__(self, config: RawConfig = RawConfig()) -> None:  # noqa: B008
         self._limit = config.max_characters

@@ -1,4 +1,4 @@
-"""No feedback: what is left of a later turn when the model is only asked again."""
+"""No feedback: a later turn then contains only the repeated prompt."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Silent"]
 
 
 class Silent(Feedback):
-    """Says nothing."""
+    """Returns an empty text for every turn."""
 
     def format(self, turn: Turn) -> str:
         return ""

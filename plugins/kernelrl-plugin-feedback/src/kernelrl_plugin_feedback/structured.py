@@ -1,4 +1,4 @@
-"""Feedback by category: what happened, the cause, the numbers, and one line of guidance."""
+"""Feedback by category: outcome, cause, numbers, and one line of guidance."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from kernelrl_plugin_feedback.wording import CANDIDATE_FILE, OUTCOMES, describe_
 __all__ = ["Structured"]
 
 _FORMAT_GUIDANCE = {
-    "no_code": "Put the whole Python file into the demanded form.",
-    "truncated": "Be shorter: think less and write compact code, so that the answer is complete.",
-    "syntax": "Write valid Python; sources of other languages belong into strings.",
+    "no_code": "Put the whole Python file into the required form.",
+    "truncated": "Be shorter: think less and write compact code, so that the reply is complete.",
+    "syntax": "Write valid Python; put source code of other languages into strings.",
     "no_model": "Define `class ModelNew` at module level, with the constructor and forward of `Model`.",
 }
 _GUIDANCE = {
-    Outcome.REJECTED: "It does not count, whatever it computes. Keep to the rule above.",
-    Outcome.COMPILE_ERROR: "Correct the cause named in the error.",
-    Outcome.RUNTIME_ERROR: "Correct the cause named in the error, and compare constructor and forward with `Model`.",
+    Outcome.REJECTED: "It is not scored, even if its outputs are correct. Follow the rule above.",
+    Outcome.COMPILE_ERROR: "Fix the cause named in the error.",
+    Outcome.RUNTIME_ERROR: "Fix the cause named in the error, and compare constructor and forward with `Model`.",
     Outcome.TIMEOUT: "Look for an endless loop or far too much work per call.",
     Outcome.OUT_OF_MEMORY: "Allocate less: no temporaries larger than inputs and outputs.",
-    Outcome.HACKED: "The answer has to be computed from the inputs of each call.",
+    Outcome.HACKED: "Compute the outputs from the inputs of each call.",
 }
 _ERROR_GUIDANCE = (
     (r"out of resource: shared memory|too much shared data|shared memory.*(?:exceed|limit)",
      "Use less shared memory: smaller blocks or fewer stages."),
     (r"illegal memory access|misaligned address|segmentation fault|out of bounds",
      "A kernel reads or writes outside its buffers: check offsets, masks and the grid."),
-    (r"No module named|cannot import name", "Import only what is installed, by its right name."),
+    (r"No module named|cannot import name", "Import only installed modules, by their exact names."),
     (r"NameError|is not defined", "Define or import every name before it is used."),
     (r"AttributeError: module '?triton|has no attribute", "Use only functions and attributes that exist."),
     (r"arange|power of (?:2|two)", "Block sizes given to `tl.arange` must be constant powers of two."),
@@ -37,18 +37,18 @@ _ERROR_GUIDANCE = (
     (r"size mismatch|shapes? .*(?:cannot|must|mismatch)|Incompatible|incompatible",
      "Make the shapes of the operands agree."),
     (r"missing \d+ required positional|unexpected keyword|takes \d+ positional",
-     "Give every call the arguments that its function declares."),
+     "Pass to every call the arguments that its function declares."),
 )  # fmt: skip
 _MISMATCH_GUIDANCE = {
     "structure": "Return as many outputs as `Model` does, in the same nesting.",
     "shape": "Return the shape that `Model` returns.",
     "dtype": "Return the dtype that `Model` returns.",
     "device": "Return the output on the device of the inputs.",
-    "non_finite": "Guard divisions, exponentials and reductions, and mask what lies outside the data.",
-    "values": "Check the formula, the indexing and the masks of the edges.",
-    "memory": "Give each output memory of its own where `Model` does, and let outputs share it where they do there.",
-    "effects": "Leave inputs and buffers after the call as `Model` leaves them.",
-    "inputs": "Write to memory of your own, and leave the arguments of `forward` as they are.",
+    "non_finite": "Guard divisions, exponentials and reductions, and mask elements outside the data.",
+    "values": "Check the formula, the indexing and the masks at the edges.",
+    "memory": "Let outputs share memory exactly where the outputs of `Model` do.",
+    "effects": "After the call, inputs and buffers must hold the same values as after a call of `Model`.",
+    "inputs": "Write to newly allocated tensors; do not modify the arguments of `forward`.",
 }
 
 
@@ -71,7 +71,7 @@ class Structured(Feedback):
         return "\n".join(line for line in [*head, shown, *tail] if line)[: self._limit]
 
     def _cause(self, turn: Turn) -> tuple[str, str]:
-        """What to say about the cause, and the guidance."""
+        """The text on the cause, and the guidance."""
         match turn.outcome:
             case Outcome.FORMAT_ERROR:
                 problem = turn.extraction.problem
@@ -120,7 +120,7 @@ def _speed(evaluation: Evaluation | None) -> str:
 
 def _speed_guidance(turn: Turn) -> str:
     if turn.verdict is Verdict.SUSPECT:
-        return "Make sure that every call computes all of its result from its inputs."
+        return "Make sure that every call computes all of its outputs from its inputs."
     if turn.speedup is None:
         return "Keep it correct; make it simpler or faster."
     if turn.speedup < 1:
@@ -129,7 +129,7 @@ def _speed_guidance(turn: Turn) -> str:
 
 
 def _error_guidance(message: str) -> str:
-    """Guidance for a known error; looked for from the end, where the cause stands."""
+    """Guidance for a known error; searched from the end, where the cause is."""
     for line in reversed(message[-4000:].splitlines()):
         for pattern, guidance in _ERROR_GUIDANCE:
             if re.search(pattern, line):

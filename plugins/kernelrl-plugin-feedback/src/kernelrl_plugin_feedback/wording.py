@@ -1,4 +1,4 @@
-"""Words shared by the formatters."""
+"""Phrases shared by the formatters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kernelrl_core.api.feedback import Mismatch, Outcome, Turn
 __all__ = ["CANDIDATE_FILE", "OUTCOMES", "describe_mismatch", "number", "tests"]
 
 CANDIDATE_FILE = "candidate.py"
-"""File name under which a candidate is loaded, as it stands in tracebacks."""
+"""File name of a candidate in tracebacks."""
 
 OUTCOMES = {
     Outcome.FORMAT_ERROR: "format error",
@@ -19,12 +19,12 @@ OUTCOMES = {
     Outcome.INCORRECT: "incorrect output",
     Outcome.HACKED: "not accepted",
     Outcome.CORRECT: "correct",
-    Outcome.INFRA_ERROR: "not judged",
+    Outcome.INFRA_ERROR: "not evaluated",
 }
 
 
 def tests(turn: Turn) -> str:
-    """Tests passed as `x/y`; empty when none was run, or when passing means nothing."""
+    """Trials passed as `x/y`; empty where none was executed, or where the count has no meaning."""
     evaluation = turn.evaluation
     if evaluation is None or not evaluation.tests_total or turn.outcome is Outcome.HACKED:
         return ""
@@ -37,17 +37,19 @@ def number(value: float) -> str:
 
 
 def describe_mismatch(mismatch: Mismatch) -> list[str]:
-    """Lines on how an output differs, the kind first."""
+    """Lines that describe how an output differs, the kind first."""
     where = f" of output {mismatch.output}" if mismatch.output else ""
     match mismatch.kind:
         case "values":
             lines = [f"Wrong values{where}."]
         case "non_finite":
-            lines = [f"NaN or infinity{where} where the reference has none, or the reverse."]
+            lines = [f"NaN or infinity{where} where the reference is finite, or the reverse."]
         case "inputs":
             lines = [f"Input {mismatch.output or 'of forward'} was changed by the call."]
         case "effects":
-            lines = [f"{mismatch.output or 'State'} does not hold after the call what the reference leaves there."]
+            lines = [
+                f"After the call, {mismatch.output or 'state'} differs from its value after a call of the reference."
+            ]
         case kind:
             lines = [f"Wrong {kind}{where}: expected {mismatch.expected}, got {mismatch.actual}."]
     differences = []

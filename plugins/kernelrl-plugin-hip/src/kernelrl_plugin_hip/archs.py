@@ -1,4 +1,4 @@
-"""Architectures of AMD GPUs: that of the GPU at hand, and what prompts say of them."""
+"""Architectures of AMD GPUs: detection, and facts for prompts."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _LDS_KIB = {"gfx90a": 64, "gfx942": 64, "gfx950": 160}
 
 
 def chosen_archs(option: str | Sequence[str]) -> tuple[str, ...]:
-    """Architectures that the option `arch` stands for on this machine."""
+    """Architectures that the option `arch` selects on this machine."""
     if option == "auto":
         return installed_archs() or (_WITHOUT_GPU,)
     return (option,) if isinstance(option, str) else tuple(option)
 
 
 def installed_archs(nodes: Path = _NODES) -> tuple[str, ...]:
-    """Architectures of the AMD GPUs of this machine, as the kernel driver lists them; nothing is loaded."""
+    """Architectures of the AMD GPUs of this machine, as listed by the kernel driver; loads no library."""
     found = []
     for path in sorted(nodes.glob("*/properties")):
         try:
             version = re.search(r"^gfx_target_version (\d+)$", path.read_text(), re.MULTILINE)
         except OSError:
             continue
-        # Processors are nodes too, of version 0.
+        # CPUs are nodes, too, with version 0.
         if version and (number := int(version.group(1))):
             major, minor, stepping = number // 10_000, number // 100 % 100, number % 100
             found.append(f"gfx{major}{minor:x}{stepping:x}")
@@ -36,7 +36,7 @@ def installed_archs(nodes: Path = _NODES) -> tuple[str, ...]:
 
 
 def arch_facts(archs: Sequence[str]) -> str:
-    """A sentence on the architectures, for prompts: only what holds for all of them and is known here."""
+    """A sentence on the architectures, for prompts, with facts that hold for all of them."""
     plain = [arch.partition(":")[0] for arch in archs]
     facts = []
     if all(arch.startswith("gfx9") for arch in plain):
@@ -44,5 +44,5 @@ def arch_facts(archs: Sequence[str]) -> str:
     local_kib = [_LDS_KIB.get(arch) for arch in plain]
     if None not in local_kib:
         facts.append(f"a block has up to {min(filter(None, local_kib))} KiB of shared memory")
-    said = f": {', '.join(facts)}" if facts else ""
-    return f"The code is compiled for {', '.join(plain)}{said}."
+    known = f": {', '.join(facts)}" if facts else ""
+    return f"The code is compiled for {', '.join(plain)}{known}."

@@ -1,4 +1,4 @@
-"""The backend `hip` in the main process: facts for prompts, and the kernels of a source."""
+"""The backend `hip` in the main process: prompt facts, and the kernels of a source."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ class HipBackend(Backend):
         )
 
     def source_facts(self, source: str) -> SourceFacts:
-        """Kernels of a candidate, and whether `ModelNew.forward` can reach a launch of each."""
+        """Kernels of a candidate, each with whether `ModelNew.forward` can reach a launch of it."""
         return extension_facts(source, "hip")

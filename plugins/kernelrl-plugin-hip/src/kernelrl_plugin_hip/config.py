@@ -21,15 +21,16 @@ _ARCH = re.compile(r"gfx[0-9a-f]{3,4}(?::(?:xnack|sramecc)[+-])*|gfx\d+(?:-\d+)*
 
 @attrs.frozen
 class HipConfig(BackendConfig):
-    """Where HIP kernels run and for what they are compiled."""
+    """Execution and compilation of HIP kernels."""
 
     renamed_options: ClassVar[Mapping[str, str]] = {"gpu_arch": "arch"}
 
     arch: str | tuple[str, ...] = "auto"
-    """Architecture to compile for, such as `gfx90a`, `gfx942` or `gfx950`, or a list of them; `auto`: that of the GPU
-    at hand, or `gfx90a` where there is none."""
+    """Architecture to compile for, such as `gfx90a`, `gfx942` or `gfx950`, or a list of them; `auto`: that of the
+    installed GPU, or `gfx90a` if there is none."""
     mode: Literal["auto", "gpu", "compile"] = "auto"
-    """`gpu`; `compile`: build the device code and say so, run nothing; `auto`: an AMD GPU where there is one."""
+    """`gpu`; `compile`: build device code and report, execute nothing; `auto`: `gpu` if there is an AMD GPU, otherwise
+    `compile`."""
     flags: tuple[str, ...] = ()
     """Flags added to every compilation of device code, such as `-O3` or `-ffast-math`."""
 
@@ -38,17 +39,17 @@ class HipConfig(BackendConfig):
             return
         names = (self.arch,) if isinstance(self.arch, str) else self.arch
         if not names:
-            yield "arch: the list is empty; write gfx90a, say, or auto"
+            yield "arch: the list is empty; write auto or, say, gfx90a"
         for name in names:
             if not _ARCH.fullmatch(name):
-                meant = f"did you mean gfx{name}?" if _ARCH.fullmatch(f"gfx{name}") else "write gfx90a, say, or auto"
-                yield f"arch: {name!r} is no architecture of an AMD GPU; {meant}"
+                meant = f"did you mean gfx{name}?" if _ARCH.fullmatch(f"gfx{name}") else "write auto or, say, gfx90a"
+                yield f"arch: {name!r} is not an architecture of an AMD GPU; {meant}"
 
     def requires(self) -> Requires:
         compilers = requires_compilers("hip")
         if self.mode != "gpu":
             return compilers
-        fix = "use a machine with an AMD GPU and ROCm, or write backend.mode=compile to build without running"
+        fix = "use a machine with an AMD GPU and ROCm, or set backend.mode=compile to build without executing"
         fixes = [text for text in (compilers.fix, fix) if text]
         return attrs.evolve(compilers, gpu="amd", fix="; ".join(fixes))
 

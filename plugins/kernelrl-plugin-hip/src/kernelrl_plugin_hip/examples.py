@@ -1,4 +1,4 @@
-"""The worked examples that prompts show. The tests compile their device code."""
+"""Examples for prompts. The tests compile their device code."""
 
 from __future__ import annotations
 

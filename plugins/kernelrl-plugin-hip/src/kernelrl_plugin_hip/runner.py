@@ -22,7 +22,7 @@ class HipRunner(CandidateRunner):
         return super().mode(options, has_gpu and "amd" in gpu_vendors())
 
     def environment(self, mode: str, options: Mapping[str, Any]) -> Mapping[str, str]:
-        # torch reads it when it is imported, and so do candidates that build by other ways than ours.
+        # Read by torch at import, and by candidates that build in other ways than `load_inline`.
         return {"PYTORCH_ROCM_ARCH": ";".join(chosen_archs(options.get("arch", "auto")))}
 
     def preload(self, mode: str) -> Sequence[str]:
@@ -42,5 +42,5 @@ class HipRunner(CandidateRunner):
         disable_runtime_compilers()
 
     def classify(self, error: BaseException) -> str:
-        # Kernels may also be compiled while the candidate runs, by HIP's runtime compiler.
+        # Kernels may also be compiled at run time, by HIP's runtime compiler.
         return "compile" if "HIPRTC_ERROR_COMPILATION" in str(error) else "error"

@@ -1,4 +1,4 @@
-"""Tasks from KernelBench, from a directory or from a data set."""
+"""Task sources: KernelBench, a directory, or a data set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def kernelrl_tasks() -> list[Component]:
             "kernelbench",
             "kernelrl_plugin_kernelbench.benchmark:KernelBenchTasks",
             config="kernelrl_plugin_kernelbench.config:KernelBenchConfig",
-            summary="KernelBench, from a clone or from the hub, with a hold-out",
+            summary="KernelBench, from a clone or from the hub, with a held-out split",
         ),
         Component(
             "directory",
@@ -24,6 +24,6 @@ def kernelrl_tasks() -> list[Component]:
             "dataset",
             "kernelrl_plugin_kernelbench.dataset:DatasetTasks",
             config="kernelrl_plugin_kernelbench.config:DatasetConfig",
-            summary="Rows of a JSONL, JSON or parquet file or of a hub data set",
+            summary="Rows of a JSONL, JSON or Parquet file, or of a hub data set",
         ),
     ]

@@ -1,4 +1,4 @@
-"""KernelBench's problems as tasks, from a clone or from the hub."""
+"""The tasks of KernelBench, from a clone or from the hub."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _AUDIT = Path(__file__).with_name("audit.jsonl")
 
 
 @attrs.frozen
-class Problem:
-    """A problem before its text is checked."""
+class Entry:
+    """An entry of KernelBench, whose source is not checked yet."""
 
     level: int
     number: int
@@ -39,28 +39,28 @@ class Problem:
 
 
 class KernelBenchTasks(LazyCollection):
-    """Problems of KernelBench; ids are `kernelbench/LEVEL/NUMBER`."""
+    """The tasks of KernelBench; ids are `kernelbench/LEVEL/NUMBER`."""
 
     def __init__(self, config: KernelBenchConfig) -> None:
         super().__init__()
         self._config = config
 
     def _read(self) -> Collection:
-        problems, origin = self._problems()
-        everything = {problem.id for problem in problems}
-        chosen = [problem for problem in problems if self._takes_part(problem)]
-        self._refuse_unknown(everything)
-        chosen.sort(key=lambda problem: (problem.level, problem.number))
-        found = [Found(Task(id=p.id, reference=p.source, level=p.level, name=p.name), p.where) for p in chosen]
+        entries, origin = self._entries()
+        known = {entry.id for entry in entries}
+        chosen = [entry for entry in entries if self._is_selected(entry)]
+        self._refuse_unknown(known)
+        chosen.sort(key=lambda entry: (entry.level, entry.number))
+        found = [Found(Task(id=e.id, reference=e.source, level=e.level, name=e.name), e.where) for e in chosen]
         origin = {**origin, "holdout": _plain(self._config.holdout)}
         return collect(found, self._held_out, origin, self._config.audit or _AUDIT)
 
-    def _takes_part(self, problem: Problem) -> bool:
+    def _is_selected(self, entry: Entry) -> bool:
         config = self._config
         return (
-            (config.start is None or problem.number >= config.start)
-            and (config.end is None or problem.number <= config.end)
-            and (config.numbers is None or problem.number in config.numbers.of(problem.level))
+            (config.start is None or entry.number >= config.start)
+            and (config.end is None or entry.number <= config.end)
+            and (config.numbers is None or entry.number in config.numbers.of(entry.level))
         )
 
     def _held_out(self, tasks: Sequence[Task]) -> set[str]:
@@ -72,23 +72,23 @@ class KernelBenchTasks(LazyCollection):
         numbers = KEVIN if holdout == "kevin" else holdout
         return {_id(level, number) for level in self._config.levels for number in numbers.of(level)}
 
-    def _refuse_unknown(self, everything: set[str]) -> None:
-        """Refuse numbers, given in the recipe, that no problem has."""
+    def _refuse_unknown(self, known: set[str]) -> None:
+        """Refuse task numbers in the recipe that do not exist."""
         named = {"numbers": self._config.numbers, "holdout": self._config.holdout}
         problems = []
         for key, numbers in named.items():
             if numbers is None or isinstance(numbers, str | FractionHoldout):
                 continue
             for level in (1, 2, 3, 4):
-                lacking = [n for n in numbers.of(level) if _id(level, n) not in everything]
-                if level in self._config.levels and lacking:
-                    problems.append(f"kernelbench: {key}: level {level} has no problem {', '.join(map(str, lacking))}")
+                missing = [n for n in numbers.of(level) if _id(level, n) not in known]
+                if level in self._config.levels and missing:
+                    problems.append(f"kernelbench: {key}: level {level} has no task {', '.join(map(str, missing))}")
                 elif numbers.of(level) and level not in self._config.levels:
-                    taking_part = ", ".join(map(str, self._config.levels))
-                    problems.append(f"kernelbench: {key}: level {level} takes no part (levels: {taking_part})")
+                    selected = ", ".join(map(str, self._config.levels))
+                    problems.append(f"kernelbench: {key}: level {level} is not selected (levels: {selected})")
         refuse(problems)
 
-    def _problems(self) -> tuple[list[Problem], dict[str, Any]]:
+    def _entries(self) -> tuple[list[Entry], dict[str, Any]]:
         config = self._config
         if config.source == "hub":
             return self._from_hub()
@@ -99,9 +99,9 @@ class KernelBenchTasks(LazyCollection):
                 return self._from_hub()
             raise
 
-    def _from_clone(self) -> tuple[list[Problem], dict[str, Any]]:
+    def _from_clone(self) -> tuple[list[Entry], dict[str, Any]]:
         folder = find_clone(self._config.root)
-        found: list[Problem] = []
+        found: list[Entry] = []
         problems: list[str] = []
         for level in sorted(set(self._config.levels)):
             directory = folder / f"level{level}"
@@ -111,31 +111,31 @@ class KernelBenchTasks(LazyCollection):
             for path in sorted(directory.glob("*.py")):
                 number = _number(path.name)
                 if number is None:
-                    problems.append(f"{path}: the name of a problem begins with its number, such as 19_ReLU.py")
+                    problems.append(f"{path}: the file name must begin with the task's number, such as 19_ReLU.py")
                     continue
                 try:
-                    found.append(Problem(level, number, path.stem, read_text(path), str(path)))
+                    found.append(Entry(level, number, path.stem, read_text(path), str(path)))
                 except UsageError as error:
                     problems.append(error.message)
         refuse(problems)
         return found, {"source": "kernelbench", "searched": str(folder), "commit": commit_of(folder)}
 
-    def _from_hub(self) -> tuple[list[Problem], dict[str, Any]]:
+    def _from_hub(self) -> tuple[list[Entry], dict[str, Any]]:
         config = self._config
         assert config.revision is not None
         found = list(_from_rows(config.hub, config.revision, sorted(set(config.levels))))
         return found, {"source": "kernelbench", "searched": config.hub, "revision": config.revision}
 
 
-def _from_rows(hub: str, revision: str, levels: Sequence[int]) -> Iterator[Problem]:
+def _from_rows(hub: str, revision: str, levels: Sequence[int]) -> Iterator[Entry]:
     for level in levels:
         for where, row in hub_rows(hub, revision, None, f"level_{level}"):
-            lacking = [column for column in ("code", "name") if not isinstance(row.get(column), str)]
+            missing = [column for column in ("code", "name") if not isinstance(row.get(column), str)]
             number = row.get("problem_id") or _number(str(row.get("name")))
-            if lacking or not isinstance(number, int):
-                what = ", ".join(lacking) or "problem_id"
-                raise UsageError(f"{where}: not laid out like KernelBench: no {what}")
-            yield Problem(level, number, row["name"].removesuffix(".py"), row["code"], where)
+            if missing or not isinstance(number, int):
+                columns = ", ".join(missing) or "problem_id"
+                raise UsageError(f"{where}: not in the format of KernelBench: no {columns}")
+            yield Entry(level, number, row["name"].removesuffix(".py"), row["code"], where)
 
 
 def _number(name: str) -> int | None:

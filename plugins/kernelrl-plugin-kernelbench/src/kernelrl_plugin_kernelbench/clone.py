@@ -1,4 +1,4 @@
-"""Finds a clone of KernelBench and the commit that is checked out in it."""
+"""Finds a clone of KernelBench and its checked-out commit."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ _FIX = "git clone https://github.com/ScalingIntelligence/KernelBench"
 
 
 def find_clone(root: Path | None) -> Path:
-    """Directory that holds `level1`, …: of the given clone, of `KERNELBENCH_ROOT`, or of a clone beside or in the
-    working directory.
+    """The directory with `level1`, …: of the clone at `root`, else at `KERNELBENCH_ROOT`, else at `./KernelBench` or
+    `../KernelBench`.
 
     Raises:
-        MissingPrerequisite: none is there; where one was named, no other is looked for.
+        MissingPrerequisite: there is no clone. If `root` or `KERNELBENCH_ROOT` is set, only that is searched.
     """
     named = root
-    told = "option root"
+    source = "option root"
     if named is None and os.environ.get("KERNELBENCH_ROOT"):
-        named, told = Path(os.environ["KERNELBENCH_ROOT"]).expanduser().absolute(), "KERNELBENCH_ROOT"
+        named, source = Path(os.environ["KERNELBENCH_ROOT"]).expanduser().absolute(), "KERNELBENCH_ROOT"
     candidates = [named] if named is not None else [Path("KernelBench").absolute(), Path("../KernelBench").absolute()]
     for candidate in candidates:
-        # The repository holds its problems in a folder of its own name; that folder may be named as well.
+        # The repository has its tasks in the folder `KernelBench`; the path of that folder is accepted, too.
         for folder in (candidate / "KernelBench", candidate):
             if any(child.is_dir() and re.fullmatch(r"level\d+", child.name) for child in _children(folder)):
                 return folder
     if named is not None:
-        raise MissingPrerequisite(f"kernelbench: no clone of KernelBench at {named} ({told})", fix=f"{_FIX} {named}")
+        raise MissingPrerequisite(f"kernelbench: no clone of KernelBench at {named} ({source})", fix=f"{_FIX} {named}")
     looked = ", ".join(os.path.normpath(candidate) for candidate in candidates)
     raise MissingPrerequisite(
-        f"kernelbench: no clone of KernelBench; looked at the option root, KERNELBENCH_ROOT, {looked}", fix=_FIX
+        f"kernelbench: no clone of KernelBench; searched the option root, KERNELBENCH_ROOT, {looked}", fix=_FIX
     )
 
 
 def commit_of(folder: Path) -> str | None:
-    """Commit that is checked out around `folder`, read from git's own files; None where there is none."""
+    """The checked-out commit of the repository with `folder`, from the files in `.git`; None without a repository."""
     for parent in (folder, folder.parent):
         try:
             return _commit(parent / ".git")
@@ -50,7 +50,7 @@ def commit_of(folder: Path) -> str | None:
 
 def _commit(git: Path) -> str | None:
     if git.is_file():
-        # A worktree or submodule: the file says where the directory is.
+        # A worktree or submodule: the file contains the path of the git directory.
         git = (git.parent / git.read_text().partition("gitdir:")[2].strip()).resolve()
     head = (git / "HEAD").read_text().strip()
     if not head.startswith("ref:"):

@@ -1,4 +1,4 @@
-"""A checked collection of tasks in two splits: what all three sources become."""
+"""A checked collection of tasks in two splits, which all three sources create."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_LINES = 20
 
 @attrs.frozen
 class Found:
-    """A text that should be a task, and where it stands."""
+    """A task that is not checked yet, and its location."""
 
     task: Task
     where: str
@@ -30,11 +30,11 @@ class Found:
 
 @attrs.frozen
 class Collection:
-    """Tasks by split, in a stable order, and what identifies them."""
+    """Tasks by split, in a stable order, and their origin."""
 
     by_split: Mapping[str, tuple[Task, ...]]
     origin: Mapping[str, Any]
-    """Where the tasks come from: part of the manifest."""
+    """Source, searched location and revision of the tasks: part of the manifest."""
 
     def tasks(self, split: str) -> Sequence[Task]:
         if split not in self.by_split:
@@ -56,7 +56,7 @@ class LazyCollection(TaskSource):
 
     @abstractmethod
     def _read(self) -> Collection:
-        """The collection, read now."""
+        """Read the collection."""
 
     @property
     def _read_once(self) -> Collection:
@@ -69,11 +69,11 @@ class LazyCollection(TaskSource):
         return tuple(self._read_once.by_split)
 
     def tasks(self, split: str) -> Sequence[Task]:
-        """The tasks of a split; raises as `kinds.TaskSource.tasks` says."""
+        """The tasks of a split; for errors see `TaskSource.tasks`."""
         return self._read_once.tasks(split)
 
     def manifest(self) -> Mapping[str, Any]:
-        """Origin, hold-out, and the content hash of every task by split."""
+        """Origin, hold-out, and the content hashes of all tasks by split."""
         return self._read_once.manifest()
 
 
@@ -83,15 +83,15 @@ def collect(
     origin: dict[str, Any],
     audit: Path | None = None,
 ) -> Collection:
-    """Check everything that was found and split it.
+    """Check the found tasks and assign them to splits.
 
     Args:
-        held_out: ids of the tasks of the split `held_out`.
-        origin: names the `source` and where its tasks come from.
-        audit: file of audits, which set flags and overlays of the tasks with the same content.
+        held_out: function from the tasks to the ids of the split `held_out`.
+        origin: see `Collection.origin`; must have the keys `source` and `searched`.
+        audit: file of audits, which set flags and input overlays of tasks with the same content hash.
 
     Raises:
-        UsageError: nothing was found, an id occurs twice, or texts are not tasks; all of these are named.
+        UsageError: no task was found, ids occur twice, or sources are not tasks; the message lists all problems.
     """
     tasks: dict[str, Task] = {}
     places: dict[str, str] = {}
@@ -99,7 +99,7 @@ def collect(
     for item in found:
         id_ = item.task.id
         if id_ in tasks:
-            problems.append(f"{item.where}: task id {id_!r} is taken already, by {places[id_]}")
+            problems.append(f"{item.where}: task id {id_!r} is already used by {places[id_]}")
             continue
         tasks[id_], places[id_] = item.task, item.where
         try:
@@ -120,10 +120,10 @@ def collect(
 
 
 def refuse(problems: Sequence[str]) -> None:
-    """Report mistakes together, the first twenty in words.
+    """Raise one error for all problems; its message has the first 20 of them.
 
     Raises:
-        UsageError: there are any.
+        UsageError: `problems` is not empty.
     """
     if problems:
         rest = len(problems) - _MAX_LINES

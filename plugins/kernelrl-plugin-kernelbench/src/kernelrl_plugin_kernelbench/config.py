@@ -28,137 +28,139 @@ class FractionHoldout:
     """Hold out a share of the tasks of every level."""
 
     fraction: Fraction
-    """Share of each level, rounded; a share above 0 holds out at least one task of a level that has two."""
+    """Share of each level, rounded to a number of tasks. Above 0 at least one task of every level with two or more."""
     seed: NonNegativeInt = NonNegativeInt(0)
-    """Another seed holds out other tasks."""
+    """Seed of the random choice."""
 
 
 @attrs.frozen
 class NamedHoldout:
-    """Hold out the tasks with these names."""
+    """Hold out tasks by name."""
 
     names: tuple[str, ...]
-    """Names, ids, or patterns such as `level2/*`; each must fit some task."""
+    """Names, ids, or patterns such as `level2/*`; each must match at least one task."""
 
 
 @attrs.frozen
 class LevelNumbers:
-    """Numbers of problems, by level."""
+    """Task numbers by level."""
 
     level1: tuple[PositiveInt, ...] = ()
-    """Numbers of level 1."""
+    """Task numbers of level 1."""
     level2: tuple[PositiveInt, ...] = ()
-    """Numbers of level 2."""
+    """Task numbers of level 2."""
     level3: tuple[PositiveInt, ...] = ()
-    """Numbers of level 3."""
+    """Task numbers of level 3."""
     level4: tuple[PositiveInt, ...] = ()
-    """Numbers of level 4."""
+    """Task numbers of level 4."""
 
     def of(self, level: int) -> tuple[int, ...]:
-        """Numbers of a level."""
+        """Task numbers of a level."""
         numbers: tuple[int, ...] = getattr(self, f"level{level}")
         return numbers
 
 
 @attrs.frozen
 class KernelBenchConfig(TaskConfig):
-    """Which problems of KernelBench take part, and which of them are held out."""
+    """Selection of KernelBench's tasks, and the held-out ones."""
 
     source: Literal["auto", "local", "hub"] = "auto"
-    """`local`: a clone; `hub`: the data set; `auto`: a clone where there is one, else the hub if `revision` is set."""
+    """`local`: a clone; `hub`: the data set on the Hugging Face hub; `auto`: a clone if there is one, else the hub if
+    `revision` is set."""
     root: Path | None = None
-    """The clone. Null takes the environment's `KERNELBENCH_ROOT`, then `./KernelBench`, then `../KernelBench`."""
+    """Directory of the clone. Null: the environment variable `KERNELBENCH_ROOT`, else `./KernelBench`, else
+    `../KernelBench`."""
     hub: str = "ScalingIntelligence/KernelBench"
     """Name of the data set on the hub."""
     revision: str | None = None
-    """Commit of the data set on the hub; needed there, since problems change under the same number."""
+    """Commit of the data set on the hub. Required for the hub, since tasks change under the same number."""
     levels: tuple[Literal[1, 2, 3, 4], ...] = (1,)
-    """Levels that take part."""
+    """Selected levels."""
     start: PositiveInt | None = None
-    """First problem number of each level."""
+    """First task number of each level."""
     end: PositiveInt | None = None
-    """Last problem number of each level, included."""
+    """Last task number of each level, inclusive."""
     numbers: LevelNumbers | None = None
-    """Only these problems; a level without numbers is empty."""
+    """Only the tasks with these numbers; a level without numbers has no tasks. Null: all."""
     holdout: Literal["none", "kevin"] | LevelNumbers | FractionHoldout = attrs.field(
         factory=lambda: FractionHoldout(Fraction(0.1))
     )
-    """Problems of the split `held_out`: `kevin` is the published list for levels 1 and 2; numbers by level; or a seeded
-    share of each level."""
+    """Tasks of the split `held_out`: `kevin`, the published list of Kevin-32B for levels 1 and 2; numbers by level; or
+    a random share of each level."""
     audit: Path | None = None
-    """File of `kernelrl tasks audit`, whose flags the tasks get. Null takes the audit that comes with the plugin."""
+    """Output file of `kernelrl tasks audit`, which sets the tasks' flags. Null: the audit of this plugin."""
 
     def problems(self) -> Iterable[str]:
         if not self.levels:
-            yield "levels: name at least one of 1, 2, 3, 4"
+            yield "levels: select at least one of 1, 2, 3, 4"
         if self.start is not None and self.end is not None and self.end < self.start:
             yield f"end ({self.end}) is below start ({self.start})"
         if self.source == "hub" and self.revision is None:
-            yield "source 'hub' needs a revision: the commit of the data set, so that its problems stay the same"
+            yield "source 'hub' needs revision: a commit of the data set, which fixes its tasks"
 
 
 @attrs.frozen
 class DirectoryConfig(TaskConfig):
-    """Which files are tasks, and which of them are held out."""
+    """Selection of the task files, and the held-out tasks."""
 
     path: Path
-    """Directory that is searched."""
+    """Directory with the task files."""
     glob: str = "**/*.py"
-    """Files that are tasks, relative to `path`. A folder such as `level2` above a file sets its level."""
+    """Pattern of the task files, relative to `path`. A parent folder such as `level2` sets a task's level."""
     holdout: Literal["none"] | NamedHoldout | FractionHoldout = "none"
     """Tasks of the split `held_out`."""
     audit: Path | None = None
-    """File of `kernelrl tasks audit`, whose flags the tasks get."""
+    """Output file of `kernelrl tasks audit`, which sets the tasks' flags."""
 
 
 @attrs.frozen
 class Columns:
-    """Columns of a data set. A column that is null is found by its usual names, where they exist."""
+    """Column names of a data set. For null the default names are tried."""
 
     reference: str | None = None
-    """Source of the reference; `reference` or `code`."""
+    """Source of the reference. Null: `reference`, else `code`."""
     id: str | None = None
-    """Identity of the row; `id`, else level and `problem_id`, else the row's number."""
+    """Id of the row. Null: `id`, else level and `problem_id`, else the row number."""
     name: str | None = None
-    """Short name; `name`."""
+    """Short name of the task. Null: `name`."""
     level: str | None = None
-    """Level, a whole number; `level`."""
+    """Level, an integer. Null: `level`."""
     split: str | None = None
-    """Split of the row; `split`."""
+    """Split of the row. Null: `split`."""
 
 
 @attrs.frozen
 class DatasetConfig(TaskConfig):
-    """Which rows are tasks, and which of them are held out."""
+    """Selection of the rows of a data set, and the held-out tasks."""
 
     path: Path | None = None
     """File: `.jsonl`, `.json` (a list of rows) or `.parquet`."""
     hub: str | None = None
-    """Data set on the Hugging Face hub, in place of a file."""
+    """Data set on the Hugging Face hub, in place of `path`."""
     revision: str | None = None
-    """Commit of the data set on the hub; needed there."""
+    """Commit of the data set on the hub. Required for the hub."""
     subset: str | None = None
     """Configuration of the data set on the hub."""
     hub_split: str = "train"
-    """Split of the data set on the hub that is read."""
+    """Split of the data set on the hub."""
     columns: Columns = Columns()
-    """Where the parts of a task stand."""
+    """Columns with the parts of a task."""
     where: dict[str, Any] = attrs.field(factory=dict)
-    """Keep rows whose columns equal these values."""
+    """Filter: only rows whose columns have these values."""
     offset: NonNegativeInt = NonNegativeInt(0)
-    """Leave out so many of the rows that were kept."""
+    """Number of filtered rows to skip."""
     limit: PositiveInt | None = None
-    """Most rows."""
+    """Maximum number of rows after `offset`. Null: all."""
     holdout: Literal["none"] | NamedHoldout | FractionHoldout = "none"
-    """Tasks of the split `held_out`, where the data set has no column for splits."""
+    """Tasks of the split `held_out`; not with `columns.split`."""
     audit: Path | None = None
-    """File of `kernelrl tasks audit`, whose flags the tasks get."""
+    """Output file of `kernelrl tasks audit`, which sets the tasks' flags."""
 
     def problems(self) -> Iterable[str]:
         if (self.path is None) == (self.hub is None):
-            yield "name either a file (path) or a data set of the hub (hub)"
+            yield "set exactly one of path (a file) and hub (a data set of the hub)"
         if self.hub is not None and self.revision is None:
-            yield "hub needs a revision: the commit of the data set, so that its tasks stay the same"
+            yield "hub needs revision: a commit of the data set, which fixes its tasks"
         if self.columns.split is not None and self.holdout != "none":
             yield "columns.split and holdout exclude each other"
 

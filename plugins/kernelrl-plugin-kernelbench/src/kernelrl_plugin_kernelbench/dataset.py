@@ -14,18 +14,18 @@ from kernelrl_plugin_kernelbench.rows import Row, hub_rows, read_rows
 
 __all__ = ["DatasetTasks"]
 
-_USUAL = {
+_DEFAULTS = {
     "reference": ("reference", "code"),
     "id": ("id",),
     "name": ("name",),
     "level": ("level",),
     "split": ("split",),
 }
-"""Part of a task -> columns it is looked for in, in this order."""
+"""Part of a task -> default column names, in order of preference."""
 
 
 class DatasetTasks(LazyCollection):
-    """The rows of a file or of a hub data set, each a task; ids are `dataset/NAME/` and the row's own."""
+    """The rows of a file or of a hub data set as tasks; ids are `dataset/NAME/ROW_ID`."""
 
     def __init__(self, config: DatasetConfig) -> None:
         super().__init__()
@@ -57,20 +57,20 @@ class DatasetTasks(LazyCollection):
         return collect(found, lambda tasks: held_out_ids(tasks, config.holdout), origin, config.audit)
 
     def _columns(self, rows: Sequence[Row]) -> dict[str, str]:
-        """Part of a task -> its column.
+        """Part of a task -> name of its column.
 
         Raises:
-            UsageError: an option names a column that does not exist, or there is no reference.
+            UsageError: a configured column does not exist, or there is no column with the reference.
         """
         known = {column for _, row in rows for column in row}
         columns: dict[str, str] = {}
-        for part, usual in _USUAL.items():
+        for part, defaults in _DEFAULTS.items():
             chosen = getattr(self._config.columns, part)
             if chosen is None:
-                # With a hold-out of the recipe's own, a column called `split` must not decide by accident.
+                # With `holdout` a column that happens to have the name `split` must have no effect.
                 if part == "split" and self._config.holdout != "none":
                     continue
-                chosen = next((column for column in usual if column in known), None)
+                chosen = next((column for column in defaults if column in known), None)
             elif chosen not in known:
                 raise UsageError(f"dataset: columns.{part}: no column {chosen!r}; {suggestion(chosen, known)}")
             if chosen is not None:
@@ -78,7 +78,7 @@ class DatasetTasks(LazyCollection):
         if "reference" not in columns:
             raise UsageError(
                 "dataset: no column 'reference' or 'code' with the source of the tasks; "
-                f"name it by columns.reference (there are {', '.join(sorted(known))})"
+                f"set columns.reference to one of {', '.join(sorted(known))}"
             )
         for column in self._config.where:
             if column not in known:
@@ -89,18 +89,18 @@ class DatasetTasks(LazyCollection):
 
 
 def _task(row: Row, columns: dict[str, str], name: str, number: int) -> Found:
-    """A task from a row.
+    """The task of a row.
 
     Raises:
-        UsageError: the reference is not text, or the level no whole number.
+        UsageError: the reference is not a string, or the level not an integer.
     """
     where, values = row
     part = {key: values.get(column) for key, column in columns.items()}
     if not isinstance(part["reference"], str):
-        raise UsageError(f"{where}: column {columns['reference']!r} holds no text")
+        raise UsageError(f"{where}: column {columns['reference']!r} is not a string")
     level = part.get("level")
     if level is not None and (isinstance(level, bool) or not isinstance(level, int)):
-        raise UsageError(f"{where}: column {columns['level']!r} holds {level!r}, not a whole number")
+        raise UsageError(f"{where}: column {columns['level']!r} has {level!r}, not an integer")
     if part.get("id") is not None:
         own = str(part["id"])
     elif part.get("number") is not None:

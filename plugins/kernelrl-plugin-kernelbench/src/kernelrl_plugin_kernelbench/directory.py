@@ -16,7 +16,7 @@ __all__ = ["DirectoryTasks", "read_text"]
 
 
 class DirectoryTasks(LazyCollection):
-    """The files that a pattern finds, each a task; ids are `directory/` and the path without its suffix."""
+    """The files that match a pattern as tasks; ids are `directory/` and the path without its suffix."""
 
     def __init__(self, config: DirectoryConfig) -> None:
         super().__init__()
@@ -58,10 +58,10 @@ def _tasks(root: Path, paths: list[Path]) -> Iterator[Found]:
 
 
 def read_text(path: Path) -> str:
-    """Text of a file in UTF-8.
+    """Text of a UTF-8 file, without a byte order mark.
 
     Raises:
-        UsageError: it cannot be read, or is something else.
+        UsageError: the file cannot be read or is not UTF-8.
     """
     try:
         return path.read_text(encoding="utf-8-sig")
@@ -72,7 +72,7 @@ def read_text(path: Path) -> str:
 
 
 def _level(path: Path) -> int | None:
-    """Level that the innermost folder such as `level2` or `level_2` names."""
+    """Level from the innermost folder with a name such as `level2` or `level_2`; None without one."""
     for folder in reversed(path.parts[:-1]):
         if match := re.fullmatch(r"level[_-]?(\d+)", folder, re.IGNORECASE):
             return int(match[1])

@@ -1,4 +1,4 @@
-"""Which tasks are held out: by a seeded share of every level, by names, or by published lists."""
+"""Selection of the held-out tasks: a random share of every level, names, or published lists."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kernelrl_plugin_kernelbench.config import FractionHoldout, LevelNumbers, Na
 __all__ = ["KEVIN", "by_fraction", "by_names", "held_out_ids"]
 
 KEVIN = LevelNumbers(level1=(3, 10, 25, 40, 45, 51, 60, 63, 90, 97), level2=tuple(range(10, 101, 10)))
-"""Held-out problems of Kevin-32B (arXiv 2507.11948)."""
+"""Held-out tasks of Kevin-32B (arXiv 2507.11948)."""
 
 
 def held_out_ids(tasks: Sequence[Task], holdout: str | NamedHoldout | FractionHoldout) -> set[str]:
-    """Ids of the held-out tasks, by what a recipe says.
+    """Ids of the held-out tasks for the option `holdout`.
 
     Raises:
-        UsageError: a name or pattern fits no task.
+        UsageError: a name or pattern matches no task.
     """
     if isinstance(holdout, FractionHoldout):
         return by_fraction(tasks, holdout.fraction, holdout.seed)
@@ -29,7 +29,7 @@ def held_out_ids(tasks: Sequence[Task], holdout: str | NamedHoldout | FractionHo
 
 
 def by_fraction(tasks: Sequence[Task], fraction: float, seed: int) -> set[str]:
-    """A share of every level, drawn by hash: the same tasks on every machine, in whatever order they are listed."""
+    """Ids of a share of every level, selected by hash: independent of the machine and of the order of `tasks`."""
     levels: dict[int | None, list[str]] = defaultdict(list)
     for task in tasks:
         levels[task.level].append(task.id)
@@ -43,17 +43,17 @@ def by_fraction(tasks: Sequence[Task], fraction: float, seed: int) -> set[str]:
 
 
 def by_names(tasks: Sequence[Task], patterns: Sequence[str]) -> set[str]:
-    """Tasks whose id, id without the source, or name fits one of the patterns.
+    """Ids of the tasks whose id, id without the source, or name matches one of the patterns.
 
     Raises:
-        UsageError: a pattern fits no task.
+        UsageError: a pattern matches no task.
     """
     chosen: set[str] = set()
     for pattern in patterns:
         hits = {task.id for task in tasks if any(fnmatch.fnmatchcase(name, pattern) for name in _names_of(task))}
         if not hits:
             known = [name for task in tasks for name in _names_of(task)]
-            raise UsageError(f"holdout: no task fits {pattern!r}; {suggestion(pattern, known[:200])}")
+            raise UsageError(f"holdout: no task matches {pattern!r}; {suggestion(pattern, known[:200])}")
         chosen |= hits
     return chosen
 

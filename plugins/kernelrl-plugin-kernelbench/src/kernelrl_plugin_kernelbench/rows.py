@@ -1,4 +1,4 @@
-"""Rows of a data set, from a file or from the hub."""
+"""Reads the rows of a data set from a file or from the hub."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite, U
 __all__ = ["Row", "hub_rows", "read_rows"]
 
 Row = tuple[str, Mapping[str, Any]]
-"""Place for messages, and the values by column."""
+"""(location for messages, column name -> value)."""
 
 
 def read_rows(path: Path) -> list[Row]:
     """Rows of a `.jsonl`, `.json` or `.parquet` file.
 
     Raises:
-        UsageError: the file is missing, of another kind, or damaged.
-        MissingPrerequisite: reading parquet needs pyarrow.
+        UsageError: the file is missing, damaged, or of another type.
+        MissingPrerequisite: the file is Parquet, and pyarrow is not installed.
     """
     readers = {".jsonl": _jsonl, ".json": _json, ".parquet": _parquet}
     if path.suffix not in readers:
@@ -57,7 +57,7 @@ def hub_rows(name: str, revision: str, subset: str | None, split: str) -> list[R
     except OSError as error:
         raise InfrastructureError(
             f"data set {name} at {revision}: the hub cannot be reached: {_first_line(error)}",
-            fix="run once with a network to fill the cache, or name a local file",
+            fix="run once with network access to fill the cache, or use a local file",
         ) from error
     return [(f"{name}@{revision}:{split}:{number}", row) for number, row in enumerate(table, 1)]
 

@@ -1,4 +1,4 @@
-"""Evaluator on this machine."""
+"""The evaluator for candidates on this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def kernelrl_evaluators() -> list[Component]:
             "local",
             target="kernelrl_plugin_local.evaluator:LocalEvaluator",
             config="kernelrl_plugin_local.config:LocalConfig",
-            summary="Judges candidates in isolated processes on this machine",
+            summary="Evaluates candidates in isolated processes on this machine",
             requires=Requires(modules=("torch",)),
         )
     ]

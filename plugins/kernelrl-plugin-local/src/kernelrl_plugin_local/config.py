@@ -15,14 +15,14 @@ __all__ = ["LocalConfig"]
 
 @attrs.frozen
 class LocalConfig(EvaluatorConfig):
-    """How much of this machine is used."""
+    """Share of this machine that evaluations may use."""
 
     workers: PositiveInt | None = None
-    """Candidates judged at once on the processor, each with a judge of its own; null: one per core."""
+    """Candidates evaluated concurrently on the CPU, each with its own judge; null: one per core."""
     gpu_workers: PositiveInt = 3
-    """Candidates under way at once on each GPU. Their correctness overlaps; what is timed has the GPU alone."""
+    """Candidates evaluated concurrently on each GPU. Trials overlap; a timed candidate has the GPU exclusively."""
     build_workers: PositiveInt | None = None
-    """Extensions compiled at once; null: one per core that no GPU's judge needs."""
+    """Extensions compiled concurrently; null: one per core that is not reserved for a judge of a GPU."""
 
     def found_here(self) -> Iterable[MachineFact]:
         return isolation_facts()

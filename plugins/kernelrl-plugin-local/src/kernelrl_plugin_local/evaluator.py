@@ -1,4 +1,4 @@
-"""The evaluator `local`: judge processes for the processor and for each GPU of this machine."""
+"""The evaluator `local`: judge processes for the CPU and for each GPU of this machine."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ logger = logging.getLogger(__name__)
 
 
 class LocalEvaluator(Evaluator):
-    """Judges candidates on this machine; see `Evaluator`.
+    """Evaluates candidates on this machine; see `Evaluator`.
 
-    A candidate goes through two queues: its extensions are compiled on the processor, then a judge takes it, on a GPU
-    where its backend runs on one. A judge that dies under a candidate is replaced, and that candidate runs once more
-    while nothing else does. A second death on a GPU that is well is the candidate's doing: `hacked`.
+    A candidate passes two queues. Its extensions are compiled on the CPU. Then a judge evaluates it, on a GPU if its
+    backend uses one. If the judge dies, it is replaced and the candidate is evaluated again while all other lanes are
+    empty. If the judge dies again and the GPU passes its probe, the outcome is `hacked`.
     """
 
     def __init__(self, config: LocalConfig) -> None:
@@ -53,9 +53,9 @@ class LocalEvaluator(Evaluator):
         self._on_cpu = Lanes([None], workers, spare=workers)
         apart = processors.surroundings(len(self._gpus)) if self._gpus else {}
         self._on_gpu = Lanes(self._gpus, config.gpu_workers, surroundings=apart)
-        # A judge that times needs a core of its own.
+        # A judge that times a candidate needs a core of its own.
         self._compiling = asyncio.Semaphore(config.build_workers or max(1, cores - self._on_gpu.size))
-        # What is being compiled must not keep the judges idle.
+        # More candidates than judges, so that no judge is idle while candidates are compiled.
         self.capacity = self._on_cpu.size + self._on_cpu.spare + (self._on_gpu.size + 2 * cores if self._gpus else 0)
         self._audits = config.gpu_workers if self._gpus else workers
         self._auditing = asyncio.Semaphore(self._audits)
@@ -66,23 +66,23 @@ class LocalEvaluator(Evaluator):
         self._runners: dict[str, tuple[str, Any]] = {}
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
-        """Judge one candidate.
+        """Evaluate one candidate.
 
         Raises:
-            InfrastructureError: a judge could not do its work, for a reason that is not the candidate's.
+            InfrastructureError: a judge failed for a reason that is not the candidate's.
             UsageError: the task cannot be used.
-            MissingPrerequisite: this machine lacks what the request asks for.
+            MissingPrerequisite: this machine lacks a requirement of the request.
         """
         _check(request)
-        target, half = self._runner(request.backend)
-        mode = half.mode(request.backend_options, bool(self._gpus))
+        target, runner = self._runner(request.backend)
+        mode = runner.mode(request.backend_options, bool(self._gpus))
         lanes = self._on_gpu if mode == "gpu" else self._on_cpu
         if not lanes.size:
             raise MissingPrerequisite(
-                f"backend {request.backend} needs a GPU, and the driver shows none",
-                fix="use a machine with a GPU; where there is one, look at CUDA_VISIBLE_DEVICES, and at its driver",
+                f"backend {request.backend} needs a GPU, but the driver lists none",
+                fix="use a machine with a GPU; if it has one, check CUDA_VISIBLE_DEVICES and the driver",
             )
-        await self._compile(request, half.toolchain(request.backend_options, mode))
+        await self._compile(request, runner.toolchain(request.backend_options, mode))
         try:
             return await lanes.evaluate(request, target)
         except JudgeDied as first:
@@ -96,7 +96,7 @@ class LocalEvaluator(Evaluator):
                 )
 
     async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float) -> TaskAudit:
-        """Audit a task on the first GPU, or on the processor; see `Evaluator.audit`."""
+        """Audit a task on the first GPU, or on the CPU; see `Evaluator.audit`."""
         async with self._auditing:
             auditor = self._auditors.pop() if self._auditors else Auditor()
             try:
@@ -105,12 +105,12 @@ class LocalEvaluator(Evaluator):
                 self._auditors.append(auditor)
 
     async def aclose(self) -> None:
-        """End every judge, zygote and runner, and every audit."""
+        """Terminate all judges, zygotes, runners and audits."""
         auditors = [auditor.aclose() for auditor in self._auditors]
         await asyncio.gather(self._on_cpu.aclose(), self._on_gpu.aclose(), *auditors)
 
     async def _compile(self, request: EvaluationRequest, spec: Any) -> None:
-        """Build what can be read off the source; a judge builds the rest when the candidate asks for it."""
+        """Build the extensions that can be read from the source; the judge builds the others on request."""
         if spec is None:
             return
         calls = [call for call in find_inline_calls(request.source) if call.complete]
@@ -124,12 +124,12 @@ class LocalEvaluator(Evaluator):
         await asyncio.gather(*map(build, calls))
 
     def _announce_preparation(self) -> None:
-        """Say why the very first build takes so long."""
+        """Log a reason for the duration of the very first build."""
         if self._announced:
             return
         self._announced = True
         if not any(self._store.glob("toolchains/*/*/*.gch")):
-            logger.warning("the first build prepares PyTorch's headers for the compiler, once: about half a minute")
+            logger.warning("the first build precompiles PyTorch's headers, once: half a minute to a few minutes")
 
     def _runner(self, backend: str) -> tuple[str, Any]:
         if backend not in self._runners:
@@ -147,7 +147,7 @@ def _sound(source: str, source_sha256: str) -> bool:
 def _check(request: EvaluationRequest) -> None:
     if request.api_version != API_VERSION:
         raise InfrastructureError(
-            f"the request was made by kernelrl {request.api_version}, this evaluator is of {API_VERSION}"
+            f"the request has API version {request.api_version}, this evaluator has {API_VERSION}"
         )
     if not _sound(request.source, request.source_sha256) or not _sound(request.task_source, request.task_sha256):
-        raise InfrastructureError("source and hash of the request do not belong together")
+        raise InfrastructureError("a source of the request does not match its hash")

@@ -1,6 +1,6 @@
-"""Judges waiting for candidates: a lane is one judge process, bound to a GPU or to none.
+"""A pool of judges that evaluate candidates. A lane is one judge process, bound to a GPU or to the CPU.
 
-A GPU under suspicion is examined before its lanes take more candidates, and is in quarantine until it is well.
+A GPU that may have failed is probed before its lanes take more candidates, and stays in quarantine until it passes.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _LONGEST_PAUSE_S = 900.0
 
 
 def visible_gpus() -> list[str]:
-    """What `CUDA_VISIBLE_DEVICES` of each lane is set to: the GPUs that this process may use.
+    """Values of `CUDA_VISIBLE_DEVICES` for the lanes: the GPUs that this process may use.
 
-    `CUDA_VISIBLE_DEVICES` is honoured, and `HIP_VISIBLE_DEVICES` on AMD; no driver is loaded into this process.
+    Respects `CUDA_VISIBLE_DEVICES`, and `HIP_VISIBLE_DEVICES` on AMD. Loads no driver into this process.
     """
     if not gpu_vendors():
         return []
@@ -54,53 +54,54 @@ def visible_gpus() -> list[str]:
 
 @attrs.define(eq=False)
 class _Device:
-    """A GPU, or the processor, and its judges."""
+    """A GPU, or the CPU, and its judges."""
 
     name: str | None
-    """What `CUDA_VISIBLE_DEVICES` calls it; None for the processor."""
+    """Its value in `CUDA_VISIBLE_DEVICES`; None for the CPU."""
     idle: list[JudgeWorker]
-    """Judges without a candidate; the one at the end had the last."""
+    """Judges without a candidate; the last one was used most recently."""
     n_free: int
-    """Lanes that a candidate may take, unless the device is under examination."""
+    """Free lanes; none is used during an examination."""
     n_spare: int
-    """Judges that may still take over from one that is kept waiting."""
+    """Spare judges that may replace a waiting one."""
     examination: asyncio.Task[None] | None = None
-    """Under way from the moment it is under suspicion until it is well."""
+    """Set from the first suspected failure until the device passes a probe."""
     quarantine: str = ""
-    """Why it is in quarantine."""
+    """Reason of the quarantine; empty: not in quarantine."""
     settled: asyncio.Event = attrs.field(factory=asyncio.Event)
-    """Set when an examination has shown that it is well or not."""
+    """Set when an examination has a result."""
     failed_tasks: set[str] = attrs.field(factory=set)
-    """Hashes of the tasks that it has failed since its last verdict."""
+    """Hashes of the tasks whose evaluation failed on this device since the last success."""
     pause_s: float = attrs.field(factory=lambda: _FIRST_PAUSE_S)
-    """Time until the next probe, in quarantine."""
+    """Seconds until the next probe in quarantine."""
 
 
 @attrs.define(eq=False)
 class _Lane:
-    """A judge that was given to a candidate."""
+    """A judge that is assigned to a candidate."""
 
     device: _Device
     worker: JudgeWorker
     alone: bool
     left: bool = False
-    """Whether another judge took over its place."""
+    """Whether a spare judge has replaced it while it waits."""
 
 
 class Lanes:
     """A pool of judges.
 
-    A GPU that fails its judge, or whose judge dies, is probed by a fresh judge before it is used again. It is put in
-    quarantine when the probe fails, or when it passes while evaluations of three tasks in a row failed (one task may
-    be too large for it). Candidates then wait for the other GPUs, and it comes back when it passes a later probe.
+    A GPU whose judge reports a device fault or dies is probed by a fresh judge before it is used again. It is put in
+    quarantine if the probe fails. It is also put in quarantine if the probe passes but evaluations of three tasks in a
+    row failed: one task alone may be too large for it. Candidates then wait for the other GPUs. The probe is repeated,
+    and the GPU is used again when it passes.
 
     Args:
-        devices: GPUs to use, or None for the processor.
+        devices: GPUs to use, or None for the CPU.
         each: lanes per device.
-        spare: judges per device beyond them that are started when a candidate keeps its lane waiting: its place goes to
-            the next one meanwhile.
-        judge: makes a judge, from its environment.
-        surroundings: variables of the environment that all judges have beside those of their device.
+        spare: additional judges per device. One is started when a candidate keeps its lane waiting, so that the next
+            candidate can be evaluated meanwhile.
+        judge: creates a judge from its environment.
+        surroundings: environment variables of all judges, in addition to those of their device.
     """
 
     def __init__(
@@ -129,20 +130,20 @@ class Lanes:
         self._proven = False
 
     async def evaluate(self, request: EvaluationRequest, runner: str) -> Evaluation:
-        """Judge one candidate as soon as a lane is free.
+        """Evaluate one candidate as soon as a lane is free.
 
         Raises:
             InfrastructureError: the judge died, the device failed, or every GPU is in quarantine.
-            UsageError, MissingPrerequisite: as `JudgeWorker.evaluate`.
+            UsageError, MissingPrerequisite: see `JudgeWorker.evaluate`.
         """
         return await self._evaluate(request, runner, alone=False)
 
     async def evaluate_alone(self, request: EvaluationRequest, runner: str) -> Evaluation:
-        """Judge one candidate while all other lanes are empty.
+        """Evaluate one candidate while all other lanes are empty.
 
         Raises:
-            JudgeDied: the judge died, and its device is well.
-            InfrastructureError, UsageError, MissingPrerequisite: as `evaluate`.
+            JudgeDied: the judge died, and its device passed the probe.
+            InfrastructureError, UsageError, MissingPrerequisite: see `evaluate`.
         """
         return await self._evaluate(request, runner, alone=True)
 
@@ -170,7 +171,7 @@ class Lanes:
                 raise
             failure: JudgeDied | MissingPrerequisite = death
         except MissingPrerequisite as missing:
-            # What GPUs could do before is not missing: one of them may be gone.
+            # A GPU worked before, so a missing prerequisite means that this GPU is gone.
             if device.name is None or not self._proven:
                 raise
             self._suspect(device, str(missing))
@@ -186,7 +187,7 @@ class Lanes:
     # --- lanes ------------------------------------------------------------------------------------------------------
 
     async def _take(self, alone: bool) -> _Lane:
-        """A lane of a device that is well, in the order of asking."""
+        """A lane of a working device, in the order of the requests."""
         waiter: asyncio.Future[_Lane] = asyncio.get_running_loop().create_future()
         self._waiting.append((waiter, alone))
         self._hand_out()
@@ -194,7 +195,7 @@ class Lanes:
             return await waiter
         except asyncio.CancelledError:
             if waiter.cancelled():
-                # It may have been the one for which the others had to wait.
+                # The cancelled request may have been the one that the others waited for.
                 self._hand_out()
             elif waiter.exception() is None:
                 self._give_back(waiter.result())
@@ -220,7 +221,7 @@ class Lanes:
             self._waiting.popleft()
 
     def _leave(self, lane: _Lane) -> None:
-        """Let another judge of the device work while this one is kept waiting."""
+        """Let a spare judge of the device work while this one waits."""
         if not lane.left and lane.device.n_spare:
             lane.left = True
             lane.device.n_spare -= 1
@@ -252,13 +253,13 @@ class Lanes:
             device.examination = asyncio.create_task(self._examine(device, why))
 
     async def _examine(self, device: _Device, why: str) -> None:
-        """Keep candidates away from a device until it is well."""
+        """Keep candidates away from a device until it passes a probe."""
         reason = await self._probe(device)
         if reason is None and len(device.failed_tasks) >= _TASKS_TO_QUARANTINE:
-            reason = f"it passes its probe and fails one task after the other: {why}"
+            reason = f"it passes its probe, but several tasks in a row failed: {why}"
         while reason is not None:
             logger.error(
-                "GPU %s is in quarantine and probed again in %.0f min: %s", device.name, device.pause_s / 60, reason
+                "GPU %s is in quarantine; next probe in %.0f min: %s", device.name, device.pause_s / 60, reason
             )
             device.quarantine = reason
             device.settled.set()
@@ -274,7 +275,7 @@ class Lanes:
         self._hand_out()
 
     async def _probe(self, device: _Device) -> str | None:
-        """Why a device is unwell. All its judges without a candidate end: their contexts may have suffered with it."""
+        """Reason of a failed probe, or None. Terminates the idle judges: their CUDA contexts may be corrupt."""
         judges = list(device.idle)
         await asyncio.gather(*(judge.aclose() for judge in judges))
         try:
@@ -286,8 +287,8 @@ class Lanes:
         reasons = "; ".join(f"{device.name}: {device.quarantine}" for device in self._devices)
         return InfrastructureError(
             f"every GPU is in quarantine ({reasons})",
-            fix="look at them with nvidia-smi or rocm-smi, and at the driver's messages with dmesg; reset them "
-            "(nvidia-smi --gpu-reset) or restart the machine; leave a broken one out of CUDA_VISIBLE_DEVICES",
+            fix="check them with nvidia-smi or rocm-smi, and the driver's messages with dmesg; reset them "
+            "(nvidia-smi --gpu-reset) or restart the machine; remove a broken one from CUDA_VISIBLE_DEVICES",
         )
 
 

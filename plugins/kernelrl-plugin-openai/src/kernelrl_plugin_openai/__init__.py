@@ -12,6 +12,6 @@ def kernelrl_policies() -> list[Component]:
             "openai",
             "kernelrl_plugin_openai.policy:make_policy",
             config="kernelrl_plugin_openai.config:OpenAIConfig",
-            summary="A model behind an OpenAI-compatible endpoint, for evaluation; on vLLM also for training",
+            summary="A model behind an OpenAI-compatible endpoint: for evaluation, with vLLM also for training",
         )
     ]

@@ -21,41 +21,43 @@ _RESERVED = frozenset({"messages", "model", "n", "stream", "logprobs", "max_toke
 
 @attrs.frozen
 class OpenAIConfig(PolicyConfig):
-    """Which endpoint and model, and how long it may keep us waiting."""
+    """The endpoint, its model, and time limits."""
 
     model: str
     """Name under which the endpoint serves the model."""
     base_url: str = "https://api.openai.com/v1"
-    """Address of the endpoint, up to and including `/v1`."""
+    """URL of the API, up to and including `/v1`."""
     server: Literal["compatible", "openai", "vllm"] = "compatible"
-    """What the endpoint understands: what nearly all of them do; the parameters of OpenAI's own service
-    (`max_completion_tokens`); or those of vLLM too (token ids, `sampling.top_k`, `prompt.think_prefix`)."""
+    """Request parameters of the endpoint. `compatible`: those that nearly all endpoints accept; `openai`: those of
+    OpenAI's own service (`max_completion_tokens`); `vllm`: also those of vLLM (token ids, `sampling.top_k`,
+    `prompt.think_prefix`)."""
     api_key_env: str | None = "OPENAI_API_KEY"
-    """Environment variable that holds the key; null where the endpoint asks for none."""
+    """Environment variable that holds the API key. Null: the endpoint needs no key."""
     context_tokens: PositiveInt | None = None
-    """Longest prompt and reply together. Null asks the endpoint, which vLLM answers and OpenAI does not."""
+    """Maximum tokens of prompt and reply together. Null: read it from the endpoint, which vLLM supports and OpenAI does
+    not."""
     logprobs: bool = True
-    """Ask for the log-probability of each token. False for endpoints that have none: samples then count no tokens."""
+    """Request the log-probability of each token. Set false for endpoints without them; token counts are then 0."""
     max_concurrent: PositiveInt = PositiveInt(32)
-    """Most requests under way at once."""
+    """Maximum number of concurrent requests."""
     timeout_s: PositiveFloat = PositiveFloat(600.0)
-    """How long one request may take."""
+    """Time limit of one request, in seconds."""
     patience_s: PositiveFloat = PositiveFloat(600.0)
-    """How long a request is repeated while the endpoint is overloaded or away."""
+    """Seconds for which a request is retried while the endpoint is overloaded or unreachable."""
     extra_body: Mapping[str, Any] = attrs.field(factory=dict)
-    """Further fields of every request, as the endpoint documents them, such as `reasoning_effort`."""
+    """Additional fields of every request, as the endpoint documents them, such as `reasoning_effort`."""
     learner: Mapping[str, Any] | None = None
-    """Policy that trains adapters of the same model, as a block of its own, such as `{use: torch, model: …, lora_rank:
-    16}`. Null: this policy cannot learn."""
+    """Policy block that trains LoRA adapters of the same model, such as `{use: torch, model: …, lora_rank: 16}`. Null:
+    no training."""
     adapters: Path | None = None
-    """With `learner`: directory that the endpoint sees under the same path; adapters are written there."""
+    """With `learner`: directory where adapters are written. The endpoint must see it under the same path."""
 
     @property
     def learner_use(self) -> Use | None:
         """The learner with its options.
 
         Raises:
-            RecipeError: mistakes in its block.
+            RecipeError: its block is invalid.
         """
         if self.learner is None:
             return None
@@ -66,13 +68,13 @@ class OpenAIConfig(PolicyConfig):
         if learner is None:
             return PolicyCapabilities()
         theirs: PolicyCapabilities = learner.options.capabilities()
-        # Replies come from the endpoint, and each step's adapters are published once.
+        # The endpoint samples with the adapters of the last step, so the learner's streaming and export do not apply.
         return attrs.evolve(theirs, deterministic=False, streams=False, exports=False)
 
     def requires(self) -> Requires:
         needs = Requires(modules=("openai",))
         if self.api_key_env is not None:
-            fix = f"export {self.api_key_env}=…, or write it into .env; policy.api_key_env=null where none is asked for"
+            fix = f"export {self.api_key_env}=…, or write it to .env; policy.api_key_env=null if no key is needed"
             needs = attrs.evolve(needs, environment=(self.api_key_env,), fix=fix)
         learner = self.learner_use
         if learner is not None:
@@ -86,28 +88,28 @@ class OpenAIConfig(PolicyConfig):
         try:
             parts = urlsplit(self.base_url)
             usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:  # its text would show the address
+        except ValueError:  # not quoted: its text contains the address, which may hold a password
             usable = False
         if not usable:
-            yield "base_url must be an address such as http://127.0.0.1:8000/v1"
+            yield "base_url must be a URL such as http://127.0.0.1:8000/v1"
         if "@" in self.base_url or "?" in self.base_url:
-            # A recipe is saved with the run and must hold no secret.
-            yield "base_url must hold no user, password or query; a key belongs into the variable of api_key_env"
+            # The run directory keeps the recipe, which therefore must not contain a secret.
+            yield "base_url must have no user, password or query; set the key in the variable of api_key_env"
         for key in sorted(_RESERVED & set(self.extra_body)):
-            yield f"extra_body must not set {key!r}, which comes from the recipe"
+            yield f"extra_body must not set {key!r}, which kernelrl sets from the recipe"
         yield from self._problems_of_learning()
 
     def _problems_of_learning(self) -> Iterable[str]:
         if self.learner is None:
             if self.adapters is not None:
-                yield "adapters needs learner"
+                yield "adapters has no effect without learner"
             return
         if self.server != "vllm":
-            yield "learner needs an endpoint that takes adapters: server: vllm"
+            yield "learner needs an endpoint that loads adapters: set server: vllm"
         if self.adapters is None:
-            yield "learner needs adapters, a directory that the endpoint sees as well"
+            yield "learner needs adapters: a directory that the endpoint also sees"
         if not self.logprobs:
-            yield "learner needs logprobs"
+            yield "learner needs logprobs: true"
         try:
             found = self.learner_use
         except RecipeError as error:
@@ -115,4 +117,4 @@ class OpenAIConfig(PolicyConfig):
                 yield f"learner{problem.path.removeprefix('policy')}: {problem.message}; {problem.hint}".rstrip("; ")
         else:
             if found is not None and not getattr(found.options, "lora_rank", None):
-                yield "learner must train adapters, which alone can be given to the endpoint: set its lora_rank"
+                yield "learner must train LoRA adapters, since the endpoint loads nothing else: set its lora_rank"

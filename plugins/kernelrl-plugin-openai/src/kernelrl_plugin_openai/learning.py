@@ -1,9 +1,7 @@
-"""The policy `openai` with a learner: an endpoint of vLLM samples, another policy learns, and adapters go from one to
-the other after every step.
+"""The policy `openai` with a learner: vLLM samples, another policy trains, and vLLM loads the new adapters every step.
 
-Prompts are sent as the learner's tokens and replies come back as tokens with their log-probabilities, so what is
-learnt is what was drawn. How far the two differ in their arithmetic is measured like any other mismatch of sampler and
-trainer.
+Prompts are sent as the learner's tokens, and replies are returned as tokens with log-probabilities, so the learner
+trains on exactly the sampled tokens. `train/mismatch` measures the numerical difference between vLLM and the learner.
 """
 
 from __future__ import annotations
@@ -32,8 +30,8 @@ from kernelrl_plugin_openai.endpoint import Endpoint, IncompleteResponse, readab
 __all__ = ["LearningPolicy"]
 
 _COMPLETIONS = "/completions"
-_KEPT = 2
-"""Adapters that the endpoint holds: the newest, and the one that replies under way may be using."""
+_MAX_LOADED = 2
+"""Adapters loaded in the endpoint: the newest, and the one before it, which unfinished replies may still use."""
 
 
 class LearningPolicy(TrainablePolicy):
@@ -41,16 +39,18 @@ class LearningPolicy(TrainablePolicy):
 
     def __init__(self, options: OpenAIConfig) -> None:
         use = options.learner_use
-        assert use is not None, "made only where there is a learner"
-        assert options.adapters is not None, "checked with the options"
+        assert use is not None, "only created with a learner"
+        assert options.adapters is not None, "checked by `OpenAIConfig.problems`"
         self._options, self._use = options, use
         learner = registry().make("policies", use)
         if not isinstance(learner, TrainablePolicy) or not learner.capabilities.exports:
-            raise UsageError(f"policy openai: learner {use.use!r} cannot export adapters", fix="use torch as learner")
+            raise UsageError(
+                f"policy openai: learner {use.use!r} cannot export adapters", fix="set policy.learner.use=torch"
+            )
         self._learner = learner
         self._directory = options.adapters
         self._endpoint: Endpoint | None = None
-        # Of this process alone: an endpoint refuses a name that it has had.
+        # Unique to this process: an endpoint refuses a name that it has already loaded.
         self._name = f"kernelrl-{os.urandom(4).hex()}"
         self._loaded: list[str] = []
         self._n_exported = 0
@@ -69,7 +69,7 @@ class LearningPolicy(TrainablePolicy):
         return self._learner.render(messages)
 
     async def sample(self, prompt: Prompt, settings: SamplingSettings) -> Reply:
-        return await self._there().ask(self._body(prompt, settings), self._reply, path=_COMPLETIONS)
+        return await self._started().request(self._body(prompt, settings), self._reply, path=_COMPLETIONS)
 
     async def update(self, update: Update) -> Mapping[str, float]:
         metrics = await self._learner.update(update)
@@ -93,13 +93,13 @@ class LearningPolicy(TrainablePolicy):
             await self._learner.aclose()
         finally:
             if self._endpoint is not None:
-                await self._forget(0)
+                await self._unload(0)
                 await self._endpoint.aclose()
 
     # --- adapters -------------------------------------------------------------------------------------------------
 
     async def _publish(self) -> None:
-        """Give the learner's adapters to the endpoint; replies are drawn with them from here on."""
+        """Load the learner's adapters into the endpoint; later replies are sampled with them."""
         name = f"{self._name}-{self._n_exported:06d}"
         self._n_exported += 1
         path = self._directory / name
@@ -107,26 +107,26 @@ class LearningPolicy(TrainablePolicy):
         await self._learner.export(path)
         body = {"lora_name": name, "lora_path": str(path.absolute())}
         try:
-            await self._there().ask(body, _whole, path="/load_lora_adapter")
+            await self._started().request(body, _whole, path="/load_lora_adapter")
         except (UsageError, InfrastructureError) as error:
             raise KernelRLError(
-                f"the endpoint does not take the adapters in {path}: {error.message}",
-                fix="start vLLM with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, with --max-lora-rank at "
-                f"least the learner's rank and --max-loras {_KEPT}, where it sees this directory under the same path",
+                f"the endpoint does not load the adapters in {path}: {error.message}",
+                fix="start vLLM with VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, --enable-lora, --max-lora-rank at least "
+                f"the learner's rank, and --max-loras {_MAX_LOADED}; it must see this directory under the same path",
             ) from None
         self._loaded.append(name)
-        await self._forget(_KEPT)
+        await self._unload(_MAX_LOADED)
 
-    async def _forget(self, keep: int) -> None:
+    async def _unload(self, keep: int) -> None:
         while len(self._loaded) > keep:
             name = self._loaded.pop(0)
             try:
-                await self._there().ask({"lora_name": name}, _whole, path="/unload_lora_adapter", patience_s=0.0)
+                await self._started().request({"lora_name": name}, _whole, path="/unload_lora_adapter", patience_s=0.0)
             except KernelRLError:
-                continue  # it fills a place there, and the endpoint needs its files as long as it may be used
+                continue  # it may still be in use, so its files must stay
             shutil.rmtree(self._directory / name, ignore_errors=True)
 
-    def _there(self) -> Endpoint:
+    def _started(self) -> Endpoint:
         if self._endpoint is None:
             raise KernelRLError("the policy was used before start()")
         return self._endpoint
@@ -148,12 +148,12 @@ class LearningPolicy(TrainablePolicy):
         }
         return body | ({"stop": list(settings.stop), "include_stop_str_in_output": True} if settings.stop else {})
 
-    def _reply(self, answer: Any) -> Reply:
-        choice = answer["choices"][0]
+    def _reply(self, response: Any) -> Reply:
+        choice = response["choices"][0]
         tokens = tuple(map(int, choice["token_ids"]))
         logprobs = tuple(map(readable_logprob, choice["logprobs"]["token_logprobs"]))
         if len(tokens) != len(logprobs) or not tokens:
-            raise IncompleteResponse(f"it has {len(tokens)} token ids and {len(logprobs)} log-probabilities")
+            raise IncompleteResponse(f"{len(tokens)} token ids but {len(logprobs)} log-probabilities")
         reason: Literal["stop", "length"] = "length" if choice["finish_reason"] == "length" else "stop"
         return Reply(str(choice["text"]), tokens, logprobs, reason)
 
@@ -162,5 +162,5 @@ def _hello_settings() -> SamplingSettings:
     return SamplingSettings(max_tokens=1, temperature=1.0, top_p=1.0, top_k=-1, stop=(), seed=0)
 
 
-def _whole(answer: Any) -> Any:
-    return answer
+def _whole(response: Any) -> Any:
+    return response

@@ -1,4 +1,4 @@
-"""The policy `openai`: samples from a model behind an OpenAI-compatible endpoint; with a learner see `learning`."""
+"""The policy `openai` without a learner: samples from a model behind an OpenAI-compatible endpoint."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from kernelrl_plugin_openai.endpoint import Endpoint, IncompleteResponse, readab
 __all__ = ["OpenAIPolicy", "make_policy"]
 
 _SEED_BITS = 2**31 - 1
-"""Many servers keep a seed in 32 bits, and refuse larger ones."""
+"""Many servers store the seed in 32 bits and refuse larger ones."""
 
 
 def make_policy(options: OpenAIConfig) -> Policy:
-    """The policy that the options describe: one that only samples, or one that learns as well."""
+    """The policy of the options: `OpenAIPolicy`, or `LearningPolicy` if a learner is set."""
     if options.learner is None:
         return OpenAIPolicy(options)
     from kernelrl_plugin_openai.learning import LearningPolicy
@@ -48,30 +48,30 @@ class OpenAIPolicy(Policy):
     async def start(self, context: PolicyContext) -> None:
         if context.loss:
             raise UsageError(
-                "policy openai cannot learn by itself: weights behind an endpoint are out of reach",
-                fix="kernelrl eval RECIPE, a policy that trains, such as torch or tinker, or policy.learner with vLLM",
+                "policy openai cannot train: it has no access to the weights behind an endpoint",
+                fix="run kernelrl eval RECIPE, use policy torch or tinker, or set policy.learner with vLLM",
             )
         endpoint = self._endpoint = Endpoint(self._options)
-        hello = {"messages": [{"role": "user", "content": "Say yes."}], **endpoint.limit(16), **self._asked_tokens()}
+        hello = {"messages": [{"role": "user", "content": "Say yes."}], **endpoint.limit(16), **self._token_fields()}
         await endpoint.probe(hello, self._reply)
         if not self.context_tokens:
             options = self._options
             length = getattr((await endpoint.models()).get(options.model), "max_model_len", None)
             if not isinstance(length, int) or length < 1:
                 raise UsageError(
-                    f"policy openai: {options.base_url} does not say how much context {options.model!r} has",
+                    f"policy openai: {options.base_url} does not report the context length of {options.model!r}",
                     fix="set policy.context_tokens",
                 )
             self.context_tokens = length
 
     def render(self, messages: Sequence[Message]) -> Prompt:
-        """The endpoint applies the chat template; only the number of tokens is estimated here."""
+        """The messages with an estimated number of tokens: the endpoint applies the chat template."""
         return estimated_prompt(messages)
 
     async def sample(self, prompt: Prompt, settings: SamplingSettings) -> Reply:
         if self._endpoint is None:
             raise KernelRLError("the policy was used before start()")
-        return await self._endpoint.ask(self._body(prompt.messages, settings), self._reply)
+        return await self._endpoint.request(self._body(prompt.messages, settings), self._reply)
 
     async def aclose(self) -> None:
         if self._endpoint is not None:
@@ -91,34 +91,34 @@ class OpenAIPolicy(Policy):
         if settings.top_k != -1:
             if not vllm:
                 raise UsageError(
-                    f"policy openai: sampling.top_k={settings.top_k} is no parameter of OpenAI's interface",
-                    fix="set sampling.top_k=-1, or policy.server=vllm where the endpoint is one",
+                    f"policy openai: OpenAI's API has no parameter for sampling.top_k={settings.top_k}",
+                    fix="set sampling.top_k=-1, or policy.server=vllm if the endpoint is vLLM",
                 )
             body["top_k"] = settings.top_k
         if messages and messages[-1].role == "assistant":
             if not vllm:
                 raise UsageError(
-                    "policy openai: prompt.think_prefix needs an endpoint that continues a message",
-                    fix="set prompt.think_prefix=false, or policy.server=vllm where the endpoint is one",
+                    "policy openai: prompt.think_prefix needs an endpoint that continues an assistant message",
+                    fix="set prompt.think_prefix=false, or policy.server=vllm if the endpoint is vLLM",
                 )
             body |= {"continue_final_message": True, "add_generation_prompt": False}
-        return body | self._asked_tokens()
+        return body | self._token_fields()
 
-    def _asked_tokens(self) -> dict[str, Any]:
+    def _token_fields(self) -> dict[str, Any]:
         if not self._options.logprobs:
             return {}
         return {"logprobs": True, **({"return_token_ids": True} if self._options.server == "vllm" else {})}
 
-    def _reply(self, answer: Any) -> Reply:
-        choice = answer["choices"][0]
+    def _reply(self, response: Any) -> Reply:
+        choice = response["choices"][0]
         reason = choice["finish_reason"]
         if not isinstance(reason, str):
-            raise IncompleteResponse("it says not why it ended")
+            raise IncompleteResponse("finish_reason is missing")
         message = choice["message"]
         content = message.get("content") or ""
         thinking = message.get("reasoning_content") or message.get("reasoning") or None
         if not isinstance(content, str) or not isinstance(thinking, str | None):
-            raise IncompleteResponse("its content is no text")
+            raise IncompleteResponse("the content is not a string")
         text = f"<think>\n{thinking}\n</think>\n\n{content}" if thinking else content
         stop_reason: Literal["stop", "length"] = "length" if reason == "length" else "stop"
         if not self._options.logprobs:
@@ -126,13 +126,13 @@ class OpenAIPolicy(Policy):
         logprobs = self._logprobs(choice)
         tokens = tuple(int(token) for token in choice.get("token_ids") or (UNKNOWN_TOKEN,) * len(logprobs))
         if len(tokens) != len(logprobs):
-            raise IncompleteResponse(f"it has {len(tokens)} token ids and {len(logprobs)} log-probabilities")
+            raise IncompleteResponse(f"{len(tokens)} token ids but {len(logprobs)} log-probabilities")
         return Reply(text, tokens, logprobs, stop_reason, thinking)
 
     def _logprobs(self, choice: Mapping[str, Any]) -> tuple[float, ...]:
         entries = (choice.get("logprobs") or {}).get("content")
         if entries is None:
             raise IncompleteResponse(
-                "there are no log-probabilities of tokens in it; policy.logprobs=false evaluates without them"
+                "it has no log-probabilities of tokens; policy.logprobs=false evaluates without them"
             )
         return tuple(readable_logprob(entry["logprob"]) for entry in entries)

@@ -10,12 +10,12 @@ def kernelrl_rewards() -> list[Component]:
     return [
         _component("format", "Format", "1 for a reply with usable code"),
         _component("compile", "Compile", "1 for a kernel that builds"),
-        _component("correctness", "Correctness", "1 for a correct kernel, on request a share for passed tests"),
-        _component("speedup", "Speedup", "Speedup of a correct kernel over the baseline; needs timing"),
-        _component("milestone", "Milestone", "-1 failed, 1 correct, 2 faster than eager, 3 than torch.compile"),
+        _component("correctness", "Correctness", "1 for a correct kernel; optionally partial credit for passed trials"),
+        _component("speedup", "Speedup", "Speedup of a correct kernel relative to the baseline; needs timing"),
+        _component("milestone", "Milestone", "-1 incorrect, 1 correct, 2 faster than eager, 3 than torch.compile"),
         _component("coverage", "Coverage", "Share of device time in the candidate's own kernels; needs a profile"),
-        _component("cuda_l1", "CudaL1", "Speedup of a correct kernel, rounded towards 1 and deaf to noise"),
-        _component("thinking", "Thinking", "Prefers replies with some thinking, but not too much"),
+        _component("cuda_l1", "CudaL1", "Speedup of a correct kernel, rounded towards 1; robust to timing noise"),
+        _component("thinking", "Thinking", "Prefers replies with thinking of moderate length"),
         _component("length", "Length", "Prefers short kernels"),
     ]
 

@@ -1,8 +1,8 @@
-"""The reward components: pure functions of a turn, before their weight.
+"""The reward components: pure functions of a turn, before they are weighted.
 
-Format and compile pay whether or not the kernel is right, so that a policy which gets nothing right yet still learns
-something; that wrong never outweighs right is the business of the weights, which core checks. What a turn's verdict
-does to its reward (`hacked`, `suspect`) is decided in core, before or instead of these.
+`format` and `compile` score incorrect kernels too, so that a policy without any correct kernel has a learning signal.
+The core checks that the weights never score an incorrect kernel above a correct one. The core also applies `hacked`
+and `suspect`, which depend on the turn's verdict.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Compile", "Correctness", "Coverage", "CudaL1", "Format", "Length", "
 
 
 class Format(Reward):
-    """1 for a reply with usable code, else the penalty."""
+    """1 for a reply with usable code, otherwise the penalty."""
 
     def __init__(self, config: FormatConfig) -> None:
         self._config = config
@@ -36,7 +36,7 @@ class Format(Reward):
 
 
 class Compile(Reward):
-    """1 for a kernel that builds, else 0."""
+    """1 for a kernel that builds, otherwise 0."""
 
     def __init__(self, config: CompileConfig) -> None:
         pass
@@ -47,7 +47,8 @@ class Compile(Reward):
 
 
 class Correctness(Reward):
-    """1 for a correct kernel; with `partial`, `partial_share` times the share of passed tests for a wrong one."""
+    """1 for a correct kernel; with `partial`, an incorrect one scores `partial_share` times its share of passed
+    trials."""
 
     def __init__(self, config: CorrectnessConfig) -> None:
         self._partial_share = config.partial_share if config.mode == "partial" else 0.0
@@ -62,10 +63,10 @@ class Correctness(Reward):
 
 
 class Speedup(Reward):
-    """Speedup of a correct kernel above the baseline, linearly or in doublings, from 0 to the cap.
+    """Speedup of a correct kernel over `baseline`, linear or in doublings, from 0 to the cap.
 
-    Without a measured speedup the score is 0. With weight 1, beside `correctness` with weight 0.3 and without a cap, it
-    is the score of Kevin (arXiv 2507.11948): S = 0.3 * correct + correct * T_baseline / T_kernel.
+    The score is 0 where no speedup was measured. With weight 1 and without a cap, beside `correctness` with weight 0.3,
+    the sum is the score of Kevin (arXiv 2507.11948): S = 0.3 * correct + correct * T_baseline / T_kernel.
     """
 
     def __init__(self, config: SpeedupConfig) -> None:
@@ -81,10 +82,10 @@ class Speedup(Reward):
 
 
 class Milestone(Reward):
-    """One of four scores: not correct, correct, faster than eager PyTorch, and faster than `torch.compile` as well.
+    """One of four scores: not correct, correct, faster than eager PyTorch, faster than `torch.compile` as well.
 
-    Source: CUDA Agent (arXiv 2602.24286): -1, 1, 2 and 3, faster meaning by more than 5 %, which is read as a speedup
-    (T_baseline / T_kernel) above 1.05 and not as 5 % less time, which would be above 1.0526.
+    Source: CUDA Agent (arXiv 2602.24286): -1, 1, 2 and 3, where faster means by more than 5 %. Here that is a speedup
+    (T_baseline / T_kernel) above 1.05. The other reading, 5 % less time, would be a speedup above 1.0526.
     """
 
     def __init__(self, config: MilestoneConfig) -> None:
@@ -94,7 +95,7 @@ class Milestone(Reward):
         config = self._config
         if not turn.correct or turn.evaluation is None:
             return config.failed
-        # The baseline is the compiled reference. What is known of the eager one stands in the profile.
+        # `turn.speedup` is relative to the compiled reference; the profile has the speedup over eager PyTorch.
         compiled, eager = turn.speedup, turn.evaluation.eager_speedup
         if not _faster(eager, config.margin):
             return config.correct
@@ -102,10 +103,10 @@ class Milestone(Reward):
 
 
 class Coverage(Reward):
-    """Share of the device's time that a correct kernel's call spends in kernels of the candidate's own source.
+    """Share of the device time of a correct kernel that is spent in kernels built from the candidate's source.
 
-    0 for what is not correct, or where nobody profiled. Source: Dr. Kernel (arXiv 2602.05885), the term PR of
-    R = C + C * min(speedup, 3) + C * PR, with C = 1 for a correct kernel and 0 for any other.
+    0 for a kernel that is not correct, and where no profile was taken. Source: Dr. Kernel (arXiv 2602.05885), the term
+    PR of R = C + C * min(speedup, 3) + C * PR, with C = 1 for a correct kernel and 0 otherwise.
     """
 
     def __init__(self, config: CoverageConfig) -> None:
@@ -117,12 +118,11 @@ class Coverage(Reward):
 
 
 class CudaL1(Reward):
-    """Speedup of a correct kernel, read conservatively: decimals are cut off towards 1, and what was measured with too
-    much noise counts as no gain.
+    """Conservative speedup of a correct kernel: truncated towards 1; a noisy measurement counts as 1 at most.
 
-    Source: CUDA-L1 (arXiv 2507.14111), whose reward is T_reference / T_kernel after such a rounding. It measures again
-    where the spread is large; here the judge has done that within its budget, and what is left of the spread is its
-    95 % interval.
+    Source: CUDA-L1 (arXiv 2507.14111), where the reward is T_reference / T_kernel after this rounding. CUDA-L1 repeats
+    a measurement with a large spread. Here the judge has already repeated it within its budget, and the spread is the
+    width of the 95 % confidence interval.
     """
 
     def __init__(self, config: CudaL1Config) -> None:
@@ -139,7 +139,7 @@ class CudaL1(Reward):
 
 
 class Thinking(Reward):
-    """1 for thinking of moderate length, less for none or for very much; 0 without code."""
+    """1 for thinking of moderate length, less for none or for very long thinking; 0 without code."""
 
     def __init__(self, config: ThinkingConfig) -> None:
         self._config = config
@@ -155,7 +155,7 @@ class Thinking(Reward):
 
 
 class Length(Reward):
-    """1 for a short source, falling linearly to 0 for a long one; 0 without code."""
+    """1 for a short source, decreasing linearly to 0 for a long one; 0 without code."""
 
     def __init__(self, config: LengthConfig) -> None:
         self._config = config
@@ -176,11 +176,11 @@ def _faster(speedup: object, margin: float) -> bool:
 
 def _cut_towards_one(speedup: float, digits: int) -> float:
     unit = 10**digits
-    # A product such as 1.1 * 100 lies a rounding error above or below the number that was meant.
+    # Floating-point error: 1.1 * 100 is 110.00000000000001.
     scaled = round(speedup * unit, 6)
     return (math.floor(scaled) if speedup >= 1.0 else min(math.ceil(scaled), unit)) / unit
 
 
 def _position(value: int, start: int, end: int) -> float:
-    """Where `value` lies between `start` (0) and `end` (1), clamped to that range."""
+    """Position of `value` between `start` (0) and `end` (1), clamped to that range."""
     return min(max((value - start) / (end - start), 0.0), 1.0)

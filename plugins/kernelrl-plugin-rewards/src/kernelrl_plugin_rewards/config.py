@@ -1,7 +1,8 @@
-"""Options of the reward components, and what core must know of each before a run.
+"""Options of the reward components, and the properties that the core checks before a run.
 
-`RewardBounds.gap` is the least a component can rise from a kernel that is not correct to one that is. Components that
-look at the verdict never fall there; those that look at the text alone can, by as much as two texts with code differ.
+`RewardBounds.gap` is a lower bound of a component's score for any correct kernel minus its score for any incorrect one.
+It is not negative for components that depend on the outcome. Components that depend only on the text can have a
+negative gap: minus the largest difference between two replies with code.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class FormatConfig(RewardConfig):
 
     def problems(self) -> Iterable[str]:
         if self.penalty > 0:
-            yield f"penalty must be 0 or below, not {self.penalty:g}: a reply without code must not earn anything"
+            yield f"penalty must be 0 or below, not {self.penalty:g}: a reply without code must not score above 0"
 
     def bounds(self) -> RewardBounds:
         return RewardBounds(low=self.penalty, high=1.0, gap=0.0)
@@ -56,13 +57,13 @@ class CorrectnessConfig(RewardConfig):
     """Options of `correctness`."""
 
     mode: Literal["all", "partial"] = "all"
-    """`all`: only a correct kernel earns something; `partial`: a wrong one earns by the share of tests it passed."""
+    """`all`: only a correct kernel has a score; `partial`: an incorrect one is scored by its share of passed trials."""
     partial_share: Fraction = Fraction(0.5)
-    """Mode `partial`: what a wrong kernel would earn if it passed every test; below 1, so that right beats wrong."""
+    """Mode `partial`: score of an incorrect kernel if all its trials passed; below 1, so that correct scores higher."""
 
     def problems(self) -> Iterable[str]:
         if self.partial_share >= 1:
-            yield f"partial_share must be below 1, not {self.partial_share:g}: wrong must earn less than right"
+            yield f"partial_share must be below 1, not {self.partial_share:g}: correct must score above incorrect"
 
     def bounds(self) -> RewardBounds:
         return RewardBounds(low=0.0, high=1.0, gap=1.0 - (self.partial_share if self.mode == "partial" else 0.0))
@@ -73,13 +74,13 @@ class SpeedupConfig(RewardConfig):
     """Options of `speedup`."""
 
     curve: Literal["linear", "log2"] = "linear"
-    """`linear`: scale * (speedup - baseline); `log2`: scale * log2(speedup / baseline). Both from 0 to `cap`."""
+    """`linear`: scale * (speedup - baseline); `log2`: scale * log2(speedup / baseline). Both clamped to 0 and `cap`."""
     baseline: NonNegativeFloat | None = None
-    """Speedup up to which nothing is earned; null takes 0 for `linear` and 1 for `log2`."""
+    """Speedup at which the score is 0; null: 0 for `linear`, 1 for `log2`."""
     scale: PositiveFloat = PositiveFloat(1.0)
     """Factor before the cap."""
     cap: PositiveFloat | None = PositiveFloat(10.0)
-    """Highest score; null: none."""
+    """Maximum score; null: no maximum."""
 
     def problems(self) -> Iterable[str]:
         if self.curve == "log2" and self.baseline == 0:
@@ -103,9 +104,9 @@ class MilestoneConfig(RewardConfig):
     faster_than_eager: float = 2.0
     """Score of a correct kernel that is faster than eager PyTorch by more than `margin`."""
     faster_than_both: float = 3.0
-    """Score of one that is faster than `torch.compile` by as much, too."""
+    """Score of a correct kernel that is also faster than `torch.compile` by more than `margin`."""
     margin: Fraction = Fraction(0.05)
-    """Share by which a kernel must be faster: 0.05 asks for a speedup above 1.05."""
+    """Required speedup above 1: 0.05 requires a speedup above 1.05."""
 
     def problems(self) -> Iterable[str]:
         ladder = (self.failed, self.correct, self.faster_than_eager, self.faster_than_both)
@@ -119,7 +120,7 @@ class MilestoneConfig(RewardConfig):
         return True
 
     def needs_settings(self) -> dict[str, object]:
-        """Speedups over `torch.compile` and over eager PyTorch are both known when the former is the baseline."""
+        """`torch.compile` as the baseline: then the speedups over both it and eager PyTorch are measured."""
         return {"baseline": "compile"}
 
 
@@ -134,7 +135,7 @@ class CoverageConfig(RewardConfig):
         return True
 
     def needs_settings(self) -> dict[str, object]:
-        """The share is read off a profile."""
+        """A profile, from which the share is computed."""
         return {"profile_kernels": True}
 
 
@@ -143,11 +144,12 @@ class CudaL1Config(RewardConfig):
     """Options of `cuda_l1`."""
 
     digits: NonNegativeInt = NonNegativeInt(2)
-    """Decimals that are kept of a speedup; the others are cut off towards 1."""
+    """Decimals of the speedup; further ones are truncated towards 1."""
     max_spread: PositiveFloat = PositiveFloat(0.1)
-    """Width of the 95 % interval over the speedup, above which a measurement counts as too noisy to show a gain."""
+    """Maximum width of the 95 % confidence interval, relative to the speedup; a wider one counts as noise, and the
+    speedup as 1 at most."""
     cap: PositiveFloat | None = None
-    """Highest score; null: none."""
+    """Maximum score; null: no maximum."""
 
     def bounds(self) -> RewardBounds:
         return RewardBounds(low=0.0, high=math.inf if self.cap is None else self.cap, gap=0.0)
@@ -163,7 +165,7 @@ class ThinkingConfig(RewardConfig):
     full: NonNegativeInt = NonNegativeInt(2000)
     """Thinking of 1 to this many characters scores 1."""
     long: PositiveInt = PositiveInt(4000)
-    """From `full` to this length the score falls linearly to `beyond`."""
+    """Length at which the score has decreased to `beyond`, linearly from `full`."""
     without: Fraction = Fraction(0.5)
     """Score of a reply with code and no thinking."""
     beyond: Fraction = Fraction(0.7)
@@ -184,7 +186,7 @@ class LengthConfig(RewardConfig):
     full: NonNegativeInt = NonNegativeInt(500)
     """Sources up to this length score 1."""
     none: PositiveInt = PositiveInt(8000)
-    """Sources of this length or more score 0; in between the score is linear."""
+    """Sources of this length or more score 0; the score decreases linearly from `full`."""
 
     def problems(self) -> Iterable[str]:
         if self.none <= self.full:

@@ -1,4 +1,4 @@
-"""Policy that replays replies from a file."""
+"""Policy that returns replies from a file."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ def kernelrl_policies() -> list[Component]:
             "scripted",
             "kernelrl_plugin_scripted.policy:ScriptedPolicy",
             config="kernelrl_plugin_scripted.config:ScriptedConfig",
-            summary="Replays replies from a file: for tests and rehearsals, without a model",
+            summary="Returns replies from a file: for tests and trial runs, without a model",
         )
     ]

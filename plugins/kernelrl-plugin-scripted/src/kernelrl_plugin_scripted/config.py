@@ -18,16 +18,16 @@ LOSSES = frozenset({"importance_sampling", "ppo"})
 
 @attrs.frozen
 class ScriptedReply:
-    """One reply of the script and the prompts it answers."""
+    """One reply of the script, and the prompts that it matches."""
 
     reply: str
-    """The whole text."""
+    """Text of the reply."""
     when: str | tuple[str, ...] = ()
-    """Texts that must all stand in the prompt, such as a line of the task's reference; empty: any prompt."""
+    """Texts that the prompt must all contain, such as a line of the task's reference. Empty: any prompt."""
     turn: PositiveInt | None = None
-    """Turn of the episode, from 1: one more than the earlier replies that the prompt shows. Null: any turn."""
+    """Turn of the episode, from 1: the number of earlier replies in the prompt, plus 1. Null: any turn."""
     logprobs: tuple[float, ...] = ()
-    """Log-probabilities of its tokens, which are its UTF-8 bytes and an end; empty: all 0."""
+    """Log-probabilities of its tokens: one for each UTF-8 byte and one for the end token. Empty: all 0."""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -36,23 +36,23 @@ class ScriptedReply:
 
 @attrs.frozen
 class ScriptedConfig(PolicyConfig):
-    """Which replies, and how one of several is chosen."""
+    """The replies, and the choice among several matching ones."""
 
     path: Path | None = None
-    """File with the replies: JSONL with an object per line, or JSON or YAML with a list of objects or texts."""
+    """File with the replies: JSONL with one object per line, or JSON or YAML with a list of objects or strings."""
     replies: tuple[ScriptedReply, ...] = ()
-    """The replies themselves, in place of `path`."""
+    """The replies, in place of `path`."""
     choose: Literal["seed", "in_order", "cycle"] = "seed"
-    """Among the replies that fit a prompt: by the sample's seed, so that runs repeat exactly; each once in the order of
-    asking; or in that order again and again."""
+    """Choice among the replies that match a prompt. `seed`: by the sample's seed, which makes runs deterministic;
+    `in_order`: each reply once, in the order of the requests; `cycle`: in order, repeated."""
     seconds_per_reply: NonNegativeFloat = NonNegativeFloat(0.0)
-    """How long a reply takes; replies do not wait for one another."""
+    """Seconds that one reply takes; replies are concurrent."""
     context_tokens: PositiveInt = PositiveInt(1_000_000)
-    """Longest prompt and reply together, in bytes."""
+    """Maximum tokens of prompt and reply together. A token is a byte."""
 
     def capabilities(self) -> PolicyCapabilities:
         return PolicyCapabilities(losses=LOSSES, deterministic=self.choose == "seed")
 
     def problems(self) -> Iterable[str]:
         if (self.path is None) == (not self.replies):
-            yield "give either `path` or `replies`"
+            yield "set exactly one of `path` and `replies`"

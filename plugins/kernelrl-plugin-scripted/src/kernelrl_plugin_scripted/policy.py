@@ -1,6 +1,6 @@
 """The policy `scripted`: replies from a file, in place of a model.
 
-Tokens are the UTF-8 bytes of the text, and one that ends it. Training changes nothing, and reports what it was given.
+Tokens are the UTF-8 bytes of the text and an end token. An update changes nothing; it returns metrics of its input.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ScriptedPolicy(TrainablePolicy):
         self._options = options
         self._script: tuple[ScriptedReply, ...] = options.replies
         self._used: Counter[tuple[int, ...]] = Counter()
-        """How often each set of fitting replies was asked for."""
+        """Set of matching replies, by index -> number of requests."""
         self._steps = 0
         self.context_tokens: int = options.context_tokens
         self.capabilities = options.capabilities()
@@ -50,7 +50,7 @@ class ScriptedPolicy(TrainablePolicy):
             expected = len(_bytes(reply.reply)) + 1
             if reply.logprobs and len(reply.logprobs) != expected:
                 raise UsageError(
-                    f"reply {number} of the script has {len(reply.logprobs)} logprobs and {expected} tokens"
+                    f"reply {number} of the script has {len(reply.logprobs)} logprobs for {expected} tokens"
                 )
 
     def render(self, messages: Sequence[Message]) -> Prompt:
@@ -80,7 +80,7 @@ class ScriptedPolicy(TrainablePolicy):
 
     def _choose(self, prompt: Prompt, seed: int) -> ScriptedReply:
         words = "\n".join(message.content for message in prompt.messages)
-        # A last message of the assistant is the beginning of this very reply.
+        # A final assistant message is the prefill of this reply, not an earlier one.
         turn = 1 + sum(message.role == "assistant" for message in prompt.messages[:-1])
         fitting = tuple(
             index
@@ -90,7 +90,7 @@ class ScriptedPolicy(TrainablePolicy):
         if not fitting:
             raise UsageError(
                 f"the script has no reply for turn {turn} of the prompt that ends in {words[-80:]!r}",
-                fix="add an entry whose `when` and `turn` fit, or one without them",
+                fix="add an entry whose `when` and `turn` match, or one without them",
             )
         if self._options.choose == "seed":
             return self._script[fitting[seed % len(fitting)]]
@@ -98,8 +98,8 @@ class ScriptedPolicy(TrainablePolicy):
         self._used[fitting] += 1
         if self._options.choose == "in_order" and used >= len(fitting):
             raise UsageError(
-                f"the script has {len(fitting)} replies for turn {turn} of the prompt that ends in {words[-80:]!r}, "
-                "and one more was asked for",
+                f"the script has {len(fitting)} replies for turn {turn} of the prompt that ends in {words[-80:]!r}; "
+                "one more was requested",
                 fix="add replies, or set policy.choose=cycle",
             )
         return self._script[fitting[used % len(fitting)]]
@@ -127,7 +127,7 @@ class ScriptedPolicy(TrainablePolicy):
             raise KernelRLError(f"not a checkpoint of policy scripted: {error!r}") from error
 
     async def aclose(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no resource is open."""
 
 
 def _bytes(text: str) -> bytes:

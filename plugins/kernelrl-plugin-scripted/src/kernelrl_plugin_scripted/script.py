@@ -1,4 +1,4 @@
-"""Reading a file of replies."""
+"""Reads a file of scripted replies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_script(path: Path) -> tuple[ScriptedReply, ...]:
     """The replies of a file.
 
     Raises:
-        UsageError: the file cannot be read, or an entry is not a reply; names file and entry.
+        UsageError: the file cannot be read, or an entry is not a reply; the message has the file and the entry.
     """
     try:
         text = path.expanduser().read_text(encoding="utf-8")
@@ -31,7 +31,7 @@ def read_script(path: Path) -> tuple[ScriptedReply, ...]:
         raise UsageError(f"policy.path: cannot read {path}: {error}") from error
     replies = tuple(_reply(entry, where) for entry, where in _entries(path, text))
     if not replies:
-        raise UsageError(f"policy.path: {path} holds no replies")
+        raise UsageError(f"policy.path: {path} has no replies")
     return replies
 
 
@@ -49,7 +49,7 @@ def _entries(path: Path, text: str) -> Iterator[tuple[Any, str]]:
     except ValueError as error:
         raise UsageError(f"{path}: not JSON: {error}") from error
     if not isinstance(entries, list):
-        raise UsageError(f"{path}: must hold a list of replies")
+        raise UsageError(f"{path}: must be a list of replies")
     for number, entry in enumerate(entries, start=1):
         yield entry, f"{path}: entry {number}"
 
@@ -58,7 +58,7 @@ def _reply(entry: Any, where: str) -> ScriptedReply:
     if isinstance(entry, str):
         return ScriptedReply(entry)
     if not isinstance(entry, Mapping):
-        raise UsageError(f"{where}: must be a text or an object with the key `reply`")
+        raise UsageError(f"{where}: must be a string or an object with the key `reply`")
     for key in entry:
         if key not in _KEYS:
             near = difflib.get_close_matches(str(key), _KEYS, 1)
@@ -66,11 +66,11 @@ def _reply(entry: Any, where: str) -> ScriptedReply:
     reply, turn = entry.get("reply"), entry.get("turn")
     when, logprobs = entry.get("when", []), entry.get("logprobs", [])
     if not isinstance(reply, str):
-        raise UsageError(f"{where}: `reply` must be a text")
+        raise UsageError(f"{where}: `reply` must be a string")
     if turn is not None and (not isinstance(turn, int) or isinstance(turn, bool) or turn < 1):
-        raise UsageError(f"{where}: `turn` must be a whole number from 1")
+        raise UsageError(f"{where}: `turn` must be an integer from 1")
     if not isinstance(when, str) and not (isinstance(when, list) and all(isinstance(text, str) for text in when)):
-        raise UsageError(f"{where}: `when` must be a text or a list of texts")
+        raise UsageError(f"{where}: `when` must be a string or a list of strings")
     if not isinstance(logprobs, list) or not all(isinstance(value, int | float) and value <= 0 for value in logprobs):
-        raise UsageError(f"{where}: `logprobs` must be a list of numbers that are not above 0")
+        raise UsageError(f"{where}: `logprobs` must be a list of numbers <= 0")
     return ScriptedReply(reply, when if isinstance(when, str) else tuple(when), turn, tuple(map(float, logprobs)))

@@ -1,4 +1,4 @@
-"""Small original tasks with bundled answers."""
+"""Small original tasks with bundled demonstrations."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ def kernelrl_tasks() -> list[Component]:
             "starter",
             "kernelrl_plugin_starter.source:StarterTasks",
             config="kernelrl_plugin_starter.config:StarterOptions",
-            summary="Small tasks of three levels with bundled Triton and C++ answers",
+            summary="Small tasks of three levels, with Triton and C++ demonstrations",
         )
     ]

@@ -14,7 +14,7 @@ __all__ = ["ENTRIES", "Entry"]
 
 @attrs.frozen
 class Entry:
-    """A task of the collection."""
+    """A task of the catalogue."""
 
     level: int
     split: Literal["train", "held_out"]

@@ -17,22 +17,22 @@ Size = Literal["small", "large", "huge"]
 
 @attrs.frozen
 class StarterOptions(TaskConfig):
-    """Which of the starter tasks take part, and how their answers are weighted."""
+    """Selection of the starter tasks and the weights of their demonstrations."""
 
     levels: tuple[Literal[1, 2, 3], ...] = (1, 2, 3)
-    """Levels that take part: 1 elementwise and reductions; 2 normalisation, softmax, matmul, scans; 3 fusions."""
+    """Levels to include: 1 elementwise and reductions; 2 normalisation, softmax, matmul, scans; 3 fusions."""
     names: tuple[str, ...] = ()
-    """Names of the tasks that take part, such as `softmax`; empty: all of the levels, in both splits."""
+    """Names of the tasks to include, such as `softmax`; empty: all tasks of the levels, in both splits."""
     practice: NonNegativeInt = NonNegativeInt(400)
-    """Made-up tasks of the split `practice`, at most 9999: they widen the warm start and are never trained on or
-    evaluated."""
+    """Number of generated tasks in the split `practice`, at most 9999. They add variety to the warm start and are never
+    used for reinforcement learning or held-out evaluation."""
     size: Size = "small"
-    """`small`: a few hundred elements, for Triton's interpreter; `large`: some 400,000, on which run times on a CPU
-    mean something; `huge`: some 17 million, for run times on a GPU, with fast, middling and slow Triton answers."""
+    """Size of the inputs. `small`: a few hundred elements, for Triton's interpreter; `large`: about 400,000, for timing
+    on a CPU; `huge`: about 17 million, for timing on a GPU, with fast, middling and slow Triton demonstrations."""
     right_share: Fraction = Fraction(0.4)
-    """Share of the right answers among the answers to a task; the flawed ones have the rest."""
+    """Share of correct demonstrations in the total weight of a task; flawed ones get the rest."""
 
     def problems(self) -> Iterable[str]:
-        """What contradicts itself."""
+        """Report an empty `levels`."""
         if not self.levels:
             yield "levels: name at least one of 1, 2, 3"

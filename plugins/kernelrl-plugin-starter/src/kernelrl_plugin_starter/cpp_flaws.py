@@ -1,6 +1,6 @@
-"""The mistakes that are planted in C++ answers; the counterpart of `flaws.py`.
+"""Flaws: bugs planted in correct C++ kernels; the counterpart of `flaws.py`.
 
-None reads or writes outside its tensors, so what a flawed answer does is the same every time.
+Flawed kernels are deterministic: none reads or writes outside its tensors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LOOP = "for (int64_t j = 0; j < n; j++)"
 
 
 @attrs.frozen
-class _Answer:
+class _Kernel:
     reference: Reference
     frame: Frame
     style: Style
@@ -30,125 +30,125 @@ class _Answer:
 
 @attrs.frozen
 class CppFlaw:
-    """A kind of mistake."""
+    """One kind of bug."""
 
     name: str
     outcome: Outcome
-    plant: Callable[[_Answer], str | None]
+    plant: Callable[[_Kernel], str | None]
 
     def source(self, reference: Reference, frame: Frame, style: Style) -> str | None:
-        """The flawed file, or None where the flaw does not apply."""
-        return self.plant(_Answer(reference, frame, style, cpp_program(reference, frame, style)))
+        """Source of the flawed kernel, or None where the flaw does not apply."""
+        return self.plant(_Kernel(reference, frame, style, cpp_program(reference, frame, style)))
 
 
-def _change(answer: _Answer, **parts: object) -> str:
-    return attrs.evolve(answer.program, **parts).source()
+def _change(kernel: _Kernel, **parts: object) -> str:
+    return attrs.evolve(kernel.program, **parts).source()
 
 
-def _replaced(answer: _Answer, old: str, new: str) -> str | None:
-    """Replace the first place that has a text in the C++ lines."""
-    body = answer.program.body
+def _replaced(kernel: _Kernel, old: str, new: str) -> str | None:
+    """Replace the first occurrence of `old` in the lines of the C++ function; None where there is none."""
+    body = kernel.program.body
     for i, line in enumerate(body):
         if old in line:
-            return _change(answer, body=(*body[:i], line.replace(old, new, 1), *body[i + 1 :]))
+            return _change(kernel, body=(*body[:i], line.replace(old, new, 1), *body[i + 1 :]))
     return None
 
 
-def _short_loop(answer: _Answer) -> str | None:
-    if answer.frame in ("flat", "two_flat"):
-        return _replaced(answer, "n); i++", "n / 2); i++") or _replaced(answer, "i < n;", "i < n / 2;")
-    if answer.frame == "total":
-        return _replaced(answer, "j < n;", "j < n / 2;")
-    return _replaced(answer, "r < m;", "r < m / 2;")
+def _short_loop(kernel: _Kernel) -> str | None:
+    if kernel.frame in ("flat", "two_flat"):
+        return _replaced(kernel, "n); i++", "n / 2); i++") or _replaced(kernel, "i < n;", "i < n / 2;")
+    if kernel.frame == "total":
+        return _replaced(kernel, "j < n;", "j < n / 2;")
+    return _replaced(kernel, "r < m;", "r < m / 2;")
 
 
-def _missing_step(answer: _Answer) -> str | None:
-    lines = answer.reference.steps
+def _missing_step(kernel: _Kernel) -> str | None:
+    lines = kernel.reference.steps
     droppable = [i for i, line in enumerate(lines) if line in SAME_SHAPE]
-    if not droppable or answer.frame == "two_flat":
+    if not droppable or kernel.frame == "two_flat":
         return None
     last = droppable[-1]
-    reference = attrs.evolve(answer.reference, steps=lines[:last] + lines[last + 1 :])
-    if not reference.steps and answer.frame not in ("flat", "rows"):
+    reference = attrs.evolve(kernel.reference, steps=lines[:last] + lines[last + 1 :])
+    if not reference.steps and kernel.frame not in ("flat", "rows"):
         return None
-    return attrs.evolve(cpp_program(reference, answer.frame, answer.style)).source()
+    return attrs.evolve(cpp_program(reference, kernel.frame, kernel.style)).source()
 
 
-def _wrong_step(answer: _Answer) -> str | None:
-    # A swapped difference that is squared next is no mistake.
-    swapped = "x = x - z" in answer.reference.steps and "x = x * x" in answer.reference.steps
+def _wrong_step(kernel: _Kernel) -> str | None:
+    # Swapping the operands of a difference that is squared next changes nothing.
+    swapped = "x = x - z" in kernel.reference.steps and "x = x * x" in kernel.reference.steps
     for right, wrong in MISTAKES.items():
         if right == "x = x - z;" and swapped:
             continue
-        found = _replaced(answer, right.replace("LOOP", _LOOP), wrong.replace("LOOP", _LOOP))
+        found = _replaced(kernel, right.replace("LOOP", _LOOP), wrong.replace("LOOP", _LOOP))
         if found is not None:
             return found
     return None
 
 
-def _wrong_divisor(answer: _Answer) -> str | None:
-    return _replaced(answer, "s / n", "s / m")
+def _wrong_divisor(kernel: _Kernel) -> str | None:
+    return _replaced(kernel, "s / n", "s / m")
 
 
-def _wrong_begin(answer: _Answer) -> str | None:
+def _wrong_begin(kernel: _Kernel) -> str | None:
     for right, wrong in (("s = -1e30;", "s = 1e30;"), ("s = 1e30;", "s = -1e30;"), ("s = 0;", "s = n;")):
-        found = _replaced(answer, right, wrong)
+        found = _replaced(kernel, right, wrong)
         if found is not None:
             return found
     return None
 
 
-def _same_input(answer: _Answer) -> str | None:
-    if answer.frame == "product" or "z" not in answer.program.arguments:
+def _same_input(kernel: _Kernel) -> str | None:
+    if kernel.frame == "product" or "z" not in kernel.program.arguments:
         return None
-    return _change(answer, passed=("x", *("x" if name == "z" else name for name in answer.program.passed[1:])))
+    return _change(kernel, passed=("x", *("x" if name == "z" else name for name in kernel.program.passed[1:])))
 
 
-def _returned_input(answer: _Answer) -> str | None:
-    if answer.frame == "two_flat":
-        return _replaced(answer, "return {y_, z_};", "return {x_, x_};")
-    return _replaced(answer, "return y_;", "return x_;")
+def _returned_input(kernel: _Kernel) -> str | None:
+    if kernel.frame == "two_flat":
+        return _replaced(kernel, "return {y_, z_};", "return {x_, x_};")
+    return _replaced(kernel, "return y_;", "return x_;")
 
 
-def _wrong_dtype(answer: _Answer) -> str | None:
-    return None if answer.frame == "two_flat" else _change(answer, result="{}.double()")
+def _wrong_dtype(kernel: _Kernel) -> str | None:
+    return None if kernel.frame == "two_flat" else _change(kernel, result="{}.double()")
 
 
-def _wrong_shape(answer: _Answer) -> str | None:
-    return None if answer.frame == "two_flat" else _change(answer, result="{}[None]")
+def _wrong_shape(kernel: _Kernel) -> str | None:
+    return None if kernel.frame == "two_flat" else _change(kernel, result="{}[None]")
 
 
-def _missing_import(answer: _Answer) -> str | None:
-    return _change(answer, imports=answer.program.imports[:-1])
+def _missing_import(kernel: _Kernel) -> str | None:
+    return _change(kernel, imports=kernel.program.imports[:-1])
 
 
-def _missing_semicolon(answer: _Answer) -> str | None:
-    return _replaced(answer, ">();", ">()")
+def _missing_semicolon(kernel: _Kernel) -> str | None:
+    return _replaced(kernel, ">();", ">()")
 
 
-def _unknown_name(answer: _Answer) -> str | None:
-    return _replaced(answer, "auto xp", "auto x")
+def _unknown_name(kernel: _Kernel) -> str | None:
+    return _replaced(kernel, "auto xp", "auto x")
 
 
-def _missing_argument(answer: _Answer) -> str | None:
-    return _change(answer, passed=answer.program.passed[:-1])
+def _missing_argument(kernel: _Kernel) -> str | None:
+    return _change(kernel, passed=kernel.program.passed[:-1])
 
 
-def _open_parenthesis(answer: _Answer) -> str | None:
-    return answer.program.source().replace('functions=["kernel"])', 'functions=["kernel"]')
+def _open_parenthesis(kernel: _Kernel) -> str | None:
+    return kernel.program.source().replace('functions=["kernel"])', 'functions=["kernel"]')
 
 
-def _missing_colon(answer: _Answer) -> str | None:
-    head = answer.program.head
-    return answer.program.source().replace(head, head.replace(":\n", "\n"))
+def _missing_colon(kernel: _Kernel) -> str | None:
+    head = kernel.program.head
+    return kernel.program.source().replace(head, head.replace(":\n", "\n"))
 
 
-def _wrong_class(answer: _Answer) -> str | None:
-    return _change(answer, class_name="Model")
+def _wrong_class(kernel: _Kernel) -> str | None:
+    return _change(kernel, class_name="Model")
 
 
-def _missing_call(answer: _Answer) -> str | None:
-    return _change(answer, call="torch.empty_like(x)", result="{}")
+def _missing_call(kernel: _Kernel) -> str | None:
+    return _change(kernel, call="torch.empty_like(x)", result="{}")
 
 
 _incorrect = Outcome.INCORRECT
@@ -164,7 +164,7 @@ CPP_SEMANTIC: tuple[CppFlaw, ...] = (
     CppFlaw("wrong_dtype", _incorrect, _wrong_dtype),
     CppFlaw("wrong_shape", _incorrect, _wrong_shape),
 )
-"""The extension builds and runs; its result is wrong."""
+"""Semantic flaws: the extension builds and is executed; its outputs are wrong."""
 
 CPP_SYNTACTIC: tuple[CppFlaw, ...] = (
     CppFlaw("missing_semicolon", Outcome.COMPILE_ERROR, _missing_semicolon),
@@ -176,4 +176,4 @@ CPP_SYNTACTIC: tuple[CppFlaw, ...] = (
     CppFlaw("missing_colon", Outcome.FORMAT_ERROR, _missing_colon),
     CppFlaw("wrong_class", Outcome.FORMAT_ERROR, _wrong_class),
 )
-"""The file does not parse, build, load or run, or breaks a rule that every prompt states."""
+"""Syntactic flaws: the file does not parse, build, load or execute, or violates a rule that every prompt states."""

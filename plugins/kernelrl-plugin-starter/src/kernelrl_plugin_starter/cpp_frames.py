@@ -1,8 +1,7 @@
-"""The C++ answers: how a reference is said in loops, in a fast, a middling and a slow style.
+"""Correct C++ kernels: a reference translated into loops, in a fast, a middling and a slow style.
 
-What is slow is what people write: numbers in double precision, a loop for each line, sums that the compiler may not
-reorder, elements visited out of their order in memory. All styles are right, and `fast` is at least as fast as the
-others.
+The slow styles have common defects: double precision, one loop per line, sums that the compiler may not reorder,
+strided access. All styles are correct, and `fast` is at least as fast as the others.
 """
 
 from __future__ import annotations
@@ -18,26 +17,26 @@ __all__ = ["STYLES", "CppProgram", "Style", "cpp_program"]
 
 Style = Literal["fast", "middling", "slow"]
 STYLES: tuple[Style, ...] = ("fast", "middling", "slow")
-"""Styles of the right answers."""
+"""Styles of the correct kernels."""
 
 _LOOP = "for (int64_t j = 0; j < n; j++)"
 _PART = 4096
-"""Elements that the other styles visit at a time. Loops are two deep in every frame: a model from scratch then learns
-each statement on an element once, with one indentation."""
+"""Elements per block of the fast and the middling style. Every frame has two nested loops, so that each statement on an
+element has the same indentation everywhere: a model trained from scratch learns it once."""
 _STRIDE = 16
-"""The slow style visits every 16th element, then begins anew one further: each pass reads all cache lines again."""
+"""Stride of the slow style: each of the 16 passes over the data touches every cache line."""
 
 
 @attrs.frozen
 class CppProgram:
-    """An answer in parts, so that a flaw can change one of them."""
+    """A correct kernel in parts, so that a flaw can change one of them."""
 
     parameters: tuple[str, ...]
     """Parameters of the C++ function."""
     returned: str
-    """Its type."""
+    """Return type of the C++ function."""
     body: tuple[str, ...]
-    """Its lines."""
+    """Lines of the C++ function."""
     constructor: str
     """Text of `__init__`, or empty."""
     arguments: tuple[str, ...]
@@ -45,7 +44,7 @@ class CppProgram:
     passed: tuple[str, ...]
     """Expressions passed for `parameters`."""
     result: str = "{}"
-    """What `forward` returns; the braces stand for the call."""
+    """Expression that `forward` returns; `{}` is replaced by the call."""
     imports: tuple[str, ...] = (
         "import torch",
         "import torch.nn as nn",
@@ -79,7 +78,7 @@ class CppProgram:
 
 
 def cpp_program(reference: Reference, frame: Frame, style: Style) -> CppProgram:
-    """The right answer in a style."""
+    """The correct kernel for a frame and a style."""
     linear = "self.linear" in reference.constructor
     vectors = tuple(name for name in ("scale", "bias") if f"self.{name} = nn" in reference.constructor)
     tensors = (*reference.arguments, *vectors)
@@ -121,11 +120,11 @@ def _is_argmax(reference: Reference) -> bool:
 
 
 _Lines = tuple[list[str], list[str]]
-"""Lines that read sizes and allocate outputs, and the loops."""
+"""Two lists of lines: those that read sizes and allocate outputs, and the loops."""
 
 
 def _element(steps: tuple[str, ...], kind: str, load: str, place: str, column: str, store: str) -> list[str]:
-    """Load what the steps need, take the steps, store; `place` and `column` index tensors and vectors."""
+    """Lines that load the operands, apply the steps and store; `place` indexes tensors, `column` indexes vectors."""
     statements = [ELEMENTS[step] for step in steps]
     text = " ".join(statements)
     needed = [
@@ -161,7 +160,7 @@ def _flat(reference: Reference, frame: Frame, style: Style) -> _Lines:
 
 
 def _rows(reference: Reference, frame: Frame, style: Style) -> _Lines:
-    """`rows`, `row_value`, and `total`, which is one row."""
+    """Loops of `rows` and `row_value`, and of `total`, which is treated as one row."""
     setup = ["int64_t m = x_.size(0), n = x_.size(1);"]
     row = "r * n + j"
     if frame == "total":
@@ -184,7 +183,7 @@ def _rows(reference: Reference, frame: Frame, style: Style) -> _Lines:
 
 
 def _row_steps(steps: tuple[str, ...], style: Style) -> tuple[list[str], bool]:
-    """The lines, and whether the last of them stores the value of the row."""
+    """The lines, and whether the last of them stores the result of the row."""
     kind = "double" if style == "slow" else "float"
     lines: list[str] = []
     waiting: list[str] = []
@@ -199,7 +198,7 @@ def _row_steps(steps: tuple[str, ...], style: Style) -> tuple[list[str], bool]:
     for i, step in enumerate(steps):
         if step in ELEMENTS:
             if reduced:
-                # Indented as the statements on elements are.
+                # A block of its own: the same indentation as the statements on elements.
                 return [*lines, *_block("", _element(steps[i:], kind, "s", "r", "r", "yp[r]"))], True
             waiting.append(step)
             continue

@@ -1,7 +1,7 @@
-"""The lines that references are made of, said in C++; the counterpart of `vocabulary.py`.
+"""The lines that references consist of, each with its translation into C++; the counterpart of `vocabulary.py`.
 
-`x` is an element, `v` the row at hand, `s` a number of the row. A reduction comes as `Reduction`, because whether its
-loop can be vectorised is what slow and fast answers differ in.
+`x` is an element, `v` the current row, `s` a scalar of the row. Reductions are `Reduction` objects, because fast and
+slow kernels differ in whether the loop of a reduction can be vectorised.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ ELEMENTS = {
     "x = x + self.bias": "x = x + bias;",
     "x = x * self.factor": "x = x * factor;",
 }
-"""Line of a reference to the statement on one element."""
+"""Line of a reference → statement on one element."""
 
 
 @attrs.frozen
 class Reduction:
-    """A number of a row, and what becomes of the row."""
+    """A reduction of a row to a scalar, and the statements that use the scalar."""
 
     operation: str
-    """`+`, `max`, `min`; empty: a scan, which has an order."""
+    """`+`, `max` or `min`; empty for a scan, which depends on the order."""
     term: str
-    """What an element contributes."""
+    """Term that each element contributes."""
     then: tuple[str, ...] = ()
-    """Statements after the loop; `LOOP` stands for the head of a loop over the row."""
+    """Statements after the loop; `LOOP` is replaced by the head of a loop over the row."""
 
 
 _SUM = ("+", "v[j]")
@@ -70,7 +70,7 @@ REDUCTIONS = {
     "x = x.mean(dim=1)": Reduction(*_SUM, ("s = s / n;",)),
     "x = x.amax(dim=1)": Reduction("max", "v[j]"),
 }
-"""Line of a reference to what it does to a row."""
+"""Line of a reference → reduction of a row."""
 
 MISTAKES = {
     "x = -x;": "x = 1 - x;",
@@ -100,4 +100,4 @@ MISTAKES = {
     "LOOP v[j] = v[j] - s;": "LOOP v[j] = v[j] + s;",
     "LOOP v[j] = v[j] / s;": "LOOP v[j] = v[j] * s;",
 }
-"""Statement to the same with a wrong operator or a swapped argument."""
+"""Statement → the same statement with a wrong operator or a swapped argument."""

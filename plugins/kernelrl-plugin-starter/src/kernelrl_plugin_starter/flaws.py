@@ -1,7 +1,7 @@
-"""The mistakes that are planted in answers: the same kinds in every task.
+"""Flaws: bugs planted in correct Triton kernels, of the same kinds for every task.
 
-Each flaw turns the program of a right answer into the text of a wrong one, or into None where it does not apply. What a
-flawed answer does is the same every time: none reads or writes outside its tensors.
+Each flaw maps a correct kernel to the source of an incorrect one, or to None where it does not apply. Flawed kernels
+are deterministic: none reads or writes outside its tensors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["SEMANTIC", "SYNTACTIC", "Flaw"]
 
 
 @attrs.frozen
-class _Answer:
+class _Kernel:
     reference: Reference
     frame: Frame
     program: Program
@@ -26,151 +26,151 @@ class _Answer:
 
 @attrs.frozen
 class Flaw:
-    """A kind of mistake."""
+    """One kind of bug."""
 
     name: str
     outcome: Outcome
-    plant: Callable[[_Answer], str | None]
+    plant: Callable[[_Kernel], str | None]
 
     def source(self, reference: Reference, frame: Frame, right: Program) -> str | None:
-        """The flawed file, or None where the flaw does not apply."""
-        return self.plant(_Answer(reference, frame, right))
+        """Source of the flawed kernel, or None where the flaw does not apply."""
+        return self.plant(_Kernel(reference, frame, right))
 
 
-def _change(answer: _Answer, **parts: object) -> str:
-    return attrs.evolve(answer.program, **parts).source()
+def _change(kernel: _Kernel, **parts: object) -> str:
+    return attrs.evolve(kernel.program, **parts).source()
 
 
-def _sums_in_blocks(answer: _Answer) -> bool:
-    """Whether a sum is made of so many blocks that a mistake in one of them is lost in the tolerance."""
-    return answer.frame == "total" and answer.program.grid != "1"
+def _sums_in_blocks(kernel: _Kernel) -> bool:
+    """Whether the sum consists of so many blocks that an error in one of them is within the tolerance."""
+    return kernel.frame == "total" and kernel.program.grid != "1"
 
 
-def _short_grid(answer: _Answer) -> str | None:
-    grid, block = answer.program.grid, answer.program.block
-    if _sums_in_blocks(answer) or (answer.frame in ("flat", "two_flat") and block < 256):
+def _short_grid(kernel: _Kernel) -> str | None:
+    grid, block = kernel.program.grid, kernel.program.block
+    if _sums_in_blocks(kernel) or (kernel.frame in ("flat", "two_flat") and block < 256):
         # Sizes may be multiples of small blocks.
         return None
     short = {f"triton.cdiv(n, {block})": f"n // {block}", f"triton.cdiv(m, {block})": f"m // {block}", "m": "m // 2"}
-    return _change(answer, grid=short[grid]) if grid in short else None
+    return _change(kernel, grid=short[grid]) if grid in short else None
 
 
-def _one_program(answer: _Answer) -> str | None:
+def _one_program(kernel: _Kernel) -> str | None:
     covers_all = (
-        answer.frame == "total"
-        or (answer.frame == "product" and answer.program.block > 32)
-        or answer.program.loop != ""
+        kernel.frame == "total"
+        or (kernel.frame == "product" and kernel.program.block > 32)
+        or kernel.program.loop != ""
     )
-    return None if covers_all else _change(answer, grid="1")
+    return None if covers_all else _change(kernel, grid="1")
 
 
-def _missing_step(answer: _Answer) -> str | None:
-    steps, lines = answer.program.steps, answer.reference.steps
+def _missing_step(kernel: _Kernel) -> str | None:
+    steps, lines = kernel.program.steps, kernel.reference.steps
     droppable = [i for i, line in enumerate(lines) if line in SAME_SHAPE]
-    if not droppable or answer.frame == "two_flat":
+    if not droppable or kernel.frame == "two_flat":
         return None
     last = droppable[-1]
-    return _change(answer, steps=steps[:last] + steps[last + 1 :])
+    return _change(kernel, steps=steps[:last] + steps[last + 1 :])
 
 
-def _wrong_step(answer: _Answer) -> str | None:
-    steps = answer.program.steps
-    # A swapped difference that is squared next is no mistake.
+def _wrong_step(kernel: _Kernel) -> str | None:
+    steps = kernel.program.steps
+    # Swapping the operands of a difference that is squared next changes nothing.
     harmless = [i for i in range(len(steps) - 1) if steps[i : i + 2] == ("x = x - z", "x = x * x")]
     wrong = [i for i, step in enumerate(steps) if step in MISTAKES and i not in harmless]
     if not wrong:
         return None
     first = wrong[0]
-    return _change(answer, steps=(*steps[:first], MISTAKES[steps[first]], *steps[first + 1 :]))
+    return _change(kernel, steps=(*steps[:first], MISTAKES[steps[first]], *steps[first + 1 :]))
 
 
-def _in_last_step(answer: _Answer, replacements: dict[str, str]) -> str | None:
+def _in_last_step(kernel: _Kernel, replacements: dict[str, str]) -> str | None:
     """Replace text in the last step that has it."""
-    steps = answer.program.steps
+    steps = kernel.program.steps
     for i in reversed(range(len(steps))):
         for old, new in replacements.items():
             if old in steps[i]:
-                return _change(answer, steps=(*steps[:i], steps[i].replace(old, new), *steps[i + 1 :]))
+                return _change(kernel, steps=(*steps[:i], steps[i].replace(old, new), *steps[i + 1 :]))
     return None
 
 
-def _wrong_divisor(answer: _Answer) -> str | None:
-    return _in_last_step(answer, {"/ n": "/ BLOCK"})
+def _wrong_divisor(kernel: _Kernel) -> str | None:
+    return _in_last_step(kernel, {"/ n": "/ BLOCK"})
 
 
-def _wrong_fill(answer: _Answer) -> str | None:
-    if _sums_in_blocks(answer):
+def _wrong_fill(kernel: _Kernel) -> str | None:
+    if _sums_in_blocks(kernel):
         return None
-    return _in_last_step(answer, {"-1e9)": "1e9)", "1e9)": "-1e9)", ", 0.0), axis=0)": ", 1.0), axis=0)"})
+    return _in_last_step(kernel, {"-1e9)": "1e9)", "1e9)": "-1e9)", ", 0.0), axis=0)": ", 1.0), axis=0)"})
 
 
-def _short_block(answer: _Answer) -> str | None:
-    if answer.frame == "total" and answer.program.loop:
+def _short_block(kernel: _Kernel) -> str | None:
+    if kernel.frame == "total" and kernel.program.loop:
         return None
     small = {"rows": 32, "row_value": 32, "lookup": 32, "total": 512, "product": 16}
-    return _change(answer, block=small[answer.frame]) if answer.frame in small else None
+    return _change(kernel, block=small[kernel.frame]) if kernel.frame in small else None
 
 
-def _same_input(answer: _Answer) -> str | None:
-    if "z" not in answer.program.arguments:
+def _same_input(kernel: _Kernel) -> str | None:
+    if "z" not in kernel.program.arguments:
         return None
-    launched = tuple("x" if name == "z" else name for name in answer.program.launch_tensors)
-    return None if answer.frame == "product" else _change(answer, launch_tensors=launched)
+    launched = tuple("x" if name == "z" else name for name in kernel.program.launch_tensors)
+    return None if kernel.frame == "product" else _change(kernel, launch_tensors=launched)
 
 
-def _returned_input(answer: _Answer) -> str | None:
-    return _change(answer, result="x")
+def _returned_input(kernel: _Kernel) -> str | None:
+    return _change(kernel, result="x")
 
 
-def _wrong_dtype(answer: _Answer) -> str | None:
-    *lines, last = answer.program.outputs
+def _wrong_dtype(kernel: _Kernel) -> str | None:
+    *lines, last = kernel.program.outputs
     for old in ("dtype=torch.bool", "dtype=torch.int64", "dtype=x.dtype", "dtype=self.table.dtype"):
         if old in last:
-            return _change(answer, outputs=(*lines, last.replace(old, "dtype=torch.float64")))
-    return _change(answer, outputs=(*lines, last.replace("(x)", "(x, dtype=torch.float64)")))
+            return _change(kernel, outputs=(*lines, last.replace(old, "dtype=torch.float64")))
+    return _change(kernel, outputs=(*lines, last.replace("(x)", "(x, dtype=torch.float64)")))
 
 
-def _wrong_shape(answer: _Answer) -> str | None:
-    return _change(answer, result=f"{answer.program.result}[None]")
+def _wrong_shape(kernel: _Kernel) -> str | None:
+    return _change(kernel, result=f"{kernel.program.result}[None]")
 
 
-def _missing_import(answer: _Answer) -> str | None:
-    return _change(answer, imports=answer.program.imports[:-1])
+def _missing_import(kernel: _Kernel) -> str | None:
+    return _change(kernel, imports=kernel.program.imports[:-1])
 
 
-def _unknown_block(answer: _Answer) -> str | None:
-    return _change(answer, launch_block="BLOCK")
+def _unknown_block(kernel: _Kernel) -> str | None:
+    return _change(kernel, launch_block="BLOCK")
 
 
-def _missing_argument(answer: _Answer) -> str | None:
-    return _change(answer, launch_numbers=answer.program.launch_numbers[1:])
+def _missing_argument(kernel: _Kernel) -> str | None:
+    return _change(kernel, launch_numbers=kernel.program.launch_numbers[1:])
 
 
-def _open_parenthesis(answer: _Answer) -> str | None:
-    launch = answer.program.launch
-    return answer.program.source().replace(launch, launch.removesuffix(")"))
+def _open_parenthesis(kernel: _Kernel) -> str | None:
+    launch = kernel.program.launch
+    return kernel.program.source().replace(launch, launch.removesuffix(")"))
 
 
-def _missing_colon(answer: _Answer) -> str | None:
-    head = f"def forward(self, {', '.join(answer.program.arguments)})"
-    return answer.program.source().replace(f"{head}:", head)
+def _missing_colon(kernel: _Kernel) -> str | None:
+    head = f"def forward(self, {', '.join(kernel.program.arguments)})"
+    return kernel.program.source().replace(f"{head}:", head)
 
 
-def _wrong_class(answer: _Answer) -> str | None:
-    return _change(answer, class_name="Model")
+def _wrong_class(kernel: _Kernel) -> str | None:
+    return _change(kernel, class_name="Model")
 
 
-def _missing_launch(answer: _Answer) -> str | None:
-    return _change(answer, grid="")
+def _missing_launch(kernel: _Kernel) -> str | None:
+    return _change(kernel, grid="")
 
 
-def _library_call(answer: _Answer) -> str | None:
-    if not any("torch." in line or "self.linear" in line or "dim=1" in line for line in answer.reference.steps):
+def _library_call(kernel: _Kernel) -> str | None:
+    if not any("torch." in line or "self.linear" in line or "dim=1" in line for line in kernel.reference.steps):
         return None
-    steps = "".join(f"        {line}\n" for line in answer.reference.steps)
-    forward = f"    def forward({', '.join(['self', *answer.program.arguments])}):\n"
-    result = "y, z" if answer.frame == "two_flat" else answer.program.result.replace("y", "x", 1)
-    return f"{answer.program.source().partition(forward)[0]}{forward}{steps}        return {result}\n"
+    steps = "".join(f"        {line}\n" for line in kernel.reference.steps)
+    forward = f"    def forward({', '.join(['self', *kernel.program.arguments])}):\n"
+    result = "y, z" if kernel.frame == "two_flat" else kernel.program.result.replace("y", "x", 1)
+    return f"{kernel.program.source().partition(forward)[0]}{forward}{steps}        return {result}\n"
 
 
 _incorrect = Outcome.INCORRECT
@@ -188,7 +188,7 @@ SEMANTIC: tuple[Flaw, ...] = (
     Flaw("wrong_dtype", _incorrect, _wrong_dtype),
     Flaw("wrong_shape", _incorrect, _wrong_shape),
 )
-"""The file loads and runs; its result is wrong."""
+"""Semantic flaws: the file loads and is executed; its outputs are wrong."""
 
 SYNTACTIC: tuple[Flaw, ...] = (
     Flaw("missing_import", Outcome.COMPILE_ERROR, _missing_import),
@@ -200,4 +200,4 @@ SYNTACTIC: tuple[Flaw, ...] = (
     Flaw("library_call", Outcome.REJECTED, _library_call),
     Flaw("wrong_class", Outcome.FORMAT_ERROR, _wrong_class),
 )
-"""The file does not parse, load or run, or breaks a rule that every prompt states."""
+"""Syntactic flaws: the file does not parse, load or execute, or violates a rule that every prompt states."""

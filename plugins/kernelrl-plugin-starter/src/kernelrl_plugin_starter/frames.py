@@ -1,4 +1,4 @@
-"""The frames that kernels of the house style share: what is loaded, what is stored, how it is launched.
+"""Frames: the fixed parts (loads, stores, grid) of the Triton kernels in the demonstrations.
 
 flat      one program per block of elements            elementwise
 total     one program for all elements                 reduction to a scalar
@@ -31,18 +31,18 @@ BLOCKS: dict[Frame, tuple[int, ...]] = {
     "two_flat": (256, 512),
     "lookup": (64, 128),
 }
-"""Block sizes of the right answers. Every task has more elements than one block of `flat` and fewer columns than one of
-`rows`, and none is a multiple of its block."""
+"""Block sizes of the correct kernels. Every task has more elements than one block of `flat` and fewer columns than one
+block of `rows`, and no size is a multiple of its block."""
 
 
 @attrs.frozen
 class Reference:
-    """What an answer needs to know of a reference."""
+    """The parts of a reference that its kernels are built from."""
 
     arguments: tuple[str, ...]
     """Arguments of `forward`."""
     steps: tuple[str, ...]
-    """Lines of `forward` before its return."""
+    """Lines of `forward` before its return statement."""
     constructor: str
     """Text of `__init__` with its indentation, or empty."""
 
@@ -60,14 +60,14 @@ def read_reference(source: str) -> Reference:
 
 @attrs.frozen
 class Program:
-    """An answer in parts, so that a flaw can change one of them."""
+    """A correct kernel in parts, so that a flaw can change one of them."""
 
     tensors: tuple[str, ...]
     """Names of the kernel's tensors; each is the pointer `<name>_ptr`, outputs last."""
     numbers: tuple[str, ...]
     """Names of its scalar arguments."""
     address: tuple[str, ...]
-    """Lines that say which elements a program works on."""
+    """Lines that compute the offsets of the program."""
     loads: tuple[str, ...]
     steps: tuple[str, ...]
     stores: tuple[str, ...]
@@ -76,7 +76,7 @@ class Program:
     arguments: tuple[str, ...]
     """Arguments of `forward`."""
     outputs: tuple[str, ...]
-    """Lines that allocate the outputs and read sizes."""
+    """Lines that read sizes and allocate outputs."""
     grid: str
     launch_tensors: tuple[str, ...]
     """Expressions passed for `tensors`."""
@@ -93,15 +93,15 @@ class Program:
     )
     class_name: str = "ModelNew"
     launch_block: str = ""
-    """Expression passed for BLOCK; empty: the block size."""
+    """Expression passed for `BLOCK`; empty: the block size."""
     num_warps: int | None = None
-    """Warps of a program; None leaves them to Triton."""
+    """Warps per program; None: Triton's default."""
     loop: str = ""
     """Head of a loop around all lines of the kernel, or empty."""
 
     @property
     def launch(self) -> str:
-        """The line that starts the kernel."""
+        """The line that launches the kernel."""
         options = (
             f"BLOCK={self.launch_block or self.block}",
             *([f"num_warps={self.num_warps}"] if self.num_warps else []),
@@ -130,7 +130,7 @@ class Program:
 
 
 def program(reference: Reference, frame: Frame, block: int) -> Program:
-    """The right answer in a frame, with a block size."""
+    """The correct kernel for a frame and a block size."""
     build = {"product": _product, "two_flat": _two_flat, "lookup": _lookup}.get(frame)
     if build is not None:
         return build(reference, block)

@@ -1,8 +1,8 @@
-"""The Triton answers for inputs of many millions of elements: fast, middling and slow ones, all right.
+"""Correct Triton kernels for inputs of many millions of elements: a fast, a middling and a slow one.
 
-What is slow is what people write: blocks so small, or so much larger than a row, that most of a GPU idles; lanes that
-visit memory far apart; a few programs that take one row after the other. Which is fastest on a GPU is measured, not
-assumed: the names say what was meant.
+The slow ones have common defects: blocks far too small, or much larger than a row, so that most of the GPU idles;
+strided access; a few programs that process one row after the other. The names state the intent; the actual order of
+speed has to be measured.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kernelrl_plugin_starter.frames import Frame, Program, Reference, program
 __all__ = ["gpu_programs"]
 
 _PROGRAMS = 16
-"""Programs of an answer that goes through its rows or blocks one by one; a GPU has place for thousands."""
+"""Grid size of a kernel that processes its rows or blocks one by one; a GPU runs thousands of programs concurrently."""
 
 _BLOCKS: dict[Frame, tuple[int, int, int]] = {
     "flat": (1024, 64, 1024),
@@ -25,11 +25,11 @@ _BLOCKS: dict[Frame, tuple[int, int, int]] = {
     "lookup": (1024, 4096, 1024),
     "product": (32, 64, 32),
 }
-"""Block sizes of the fast, the middling and the slow answer."""
+"""Block sizes of the fast, the middling and the slow kernel."""
 
 
 def gpu_programs(reference: Reference, frame: Frame) -> list[Program]:
-    """The right answers: fast, middling, slow."""
+    """The correct kernels: fast, middling, slow."""
     fast, middling, slow = (program(reference, frame, block) for block in _BLOCKS[frame])
     if frame in ("flat", "two_flat"):
         scattered = "offs = tl.arange(0, BLOCK) * tl.num_programs(0) + tl.program_id(0)"
@@ -44,7 +44,7 @@ def gpu_programs(reference: Reference, frame: Frame) -> list[Program]:
 
 
 def _summed(whole: Program) -> Program:
-    """A sum in blocks, in the place of one program for all elements."""
+    """A sum over blocks instead of one program for all elements."""
     return attrs.evolve(
         whole,
         stores=("tl.atomic_add(y_ptr, x)",),
@@ -54,7 +54,7 @@ def _summed(whole: Program) -> Program:
 
 
 def _one_by_one(parallel: Program, frame: Frame) -> Program:
-    """A few programs that take one row, or one block, after the other."""
+    """A kernel with a few programs that process one row, or one block, after the other."""
     _, *address = parallel.address
     if frame in ("total", "product"):
         count, place = ("n", "offs") if frame == "total" else ("m", "i")

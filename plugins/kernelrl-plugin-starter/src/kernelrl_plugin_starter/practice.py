@@ -1,8 +1,8 @@
-"""Practice: made-up compositions with answers, for the warm start alone.
+"""Generated tasks with demonstrations, for the warm start only.
 
-The tasks of the catalogue are too few to learn from that a kernel is the translation of its reference, line by line; a
-small model learns them by heart instead. Practice tasks combine the same lines at random. None has the lines of a task
-of the catalogue, so what is held out stays unseen; none is ever trained on by reinforcement, or evaluated.
+The tasks of the catalogue are too few: a small model memorises them instead of learning to translate a reference line
+by line. Generated tasks combine the same lines at random. None has the same lines as a task of the catalogue, so the
+held-out tasks stay unseen. They are used neither in reinforcement learning nor in held-out evaluation.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kernelrl_plugin_starter.catalogue import ENTRIES
 from kernelrl_plugin_starter.frames import Frame, read_reference
 from kernelrl_plugin_starter.vocabulary import SAME_SHAPE
 
-__all__ = ["Practice", "practice"]
+__all__ = ["GeneratedTask", "generated_tasks"]
 
 _ALONE = tuple(line for line in SAME_SHAPE if "dim=1" not in line and " z" not in line and "self." not in line)
 _PAIRED = tuple(line for line in SAME_SHAPE if " z" in line)
@@ -25,12 +25,12 @@ _ROW_VALUES = ("x = x.sum(dim=1)", "x = x.mean(dim=1)", "x = x.amax(dim=1)")
 _PRODUCTS = ("x = x @ z", "x = x @ z.T")
 
 _FRAMES: tuple[tuple[Frame, int], ...] = (("flat", 5), ("rows", 5), ("row_value", 4), ("product", 3), ("total", 1))
-"""Frames and how often each is drawn."""
+"""Frames and their weights in the random choice."""
 
 
 @attrs.frozen
-class Practice:
-    """A made-up task."""
+class GeneratedTask:
+    """A generated task."""
 
     name: str
     frame: Frame
@@ -38,8 +38,8 @@ class Practice:
     """Source in KernelBench's format."""
 
 
-def practice(count: int) -> Iterator[Practice]:
-    """`count` practice tasks, the same at every call, all of different lines."""
+def generated_tasks(count: int) -> Iterator[GeneratedTask]:
+    """Yield `count` generated tasks with distinct lines; the sequence is deterministic."""
     draw = random.Random(0)
     seen = {(read_reference(entry.reference()).steps) for entry in ENTRIES}
     frames = [frame for frame, _ in _FRAMES]
@@ -51,7 +51,7 @@ def practice(count: int) -> Iterator[Practice]:
         if steps in seen:
             continue
         seen.add(steps)
-        yield Practice(f"practice_{made:04d}", frame, _reference(steps, frame, draw))
+        yield GeneratedTask(f"practice_{made:04d}", frame, _reference(steps, frame, draw))
         made += 1
 
 

@@ -1,4 +1,4 @@
-"""Large sizes: the same tasks with inputs on which run times can be measured, on a processor or on a GPU."""
+"""Larger input sizes for the same tasks, so that kernels can be timed on a CPU or a GPU."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _HUGE: _Factors = {
     "product": ((20_001, 1),),
     "lookup": ((100, 16), (1, 100, 2500)),
 }
-"""Sizes are multiples of 16, for which Triton vectorises, and never of 1024. A product has many rows and a factor that
-fits into one block."""
+"""Sizes are multiples of 16, so that Triton vectorises, and never of 1024. A matrix product has many rows and a second
+factor that fits into one block."""
 
 
 def enlarged(source: str, frame: Frame, size: Size) -> str:
-    """A reference with larger inputs and parameters; nothing else changes.
+    """Return the reference with larger inputs and parameters; nothing else changes.
 
-    `large`: `flat` and `total` get some 400,000 and 80,000 elements, rows become 500 long and about 700, products take
-    some ten million multiplications. `huge`: about 17 million elements in every frame, in rows of 640 to 960.
+    `large`: about 400,000 elements for `flat` and 80,000 for `total`; about 700 rows of 500 elements; about ten million
+    multiplications per matrix product. `huge`: about 17 million elements in every frame, in rows of 640 to 960.
     """
     head, mark, tail = source.partition("def get_inputs")
     inputs, init_mark, init = tail.partition("def get_init_inputs")

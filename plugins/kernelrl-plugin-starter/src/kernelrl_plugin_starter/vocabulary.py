@@ -1,8 +1,8 @@
-"""The lines that references are made of, and how each is said in a kernel.
+"""The lines that references consist of, each with its translation into Triton.
 
-A reference works on one running value `x`, one line at a time, and so does its kernel: an answer is the translation of
-the reference line by line, put into the frame of `frames.py`. Training tasks show every line; held-out tasks combine
-them anew. `mask`, `n` and `BLOCK` are names of the frames. Each reduction masks its own operand, so that lines can
+A reference updates one running value `x`, one line at a time. So does its kernel: it is the line-by-line translation of
+the reference, inserted into a frame of `frames.py`. Training tasks cover every line; held-out tasks combine them in new
+ways. `mask`, `n` and `BLOCK` are names that the frames define. Each reduction masks its own operand, so that lines can
 follow each other in any order.
 """
 
@@ -62,7 +62,7 @@ TRANSLATIONS = SAME_SHAPE | {
     "x = x @ z.T": 'x = tl.dot(x, z, input_precision="ieee")',
     "x = self.linear(x)": 'x = tl.dot(x, z, input_precision="ieee") + bias',
 }
-"""Line of a reference to line of a kernel."""
+"""Line of a reference → line of its kernel."""
 
 MISTAKES = {
     "x = -x": "x = 1.0 - x",
@@ -92,4 +92,4 @@ MISTAKES = {
     'x = tl.dot(x, z, input_precision="ieee")': "x = x * z",
     'x = tl.dot(x, z, input_precision="ieee") + bias': 'x = tl.dot(x, z, input_precision="ieee")',
 }
-"""Line of a kernel to the same line with a wrong operator, a swapped argument or a forgotten term."""
+"""Line of a kernel → the same line with a wrong operator, a swapped argument or a missing term."""

@@ -1,4 +1,4 @@
-"""The backend `tilelang` in the main process: facts for prompts, and the kernels of a source."""
+"""The backend `tilelang` in the main process: prompt facts, and the kernels of a source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["TileLangBackend"]
 _INSTRUCTIONS = (
     "Import tilelang and tilelang.language as T. Decorate a builder with @tilelang.jit; inside it, write the kernel "
     'with @T.prim_func and T.Kernel(...) and return it. Sizes that are not known beforehand are T.dynamic("n"). Give '
-    'every parameter of the builder a default, take the dtype as a text such as "float16", and pass that of the '
+    'every parameter of the builder a default, take the dtype as a string such as "float16", and pass that of the '
     "inputs. Allocate outputs with torch.empty and call builder(...)(inputs, outputs) from ModelNew.forward with "
     "contiguous tensors. Accumulate in float32. T.gemm is meant for float16 and bfloat16: on float32 it computes in "
     "TF32, which the float32 tolerance does not allow."
@@ -31,8 +31,8 @@ class TileLangBackend(Backend):
         self.config = config
 
     def source_facts(self, source: str) -> SourceFacts:
-        """Functions under `tilelang.jit` or `T.prim_func`. A `prim_func` inside a builder is the builder's."""
-        # What is called is what `tilelang.compile` or a builder makes of a kernel: any use of its name may launch it.
+        """Functions decorated with `tilelang.jit` or `T.prim_func`. A `prim_func` in a builder counts with it."""
+        # Calls go to the result of `tilelang.compile` or of a builder, so any use of a kernel's name may launch it.
         return SourceFacts(
             kernels=decorated_kernels(source, ("tilelang.jit", "tilelang.language.prim_func"), outermost=True)
         )

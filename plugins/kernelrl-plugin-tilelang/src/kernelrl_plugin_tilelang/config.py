@@ -14,12 +14,12 @@ __all__ = ["TileLangConfig"]
 
 @attrs.frozen
 class TileLangConfig(BackendConfig):
-    """Where TileLang kernels run."""
+    """Execution of TileLang kernels."""
 
     mode: Literal["auto", "gpu", "compile"] = "auto"
-    """`gpu`; `compile`: compile and say what was compiled, run nothing; `auto`: a GPU where there is one."""
+    """`gpu`; `compile`: compile and report, execute nothing; `auto`: `gpu` if there is one, otherwise `compile`."""
 
     def requires(self) -> Requires:
         if self.mode != "gpu":
             return Requires()
-        return Requires(gpu="nvidia", fix="use a machine with an NVIDIA GPU, or write backend.mode=compile")
+        return Requires(gpu="nvidia", fix="use a machine with an NVIDIA GPU, or set backend.mode=compile")

@@ -1,4 +1,4 @@
-"""The worked examples that prompts show. The tests compile each for an H100; a GPU is needed to run them."""
+"""Examples for prompts. The tests compile each for an H100; their execution needs a GPU."""
 
 from __future__ import annotations
 

@@ -25,16 +25,16 @@ class TileLangRunner(CandidateRunner):
 
     def environment(self, mode: str, options: Mapping[str, Any]) -> Mapping[str, str]:
         found = {
-            # Asking torch whether there is a GPU must not start CUDA in the zygote: its forks could not use it.
+            # CUDA must not be initialised in the zygote: its forks could not use it. This check uses NVML instead.
             "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
-            # What one candidate leaves in a cache must not be what another one runs.
+            # A candidate must not execute what another one left in a cache.
             "TILELANG_DISABLE_CACHE": "1",
             "TILELANG_AUTO_TUNING_DISABLE_CACHE": "1",
             "TILELANG_PRINT_ON_COMPILATION": "0",
         }
         toolkit = _toolkit()
         if toolkit:
-            # A runner's PATH leads to no nvcc.
+            # nvcc is not on a runner's PATH.
             found["CUDA_HOME"] = toolkit
         if mode == "compile":
             found["TILELANG_DEFAULT_TARGET"] = json.dumps({"kind": "cuda", "arch": _COMPILE_ARCH})
@@ -44,32 +44,33 @@ class TileLangRunner(CandidateRunner):
         return ["torch.nn.functional", "tilelang", "tilelang.language"]
 
     def compile_check(self, module: Any, options: Mapping[str, Any]) -> str:
-        """Compile the kernels of an imported candidate without a GPU; returns what was checked.
+        """Compile the kernels of an imported candidate without a GPU; return a report.
 
-        Kernels of module level are taken, and builders under `tilelang.jit` whose parameters all have defaults; with
-        nvcc they become machine code, without it CUDA source.
+        Kernels at module level are compiled, and builders decorated with `tilelang.jit` whose parameters all have
+        defaults: to machine code with nvcc, otherwise to CUDA source.
 
-        Raises whatever TileLang raises on a kernel that does not compile.
+        Raises:
+            Exception: any error of TileLang for a kernel that does not compile.
         """
         machine_code = bool(_toolkit())
         compiled: list[str] = []
-        left_out: list[str] = []
+        missing: list[str] = []
         for name, kernel in _kernels(module):
             if kernel is None:
-                left_out.append(name)
+                missing.append(name)
             else:
                 _lower(kernel, machine_code)
                 compiled.append(name)
         how = (
             f"compiled to machine code for {_COMPILE_ARCH}" if machine_code else "lowered to CUDA source, without nvcc"
         )
-        said = f"The module was imported; {how}: {', '.join(compiled) or 'nothing'}"
-        if left_out:
-            said += f"; not compiled, because sizes or tensors are needed: {', '.join(left_out)}"
-        return said
+        report = f"The module was imported; {how}: {', '.join(compiled) or 'nothing'}"
+        if missing:
+            report += f"; not compiled, because sizes or tensors are needed: {', '.join(missing)}"
+        return report
 
     def classify(self, error: BaseException) -> str:
-        # Errors of TileLang's compiler have no class of their own: they are known by where they were raised.
+        # Errors of TileLang's compiler have no class of their own; the place of the raise distinguishes them.
         import tilelang
 
         parts = tuple(os.path.join(os.path.dirname(tilelang.__file__), part, "") for part in _COMPILER_PARTS)
@@ -78,7 +79,7 @@ class TileLangRunner(CandidateRunner):
 
 
 def _toolkit() -> str:
-    """Directory of the CUDA toolkit; empty when there is no nvcc."""
+    """Directory of the CUDA toolkit; empty if there is no nvcc."""
     for home in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH")):
         if home and os.path.exists(os.path.join(home, "bin", "nvcc")):
             return home
@@ -87,7 +88,7 @@ def _toolkit() -> str:
 
 
 def _kernels(module: Any) -> Iterator[tuple[str, Any]]:
-    """Kernels at module level by name; None where one depends on what only a call knows."""
+    """Kernels at module level by name; None for a kernel that depends on the arguments of a call."""
     from tilelang.jit import JITImpl, JITKernel
     from tvm.tirx import PrimFunc
 

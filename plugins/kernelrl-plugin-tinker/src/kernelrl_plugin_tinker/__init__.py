@@ -12,6 +12,6 @@ def kernelrl_policies() -> list[Component]:
             "tinker",
             "kernelrl_plugin_tinker.policy:TinkerPolicy",
             config="kernelrl_plugin_tinker.config:TinkerConfig",
-            summary="A large model trained with adapters on Tinker, or on a local server that speaks its API",
+            summary="A large model trained with LoRA adapters on Tinker, or on a local server with its API",
         )
     ]

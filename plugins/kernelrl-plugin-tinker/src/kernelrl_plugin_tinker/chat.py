@@ -1,4 +1,4 @@
-"""Messages into tokens and replies into text, by the renderer that tinker-cookbook recommends for a model."""
+"""Renders messages to tokens and parses replies, by the renderer that tinker-cookbook recommends for a model."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _TOKENIZER_FILES = frozenset(
 
 
 class Chat(Protocol):
-    """How a model is spoken to."""
+    """The chat format of a model."""
 
     def render(self, messages: Sequence[Message]) -> Prompt:
-        """Tokens up to where the reply begins; a last message of the assistant is continued."""
+        """The prompt's tokens; a final assistant message is the prefill of the reply."""
         ...
 
     def stops(self, strings: Sequence[str]) -> list[str] | list[int] | None:
-        """What ends a reply, in the SDK's terms; `strings` are ended at beside the model's end of turn."""
+        """Stop condition for the SDK: the model's end of turn and the stop strings `strings`."""
         ...
 
     def read(
@@ -48,20 +48,20 @@ class Chat(Protocol):
         """A reply from its tokens.
 
         Args:
-            reason: why it ended, as the server says. A reply that ends neither with the model's own end of turn nor at
-                one of `strings` was cut, whatever is said.
+            reason: stop reason that the server reports. A reply that ends neither with the model's end of turn nor
+                at one of `strings` gets `length` in any case.
         """
         ...
 
 
 class ChatTemplate:
-    """The chat template that comes with a tokenizer."""
+    """The chat template of a tokenizer."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         special = tokenizer.added_tokens_decoder.items()
-        # Markers around thinking may be special tokens of the vocabulary; they belong to the text.
-        self._unspoken = {int(i) for i, token in special if token.special and "think" not in token.content}
+        # Think tags may be special tokens, but they are part of the text.
+        self._hidden = {int(i) for i, token in special if token.special and "think" not in token.content}
 
     def render(self, messages: Sequence[Message]) -> Prompt:
         continued = bool(messages) and messages[-1].role == "assistant"
@@ -86,11 +86,11 @@ class ChatTemplate:
         strings: Sequence[str],
     ) -> Reply:
         text = self._tokenizer.decode(
-            [token for token in tokens if token not in self._unspoken],
+            [token for token in tokens if token not in self._hidden],
             skip_special_tokens=False,
             clean_up_tokenization_spaces=False,
         )
-        ends = {*self._unspoken, self._tokenizer.eos_token_id}
+        ends = {*self._hidden, self._tokenizer.eos_token_id}
         reason = _reason(reason, bool(tokens) and tokens[-1] in ends, text, strings)
         return Reply(_cut(text, strings), tuple(tokens), tuple(logprobs), reason)
 
@@ -105,7 +105,7 @@ class CookbookChat:
         shown, prefill = split_prefill(messages)
         plain = [{"role": message.role, "content": message.content} for message in shown]
         tokens: list[int] = self._renderer.build_generation_prompt(plain).to_ints()
-        # Renderers of thinking models may begin the thinking by themselves.
+        # Renderers of thinking models may already add `<think>`.
         if prefill and not prompt_opening(tokens, self._tokenizer.decode):
             tokens = self._renderer.build_generation_prompt(plain, prefill=prefill).to_ints()
         return Prompt(tuple(messages), tuple(tokens), prompt_opening(tokens, self._tokenizer.decode))
@@ -125,16 +125,16 @@ class CookbookChat:
         strings: Sequence[str],
     ) -> Reply:
         _, prefill = split_prefill(prompt.messages)
-        begun = self._tokenizer.encode(prompt.prefill, add_special_tokens=False) if prefill else []
-        message, termination = self._renderer.parse_response([*begun, *tokens])
+        prefilled = self._tokenizer.encode(prompt.prefill, add_special_tokens=False) if prefill else []
+        message, termination = self._renderer.parse_response([*prefilled, *tokens])
         if not termination.is_clean:
-            # What has no end is not parsed at all, so that thinking in marks other than tags would not be told apart.
-            message, _ = self._renderer.parse_response([*begun, *tokens, *self._end()])
+            # Renderers do not parse a reply without an end of turn: thinking would remain part of the text.
+            message, _ = self._renderer.parse_response([*prefilled, *tokens, *self._end()])
         text, thinking = _join(message["content"])
         if isinstance(message["content"], str):
             text = text.removeprefix(prompt.prefill)
         elif prompt.prefill:
-            # Parts do not say whether thinking that the prompt has opened was empty or never ended.
+            # The parsed parts do not show whether thinking that the prompt started was empty or never ended.
             ends = {stop for stop in self._renderer.get_stop_sequences() if not isinstance(stop, str)}
             text = self._tokenizer.decode([token for token in tokens if token not in ends])
         reason = _reason(reason, termination.is_clean, text, strings)
@@ -147,20 +147,20 @@ class CookbookChat:
 
 
 def recommended_renderer(model: str) -> str:
-    """The renderer that tinker-cookbook recommends; for a model that is not in its table, `chat_template`."""
+    """Name of the renderer that tinker-cookbook recommends; `chat_template` for a model that it does not know."""
     from tinker_cookbook import model_info
 
     try:
         return model_info.get_recommended_renderer_name(model)
-    except (KeyError, ValueError):  # of these kinds are the cookbook's own errors, too
+    except (KeyError, ValueError):  # bases of the cookbook's own errors
         return CHAT_TEMPLATE
 
 
 def make_chat(model: str, name: str, tokenizer: Any) -> Chat:
-    """How to speak to a model, by the name of a renderer.
+    """The chat format of a model, by the name of a renderer.
 
     Raises:
-        UsageError: there is none of that name, or it does not suit the tokenizer.
+        UsageError: the renderer is unknown or does not suit the tokenizer.
     """
     from tinker_cookbook import renderers
 
@@ -175,8 +175,8 @@ def make_chat(model: str, name: str, tokenizer: Any) -> Chat:
         return CookbookChat(renderers.get_renderer(name, tokenizer, model_name=model), tokenizer)
     except Exception as error:
         raise UsageError(
-            f"policy.renderer: {name!r} cannot be had for {model!r}: {error}",
-            fix="see tinker_cookbook.renderers.get_renderer for the names",
+            f"policy.renderer: {name!r} cannot be loaded for {model!r}: {error}",
+            fix="use a name that tinker_cookbook.renderers.get_renderer accepts",
         ) from error
 
 
@@ -185,22 +185,22 @@ def load_tokenizer(model: str, files: Mapping[str, str] | None = None) -> Any:
 
     Args:
         model: a hub id or a directory.
-        files: its files by name, where the server gave them.
+        files: the tokenizer's files by name, if the server provides them.
 
     Raises:
-        MissingPrerequisite: it cannot be had.
+        MissingPrerequisite: the tokenizer cannot be loaded.
     """
     from huggingface_hub.utils import logging
     from tinker_cookbook import tokenizer_utils
 
-    logging.set_verbosity_error()  # its retries, a line for each, say less than the error in the end
+    logging.set_verbosity_error()  # the hub logs a line per retry; the final error is more useful
     try:
         return tokenizer_utils.get_tokenizer(model) if files is None else _tokenizer_of(files)
     except Exception as error:
         raise MissingPrerequisite(
             f"policy.model: the tokenizer of {model!r} cannot be loaded: {_first_line(error)}",
-            fix="check the name, the network, and HF_TOKEN for gated models; only kernelrl tinker-server gives "
-            "tokenizers itself, those of models in a directory",
+            fix="check the name, the network, and HF_TOKEN for gated models; only kernelrl tinker-server provides "
+            "tokenizers, for models in a directory",
         ) from error
 
 
@@ -218,7 +218,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _join(content: str | Sequence[Mapping[str, Any]]) -> tuple[str, str | None]:
-    """Text with its thinking in tags, and the thinking; a string is as the model wrote it."""
+    """Text with the thinking in tags, and the thinking or None; a string is returned unchanged."""
     if isinstance(content, str):
         return content, None
     text, thoughts = "", []
@@ -232,13 +232,13 @@ def _join(content: str | Sequence[Mapping[str, Any]]) -> tuple[str, str | None]:
 
 
 def _reason(
-    said: Literal["stop", "length"], whole: bool, text: str, strings: Sequence[str]
+    reported: Literal["stop", "length"], whole: bool, text: str, strings: Sequence[str]
 ) -> Literal["stop", "length"]:
-    """Why a reply ended; `whole`: with the model's own end of turn."""
-    return said if whole or any(stop in text for stop in strings) else "length"
+    """The stop reason of a reply; `whole`: it ends with the model's end of turn."""
+    return reported if whole or any(stop in text for stop in strings) else "length"
 
 
 def _cut(text: str, strings: Sequence[str]) -> str:
-    """The text up to the first of these strings, with it."""
+    """The text up to and including the first of these strings."""
     ends = [text.find(stop) + len(stop) for stop in strings if stop in text]
     return text[: min(ends)] if ends else text

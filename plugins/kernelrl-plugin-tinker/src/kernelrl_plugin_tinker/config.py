@@ -22,58 +22,58 @@ LOSSES = frozenset({"importance_sampling", "ppo", "cispo"})
 
 @attrs.frozen
 class LocalModel:
-    """The server's model with `server: local`. Without `model` it is that of policy `torch` from scratch, warm-started
-    on the answers bundled with the tasks."""
+    """The server's model with `server: local`. Without `model` it is the from-scratch model of policy `torch` after a
+    warm start on the tasks' demonstrations."""
 
     width: PositiveInt = PositiveInt(128)
-    """Size of the residual stream."""
+    """Width of the residual stream."""
     layers: PositiveInt = PositiveInt(4)
-    """Number of blocks."""
+    """Number of transformer blocks."""
     heads: PositiveInt = PositiveInt(4)
-    """Query heads of a block."""
+    """Query heads per block."""
     context_tokens: PositiveInt = PositiveInt(1024)
-    """Longest prompt and reply together."""
+    """Maximum tokens of prompt and reply together."""
     vocabulary: PositiveInt = PositiveInt(2048)
-    """Most tokens of the tokenizer."""
+    """Maximum vocabulary size of the tokenizer."""
     warm_start_steps: PositiveInt = PositiveInt(200)
     """Optimizer steps of the warm start."""
     device: Literal["cpu", "cuda"] = "cpu"
-    """Where the server's model runs, with `model` or without. On a GPU it works only while no kernel is timed there."""
+    """Device of the server's model, with and without `model`. On a GPU it computes only while no kernel is timed."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """With `model`: type of the weights."""
+    """With `model`: dtype of the weights."""
 
 
 @attrs.frozen
 class TinkerConfig(PolicyConfig):
-    """Which model is trained, and where."""
+    """The model, the server that trains it, and time limits."""
 
     model: str | None = None
-    """Name of the base model as the server lists it. With `server: local` a directory or hub id of Hugging Face, or
-    null for a model from scratch (`local`)."""
+    """Name of the base model in the server's list. With `server: local`: a directory or Hugging Face hub id, or null
+    for a model from scratch (`local`)."""
     server: Literal["local"] | None = None
-    """`local` starts a Tinker-compatible server on this machine and ends it with the run; null uses `base_url`."""
+    """`local` starts a Tinker-compatible server on this machine and stops it with the run. Null: use `base_url`."""
     base_url: str | None = None
-    """Address of the server; null: `TINKER_BASE_URL`, else the hosted service."""
+    """URL of the server. Null: `TINKER_BASE_URL`, else the hosted service."""
     lora_rank: PositiveInt = PositiveInt(32)
-    """Rank of the adapters."""
+    """Rank of the LoRA adapters."""
     renderer: str | None = None
-    """Renderer of tinker-cookbook; `chat_template`: the tokenizer's own; null: the one the cookbook recommends for the
-    model, and for a model it does not know `chat_template`."""
+    """Renderer of tinker-cookbook, or `chat_template` for the tokenizer's own template. Null: the renderer that the
+    cookbook recommends, or `chat_template` for a model that it does not know."""
     start_from: str | None = None
-    """`tinker://` path of saved state to begin with, without its optimizer."""
+    """`tinker://` path of saved weights to start from; the optimizer state is not loaded."""
     context_tokens: PositiveInt | None = None
-    """Longest prompt and reply together; null: what the server says."""
+    """Maximum tokens of prompt and reply together. Null: the limit that the server reports."""
     sample_timeout_s: PositiveFloat = PositiveFloat(1800.0)
-    """A reply that takes longer is given up and asked for again."""
+    """Time limit of one reply, in seconds; after it the reply is requested again."""
     train_timeout_s: PositiveFloat = PositiveFloat(3600.0)
-    """A request of training (a pass, an optimizer step, saving, loading) that takes longer is given up with its client,
-    and repeated with one made from the last checkpoint."""
+    """Time limit of one training request (pass, optimizer step, save, load), in seconds. After it the training client
+    is replaced by one from the last checkpoint, and the step is repeated."""
     retries: NonNegativeInt = NonNegativeInt(4)
-    """Further attempts at a reply, or at an update after its training client was rebuilt."""
+    """Maximum number of retries of a reply, or of an update with a new training client."""
     give_up_after_s: PositiveFloat = PositiveFloat(600.0)
-    """The run stops, ready to be resumed, when the server has not answered for so long."""
+    """The run stops, and can be resumed, when the server has not responded for this many seconds."""
     checkpoint_days: PositiveFloat | None = PositiveFloat(30.0)
-    """Days after which the server may delete what this run saved there; null: never."""
+    """Days after which the server may delete the checkpoints of this run. Null: never."""
     local: LocalModel = LocalModel()
     """With `server: local`: its model and device."""
 
@@ -86,7 +86,7 @@ class TinkerConfig(PolicyConfig):
         return Requires(modules=modules, environment=() if self.has_key else ("TINKER_API_KEY",))
 
     def prices(self) -> Mapping[str, float]:
-        """Of tokens; what a server elsewhere asks is not known here."""
+        """Prices of tokens: 0 for a server on this machine, unknown for others."""
         return {"prompt": 0.0, "reply": 0.0, "train": 0.0} if self.server == "local" or self.on_this_machine else {}
 
     def capabilities(self) -> PolicyCapabilities:
@@ -102,7 +102,7 @@ class TinkerConfig(PolicyConfig):
         )
 
     def _ratios(self) -> frozenset[str]:
-        # At an address that was given there may be a `kernelrl tinker-server`, which is asked at the start.
+        # A given URL may be a `kernelrl tinker-server`; `start` queries its ratios.
         return frozenset({"token", "sequence"} if self.server == "local" or self._address() else {"token"})
 
     def _address(self) -> str:
@@ -110,7 +110,7 @@ class TinkerConfig(PolicyConfig):
 
     @property
     def has_key(self) -> bool:
-        """Whether the SDK will find a key, or none is needed since the server is on this machine."""
+        """True if the SDK will find a key, or none is needed because the server is on this machine."""
         if any(os.environ.get(name) for name in ("TINKER_API_KEY", "TINKER_CREDENTIAL_CMD")):
             return True
         return self.on_this_machine or Path("~/.tinker/credentials.json").expanduser().is_file()
@@ -126,13 +126,13 @@ class TinkerConfig(PolicyConfig):
 
     def problems(self) -> Iterable[str]:
         if self.server == "local" and self.base_url is not None:
-            yield "`server: local` starts its own server; leave out base_url, or server"
+            yield "`server: local` starts its own server and excludes base_url; remove one of them"
         if self.server is None and self.model is None:
             yield "`model` is missing: the base model's name, such as Qwen/Qwen3-8B; or set server: local"
         if self.start_from is not None and not self.start_from.startswith("tinker://"):
             yield f"start_from must be a tinker:// path, not {self.start_from!r}"
         if self.server == "local" and self.start_from is not None:
-            yield "start_from needs a server that keeps what it saved: kernelrl tinker-server, and its base_url"
+            yield "start_from needs a server that keeps checkpoints: start kernelrl tinker-server and set base_url"
         if self.base_url is not None:
             yield from problems_of_address("base_url", self.base_url)
         if self.server == "local" and self.model is None and self.local.width % (2 * self.local.heads):
@@ -140,14 +140,14 @@ class TinkerConfig(PolicyConfig):
 
 
 def problems_of_address(name: str, address: str) -> Iterable[str]:
-    """What is wrong with an address, told by the name of its option or variable alone: it may hold a password."""
+    """Problems of a server URL. The messages contain only its option or variable: the URL may hold a password."""
     try:
         parts = urlsplit(address)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         usable = False
     if not usable:
-        yield f"{name} must be an address such as http://127.0.0.1:8124"
+        yield f"{name} must be a URL such as http://127.0.0.1:8124"
     if "@" in address or "?" in address:
-        # A recipe is saved with the run, and messages with an address are logged there: neither may hold a secret.
-        yield f"{name} must hold no user, password or query; a key belongs into TINKER_API_KEY"
+        # The run directory keeps the recipe and messages with the URL, so neither may contain a secret.
+        yield f"{name} must have no user, password or query; set the key in TINKER_API_KEY"

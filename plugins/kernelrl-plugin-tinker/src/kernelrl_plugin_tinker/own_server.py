@@ -24,20 +24,20 @@ _STATE = "tinker-server-"
 
 @attrs.frozen
 class OwnServer:
-    """A server on this machine that ends with the policy. Checkpoints hold their own files, so nothing of it stays."""
+    """A server on this machine that ends with the policy. Its files are temporary: checkpoints have copies."""
 
     server: LocalServer
     model: str
     """Name of its model."""
     model_key: str
-    """Names the model in checkpoints; the same on every machine."""
+    """Name of the model in checkpoints; independent of the machine."""
 
     @classmethod
     async def start(cls, options: TinkerConfig, context: PolicyContext) -> OwnServer:
-        """Make the model, if that is not yet done, and start the server.
+        """Create the model, unless it is cached, and start the server.
 
         Raises:
-            InfrastructureError: it could not be started.
+            InfrastructureError: the server could not be started.
         """
         local = options.local
         arguments: tuple[str, ...] = ("--device", local.device)
@@ -63,20 +63,20 @@ class OwnServer:
         return cls(server, model, key)
 
     async def revive(self) -> bool:
-        """Start it again if it has ended, and say whether it had; what was saved there is still there."""
+        """Restart the server if it has ended; True if it was restarted. Its saved files are still there."""
         if self.server.alive:
             return False
-        _log.warning("the local server has ended; it is started again")
+        _log.warning("the local server has ended; restarting it")
         await asyncio.to_thread(self.server.start)
         return True
 
     def export(self, saved: SavedState, directory: Path) -> None:
-        """Copy what was saved at the server into a checkpoint."""
+        """Copy the server's saved files into a checkpoint."""
         for kind, path in saved.paths():
             self.server.export(path, directory / kind)
 
     def adopt(self, saved: SavedState, directory: Path) -> None:
-        """Give the files of a checkpoint to the server."""
+        """Copy the files of a checkpoint to the server."""
         for kind, path in saved.paths():
             if (directory / kind).is_dir():
                 self.server.adopt(path, directory / kind)
@@ -87,7 +87,7 @@ class OwnServer:
 
 
 def _fresh_directory(run_dir: Path | None) -> Path:
-    """A directory for the server's files; what a killed one left in the run is removed."""
-    for left in run_dir.glob(f"{_STATE}*") if run_dir is not None else ():
-        shutil.rmtree(left, ignore_errors=True)
+    """A new directory for the server's files; directories of killed servers are removed."""
+    for stale in run_dir.glob(f"{_STATE}*") if run_dir is not None else ():
+        shutil.rmtree(stale, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix=_STATE, dir=run_dir))

@@ -86,14 +86,14 @@ class TinkerPolicy(TrainablePolicy):
         await self._trainer.begin(context.loss, reference=context.reference)
 
     def _refuse_bad_address(self) -> None:
-        """That of the recipe was looked at when it was read."""
+        """Check `TINKER_BASE_URL`; `policy.base_url` was checked with the recipe."""
         address = os.environ.get("TINKER_BASE_URL")
         if address and not self._is_local and self._options.base_url is None:
             for problem in problems_of_address("TINKER_BASE_URL", address):
                 raise UsageError(problem, fix="export TINKER_BASE_URL=http://HOST:PORT, or set policy.base_url")
 
     def _api_key(self) -> str | None:
-        """The key to use; None lets the SDK look for it."""
+        """The API key; None: the SDK looks for it."""
         if self._own is not None:
             return self._own.server.api_key
         if os.environ.get("TINKER_API_KEY") or not self._options.on_this_machine:
@@ -104,7 +104,7 @@ class TinkerPolicy(TrainablePolicy):
         given, name = self._options.context_tokens, _present(self._service).name
         if limit is None and given is None:
             raise UsageError(
-                f"{name} does not say how long the context of {self._model!r} is", fix="set policy.context_tokens"
+                f"{name} does not report the context length of {self._model!r}", fix="set policy.context_tokens"
             )
         if limit is not None and (given or 0) > limit:
             raise UsageError(
@@ -116,7 +116,7 @@ class TinkerPolicy(TrainablePolicy):
         given = self._options.renderer
         renderer = given or recommended_renderer(self._model)
         if given is None and renderer == CHAT_TEMPLATE and not self._is_local:
-            context.say(f"tinker-cookbook knows no renderer for {self._model}: the tokenizer's chat template is used")
+            context.say(f"tinker-cookbook knows no renderer for {self._model}; using the tokenizer's chat template")
         here = Path(self._model).is_dir()
         files = None if here else await _present(self._service).tokenizer_files(self._model)
         tokenizer = await asyncio.to_thread(load_tokenizer, self._model, files)
@@ -137,15 +137,15 @@ class TinkerPolicy(TrainablePolicy):
 
     async def sample(self, prompt: Prompt, settings: SamplingSettings) -> Reply:
         chat, service, sampler = _present(self._chat), _present(self._service), _present(self._trainer).sampler
-        room = self.context_tokens - len(prompt.tokens)
-        if room < 1:
+        available = self.context_tokens - len(prompt.tokens)
+        if available < 1:
             raise UsageError(
-                f"the prompt has {len(prompt.tokens)} tokens and leaves no room for a reply: "
-                f"the context holds {self.context_tokens}",
+                f"the prompt has {len(prompt.tokens)} tokens and the context {self.context_tokens}: "
+                "no tokens remain for a reply",
                 fix="shorten the prompt (prompt.max_tokens, history.keep) or choose a model with a longer context",
             )
-        asked = types.SamplingParams(
-            max_tokens=min(settings.max_tokens, room),
+        parameters = types.SamplingParams(
+            max_tokens=min(settings.max_tokens, available),
             seed=self._seed(settings.seed),
             stop=chat.stops(settings.stop),
             temperature=settings.temperature,
@@ -153,20 +153,22 @@ class TinkerPolicy(TrainablePolicy):
             top_k=settings.top_k,
         )
 
-        async def draw() -> types.SampledSequence:
-            future = sampler.sample(types.ModelInput.from_ints(list(prompt.tokens)), 1, asked)
+        async def request() -> types.SampledSequence:
+            future = sampler.sample(types.ModelInput.from_ints(list(prompt.tokens)), 1, parameters)
             response = await service.call("a reply", future, timeout_s=self._options.sample_timeout_s)
             sequence = response.sequences[0] if response.sequences else None
             if sequence is None or not sequence.tokens or len(sequence.tokens) != len(sequence.logprobs or ()):
-                raise InfrastructureError("the server sent half a reply")
+                raise InfrastructureError(
+                    "the server sent an incomplete reply: tokens or log-probabilities are missing"
+                )
             return sequence
 
-        drawn = await service.retrying(draw)
-        reason: Literal["stop", "length"] = "length" if drawn.stop_reason == "length" else "stop"
-        return chat.read(prompt, list(drawn.tokens), list(drawn.logprobs or ()), reason, settings.stop)
+        sampled = await service.retrying(request)
+        reason: Literal["stop", "length"] = "length" if sampled.stop_reason == "length" else "stop"
+        return chat.read(prompt, list(sampled.tokens), list(sampled.logprobs or ()), reason, settings.stop)
 
     def _seed(self, seed: int) -> int:
-        # What range the hosted service takes is not known; every server takes 31 bits.
+        # The range of the hosted service is not documented; every server accepts 31 bits.
         return seed if self._is_local or self._options.on_this_machine else seed % 2**31
 
     # --- learning -------------------------------------------------------------------------------------------------
@@ -203,8 +205,8 @@ class TinkerPolicy(TrainablePolicy):
         if state.get("model") != self._model_key:
             raise UsageError(
                 f"the checkpoint {directory} is of the model {state.get('model')!r}, "
-                f"and the recipe's policy is {self._model_key!r}",
-                fix="set policy.model to that of the checkpoint, or begin a new run",
+                f"but the recipe's model is {self._model_key!r}",
+                fix="set policy.model to the checkpoint's model, or start a new run",
             )
         trainer, saved = _present(self._trainer), SavedState.from_json(state)
         if self._own is not None:
@@ -214,29 +216,30 @@ class TinkerPolicy(TrainablePolicy):
         except UsageError as error:
             raise UsageError(
                 f"the checkpoint {directory} cannot be loaded: {error.message}",
-                fix="it may have expired at the server (policy.checkpoint_days), or be of another account",
+                fix="it may have expired at the server (policy.checkpoint_days) or belong to another account; "
+                "start a new run",
             ) from error
         if self._learns and self._own is None:
             await self._recall(directory.parent, int(state["steps"]))
         trainer.at_server.add(saved, directory.name)
 
     async def _recall(self, directory: Path, steps: int) -> None:
-        """Learn what earlier processes of the run left at the server, which goes with what this one adds."""
+        """Register the saved paths of the run's earlier processes, so that `_prune` deletes them too."""
         service, at_server = _present(self._service), _present(self._trainer).at_server
         for path in sorted(directory.glob(f"[!.]*/{STATE_FILE}")):
             at_server.add(SavedState.from_json(json.loads(path.read_text(encoding="utf-8"))), path.parent.name)
         for run in at_server.training_runs():
             try:
                 future = service.rest.list_checkpoints(run)
-                found = (await service.call(f"listing what {run} saved", future, timeout_s=60)).checkpoints
+                found = (await service.call(f"listing the checkpoints of {run}", future, timeout_s=60)).checkpoints
             except KernelRLError as error:
-                _log.info("not listed: %s", error.message)
+                _log.info("checkpoints not listed: %s", error.message)
                 continue
             for checkpoint in sorted(found, key=lambda one: one.time):
                 at_server.add_found(checkpoint.tinker_path, steps)
 
     async def _prune(self, directory: Path) -> None:
-        """Delete at the server what no checkpoint of the run refers to any more. A failure costs only space there."""
+        """Delete saved paths at the server that no checkpoint of the run needs. A failure only wastes storage."""
         names = (path.parent.name for path in directory.glob(f"*/{STATE_FILE}"))
         superfluous = _present(self._trainer).at_server.superfluous({n for n in names if not n.startswith(".")})
         service = _present(self._service)
@@ -245,7 +248,7 @@ class TinkerPolicy(TrainablePolicy):
                 future = service.rest.delete_checkpoint_from_tinker_path(path)
                 await service.call(f"deleting {path}", future, timeout_s=60)
             except KernelRLError as error:
-                _log.info("not deleted: %s", error.message)
+                _log.info("checkpoint not deleted: %s", error.message)
 
 
 def _present(value: T | None) -> T:

@@ -1,4 +1,4 @@
-"""What a run has saved at the server, and what of it may go."""
+"""The paths that a run has saved at the server, and which of them may be deleted."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ __all__ = ["STATE_FILE", "SavedPaths", "SavedState", "seconds_to_live"]
 
 STATE_FILE = "tinker.json"
 _KEPT_SAMPLERS = 3
-"""Newest sampler weights that stay although no checkpoint refers to them: replies may still be drawn from them."""
+"""Newest sampler weights that are kept even if no checkpoint needs them: replies may still be sampled from them."""
 _LEAST_TTL_S = 3600
 
 
 @attrs.frozen
 class SavedState:
-    """`tinker://` paths of one moment of training."""
+    """`tinker://` paths that together describe the policy after some step."""
 
     state: str | None = None
-    """Weights and optimizer; None before the first checkpoint."""
+    """Weights and optimizer state; None before the first checkpoint."""
     sampler: str | None = None
-    """Weights to sample from; None: the base model."""
+    """Sampler weights; None: the base model."""
     first_sampler: str | None = None
-    """Weights at the start of a run that began with saved state: the reference of a KL penalty."""
+    """Sampler weights before the first step of a run with `start_from`: the reference policy."""
 
     def trained(self, sampler: str) -> SavedState:
-        """After a step; the state is still that of the last checkpoint."""
+        """The paths after a step: new sampler weights, and the state of the last checkpoint."""
         return attrs.evolve(self, sampler=sampler)
 
     def paths(self) -> Iterator[tuple[str, str]]:
-        """Name and path of each that there is."""
+        """(name, path) of all paths that are not None."""
         for name, path in attrs.asdict(self).items():
             if path is not None:
                 yield name, path
@@ -45,12 +45,12 @@ class SavedState:
 
 
 class SavedPaths:
-    """Everything that is known to lie at the server."""
+    """All known paths of the run at the server."""
 
     def __init__(self) -> None:
         self._by_checkpoint: dict[str, SavedState] = {}
         self._samplers: list[str] = []
-        """Of steps, oldest first; before them what no checkpoint needs."""
+        """Sampler weights of steps, oldest first, after the paths that no checkpoint needs."""
         self._newest = ""
 
     def add(self, state: SavedState, checkpoint: str) -> None:
@@ -60,7 +60,7 @@ class SavedPaths:
         self._newest = checkpoint
 
     def training_runs(self) -> list[str]:
-        """Those at the server that checkpoints were saved by."""
+        """Ids of the server's training runs that saved the checkpoints."""
         paths = (path for state in self._by_checkpoint.values() for _, path in state.paths())
         return list(dict.fromkeys(path.removeprefix("tinker://").split("/")[0] for path in paths))
 
@@ -68,9 +68,9 @@ class SavedPaths:
         self._samplers.append(path)
 
     def add_found(self, path: str, steps: int) -> None:
-        """What an earlier process left: samplers of its steps, and checkpoints from before the one after so many steps.
+        """Add a path of an earlier process: sampler weights of a step, or a checkpoint after fewer than `steps` steps.
 
-        Checkpoints after it may belong to a copy of the run that went on.
+        Later checkpoints are ignored: they may belong to a copy of the run that was continued.
         """
         kind, _, number = path.rpartition("/")[2].rpartition("-")
         if kind == "step":
@@ -79,10 +79,10 @@ class SavedPaths:
             self._samplers.insert(0, path)
 
     def superfluous(self, kept: Collection[str]) -> list[str]:
-        """Paths that may be deleted, which are forgotten here.
+        """Remove and return the paths that may be deleted.
 
         Args:
-            kept: names of the checkpoints that the run still has, beside the newest.
+            kept: names of the checkpoints that the run still has; the newest one is always kept.
         """
         gone = {name: s for name, s in self._by_checkpoint.items() if name not in kept and name != self._newest}
         for name in gone:
@@ -95,5 +95,5 @@ class SavedPaths:
 
 
 def seconds_to_live(days: float | None) -> int | None:
-    """Time to live as the server wants it: an hour at least; None is for ever."""
+    """Time to live in seconds, as the server needs it: at least an hour; None: unlimited."""
     return None if days is None else max(_LEAST_TTL_S, int(days * 86400))

@@ -1,7 +1,7 @@
-"""The connection to a server: clients, errors in the words of kernelrl, and a watch over whether it still answers.
+"""The connection to a server: SDK clients, conversion of SDK errors, and monitoring of the server.
 
-The SDK retries many failures by itself, some of them without an end. What is awaited through `Service.call` ends: with
-a result, with an error, after its time, or when the server has not answered anybody for too long.
+The SDK retries many failures by itself, some without a limit. `Service.call` always ends: with a result, an error, a
+timeout, or when the server has not responded to any request for too long.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _log = logging.getLogger(__name__)
 _NO_RETRIES = RetryConfig(enable_retry_logic=False)
 _KEY = re.compile(r"\b(tml-[\w.+/=~-]{4,}|eyJ[A-Za-z0-9_.-]{20,})")
 _START_PATIENCE_S = 10.0
-"""Longest wait for somebody at an address that was given: long enough for a server that is just being started."""
-_LOOK_S = 3.0
-"""Between two looks whether the server is still there."""
+"""Time limit for the first connection to a given URL: enough for a server that is still starting."""
+_CHECK_S = 3.0
+"""Interval between health checks."""
 _AGAIN_FIX = (
-    "mend it, then kernelrl resume RUN, or the same evaluation again; policy.retries, policy.sample_timeout_s and "
-    "policy.train_timeout_s are more patient"
+    "fix the cause, then kernelrl resume RUN, or repeat the evaluation; higher values of policy.retries, "
+    "policy.sample_timeout_s and policy.train_timeout_s retry or wait longer"
 )
-_KEY_FIX = "export TINKER_API_KEY=… with a key of your account, or write it into .env"
+_KEY_FIX = "export TINKER_API_KEY=… with a key of your account, or write it to .env"
 
 
 class ServerGone(KernelRLError):
-    """The server does not answer any more."""
+    """The server no longer responds."""
 
 
 class Service:
@@ -60,13 +60,13 @@ class Service:
     ) -> None:
         """
         Args:
-            base_url: None takes the SDK's default.
-            api_key: None lets the SDK find it.
-            timeout_s: longest time of a call that names none.
-            give_up_after_s: longest silence of the server.
-            retries: further attempts at what fails.
+            base_url: URL of the server; None: the SDK's default.
+            api_key: None: the SDK looks for it.
+            timeout_s: default time limit of a call.
+            give_up_after_s: longest time without any response of the server.
+            retries: maximum number of retries after an infrastructure error.
             say: shows a line to the user.
-            revive: starts a server of our own again when it has ended; whether it had.
+            revive: restarts the run's own server if it has ended, and returns whether it did.
         """
         self._address, self._api_key = base_url, api_key
         self._timeout_s, self._give_up_after_s = timeout_s, give_up_after_s
@@ -77,7 +77,7 @@ class Service:
         self._rest: tinker.RestClient | None = None
         self._watching: list[asyncio.Task[None]] = []
         self._restarted: asyncio.Event = asyncio.Event()
-        """Set, and replaced by another, when a server of our own was started again: what it was asked is lost."""
+        """Set, and replaced by a new event, when the run's own server was restarted: its open requests are lost."""
         self._gone: asyncio.Event = asyncio.Event()
 
     @property
@@ -86,38 +86,38 @@ class Service:
 
     @property
     def _given(self) -> str:
-        """An address that was given; empty for the hosted service."""
+        """The given URL; empty for the hosted service."""
         return (self._address or os.environ.get("TINKER_BASE_URL") or "").rstrip("/")
 
     @property
     def client(self) -> tinker.ServiceClient:
-        assert self._client is not None, "connect() comes first"
+        assert self._client is not None, "call connect() first"
         return self._client
 
     @property
     def rest(self) -> tinker.RestClient:
-        assert self._rest is not None, "connect() comes first"
+        assert self._rest is not None, "call connect() first"
         return self._rest
 
     async def connect(self) -> list[Any]:
-        """Open a session; the answer is the models that are served.
+        """Open a session and return the served models.
 
         Raises:
-            MissingPrerequisite: the key is missing, malformed or refused, or nobody is at an address that was given.
-            ServerGone: the hosted service does not answer.
+            MissingPrerequisite: the key is missing, malformed or refused, or a given URL is unreachable.
+            ServerGone: the hosted service does not respond.
         """
         os.environ.setdefault("TINKER_TELEMETRY", "0")
         for name in ("httpx", "tinker"):
-            # Every request would be a line of the run's log.
+            # At level INFO they log every request.
             logging.getLogger(name).setLevel(logging.WARNING)
-        logging.getLogger("tinker.lib.internal_client_holder").addFilter(_is_news)
+        logging.getLogger("tinker.lib.internal_client_holder").addFilter(_is_no_heartbeat)
 
         def open_rest() -> tinker.RestClient:
             return tinker.RestClient(base_url=self._address, api_key=self._api_key)
 
         def open_session() -> tinker.ServiceClient:
             client = tinker.ServiceClient(base_url=self._address, api_key=self._api_key)
-            client.holder  # noqa: B018  # the session is opened by the first look, which blocks
+            client.holder  # noqa: B018  # the first access opens the session and blocks
             return client
 
         await self._reach()
@@ -134,62 +134,62 @@ class Service:
         return list(served)
 
     async def _reach(self) -> None:
-        """Wait until somebody answers at an address that was given. Asked of the SDK, nobody there takes minutes."""
+        """Wait until a given URL responds. The SDK itself would need minutes to report an unreachable server."""
         if not self._given:
             return
-        patience, told = min(_START_PATIENCE_S, self._give_up_after_s), "no answer"
+        patience, failure = min(_START_PATIENCE_S, self._give_up_after_s), "no response"
         try:
             async with asyncio.timeout(patience):
                 while True:
                     try:
-                        await self._knock()
+                        await self._health()
                         return
                     except httpx.TransportError as error:
-                        told = str(error) or type(error).__name__
+                        failure = str(error) or type(error).__name__
                     await asyncio.sleep(0.5)
         except TimeoutError:
             where = "policy.base_url" if self._address else "TINKER_BASE_URL"
             raise MissingPrerequisite(
-                f"policy tinker: {self.name}: no connection ({told}), for {patience:.0f} s",
+                f"policy tinker: {self.name}: no connection ({failure}), for {patience:.0f} s",
                 fix=f"start the server, or correct {where}",
             ) from None
 
-    async def _knock(self) -> int:
-        """Ask at the address that was given for a sign of life; the answer is the status."""
+    async def _health(self) -> int:
+        """HTTP status of the health check of a given URL."""
         async with httpx.AsyncClient(timeout=_START_PATIENCE_S) as client:
             return (await client.get(f"{self._given}/api/v1/healthz")).status_code
 
     def _unreachable(self, error: Exception) -> KernelRLError:
         if isinstance(error, tinker.APIConnectionError | TimeoutError):
             return ServerGone(
-                f"no Tinker server answers at {self.name}",
+                f"no Tinker server responds at {self.name}",
                 fix="check policy.base_url and the network, or set policy.server=local",
             )
         return self._explained(error, f"connecting to {self.name}")
 
     def _explained(self, error: BaseException, doing: str) -> KernelRLError:
-        """Whose key it is depends on the server."""
-        told = explained(error, doing)
-        if not self._given or not isinstance(told, MissingPrerequisite) or told.fix != _KEY_FIX:
-            return told
-        fix = "export TINKER_API_KEY=… with the key of that server, or write it into .env"
+        """`explained`, with a fix for the key of a given server in place of the hosted service's."""
+        converted = explained(error, doing)
+        if not self._given or not isinstance(converted, MissingPrerequisite) or converted.fix != _KEY_FIX:
+            return converted
+        fix = "export TINKER_API_KEY=… with the key of that server, or write it to .env"
         fix += " (kernelrl tinker-server: its KERNELRL_TINKER_SERVER_KEY)"
-        message = told.message
+        message = converted.message
         if not os.environ.get("TINKER_API_KEY") and isinstance(error, tinker.APIStatusError):
-            message = f"the server at {self.name} wants an API key, and TINKER_API_KEY is not set ({doing})"
+            message = f"the server at {self.name} requires an API key, and TINKER_API_KEY is not set ({doing})"
         return MissingPrerequisite(message, fix=fix)
 
     async def call(self, doing: str, awaitable: Awaitable[T], *, timeout_s: float | None = None) -> T:
         """The result of one call of the SDK.
 
         Args:
-            doing: what is going on, for messages.
-            timeout_s: longest time; None: that of the service.
+            doing: noun phrase for the call, for messages.
+            timeout_s: time limit; None: the service's default.
 
         Raises:
-            InfrastructureError: it failed, took too long, or may be tried again.
-            ServerGone: the server has been silent for too long.
-            UsageError, MissingPrerequisite: the user has to mend something.
+            InfrastructureError: the call failed or took too long; a retry may succeed.
+            ServerGone: the server has not responded for `give_up_after_s`.
+            UsageError, MissingPrerequisite: the user must correct something.
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         task = asyncio.ensure_future(awaitable)
@@ -201,11 +201,11 @@ class Service:
                 return task.result()
             if silence in done:
                 raise ServerGone(
-                    f"{self.name} has not answered for {self._give_up_after_s:.0f} s ({doing})",
-                    fix="when it is back: kernelrl resume RUN, or the same evaluation again",
+                    f"{self.name} has not responded for {self._give_up_after_s:.0f} s ({doing})",
+                    fix="when the server is available again: kernelrl resume RUN, or repeat the evaluation",
                 )
             if restart in done:
-                raise InfrastructureError(f"{doing} was lost with the server, which was started again")
+                raise InfrastructureError(f"{doing} was lost, since the local server ended and was restarted")
             raise InfrastructureError(f"{doing} took more than {limit_s:g} s", fix=_AGAIN_FIX)
         except KernelRLError:
             raise
@@ -217,7 +217,7 @@ class Service:
             task.cancel()
 
     async def retrying(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do something again when the infrastructure fails, after growing and jittered pauses."""
+        """The result of `work`, retried after infrastructure errors with exponential backoff and jitter."""
         attempts = AsyncRetrying(
             retry=retry_if_exception_type(InfrastructureError),
             stop=stop_after_attempt(self._retries + 1),
@@ -231,42 +231,42 @@ class Service:
         raise AssertionError("tenacity ends with a result or an exception")
 
     def take_retried(self) -> int:
-        """How often something was done again since the last call."""
+        """Number of retries since the last call of this method."""
         taken, self._retried = self._retried, 0
         return taken
 
     async def tokenizer_files(self, model: str) -> dict[str, str] | None:
-        """Files of a model's tokenizer by name; None: it is at the hub."""
-        told: Mapping[str, dict[str, str]] = await self._own_answer("tokenizer", model=model)
-        return told.get("files")
+        """Files of a model's tokenizer by name; None: load it from the hub."""
+        fields: Mapping[str, dict[str, str]] = await self._extension("tokenizer", model=model)
+        return fields.get("files")
 
     async def ratios(self) -> frozenset[str]:
-        """Values of `train.ratio`. How other servers compute losses over sequences is not published."""
-        told: Mapping[str, list[str]] = await self._own_answer("capabilities")
-        return frozenset(told.get("ratios", ("token",)))
+        """Supported values of `train.ratio`. Other servers do not document losses with sequence ratios."""
+        fields: Mapping[str, list[str]] = await self._extension("capabilities")
+        return frozenset(fields.get("ratios", ("token",)))
 
-    async def _own_answer(self, question: str, **parameters: str) -> Mapping[str, Any]:
-        """What a `kernelrl tinker-server` says beside Tinker's API; nothing: it is another server."""
+    async def _extension(self, name: str, **parameters: str) -> Mapping[str, Any]:
+        """Response of an endpoint that `kernelrl tinker-server` adds to Tinker's API; empty for other servers."""
         if not self._given:
             return {}
         headers = {"X-API-Key": self._api_key or os.environ.get("TINKER_API_KEY", "")}
 
-        async def ask() -> httpx.Response:
+        async def request() -> httpx.Response:
             try:
                 async with httpx.AsyncClient(timeout=_START_PATIENCE_S) as client:
-                    return await client.get(f"{self._given}/kernelrl/{question}", params=parameters, headers=headers)
+                    return await client.get(f"{self._given}/kernelrl/{name}", params=parameters, headers=headers)
             except httpx.TransportError as error:
                 raise InfrastructureError(f"{self.name}: {type(error).__name__}") from error
 
-        answer = await self.retrying(ask)
+        response = await self.retrying(request)
         try:
-            told = answer.json() if answer.is_success else {}
+            fields = response.json() if response.is_success else {}
         except ValueError:
             return {}
-        return told if isinstance(told, dict) else {}
+        return fields if isinstance(fields, dict) else {}
 
     async def sampling_client(self, **which: str) -> Any:
-        """A sampling client for a `base_model` or a `model_path`; whoever uses it decides how often to ask."""
+        """A sampling client for a `base_model` or a `model_path`, without the SDK's retries: callers retry."""
 
         async def make() -> Any:
             future = self.client.create_sampling_client(retry_config=_NO_RETRIES, **which)
@@ -275,39 +275,39 @@ class Service:
         return await self.retrying(make)
 
     async def _watch(self) -> None:
-        """Ask the server for a sign of life now and then."""
+        """Check the server periodically; set `_gone` if it has not responded for `give_up_after_s`."""
         clock = asyncio.get_running_loop().time
         patience = min(30.0, self._give_up_after_s / 4)
-        # At the hosted service a look is a request like any other.
-        pause = min(_LOOK_S, patience) if self._given else patience
+        # The hosted service has no cheap health check.
+        pause = min(_CHECK_S, patience) if self._given else patience
         heard, waiting = clock(), False
         while True:
             await asyncio.sleep(pause)
             try:
                 async with asyncio.timeout(patience):
-                    await self._sign_of_life()
+                    await self._check()
                 heard = clock()
                 if waiting:
-                    self._say(f"the server at {self.name} answers again")
+                    self._say(f"the server at {self.name} responds again")
                 waiting = False
             except Exception as error:
-                _log.info("no sign of life from %s: %s", self.name, type(error).__name__)
+                _log.info("no response from %s: %s", self.name, type(error).__name__)
                 if not waiting and self._revive is None:
-                    left = f"; the run stops after {self._give_up_after_s:.0f} s"
-                    self._say(f"waiting for the server at {self.name} ({type(error).__name__}){left}")
+                    limit = f"; the run stops after {self._give_up_after_s:.0f} s"
+                    self._say(f"waiting for the server at {self.name} ({type(error).__name__}){limit}")
                 waiting = self._revive is None
             if clock() - heard > self._give_up_after_s:
                 self._gone.set()
                 return
 
-    async def _sign_of_life(self) -> None:
+    async def _check(self) -> None:
         if not self._given:
             await self.rest.get_server_capabilities()
-        elif (status := await self._knock()) >= 500:
-            raise InfrastructureError(f"it answers {status}")
+        elif (status := await self._health()) >= 500:
+            raise InfrastructureError(f"status {status}")
 
     async def _keep_alive(self, revive: Callable[[], Awaitable[bool]]) -> None:
-        """Start a server of our own again as soon as it has ended."""
+        """Restart the run's own server as soon as it has ended."""
         while True:
             await asyncio.sleep(0.2)
             try:
@@ -329,13 +329,13 @@ class Service:
                 _log.info("the session was not closed: %s", type(error).__name__)
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """Of a server that is away the SDK warns every 10 s after 2 minutes; `_watch` has said so, once."""
+def _is_no_heartbeat(record: logging.LogRecord) -> bool:
+    """False for the SDK's warnings about an unreachable server, one every 10 s: `_watch` has reported it."""
     return "heartbeat failed" not in record.getMessage()
 
 
 async def _in_daemon(work: Callable[[], T]) -> T:
-    """Do something that blocks, for minutes where nobody answers, in a thread that the end of the process leaves."""
+    """The result of a blocking call in a daemon thread, which does not delay the end of the process."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -353,7 +353,7 @@ async def _in_daemon(work: Callable[[], T]) -> T:
             result = work()
         except BaseException as error:
             failed = error
-        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+        with contextlib.suppress(RuntimeError):  # the event loop may be closed by now
             loop.call_soon_threadsafe(settle, result, failed)
 
     threading.Thread(target=run, daemon=True).start()
@@ -361,21 +361,28 @@ async def _in_daemon(work: Callable[[], T]) -> T:
 
 
 def explained(error: BaseException, doing: str) -> KernelRLError:
-    """An error of the SDK in the words of kernelrl: what went wrong, and whose business it is."""
-    told, _, fix = _KEY.sub("tml-…", _message(error)).partition("\nfix: ")  # as kernelrl tinker-server says it
+    """The error of kernelrl for an error of the SDK; API keys in its text are removed.
+
+    Args:
+        doing: noun phrase for the failed call, for the message.
+    """
+    # kernelrl tinker-server sends the fix on a separate line.
+    text, _, fix = _KEY.sub("tml-…", _message(error)).partition("\nfix: ")
     if isinstance(error, tinker.AuthenticationError | tinker.PermissionDeniedError):
         return MissingPrerequisite(f"the server refuses the API key ({doing})", fix=_KEY_FIX)
     if getattr(error, "status_code", None) == 402:
-        return MissingPrerequisite(f"the account cannot be charged ({doing}): {told}", fix="set up billing for it")
+        return MissingPrerequisite(
+            f"the account cannot be charged ({doing}): {text}", fix="set up billing for the account"
+        )
     if isinstance(error, tinker.BadRequestError | tinker.NotFoundError | tinker.UnprocessableEntityError):
-        return UsageError(f"the server refuses {doing}: {told}", fix=fix)
+        return UsageError(f"the server refuses {doing}: {text}", fix=fix)
     if isinstance(error, tinker.RequestFailedError) and str(error.category).lower() == "user":
-        return UsageError(f"the server refuses {doing}: {told}", fix=fix)
-    if isinstance(error, tinker.TinkerError) and "api_key" in told:
-        # The SDK looks for a key, and at its form, before anything is sent.
-        what = "is malformed: it must begin with tml-" if "prefix" in told else "is missing"
-        return MissingPrerequisite(f"the Tinker API key {what}", fix=_KEY_FIX)
-    return InfrastructureError(f"{doing} failed: {told}", fix=_AGAIN_FIX)
+        return UsageError(f"the server refuses {doing}: {text}", fix=fix)
+    if isinstance(error, tinker.TinkerError) and "api_key" in text:
+        # The SDK checks the key's presence and form before it sends a request.
+        problem = "is malformed: it must begin with tml-" if "prefix" in text else "is missing"
+        return MissingPrerequisite(f"the Tinker API key {problem}", fix=_KEY_FIX)
+    return InfrastructureError(f"{doing} failed: {text}", fix=_AGAIN_FIX)
 
 
 def _message(error: BaseException) -> str:
@@ -384,16 +391,16 @@ def _message(error: BaseException) -> str:
         return str(body["detail"])
     text = str(error)
     if isinstance(error, tinker.RequestFailedError):
-        # The SDK wraps what the server said in words about its own request.
+        # The SDK wraps the server's text in a description of its request.
         return text.removeprefix("Request failed: ").partition(" for self.request_id=")[0]
     return text if isinstance(error, tinker.TinkerError) and text else f"{type(error).__name__}: {text}"
 
 
 def choose_model(wanted: str, served: list[Any], *, training: bool, server: str) -> Any:
-    """The entry of the model in what the server lists.
+    """The entry of the model in the server's list.
 
     Raises:
-        UsageError: it is not served, or not for what is wanted.
+        UsageError: the model is not served, or cannot be sampled, or (with `training`) not trained.
     """
     by_name = {model.model_name: model for model in served if model.model_name}
     found = by_name.get(wanted)

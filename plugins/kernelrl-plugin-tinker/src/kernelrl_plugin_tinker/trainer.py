@@ -1,8 +1,8 @@
-"""Learning through a training client, and getting a new one when it breaks.
+"""Training through an SDK training client, which is replaced when it fails.
 
-Every step ends with new sampler weights at the server. A training client that fails in any request is useless for good
-(the SDK refuses further ones), and so is one that hangs: the step is repeated with one made from the last checkpoint;
-where steps would be lost by that, the run stops and is resumed from the checkpoint instead.
+Every step ends with new sampler weights at the server. After one failed or hung request a training client is unusable
+(the SDK refuses further requests). The step is then repeated with a new client from the last checkpoint. If steps were
+made since that checkpoint, the run stops instead, and is resumed from it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tinker import types
 from kernelrl_core.api.errors import InfrastructureError, KernelRLError, UsageError
 from kernelrl_core.api.policies import Loss, LossSample, TrainingSample, Update
 from kernelrl_plugin_tinker.config import TinkerConfig
-from kernelrl_plugin_tinker.passes import PassesAhead, adam, datum, loss_options, present_logprobs, scored_datum
+from kernelrl_plugin_tinker.passes import PassesAhead, adam, datum, loss_options, scored_datum, trainer_logprobs
 from kernelrl_plugin_tinker.saved import SavedPaths, SavedState, seconds_to_live
 from kernelrl_plugin_tinker.service import Service
 
@@ -30,39 +30,39 @@ _LOSS_PROBE = LossSample("probe", (1,), (1,), (-1.0,), (0.0,))
 
 
 class Trainer:
-    """The weights of a run: trained, sampled from, saved."""
+    """The weights of a run at the server: training, sampling clients, saving."""
 
     def __init__(self, service: Service, options: TinkerConfig, model: str, seed: int) -> None:
         """
         Args:
             model: name of the base model at the server.
-            seed: of the adapters' initial weights.
+            seed: seed of the adapters' initial weights.
         """
         self._service, self._options, self._model, self._seed = service, options, model, seed
         self._ttl = None if options.server == "local" else seconds_to_live(options.checkpoint_days)
         self._client: Any = None
         self._reference: Any = None
         self._ahead: PassesAhead | None = None
-        """Passes of the step under way that came before `update`."""
+        """Passes of the current step that were sent before `update`."""
         self._lock = asyncio.Lock()
         self._unsaved = 0
         """Steps since the last checkpoint."""
         self._failure = ""
-        """Why the last client was given up."""
+        """The failure of the last discarded client."""
         self.sampler: Any = None
-        """Sampling client of the weights after the last step."""
+        """Sampling client for the weights after the last step."""
         self.saved = SavedState()
-        """What the client can be made from again."""
+        """The paths from which the clients can be created again."""
         self.at_server = SavedPaths()
         self.steps = 0
 
     # --- beginning ------------------------------------------------------------------------------------------------
 
     async def begin(self, loss: str, *, reference: bool) -> None:
-        """Start at the initial weights; with a loss, refuse at once what the server cannot do of it.
+        """Start at the initial weights, and check that the server supports the loss and the reference policy.
 
         Raises:
-            UsageError: the server lacks the loss, or log-probabilities of prompts for the reference.
+            UsageError: the server does not support the loss, or log-probabilities of prompts for the reference policy.
         """
         if self._options.start_from is None:
             self.sampler = await self._service.sampling_client(base_model=self._model)
@@ -72,7 +72,7 @@ class Trainer:
             await self._probe_reference()
 
     async def _begin_client(self, loss: str = "") -> None:
-        """A training client at the initial weights; with a loss, one that has it."""
+        """Create a training client at the initial weights; with a loss, check that the server supports it."""
         client, options = self._service.client, self._options
         if options.start_from is not None:
             await self._check_start(options.start_from)
@@ -90,16 +90,16 @@ class Trainer:
             await self._probe(loss)
 
     async def _check_start(self, path: str) -> None:
-        """Another model would be trained on the tokens of this one."""
+        """Refuse saved weights of another base model, whose tokenizer may differ."""
         info = await self._call("policy.start_from", self._service.rest.get_weights_info_by_tinker_path(path))
         if info.base_model != self._model:
             raise UsageError(
-                f"policy.start_from: {path} is of the model {info.base_model!r}, and policy.model is {self._model!r}",
-                fix=f"policy.model={info.base_model}, or another path",
+                f"policy.start_from: {path} is of the model {info.base_model!r}, but policy.model is {self._model!r}",
+                fix=f"set policy.model={info.base_model}, or another path",
             )
 
     async def _probe(self, loss: str) -> None:
-        """A position that counts nothing has no gradient, so the training client stays as it was."""
+        """Try the loss on one token with advantage 0: its gradient is 0, so the training client is unchanged."""
         try:
             await self._call(f"the loss {loss}", self._client.forward_backward([datum(_LOSS_PROBE)], loss))
         except UsageError as error:
@@ -110,7 +110,7 @@ class Trainer:
             await self.reference_logprobs([_PROBE])
         except UsageError as error:
             raise UsageError(
-                f"train.kl: {self._service.name} gives no log-probabilities of prompts: {error.message}",
+                f"train.kl: {self._service.name} does not return log-probabilities of prompts: {error.message}",
                 fix="set train.kl=0",
             ) from error
 
@@ -124,7 +124,7 @@ class Trainer:
             try:
                 self.sampler = await self._service.sampling_client(model_path=path)
             except BaseException as error:
-                self._give_up_client(error)  # it is a step ahead of what is told
+                self._give_up_client(error)  # its weights are one step ahead of `self.saved`
                 raise
             self._ahead = None
             self.saved = self.saved.trained(path)
@@ -134,34 +134,34 @@ class Trainer:
         return metrics
 
     async def backward(self, samples: Sequence[LossSample], loss: Loss) -> None:
-        """A pass over samples of the first substep. A failure costs no more than the pass, which `update` repeats."""
+        """Send a pass over samples of the first substep. If it fails, `update` repeats it."""
         async with self._lock:
             self._ahead = ahead = self._ahead or PassesAhead(loss)
             ahead.sizes.append(len(samples))
             if ahead.done < len(ahead.sizes) - 1:
-                return  # after a failure all of them are left to `update`
+                return  # after a failure `update` sends all passes
             try:
                 await self._require_client()
                 ahead.metrics.add_part(samples, await self._call("a training pass", self._pass(samples, loss)))
                 ahead.done += 1
             except InfrastructureError as error:
-                _log.warning("a training pass failed, and is repeated with the rest of the step: %s", error.message)
+                _log.warning("a training pass failed and will be repeated by the update: %s", error.message)
                 self._give_up_client(error)
             except BaseException as error:
                 self._give_up_client(error)
                 raise
 
     def _passes_ahead_of(self, update: Update) -> PassesAhead:
-        """Passes of this step before `update`. A client that holds gradients of another step is given up."""
+        """Passes of this step before `update`. A client with gradients of another step is discarded."""
         ahead = self._ahead
         if ahead is None or tuple(ahead.sizes) != update.accumulated:
             if ahead is not None and ahead.done:
-                self._give_up_client(KernelRLError("it holds gradients of a step that was given up"))
+                self._give_up_client(KernelRLError("the training client has gradients of an abandoned step"))
             self._ahead = ahead = PassesAhead(update.loss, update.accumulated)
         return ahead
 
     async def _whole_step(self, update: Update, ahead: PassesAhead) -> tuple[dict[str, float], str]:
-        """Metrics and path of the sampler weights of one step from the state at its beginning."""
+        """Metrics of one step from the weights before it, and the path of its sampler weights."""
         try:
             await self._require_client()
             metrics = await self._passes(update, ahead)
@@ -173,7 +173,7 @@ class Trainer:
     async def _passes(self, update: Update, ahead: PassesAhead) -> dict[str, float]:
         for number, substep in enumerate(update.substeps):
             pieces = ahead.left(substep) if number == 0 else [substep]
-            # All are sent before the first is awaited, so the server has no gap to wait in.
+            # All requests are sent before the first is awaited, so that the server is never idle between them.
             passes = [(piece, self._pass(piece, update.loss)) for piece in pieces]
             step = self._client.optim_step(adam(update.optimizer))
             for piece, future in passes:
@@ -185,7 +185,7 @@ class Trainer:
         return self._client.forward_backward([datum(sample) for sample in samples], loss.name, loss_options(loss))
 
     async def current_logprobs(self, samples: Sequence[TrainingSample]) -> list[list[float]]:
-        """[sample][token] log-probabilities under the weights that the next step starts from."""
+        """[sample][token] log-probabilities under the current weights."""
 
         async def score() -> list[list[float]]:
             try:
@@ -195,7 +195,7 @@ class Trainer:
             except BaseException as error:
                 self._give_up_client(error)
                 raise
-            return [row.tolist() for row in present_logprobs(samples, output)]
+            return [row.tolist() for row in trainer_logprobs(samples, output)]
 
         async with self._lock:
             return await self._service.retrying(score)
@@ -222,30 +222,30 @@ class Trainer:
     # --- training clients and checkpoints -------------------------------------------------------------------------
 
     def _give_up_client(self, error: BaseException) -> None:
-        """The training client is useless, and with it the gradients at the server."""
+        """Discard the training client and its gradients at the server."""
         self._client = None
         self._failure = error.message if isinstance(error, KernelRLError) else type(error).__name__
         if self._ahead is not None:
             self._ahead.restart()
 
     async def _require_client(self) -> None:
-        """After a failure, a training client at the state of the last checkpoint, which is that of now.
+        """Create a training client from the last checkpoint, unless there is one.
 
         Raises:
-            KernelRLError: steps were made since, and would be lost.
+            KernelRLError: the checkpoint is older than the current weights, so steps would be lost.
         """
         if self._client is not None:
             return
         if self._unsaved:
             raise KernelRLError(
-                f"the training client failed {self._unsaved} steps after the last checkpoint, which are lost with it: "
+                f"the training client failed {self._unsaved} steps after the last checkpoint, so these steps are lost: "
                 f"{self._failure}",
-                fix="kernelrl resume RUN; train.checkpoint_every=1 makes such failures harmless",
+                fix="kernelrl resume RUN; with train.checkpoint_every=1 such a failure loses no step",
             )
         if self.saved.state is None:
             await self._begin_client()
         else:
-            _log.warning("%s; the training client is made again from %s", self._failure, self.saved.state)
+            _log.warning("%s; creating a new training client from %s", self._failure, self.saved.state)
             self._client = await self._client_from(self.saved.state)
 
     async def _client_from(self, path: str) -> Any:
@@ -256,7 +256,7 @@ class Trainer:
         """Save state, optimizer and sampler weights at the server.
 
         Raises:
-            KernelRLError: it failed, and the training client is lost with it.
+            KernelRLError: saving failed; the training client is discarded.
         """
         async with self._lock:
             try:
@@ -268,7 +268,7 @@ class Trainer:
             return self.saved
 
     async def _save_once(self) -> tuple[str, str]:
-        """Paths of state and sampler weights. A client that was lost before any further step can be made again."""
+        """Save once; return the paths of the state and of the sampler weights."""
         try:
             await self._require_client()
             name = f"checkpoint-{self.steps:06d}"
@@ -280,11 +280,11 @@ class Trainer:
             raise
 
     async def restore(self, saved: SavedState, steps: int, *, learning: bool) -> None:
-        """Continue from what was saved; a training client is made only for learning."""
+        """Continue from saved paths; a training client is created only if `learning`."""
         self.saved, self.steps, self._unsaved, self._ahead = saved, steps, 0, None
         state = saved.state
         if state is None or saved.sampler is None:
-            raise UsageError("it names no state or no sampler weights")
+            raise UsageError("it has no path of the state or of the sampler weights")
         if learning:
             self._client = await self._service.retrying(lambda: self._client_from(state))
         self.sampler = await self._service.sampling_client(model_path=saved.sampler)

@@ -16,63 +16,63 @@ __all__ = ["LOSSES", "RATIOS", "TorchConfig", "WarmStart"]
 LOSSES = frozenset({"importance_sampling", "ppo", "cispo"})
 """Policy-gradient losses."""
 RATIOS = frozenset({"token", "sequence"})
-"""What losses weight and clip by."""
+"""Values of `train.ratio`: the probability ratio of each token, or one for the whole reply."""
 
 
 @attrs.frozen
 class WarmStart:
-    """Supervised learning on the bundled answers, before reinforcement learning begins."""
+    """Supervised training on the tasks' demonstrations before the first step."""
 
     steps: PositiveInt = PositiveInt(200)
-    """Optimizer steps."""
+    """Number of optimizer steps."""
     prompts_per_step: PositiveInt = PositiveInt(6)
-    """Prompts in a batch, drawn with their weight."""
+    """Prompts per batch, chosen at random by weight."""
     replies_per_prompt: PositiveInt = PositiveInt(4)
-    """Replies drawn with their weight for each of these prompts; they share its computation."""
+    """Replies per prompt of a batch, chosen at random by weight; they share the prompt's computation."""
     learning_rate: PositiveFloat = PositiveFloat(2e-3)
-    """Highest learning rate; it rises over the first tenth of the steps and falls to a twentieth along a cosine."""
+    """Peak learning rate: linear warm-up over the first tenth of the steps, then cosine decay to 5 %."""
     weight_decay: NonNegativeFloat = NonNegativeFloat(0.01)
     """Weight decay of AdamW."""
     max_grad_norm: PositiveFloat = PositiveFloat(1.0)
-    """Clip the gradient's global norm."""
+    """Maximum global norm of the gradient; larger gradients are clipped."""
 
 
 @attrs.frozen
 class TorchConfig(PolicyConfig):
-    """Which model, and how it is run. Without `model` a small transformer is built from scratch."""
+    """The model, its adapters and its device. Without `model` a small transformer is built from scratch."""
 
     model: str | None = None
-    """Directory or hub id of a Hugging Face causal language model; null builds a model from scratch."""
+    """Directory or hub id of a Hugging Face causal language model. Null: build a model from scratch."""
     width: PositiveInt = PositiveInt(128)
-    """From scratch: size of the residual stream."""
+    """From scratch: width of the residual stream."""
     layers: PositiveInt = PositiveInt(4)
-    """From scratch: number of blocks."""
+    """From scratch: number of transformer blocks."""
     heads: PositiveInt = PositiveInt(4)
-    """From scratch: query heads of a block; all of them share one key and value head."""
+    """From scratch: query heads per block; they share one key and value head."""
     context_tokens: PositiveInt | None = None
-    """Longest prompt and reply together. Null: 1024 from scratch, the model's own limit otherwise."""
+    """Maximum tokens of prompt and reply together. Null: 1024 from scratch, else the model's limit."""
     vocabulary: PositiveInt = PositiveInt(2048)
-    """From scratch: most tokens of the tokenizer, which is trained on the bundled answers and their prompts."""
+    """From scratch: maximum vocabulary size of the tokenizer, which is trained on the demonstrations."""
     token_min_tasks: PositiveInt = PositiveInt(3)
-    """From scratch: a piece of text becomes a token only when it occurs in the lines of at least so many tasks."""
+    """From scratch: minimum number of tasks that a piece of text must occur in to become a token."""
     warm_start: Literal["auto"] | WarmStart | None = "auto"
-    """Supervised warm start. `auto`: with its defaults from scratch, none for a given `model`; null: none."""
+    """Supervised warm start. `auto`: the default settings from scratch, none with `model`. Null: none."""
     lora_rank: PositiveInt | None = None
-    """With `model`: train adapters of this rank; null trains all weights."""
+    """With `model`: train LoRA adapters of this rank. Null: train all weights."""
     lora_alpha: PositiveFloat | None = None
-    """Scale of the adapters; null takes twice the rank."""
+    """Scale (alpha) of the LoRA adapters. Null: twice the rank."""
     lora_targets: tuple[str, ...] = ()
-    """Names of the adapted modules; empty adapts every linear layer."""
+    """Names of the adapted modules. Empty: every linear layer."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """With `model`: type of the weights."""
+    """With `model`: dtype of the weights."""
     device: Literal["cpu", "cuda"] = "cpu"
-    """Where the model runs. On a GPU it works only while no kernel is being timed there."""
+    """Device of the model. On a GPU it computes only while no kernel is timed there."""
     threads: PositiveInt = PositiveInt(1)
-    """Threads of PyTorch. More than one is many times slower on a machine that is busy otherwise."""
+    """CPU threads of PyTorch. On a busy machine more than one is many times slower."""
     sample_rows: PositiveInt | None = None
-    """Rows of a sampling batch, filled up with idle ones. Null: 64 from scratch, 16 with `model`."""
+    """Batch size of sampling; unused rows are padding. Null: 64 from scratch, 16 with `model`."""
     train_tokens: PositiveInt = PositiveInt(8192)
-    """Most tokens of prompts and replies in one forward and backward pass."""
+    """Maximum tokens of prompts and replies in one forward and backward pass."""
 
     @property
     def warm_start_settings(self) -> WarmStart | None:
@@ -94,7 +94,7 @@ class TorchConfig(PolicyConfig):
             losses=LOSSES,
             ratios=RATIOS,
             warm_start=self.warm_start_settings is not None,
-            # On a GPU gradients are summed in an order that changes from run to run.
+            # On a GPU the summation order of gradients varies.
             deterministic=self.device == "cpu",
             streams=True,
             logprobs=True,
@@ -107,11 +107,11 @@ class TorchConfig(PolicyConfig):
             if self.width % (2 * self.heads):
                 yield f"width ({self.width}) must be a multiple of twice heads ({self.heads})"
             if self.vocabulary < 256:
-                yield f"vocabulary ({self.vocabulary}) must be at least 256, one token for each byte"
+                yield f"vocabulary ({self.vocabulary}) must be at least 256, one token per byte"
             for name, value in (("lora_rank", self.lora_rank), ("lora_alpha", self.lora_alpha)):
                 if value is not None:
                     yield f"{name} needs `model`: a model from scratch trains all its weights"
             if self.dtype != "float32":
-                yield "a model from scratch runs in float32; `dtype` needs `model`"
+                yield "`dtype` needs `model`: a model from scratch uses float32"
         elif self.lora_rank is None and (self.lora_alpha is not None or self.lora_targets):
             yield "lora_alpha and lora_targets need lora_rank"

@@ -1,4 +1,4 @@
-"""The device a model runs on, and sharing it with judges that time kernels there."""
+"""The device of a model, shared with judges that time kernels on it."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ T = TypeVar("T")
 
 
 def usable_device(name: str) -> torch.device:
-    """A device that is there.
+    """The device of a name, if it exists.
 
     Raises:
         MissingPrerequisite: PyTorch finds no GPU.
     """
     if name == "cuda" and not torch.cuda.is_available():
         raise MissingPrerequisite(
-            "policy.device is cuda, and PyTorch finds no GPU", fix="use a machine with a GPU, or set policy.device=cpu"
+            "policy.device is cuda, but PyTorch finds no GPU", fix="use a machine with a GPU, or set policy.device=cpu"
         )
     return torch.device(name)
 
 
 def device_name() -> str:
-    """Name of the GPU for its leases."""
+    """Name of the GPU for device leases."""
     properties = torch.cuda.get_device_properties(0)
     return gpu_device_name(str(getattr(properties, "uuid", properties.name)))
 
 
 class DeviceShare:
-    """Work on a device between the timed sections of judges on the same device, of this run or another one.
+    """Runs work on a device only while no judge, of this run or another one, times kernels there.
 
     Args:
-        device: `cpu`, where nobody is waited for, or `cuda`.
-        check: called while waiting; what it raises ends the wait.
+        device: `cpu`, which needs no lease, or `cuda`.
+        check: called while waiting for the lease; an exception of it ends the wait.
     """
 
     def __init__(self, device: str, check: Callable[[], None]) -> None:
@@ -48,7 +48,7 @@ class DeviceShare:
         self._lease: DeviceLease | None = None
 
     def do(self, work: Callable[[], T]) -> T:
-        """Do a piece of work while nothing is timed; its last kernel has ended when this returns."""
+        """The result of `work`, called under a shared device lease; all its kernels have finished on return."""
         if self._device == "cpu":
             return work()
         usable_device(self._device)

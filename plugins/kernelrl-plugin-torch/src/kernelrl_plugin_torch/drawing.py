@@ -1,7 +1,7 @@
-"""Drawing one token per row from logits.
+"""Sampling of one token per row from logits.
 
-Every row uses a number of its own from [0, 1) and inverts its own distribution function, so a draw depends on
-nothing but the row. Probabilities are computed in double precision.
+Every row has its own random number from [0, 1) and inverts its own cumulative distribution, so a token depends only on
+its row. Probabilities are computed in float64.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ __all__ = ["draw", "keep_mask", "uniforms"]
 
 
 def uniforms(seed: int, n: int) -> list[float]:
-    """The first `n` numbers from [0, 1) of a reply's own stream, a counter-based generator (Philox)."""
+    """The first `n` random numbers in [0, 1) of a reply's seed, from a counter-based generator (Philox)."""
     numbers: list[float] = np.random.Generator(np.random.Philox(seed)).random(n).tolist()
     return numbers
 
 
 def draw(logits: Tensor, numbers: Tensor, settings: list[SamplingSettings | None]) -> tuple[list[int], list[float]]:
-    """One token for each row.
+    """Sample one token for each row.
 
     Args:
         logits: [rows, vocabulary].
-        numbers: [rows] from [0, 1), float64, on the CPU.
-        settings: for each row, or None for an idle one.
+        numbers: [rows] random numbers in [0, 1), float64, on the CPU.
+        settings: [rows] settings, None for an idle row.
 
     Returns:
-        Tokens, and their natural-log probabilities at temperature 1 with nothing left out; both [rows].
+        Tokens, and their natural-log probabilities at temperature 1 without top_p and top_k; both [rows].
     """
     logits = logits.double()
     temperature = [1.0 if s is None or s.temperature == 0 else s.temperature for s in settings]
@@ -45,7 +45,7 @@ def draw(logits: Tensor, numbers: Tensor, settings: list[SamplingSettings | None
     ladder = weights.cumsum(-1)
     points = numbers.to(logits.device)[:, None] * ladder[:, -1:]
     tokens = torch.searchsorted(ladder, points, right=True)
-    # A point that rounding pushed onto the total would fall behind the last token of any weight.
+    # After rounding a point can equal the total, which is past the last token with a positive weight.
     last = torch.searchsorted(ladder, ladder[:, -1:].contiguous())
     tokens = torch.minimum(tokens, last)
     logprobs = logits.gather(1, tokens) - logits.logsumexp(-1, keepdim=True)
@@ -53,15 +53,15 @@ def draw(logits: Tensor, numbers: Tensor, settings: list[SamplingSettings | None
 
 
 def keep_mask(weights: Tensor, top_p: float, top_k: int) -> Tensor:
-    """Which tokens stay: the `top_k` most probable, then of these the fewest that hold a share of `top_p`.
+    """Mask of the tokens that may be sampled: the `top_k` most probable, of these the fewest with a share of `top_p`.
 
     Args:
         weights: [vocabulary] probabilities.
-        top_p: share of what `top_k` left; the most probable token always stays.
-        top_k: number of tokens; below 1 keeps all.
+        top_p: share of the total probability after `top_k`; the most probable token is always kept.
+        top_k: number of tokens; below 1: all.
 
     Returns:
-        [vocabulary] 1 or 0. Of equal probabilities the smaller token comes first.
+        [vocabulary] 1 or 0. Of equal probabilities the smaller token id comes first.
     """
     ordered, order = weights.sort(descending=True, stable=True)
     if top_k > 0:

@@ -1,4 +1,4 @@
-"""Tensors in files that are on the disk when the call returns."""
+"""Files of tensors, synchronised to disk."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["read_tensors", "write_tensors"]
 
 
 def write_tensors(path: Path, content: Mapping[str, Any]) -> None:
-    """Save tensors, numbers and text in plain containers."""
+    """Save tensors, numbers and strings in plain containers; the data is on disk on return."""
     torch.save(dict(content), path)
     sync_to_disk(path)
 
 
 def read_tensors(path: Path) -> Any:
-    """Read what `write_tensors` wrote; nothing in the file is executed."""
+    """The content of a file of `write_tensors`, on the CPU; no code in the file is executed."""
     return torch.load(path, map_location="cpu", weights_only=True)

@@ -1,4 +1,4 @@
-"""Any causal language model of Hugging Face, with its own tokenizer and chat template."""
+"""Hugging Face causal language models, with their own tokenizer and chat template."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _BUCKET = 64
 
 
 class HuggingFaceModel:
-    """A loaded model. Prompts of one decoder are filled up on the left to a common multiple of 64 tokens."""
+    """A loaded model. Prompts of one decoder are padded on the left to a common multiple of 64 tokens."""
 
     joins = False
 
     def __init__(self, options: TorchConfig, *, seed: int) -> None:
         """
         Raises:
-            UsageError: no such directory, no chat template, or a context longer than the model's.
-            MissingPrerequisite: the model cannot be had, or a library or the GPU is missing.
+            UsageError: no such directory, no chat template, or `context_tokens` above the model's limit.
+            MissingPrerequisite: the model cannot be loaded, or a library or the GPU is missing.
         """
         name = str(options.model)
         self.device = usable_device(options.device)
@@ -48,18 +48,18 @@ class HuggingFaceModel:
         except (OSError, ValueError) as error:
             raise MissingPrerequisite(
                 f"policy.model: cannot load {name!r}: {str(error).splitlines()[0]}",
-                fix="name a directory that holds the model, or a hub id that this machine can download",
+                fix="use the directory of a model, or a hub id that this machine can download",
             ) from error
         if not self._tokenizer.chat_template:
             raise UsageError(f"policy.model: {name!r} has no chat template", fix="choose an instruction-tuned model")
         limit = getattr(net.config.get_text_config(), "max_position_embeddings", None)
         if limit is None and options.context_tokens is None:
             raise UsageError(
-                f"policy.model: {name!r} does not say how long its context is", fix="set policy.context_tokens"
+                f"policy.model: the configuration of {name!r} has no context length", fix="set policy.context_tokens"
             )
         if limit is not None and (options.context_tokens or 0) > limit:
             raise UsageError(
-                f"policy.context_tokens is {options.context_tokens}, and {name!r} allows {limit}",
+                f"policy.context_tokens is {options.context_tokens}, but {name!r} allows {limit}",
                 fix=f"set policy.context_tokens={limit}",
             )
         self.context_tokens = int(options.context_tokens or limit)
@@ -89,7 +89,7 @@ class HuggingFaceModel:
         return (*self._tokenizer.encode(text, add_special_tokens=False), self._turn_end)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        # Markers such as those around thinking may be special tokens of the vocabulary: only ends of turn are left out.
+        # Only ends of turn are removed: think tags may be special tokens, but are part of the text.
         kept = [token for token in tokens if token not in self.stop_tokens]
         text: str = self._tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False)
         return text
@@ -108,8 +108,8 @@ class HuggingFaceModel:
         return _Decoder(self.module, rows, shape, self.device)
 
     def score(self, batch: Sequence[PromptAndReply]) -> Scores:
-        rows = [(*spoken.prompt, *spoken.reply) for spoken in batch]
-        longest, kept = max(map(len, rows)), max(len(spoken.reply) for spoken in batch) + 1
+        rows = [(*pair.prompt, *pair.reply) for pair in batch]
+        longest, kept = max(map(len, rows)), max(len(pair.reply) for pair in batch) + 1
         padding = torch.tensor([longest - len(row) for row in rows], device=self.device)[:, None]
         tokens = torch.tensor([[0] * (longest - len(row)) + list(row) for row in rows], device=self.device)
         places = torch.arange(longest, device=self.device)[None]
@@ -120,12 +120,10 @@ class HuggingFaceModel:
             use_cache=False,
             logits_to_keep=kept,
         ).logits
-        # Replies end at the right edge: a reply of n tokens is predicted by the n places before the last.
-        predicted = [logits[row, kept - 1 - len(spoken.reply) : kept - 1] for row, spoken in enumerate(batch)]
+        # Replies end at the right edge: the n positions before the last one predict a reply of n tokens.
+        predicted = [logits[row, kept - 1 - len(pair.reply) : kept - 1] for row, pair in enumerate(batch)]
         distribution = F.log_softmax(torch.cat(predicted).float(), dim=-1)
-        targets = torch.tensor(
-            [token for spoken in batch for token in spoken.reply], dtype=torch.long, device=self.device
-        )
+        targets = torch.tensor([token for pair in batch for token in pair.reply], dtype=torch.long, device=self.device)
         with torch.no_grad():
             entropy = -(distribution.exp() * distribution).sum(-1)
         return Scores(distribution.gather(1, targets[:, None])[:, 0], entropy)
@@ -139,14 +137,14 @@ class HuggingFaceModel:
         missing, unexpected = self.module.load_state_dict(state, strict=not self._adapted)
         trained = {name for name, p in self.module.named_parameters() if p.requires_grad}
         if unexpected or trained & set(missing):
-            raise ValueError("the names of its weights differ")
+            raise ValueError("the names of the weights differ")
 
     def save_extras(self, directory: Path) -> None:
-        """Nothing: tokenizer and frozen weights come from the model's own place."""
+        """Do nothing: the tokenizer and the frozen weights are loaded from the model's directory or the hub."""
 
 
 class _Decoder:
-    """Rows that start together; the cache grows by one column with every step."""
+    """A decoder whose rows start together; the cache grows by one position per step."""
 
     def __init__(self, module: torch.nn.Module, rows: int, bucket: int, device: torch.device) -> None:
         self._module = module
@@ -162,7 +160,7 @@ class _Decoder:
         self._mask[row, self._bucket - prefix.length :] = 1
 
     def release(self, row: int) -> None:
-        """Nothing: the row goes on unheard until all have ended."""
+        """Do nothing: the row continues, and its tokens are ignored, until all rows have ended."""
 
     def step(self, tokens: Tensor) -> Tensor:
         if self._cache is None:
@@ -179,7 +177,7 @@ class _Decoder:
         return out.logits[:, -1].float()
 
     def _filled(self) -> DynamicCache:
-        """The cache with each prompt at the right edge of its row, and zeros elsewhere."""
+        """The cache with each prompt at the right edge of its row, padded with zeros."""
         cache = DynamicCache()
         some = next(prefix for prefix in self._prefixes if prefix is not None)
         for index, pair in enumerate(some.cache):
@@ -197,7 +195,7 @@ def _located(name: str) -> str:
     """The directory or hub id to load.
 
     Raises:
-        UsageError: a path that is no directory.
+        UsageError: `name` is a path without a directory.
     """
     path = Path(name).expanduser()
     if path.is_dir():

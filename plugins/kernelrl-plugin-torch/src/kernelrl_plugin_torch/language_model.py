@@ -1,4 +1,4 @@
-"""What sampling and training need from a model, whether built from scratch or loaded from Hugging Face."""
+"""The interface that sampling and training need from a model, from scratch or of Hugging Face."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["Decoder", "LanguageModel", "Prefix", "PromptAndReply", "Scores", "re
 
 
 class PromptAndReply(NamedTuple):
-    """A prompt and what is said after it."""
+    """Tokens of a prompt and of its reply."""
 
     prompt: tuple[int, ...]
     reply: tuple[int, ...]
 
 
 def rendered(model: LanguageModel, messages: Sequence[Message]) -> Prompt:
-    """A conversation as the model is to continue it."""
+    """The prompt of some messages; a final assistant message is the prefill of the reply."""
     tokens = model.render(messages)
     return Prompt(tuple(messages), tokens, model.opening(tokens))
 
@@ -31,34 +31,34 @@ class Prefix(NamedTuple):
     """A prompt after its forward pass."""
 
     cache: Any
-    """Keys and values of every layer, in the model's own form."""
+    """Keys and values of every layer, in the model's own format."""
     length: int
-    """Tokens of the prompt."""
+    """Number of prompt tokens."""
     logits: Tensor
-    """[vocabulary] of the first token of the reply, float32."""
+    """[vocabulary] logits of the first token of the reply, float32."""
 
 
 class Scores(NamedTuple):
-    """Tokens of replies under the present weights, with gradient; all samples one after the other."""
+    """Log-probabilities and entropies of reply tokens under the current weights, replies concatenated."""
 
     logprobs: Tensor
-    """[n_tokens] natural-log probability of each token at temperature 1."""
+    """[n_tokens] natural-log probability of each token at temperature 1, with gradient."""
     entropy: Tensor
-    """[n_tokens] entropy of the distribution it was drawn from, in nats, without gradient."""
+    """[n_tokens] entropy of the distribution of each token, in nats, without gradient."""
 
 
 class Decoder(Protocol):
-    """Several replies growing side by side, one per row, in tensors of fixed shape.
+    """Decodes several replies in a batch, one per row, in tensors of fixed shape.
 
-    What a row computes depends on that row alone, bit for bit.
+    The result of a row depends bitwise only on that row.
     """
 
     def admit(self, row: int, prefix: Prefix) -> None:
-        """Begin a reply after `prefix` in an idle row."""
+        """Start a reply after `prefix` in an idle row."""
         ...
 
     def release(self, row: int) -> None:
-        """End the reply of a row, which is idle from now on."""
+        """End the reply of a row, which becomes idle."""
         ...
 
     def step(self, tokens: Tensor) -> Tensor:
@@ -76,30 +76,30 @@ class LanguageModel(Protocol):
     """Tokens that end a reply."""
     device: torch.device
     joins: bool
-    """Rows may be admitted to a decoder that has already made steps."""
+    """True if `Decoder.admit` is allowed after the decoder's first step."""
 
     def render(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """Tokens of a conversation, up to where the reply begins. A last message of the assistant is continued."""
+        """The prompt's tokens; a final assistant message is the prefill of the reply."""
         ...
 
     def opening(self, prompt: Sequence[int]) -> str:
-        """The open think tag with which the chat template has ended a rendered conversation; empty for none."""
+        """The open think tag with which the chat template ends a rendered prompt; empty: none."""
         ...
 
     def encode_reply(self, text: str) -> tuple[int, ...]:
-        """Tokens of a whole reply, with the token that ends it."""
+        """Tokens of a whole reply, including its end token."""
         ...
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Text of the tokens of a reply, special tokens left out."""
+        """Text of the tokens of a reply, without stop tokens."""
         ...
 
     def prefill(self, prompt: Sequence[int]) -> Prefix:
-        """Forward pass over one prompt, in a shape that depends on its length alone."""
+        """Run the forward pass over one prompt, in a shape that depends only on its length."""
         ...
 
     def shape(self, prompt_tokens: int) -> Hashable:
-        """What a prompt's length decides about the shape of a decoder: rows of one decoder agree in it."""
+        """Key of the decoder shape for a prompt's length; all rows of one decoder have the same key."""
         ...
 
     def decoder(self, rows: int, shape: Hashable) -> Decoder: ...
@@ -115,5 +115,5 @@ class LanguageModel(Protocol):
     def load_state(self, state: Mapping[str, Tensor]) -> None: ...
 
     def save_extras(self, directory: Path) -> None:
-        """Write what else a fresh process needs, such as the tokenizer."""
+        """Write the files, other than the weights, that a new process needs, such as the tokenizer."""
         ...

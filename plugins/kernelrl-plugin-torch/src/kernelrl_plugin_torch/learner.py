@@ -1,6 +1,6 @@
-"""The optimizer of a model: gradients are gathered over batches, then one step is made.
+"""The optimizer of a model, with gradient accumulation.
 
-Policy `torch` and the Tinker-compatible server learn through this class, so that equal data give equal weights.
+Policy `torch` and the Tinker-compatible server both train through `Learner`, so equal data gives equal weights.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class Datum(NamedTuple):
     prompt: tuple[int, ...]
     reply: tuple[int, ...]
     sampled: Sequence[float]
-    """[len(reply)] log-probabilities under the weights that sampled."""
+    """[len(reply)] sampler log-probabilities."""
     advantages: Sequence[float]
-    """[len(reply)]; the loss is a plain sum, so a divisor is part of these."""
+    """[len(reply)] advantages, already divided by the loss denominator: the loss is a plain sum."""
 
 
 class Learner:
     """The optimizer of a model."""
 
     def __init__(self, model: LanguageModel, max_tokens: int) -> None:
-        """`max_tokens`: most tokens of prompts and replies in one forward and backward pass."""
+        """`max_tokens`: maximum tokens of prompts and replies in one forward and backward pass."""
         self._model = model
         self.max_tokens = max_tokens
         self._parameters = [p for p in model.module.parameters() if p.requires_grad]
@@ -43,11 +43,14 @@ class Learner:
     def backward(
         self, data: Sequence[Datum], loss: str, bounds: tuple[float, float], totals: Totals, ratio: str = "token"
     ) -> list[Tensor]:
-        """Add the gradient of a batch; returns [datum] log-probabilities [len(reply)] under the present weights.
+        """Accumulate the gradient of a batch; returns [datum] trainer log-probabilities [len(reply)].
 
-        `loss` and the `bounds` of the ratio are those of `token_loss`; `ratio` says whose it is, `token` or `sequence`.
+        Args:
+            loss, bounds: see `token_loss`.
+            totals: the metrics of the batch are added to these.
+            ratio: `token` or `sequence`, the probability ratio that the loss uses.
         """
-        # Dropout would make other probabilities than sampling saw, and draw on a generator that no checkpoint holds.
+        # Dropout would change the probabilities, and use a random generator that checkpoints do not contain.
         self._model.module.eval()
         seen: list[Tensor] = []
         for batch in micro_batches(data, self.max_tokens):
@@ -60,23 +63,23 @@ class Learner:
             total = tokens.loss.sum()
             if total.requires_grad:
                 total.backward()
-            now = scores.logprobs.detach()
-            totals.add(total, tokens.ratio, tokens.clipped, sampled - now, scores.entropy)
-            seen += now.split([len(datum.reply) for datum in batch])
+            trainer = scores.logprobs.detach()
+            totals.add(total, tokens.ratio, tokens.clipped, sampled - trainer, scores.entropy)
+            seen += trainer.split([len(datum.reply) for datum in batch])
         return seen
 
     @torch.no_grad()
-    def logprobs(self, spoken: Sequence[PromptAndReply]) -> list[list[float]]:
-        """[reply][token] log-probabilities under the present weights."""
+    def logprobs(self, pairs: Sequence[PromptAndReply]) -> list[list[float]]:
+        """[reply][token] log-probabilities under the current weights."""
         self._model.module.eval()
         seen: list[list[float]] = []
-        for batch in micro_batches(spoken, self.max_tokens):
+        for batch in micro_batches(pairs, self.max_tokens):
             rows = self._model.score(batch).logprobs.split([len(one.reply) for one in batch])
             seen += [row.tolist() for row in rows]
         return seen
 
     def update(self, settings: OptimizerSettings) -> float:
-        """One optimizer step; returns the gradient's norm before clipping."""
+        """Make one optimizer step; returns the gradient's norm before clipping."""
         for group in self._optimizer.param_groups:
             group.update(
                 lr=settings.learning_rate,
@@ -91,7 +94,7 @@ class Learner:
         return float(norm)
 
     def take_gradients(self) -> list[Tensor | None]:
-        """The gathered gradients, which the model loses; `put_gradients` brings them back."""
+        """Remove and return the accumulated gradients; `put_gradients` restores them."""
         taken = [p.grad for p in self._parameters]
         self._optimizer.zero_grad(set_to_none=True)
         return taken
@@ -108,7 +111,7 @@ class Learner:
 
 
 class Totals:
-    """Sums over the tokens of a step."""
+    """Metrics of a step, as sums over its tokens."""
 
     def __init__(self) -> None:
         self.tokens = 0
@@ -121,13 +124,13 @@ class Totals:
             self.sums[name] += float(values.sum(dtype=torch.float64))
 
     def metrics(self) -> dict[str, float]:
-        """Loss as a sum, the others as means over tokens; `kl` is log p_sampled - log p_now, before each update."""
+        """The loss as a sum, the others as means over tokens; `kl` is sampler minus trainer log-probability."""
         means = {name: total / max(self.tokens, 1) for name, total in self.sums.items()}
         return means | {"loss": self.sums["loss"], "tokens": float(self.tokens)}
 
 
 def micro_batches(replies: Sequence[Any], max_tokens: int) -> Iterator[Sequence[Any]]:
-    """Consecutive replies that hold at most `max_tokens` tokens together, or one that alone holds more."""
+    """Batches of consecutive replies with at most `max_tokens` tokens, or of one longer reply."""
     start = total = 0
     for end, one in enumerate(replies):
         size = len(one.prompt) + len(one.reply)
@@ -140,10 +143,10 @@ def micro_batches(replies: Sequence[Any], max_tokens: int) -> Iterator[Sequence[
 
 
 def mean_gap(sampler: Sequence[Sequence[float]], trainer: Sequence[Sequence[float]]) -> float:
-    """Mean over all tokens of |log p_train - log p_sample|; 0 without tokens."""
+    """Mean of |trainer - sampler log-probability| over all tokens; 0 without tokens."""
     gaps = [
-        abs(now - then)
-        for row, before in zip(trainer, sampler, strict=True)
-        for now, then in zip(row, before, strict=True)
+        abs(trained - sampled)
+        for trainer_row, sampler_row in zip(trainer, sampler, strict=True)
+        for trained, sampled in zip(trainer_row, sampler_row, strict=True)
     ]
     return math.fsum(gaps) / max(len(gaps), 1)

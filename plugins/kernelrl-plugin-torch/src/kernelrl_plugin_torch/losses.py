@@ -1,11 +1,15 @@
-"""Losses on tokens.
+"""Losses of tokens. p is the probability of a token under the trainer's weights, `ratio` is p divided by the sampler's
+probability, A the advantage, sg stops the gradient.
 
-`importance_sampling` is -ratio * A. `ppo` is the clipped surrogate of Schulman et al. 2017 with separate bounds below
-and above (Yu et al. 2025, clip-higher), -min(ratio * A, clip(ratio, 1 - low, 1 + high) * A). `cispo` (MiniMax 2025)
-clips the ratio as a weight and keeps every token's gradient, -sg(clip(ratio, 1 - low, 1 + high)) * A * log p. All are
-sums over tokens. All can take the ratio of the whole reply in place of each token's, exp of the mean of its tokens'
-log-ratios (Zheng et al. 2025, GSPO, arXiv 2507.18071). `cross_entropy`, -A * log p, is supervised learning with A as
-the token's weight.
+    importance_sampling  -ratio * A
+    ppo                  -min(ratio * A, clip(ratio, 1 - low, 1 + high) * A)
+                         (Schulman et al. 2017, with separate bounds: Yu et al. 2025, clip-higher)
+    cispo                -sg(clip(ratio, 1 - low, 1 + high)) * A * log p
+                         (MiniMax 2025; clipped tokens keep a gradient)
+    cross_entropy        -A * log p: supervised training, with A as the token's weight
+
+The loss of a batch is the sum over its tokens. The first three can use one ratio for the whole reply in place of each
+token's: exp of the mean log-ratio of its tokens (Zheng et al. 2025, GSPO, arXiv 2507.18071).
 """
 
 from __future__ import annotations
@@ -23,13 +27,14 @@ __all__ = ["TokenLoss", "token_loss"]
 
 
 class TokenLoss(NamedTuple):
-    """Loss of each token and what it was made of, all [n_tokens]."""
+    """Loss, ratio and clipping of each token, all [n_tokens]."""
 
     loss: Tensor
+    """With gradient."""
     ratio: Tensor
-    """Probability now over probability when sampled, without gradient."""
+    """Trainer probability divided by sampler probability, without gradient."""
     clipped: Tensor
-    """Tokens whose ratio was clipped: `ppo` gives them no gradient, `cispo` a smaller one."""
+    """True where the ratio was clipped: `ppo` then has no gradient, `cispo` a smaller one."""
 
 
 def token_loss(
@@ -40,15 +45,15 @@ def token_loss(
     bounds: tuple[float, float],
     lengths: Sequence[int] | None = None,
 ) -> TokenLoss:
-    """Loss of each token.
+    """Loss of each token; see the formulas of this module.
 
     Args:
         name: one of `LOSSES`, or `cross_entropy`.
-        logprobs: [n_tokens] under the present weights, with gradient.
-        sampled: [n_tokens] under the weights that sampled.
+        logprobs: [n_tokens] trainer log-probabilities, with gradient.
+        sampled: [n_tokens] sampler log-probabilities.
         advantages: [n_tokens].
-        bounds: of the ratio, for `ppo` and `cispo`.
-        lengths: of the replies, whose sum is n_tokens: each token takes the ratio of its reply. None: its own.
+        bounds: lower and upper bound of the ratio (1 - low, 1 + high), for `ppo` and `cispo`.
+        lengths: lengths of the replies, with the sum n_tokens: tokens use the ratio of their reply. None: their own.
 
     Raises:
         UsageError: unknown loss.

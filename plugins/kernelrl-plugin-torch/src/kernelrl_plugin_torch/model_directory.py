@@ -1,5 +1,5 @@
-"""A model from scratch as a directory, in the form other programs expect: weights, and a tokenizer that Hugging Face's
-`AutoTokenizer` loads, chat template included."""
+"""Directory format of a model from scratch: weights, and a tokenizer with chat template for Hugging Face's
+`AutoTokenizer`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DESCRIPTION = "kernelrl_model.json"
 _WEIGHTS = "weights.pt"
 _TEXT_TOKENIZER = "text_tokenizer.json"
 _SPECIAL = ("<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
-"""In the order of their ids behind those of the text (`ScratchTokenizer`)."""
+"""Special tokens in the order of their ids, which follow those of the text (`ScratchTokenizer`)."""
 _TEMPLATE = (
     "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
@@ -29,7 +29,7 @@ _TEMPLATE = (
 
 
 def write_model(model: ScratchModel, directory: Path) -> None:
-    """Write a model into an existing directory."""
+    """Write a model to an existing directory."""
     text = model.tokenizer.to_json()
     whole = Tokenizer.from_str(text)
     whole.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in _SPECIAL])
@@ -53,10 +53,10 @@ def is_scratch_directory(directory: Path) -> bool:
 
 
 def read_model(directory: Path, *, device: str = "cpu") -> ScratchModel:
-    """The model that `write_model` wrote.
+    """The model of a directory of `write_model`.
 
     Raises:
-        UsageError: something is missing or damaged.
+        UsageError: a file is missing or damaged.
     """
     try:
         sizes: dict[str, Any] = json.loads((directory / _DESCRIPTION).read_text(encoding="utf-8"))
@@ -64,5 +64,5 @@ def read_model(directory: Path, *, device: str = "cpu") -> ScratchModel:
         model = ScratchModel(tokenizer, **sizes, seed=0, device=device)
         model.load_state(read_tensors(directory / _WEIGHTS)["weights"])
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        raise UsageError(f"{directory} holds no usable model: {error}") from error
+        raise UsageError(f"{directory} does not contain a valid model: {error}") from error
     return model

@@ -1,8 +1,7 @@
-"""The policy `torch`: a model in this process that samples and learns.
+"""The policy `torch`: a model in this process that samples and trains.
 
-The event loop only hands work over. One thread of its own does everything that touches the model, in the order in which
-it was asked for, so sampling and training never meet. On a GPU each piece of work holds a turn that judges respect:
-while the model works no kernel is timed there, and while one is timed the model waits.
+One worker thread does all work on the model, in the order of the calls, so sampling and training never overlap. On a
+GPU each piece of work holds a shared device lease: the model computes only while no kernel is timed there.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from kernelrl_plugin_torch.model_directory import write_model
 from kernelrl_plugin_torch.sampler import Request, Sampler, rows_agree
 from kernelrl_plugin_torch.scratch_model import TOKENIZER_FILE, ScratchModel
 from kernelrl_plugin_torch.scratch_tokenizer import ScratchTokenizer
-from kernelrl_plugin_torch.warm_start import WarmStartCache, imitate, warm_start_key
+from kernelrl_plugin_torch.warm_start import WarmStartCache, train_on_demonstrations, warm_start_key
 
 __all__ = ["TorchPolicy", "weights_hash"]
 
@@ -72,9 +71,9 @@ class TorchPolicy(TrainablePolicy):
         self._sampler: Sampler | None = None
         self._learner: Learner | None = None
         self._partial: _PartialStep | None = None
-        """A step of which gradients are there already."""
+        """The current step, after the first calls of `backward`."""
         self._reference: dict[str, Tensor] | None = None
-        """Weights before the first training step; kept only for a KL penalty."""
+        """Weights of the reference policy; only with a KL penalty."""
 
     # --- beginning and end ----------------------------------------------------------------------------------------
 
@@ -98,7 +97,9 @@ class TorchPolicy(TrainablePolicy):
 
         def learn() -> None:
             model = self._build(examples)
-            imitate(model, examples, settings, seed=context.seed, say=context.say, stopped=self._stopping.is_set)
+            train_on_demonstrations(
+                model, examples, settings, seed=context.seed, say=context.say, stopped=self._stopping.is_set
+            )
             content: dict[str, Any] = {"weights": model.state()}
             if isinstance(model, ScratchModel):
                 content["tokenizer"] = model.tokenizer.to_json()
@@ -145,13 +146,13 @@ class TorchPolicy(TrainablePolicy):
         )
 
     def _adopt(self, model: LanguageModel) -> None:
-        """Sample and learn with this model from now on."""
+        """Sample and train with this model from now on."""
         rows = self._options.sample_rows or (64 if isinstance(model, ScratchModel) else 16)
         if rows > 1 and not rows_agree(model, rows):
             one_by_one = model.device.type == "cpu"
             if self._context is not None:
-                effect = "sampling one reply at a time" if one_by_one else "a reply may depend on its neighbours"
-                self._context.say(f"policy torch: {rows} rows are not computed alike here; {effect}")
+                effect = "sampling one reply at a time" if one_by_one else "a reply may depend on other replies"
+                self._context.say(f"policy torch: the rows of a batch of {rows} have different rounding; {effect}")
             rows = 1 if one_by_one else rows
         self._model, self.context_tokens = model, model.context_tokens
         self._sampler = Sampler(model, rows)
@@ -172,18 +173,18 @@ class TorchPolicy(TrainablePolicy):
 
     async def sample(self, prompt: Prompt, settings: SamplingSettings) -> Reply:
         sampler = _present(self._sampler)
-        room = self.context_tokens - len(prompt.tokens)
-        if room < 1:
+        available = self.context_tokens - len(prompt.tokens)
+        if available < 1:
             raise UsageError(
-                f"the prompt has {len(prompt.tokens)} tokens and leaves no room for a reply: "
-                f"the context holds {self.context_tokens}",
+                f"the prompt has {len(prompt.tokens)} tokens and the context {self.context_tokens}: "
+                "no tokens remain for a reply",
                 fix="shorten the prompt (prompt.max_tokens, history.keep) or raise policy.context_tokens",
             )
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Reply] = loop.create_future()
         request = Request(
             prompt.tokens,
-            attrs.evolve(settings, max_tokens=min(settings.max_tokens, room)),
+            attrs.evolve(settings, max_tokens=min(settings.max_tokens, available)),
             deliver=lambda reply: _call(loop, _settle, future, reply),
             fail=lambda error: _call(loop, _settle, future, error),
             wanted=lambda: not (future.done() or self._stopping.is_set()),
@@ -191,14 +192,14 @@ class TorchPolicy(TrainablePolicy):
         self._waiting.add(future)
         try:
             sampler.submit(request)
-            # After the callbacks that are ready now: calls made together start in one batch.
+            # Deferred by one pass of the event loop, so that concurrent calls start in one batch.
             loop.call_soon(self._pump, loop, sampler)
             return await future
         finally:
             self._waiting.discard(future)
 
     def _pump(self, loop: asyncio.AbstractEventLoop, sampler: Sampler) -> None:
-        """Keep the worker sampling while somebody waits. Runs on the event loop."""
+        """Start the worker's sampling, unless it is running. Called on the event loop."""
         if self._pumping or self._stopping.is_set():
             return
         self._pumping = True
@@ -211,7 +212,7 @@ class TorchPolicy(TrainablePolicy):
             for future in list(self._waiting):
                 _settle(future, error)
         elif any(not future.done() for future in self._waiting):
-            # Submitted in the moment between the worker's last look at the queue and this call.
+            # A request was submitted after the worker last checked the queue.
             self._pump(loop, sampler)
 
     # --- learning -------------------------------------------------------------------------------------------------
@@ -229,7 +230,7 @@ class TorchPolicy(TrainablePolicy):
         learner, loss = _present(self._learner), update.loss
         partial, self._partial = self._partial, None
         if partial is None or partial.n_samples != sum(update.accumulated):
-            learner.take_gradients()  # of a step that was given up or failed
+            learner.take_gradients()  # discards those of an abandoned or failed step
             partial = _PartialStep()
         totals, norms, gap = partial.totals, [], 0.0
         for substep in update.substeps:
@@ -247,33 +248,33 @@ class TorchPolicy(TrainablePolicy):
 
         def work() -> None:
             partial = self._partial = self._partial or _PartialStep()
-            # What may belong to a batch with samples that follow waits for them: batches are those of a whole step.
+            # The last, possibly incomplete batch waits for later samples, so that batches equal those of a whole step.
             data = [*partial.waiting, *map(_datum, samples)]
             *whole, partial.waiting = micro_batches(data, learner.max_tokens)
             for batch in whole:
                 partial.seen += learner.backward(batch, loss.name, _bounds(loss), partial.totals, loss.ratio)
-            partial.n_samples += len(samples)  # last: after a failure `update` begins again
+            partial.n_samples += len(samples)  # last: after a failure the counts differ and `update` starts again
 
         await self._do(work)
 
     async def logprobs(
         self, samples: Sequence[TrainingSample], weights: Literal["current", "reference"]
     ) -> Sequence[Sequence[float]]:
-        spoken = [PromptAndReply(sample.prompt_tokens, sample.tokens) for sample in samples]
+        pairs = [PromptAndReply(sample.prompt_tokens, sample.tokens) for sample in samples]
         if weights == "reference":
-            return await self._do(lambda: self._reference_logprobs(spoken))
-        return await self._do(lambda: _present(self._learner).logprobs(spoken))
+            return await self._do(lambda: self._reference_logprobs(pairs))
+        return await self._do(lambda: _present(self._learner).logprobs(pairs))
 
-    def _reference_logprobs(self, spoken: Sequence[PromptAndReply]) -> list[list[float]]:
+    def _reference_logprobs(self, pairs: Sequence[PromptAndReply]) -> list[list[float]]:
         if self._reference is None:
-            raise KernelRLError("the policy was started without a reference, and the loss has a KL penalty")
+            raise KernelRLError("the policy was started without a reference policy, but the loss has a KL penalty")
         model = _present(self._model)
-        mine = {name: tensor.clone() for name, tensor in model.state().items()}
+        current = {name: tensor.clone() for name, tensor in model.state().items()}
         model.load_state(self._reference)
         try:
-            return _present(self._learner).logprobs(spoken)
+            return _present(self._learner).logprobs(pairs)
         finally:
-            model.load_state(mine)
+            model.load_state(current)
 
     async def save(self, directory: Path) -> Mapping[str, Any]:
         def work() -> dict[str, Any]:
@@ -286,11 +287,11 @@ class TorchPolicy(TrainablePolicy):
         return await self._do(work)
 
     async def export(self, directory: Path) -> None:
-        """Write into an existing directory what a server needs: a model from scratch whole, or the adapters of one of
-        Hugging Face in the form of PEFT.
+        """Write the files that a server needs to an existing directory: a model from scratch completely, of a Hugging
+        Face model the LoRA adapters in PEFT's format.
 
         Raises:
-            UsageError: a model of Hugging Face that is trained whole.
+            UsageError: a Hugging Face model without adapters.
         """
         model = _present(self._model)
         if isinstance(model, ScratchModel):
@@ -301,7 +302,7 @@ class TorchPolicy(TrainablePolicy):
             await self._do(lambda: adapted.save_pretrained(directory))
         else:
             raise UsageError(
-                "a model of Hugging Face that is trained whole is not exported", fix="train adapters: policy.lora_rank"
+                "a Hugging Face model can be exported only with adapters", fix="set policy.lora_rank to train adapters"
             )
 
     async def load(self, state: Mapping[str, Any], directory: Path) -> None:
@@ -341,15 +342,15 @@ class TorchPolicy(TrainablePolicy):
 
 @attrs.define(eq=False)
 class _PartialStep:
-    """The first part of a step whose gradients are being gathered."""
+    """A step whose gradients are accumulated before `update`."""
 
     n_samples: int = 0
-    """Samples of the calls of `backward` that succeeded."""
+    """Number of samples in successful calls of `backward`."""
     totals: Totals = attrs.field(factory=Totals)
     seen: list[Tensor] = attrs.field(factory=list)
-    """[sample] what `Learner.backward` returned for those whose gradients are there."""
+    """[sample] results of `Learner.backward` for the samples with accumulated gradients."""
     waiting: Sequence[Datum] = ()
-    """Those that follow them."""
+    """Later samples, which have no gradients yet."""
 
 
 def _datum(sample: LossSample) -> Datum:
@@ -361,7 +362,7 @@ def _bounds(loss: Loss) -> tuple[float, float]:
 
 
 def weights_hash(state: Mapping[str, Tensor]) -> str:
-    """Hex SHA-256 over names, shapes and bytes of the weights."""
+    """Hex SHA-256 of the names, shapes, dtypes and bytes of the weights."""
     digest = hashlib.sha256()
     for name, tensor in sorted(state.items()):
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
@@ -385,7 +386,7 @@ def _settle(future: asyncio.Future[Reply], result: Reply | BaseException) -> Non
 
 
 def _call(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: object) -> None:
-    """Call on the event loop, unless that has ended meanwhile."""
+    """Call a function on the event loop, unless the loop is closed."""
     try:
         loop.call_soon_threadsafe(function, *arguments)
     except RuntimeError:

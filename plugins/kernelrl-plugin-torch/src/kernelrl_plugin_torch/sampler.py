@@ -1,8 +1,9 @@
-"""Sampling many replies side by side, each as if it were alone.
+"""Batched sampling with replies that do not depend on their batch.
 
-Requests wait in a queue. A decoder has a fixed number of rows; whenever rows are idle they take what waits, so nothing
-is held back to fill a batch, and a long reply delays nobody. Each reply is handed over as soon as it ends. All
-computation is in fixed shapes, and rows do not see one another: a reply is a function of weights, prompt and its seed.
+Requests wait in a queue. A decoder has a fixed number of rows. Idle rows take waiting requests before every step
+(continuous batching) if the model supports it (`LanguageModel.joins`), else when all rows have ended. Each reply is
+delivered as soon as it ends. Shapes are fixed and rows are independent, so a reply is a function of the weights, the
+prompt and its seed.
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ _KEPT_PREFIXES = 32
 
 @attrs.define(eq=False)
 class Request:
-    """A reply that somebody waits for."""
+    """A request for one reply."""
 
     prompt: tuple[int, ...]
     settings: SamplingSettings
-    """Its `max_tokens` fits into the context."""
+    """The prompt and `max_tokens` together fit into the context."""
     deliver: Callable[[Reply], None]
     fail: Callable[[BaseException], None]
     wanted: Callable[[], bool]
-    """False once nobody waits any more."""
+    """False after the caller has stopped waiting."""
     stop_tokens: frozenset[int] | None = None
     """Tokens that end the reply; None: the model's own."""
 
 
 class Sampler:
-    """Turns requests into replies. Used by one thread; only `submit` may be called from others."""
+    """Samples the replies of requests. Used by one thread; only `submit` may be called from other threads."""
 
     def __init__(self, model: LanguageModel, rows: int) -> None:
         self._model = model
@@ -52,21 +53,21 @@ class Sampler:
 
     @property
     def waiting(self) -> int:
-        """Requests that no row has taken yet."""
+        """Number of requests that no row has taken yet."""
         return len(self._queue)
 
     def abandon(self, error: BaseException) -> None:
-        """Answer everything that waits with an error."""
+        """Fail all waiting requests with an error."""
         while self._queue:
             self._queue.popleft().fail(error)
 
     def weights_changed(self) -> None:
-        """Forget what was computed with earlier weights."""
+        """Discard cached prompts, which were computed with earlier weights."""
         self._prefixes.clear()
 
     @torch.inference_mode()
     def run(self) -> None:
-        """Work until nothing waits."""
+        """Sample until no request waits."""
         self._model.module.eval()
         while self._queue:
             waiting = [self._queue.popleft() for _ in range(len(self._queue))]
@@ -103,7 +104,7 @@ class Sampler:
                 return
 
     def _advance(self, rows: list[_Row | None], logits: Tensor, decoder: Decoder) -> Tensor:
-        """One token for every busy row."""
+        """Sample one token for every busy row; returns the next logits [rows, vocabulary]."""
         numbers = torch.tensor([0.0 if row is None else row.next_number() for row in rows], dtype=torch.float64)
         settings = [None if row is None else row.request.settings for row in rows]
         tokens, logprobs = draw(logits, numbers, settings)
@@ -121,7 +122,7 @@ class Sampler:
         return decoder.step(torch.tensor(tokens, device=self._model.device))
 
     def _take(self, shape: Hashable, n: int) -> list[Request]:
-        """At most `n` waiting requests of a shape; those nobody wants any more are dropped."""
+        """At most `n` waiting requests of a shape; requests that are no longer wanted are removed."""
         taken: list[Request] = []
         for _ in range(len(self._queue)):
             request = self._queue.popleft()
@@ -144,7 +145,7 @@ class Sampler:
 
 
 class _Row:
-    """A reply under way."""
+    """An unfinished reply."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -156,7 +157,7 @@ class _Row:
         return self._numbers[len(self._tokens)]
 
     def extend(self, token: int, logprob: float, model: LanguageModel) -> Reply | None:
-        """Append a token; returns the reply when it ended with it."""
+        """Append a token; returns the reply if this token ends it."""
         self._tokens.append(token)
         self._logprobs.append(logprob)
         settings = self.request.settings
@@ -178,10 +179,10 @@ class _Row:
 
 @torch.inference_mode()
 def rows_agree(model: LanguageModel, rows: int) -> bool:
-    """Whether this processor computes every row of a decoder alike, and alike beside longer rows.
+    """True if equal rows of a decoder have bitwise equal results on this device, also in a batch with longer rows.
 
-    Matrix libraries may treat the last rows of a matrix, or sums that end in zeros, in another order of operations; the
-    order does not depend on the numbers, so a few steps with equal rows show it.
+    Matrix libraries may use another order of operations for the last rows of a matrix, or for sums with trailing zeros.
+    The order does not depend on the values, so a few steps with equal rows are a sufficient test.
     """
     model.module.eval()
     short = model.prefill([index * 7 % 251 for index in range(23)])

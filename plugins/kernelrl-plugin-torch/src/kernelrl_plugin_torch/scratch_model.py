@@ -1,9 +1,9 @@
-"""A small decoder-only transformer, made to be fast on one core; it runs on a GPU as well.
+"""A small decoder-only transformer that is fast on one CPU core; it also runs on a GPU.
 
-Pre-norm blocks with rotary positions; all query heads share one key and value head (multi-query attention, Shazeer
-2019), which makes the cache small enough to stay near the processor. Input and output embeddings are the same matrix.
+Pre-norm blocks with rotary positions. All query heads share one key and value head (multi-query attention, Shazeer
+2019), so that the key-value cache fits into the CPU caches. Input and output embeddings are tied.
 
-Shape letters: R rows, T tokens of a row, D width, H heads, E = D / H, C context, V vocabulary.
+Shapes: R rows, T tokens of a row, D width, H heads, E = D / H, C context, V vocabulary.
 """
 
 from __future__ import annotations
@@ -71,19 +71,21 @@ class _Transformer(nn.Module):
         self.register_buffer("sin", angle.sin().float(), persistent=False)
 
     def rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines [..., 1, E/2] for positions [...]; the 1 stands for the heads."""
+        """Cosines and sines [..., 1, E/2] for positions [...]; the 1 is the dimension of the heads."""
         return self.cos[positions].unsqueeze(-2), self.sin[positions].unsqueeze(-2)
 
     def embed(self, tokens: Tensor) -> Tensor:
-        # Small output weights and inputs of the size that the blocks add: one matrix serves both.
+        # Tied embeddings are small, as the output needs; this scale gives the input the size of the blocks' outputs.
         return self.embedding(tokens) * self.embedding.embedding_dim**0.5
 
     def forward(
         self, tokens: Tensor, positions: Tensor, mask: Tensor | None, cache: list[tuple[Tensor, Tensor]] | None = None
     ) -> Tensor:
-        """Hidden states [R, T, D] of tokens [R, T]; mask [R, 1, T, T] says what is seen, None: all that came before.
+        """Hidden states [R, T, D] of tokens [R, T].
 
-        Keys and values [R, 1, T, E] of every layer are appended to `cache`.
+        Args:
+            mask: [R, 1, T, T] attention mask; None: causal.
+            cache: keys and values [R, 1, T, E] of every layer are appended.
         """
         rotation = self.rotation(positions)
         x = self.embed(tokens)
@@ -108,10 +110,10 @@ def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 class _Decoder:
-    """Rows at their own positions, over a cache of the whole context.
+    """A decoder whose rows have independent positions, with a cache for the whole context.
 
-    Attention looks at a span that is rounded up from the longest row. What lies beyond a row's own end has weight 0 and
-    changes no bit of its sums, which `sampler.rows_agree` checks before this is relied on.
+    Attention covers a span that is rounded up from the longest row. Positions beyond a row's end have weight 0 and do
+    not change its sums; `sampler.rows_agree` verifies this.
     """
 
     def __init__(self, net: _Transformer, rows: int, context: int, device: torch.device) -> None:
@@ -144,7 +146,7 @@ class _Decoder:
             query, key, value = block.project(x, rotation)
             keys[self._rows, 0, ends] = key[:, 0]
             values[self._rows, 0, ends] = value[:, 0]
-            # The heads stand where a sequence would: [R, 1, H, E] over keys [R, 1, span, E].
+            # The heads take the place of the sequence dimension: [R, 1, H, E] over keys [R, 1, span, E].
             attended = F.scaled_dot_product_attention(
                 query.unsqueeze(1), keys[:, :, :span], values[:, :, :span], attn_mask=mask
             )
@@ -154,7 +156,7 @@ class _Decoder:
 
 
 class ScratchModel:
-    """The model from scratch, with its tokenizer."""
+    """The `LanguageModel` from scratch, with its tokenizer."""
 
     joins = True
 
@@ -171,14 +173,14 @@ class ScratchModel:
     ) -> None:
         """
         Raises:
-            MissingPrerequisite: the device is not there.
+            MissingPrerequisite: the device does not exist.
         """
         self.device = usable_device(device)
         self.tokenizer = tokenizer
         self.sizes = {"width": width, "layers": layers, "heads": heads}
         self.context_tokens = context_tokens
         self.stop_tokens = frozenset({tokenizer.end})
-        # Made on the CPU, so that a seed means the same weights everywhere.
+        # Initialised on the CPU, so that a seed gives the same weights on every device.
         self._net = _Transformer(tokenizer.size, width, layers, heads, context_tokens, seed).to(self.device)
         self.module = self._net
 
@@ -207,11 +209,9 @@ class ScratchModel:
         return _Decoder(self._net, rows, self.context_tokens, self.device)
 
     def score(self, batch: Sequence[PromptAndReply]) -> Scores:
-        """Neighbours with the same prompt share its computation: prompt and replies stand in one row, and a mask keeps
-        the replies from seeing one another."""
-        packs = [
-            _Pack(prompt, [spoken.reply for spoken in group]) for prompt, group in groupby(batch, lambda s: s.prompt)
-        ]
+        """Log-probabilities of replies. Consecutive replies to the same prompt share its computation: they are packed
+        into one row after the prompt, and a mask prevents attention between replies."""
+        packs = [_Pack(prompt, [pair.reply for pair in group]) for prompt, group in groupby(batch, lambda s: s.prompt)]
         longest = max(len(pack.tokens) for pack in packs)
         tokens, positions, parts = (
             torch.tensor([row + [filler] * (longest - len(row)) for row in rows], device=self.device)
@@ -242,15 +242,15 @@ class ScratchModel:
 
 
 class _Pack:
-    """A prompt and its replies in one row."""
+    """A prompt and its replies, packed into one row."""
 
     def __init__(self, prompt: Sequence[int], replies: Sequence[Sequence[int]]) -> None:
         self.tokens = list(prompt)
         self.positions = list(range(len(prompt)))
         self.parts = [0] * len(prompt)
-        """0 in the prompt, then the number of the reply from 1."""
+        """For each token of the row, 0 for the prompt or the number of its reply, from 1."""
         self.before: list[int] = []
-        """For each reply token, the place whose hidden state predicts it."""
+        """For each reply token, the position in the row whose hidden state predicts it."""
         self.targets: list[int] = []
         for number, reply in enumerate(replies, start=1):
             if not reply:

@@ -1,8 +1,8 @@
-"""Byte-pair tokenizer whose tokens may be whole lines.
+"""Byte-pair tokenizer whose tokens can be whole lines.
 
-Merges may span a whole line with its indentation and line break, so that the lines every prompt and every kernel have
-in common cost one token each. A merge is only learnt from pieces that several tasks share; what is peculiar to a task
-stays in pieces that can be put together anew. Bytes are the alphabet: every text can be encoded, and decoded to itself.
+Merges may span a whole line with its indentation and line break, so a line that all prompts and kernels share is one
+token. Only pieces of several tasks are merged; text of a single task stays in smaller, reusable pieces. The alphabet is
+bytes: every text can be encoded, and decoding restores it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ __all__ = ["ScratchTokenizer"]
 class ScratchTokenizer:
     """Tokenizer and chat template of the model from scratch.
 
-    A conversation is `<role> content <end>` for each message, then `<assistant>`. The special tokens have ids behind
-    those of the text, so no text can be mistaken for one.
+    A prompt is `<role> content <end>` for each message, then `<assistant>`. The ids of the special tokens follow those
+    of the text, so no text can be encoded as a special token.
     """
 
     _roles = ("system", "user", "assistant")
@@ -33,12 +33,12 @@ class ScratchTokenizer:
 
     @classmethod
     def train(cls, tasks: Iterable[Iterable[str]], *, vocabulary: int, min_tasks: int) -> ScratchTokenizer:
-        """Learn merges from the texts of each task; lines that a task repeats count once.
+        """Learn merges from the texts of each task; repeated lines of a task count once.
 
         Args:
-            tasks: for each task, all texts seen with it. No text at all gives a tokenizer of bytes.
-            vocabulary: most tokens, at least 256.
-            min_tasks: fewest tasks in which a merged pair must occur.
+            tasks: for each task, its texts. Without any text the tokens are single bytes.
+            vocabulary: maximum vocabulary size, at least 256.
+            min_tasks: minimum number of tasks in which a merged pair must occur.
         """
         lines: list[str] = []
         for texts in tasks:
@@ -92,5 +92,5 @@ class ScratchTokenizer:
 
 
 def _clean(text: str) -> str:
-    # Lone surrogates, as undecodable bytes of a file leave them, have no UTF-8 form.
+    # Lone surrogates, which undecodable bytes of a file become, have no UTF-8 encoding.
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""Supervised learning on bundled answers, cached between runs."""
+"""Supervised training on demonstrations, cached between runs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from kernelrl_plugin_torch.config import TorchConfig, WarmStart
 from kernelrl_plugin_torch.files import read_tensors, write_tensors
 from kernelrl_plugin_torch.language_model import LanguageModel, PromptAndReply, rendered
 
-__all__ = ["WarmStartCache", "imitate", "warm_start_key"]
+__all__ = ["WarmStartCache", "train_on_demonstrations", "warm_start_key"]
 
 _FORMAT = 1
 
 
-def imitate(
+def train_on_demonstrations(
     model: LanguageModel,
     examples: Sequence[WarmStartExample],
     settings: WarmStart,
@@ -37,13 +37,13 @@ def imitate(
     say: Callable[[str], None],
     stopped: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Train a model to give the replies of the examples, by their weights.
+    """Train a model on the replies of the examples, sampled by their weights.
 
-    The loss is the mean negative log-probability over the tokens of replies; prompts are read and not learnt.
+    The loss is the mean negative log-probability of the reply tokens; prompt tokens have no loss.
 
     Raises:
         UsageError: no examples, or an example longer than the context.
-        InterruptedError: `stopped` became true.
+        InterruptedError: `stopped` returned True.
     """
     corpus = _Corpus(model, examples)
     parameters = [p for p in model.module.parameters() if p.requires_grad]
@@ -65,19 +65,19 @@ def imitate(
 
 
 def _schedule(step: int, steps: int) -> float:
-    """Share of the highest learning rate: a linear rise over the first tenth, then a cosine down to 0.05."""
+    """Factor of the peak learning rate: linear warm-up over the first tenth, and cosine decay to 0.05."""
     rise = min(1.0, (step + 1) / max(1, steps // 10))
     return rise * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * step / steps)))
 
 
 class _Corpus:
-    """Examples as tokens, those with the same prompt together."""
+    """Examples as tokens, grouped by prompt."""
 
     def __init__(self, model: LanguageModel, examples: Sequence[WarmStartExample]) -> None:
         if not examples:
             raise UsageError(
-                "the warm start has no answers to learn from: these tasks bundle none for this backend",
-                fix="set policy.warm_start=null, or use tasks with bundled answers, such as `starter`",
+                "no demonstrations for the supervised warm start: these tasks have none for this backend",
+                fix="set policy.warm_start=null, or use tasks with demonstrations, such as `starter`",
             )
         self._prompts: list[tuple[int, ...]] = []
         self._replies: list[list[tuple[int, ...]]] = []
@@ -96,20 +96,20 @@ class _Corpus:
             length = len(self._prompts[place]) + len(reply)
             if length > model.context_tokens:
                 raise UsageError(
-                    f"a bundled answer to {example.task_id} needs {length} tokens with its prompt, "
-                    f"and the model's context holds {model.context_tokens}",
+                    f"a demonstration of {example.task_id} has {length} tokens with its prompt, "
+                    f"but the model's context has {model.context_tokens}",
                     fix=f"set policy.context_tokens={2 ** math.ceil(math.log2(length))}",
                 )
             self._replies[place].append(reply)
             weights[place].append(example.weight)
         totals = np.array([sum(row) for row in weights])
         if not totals.sum() > 0 or min(min(row) for row in weights) < 0:
-            raise UsageError("the weights of the bundled answers must not be negative, nor all 0")
+            raise UsageError("the weights of the demonstrations must not be negative, nor all 0")
         self._prompt_shares = totals / totals.sum()
         self._reply_shares = [np.array(row) / (sum(row) or 1.0) for row in weights]
 
     def draw(self, generator: np.random.Generator, settings: WarmStart) -> list[PromptAndReply]:
-        """A batch: different prompts by their weight, and for each some of its replies by theirs."""
+        """A random batch: distinct prompts by weight, and for each prompt replies by weight."""
         n = min(settings.prompts_per_step, int((self._prompt_shares > 0).sum()))
         batch: list[PromptAndReply] = []
         for place in generator.choice(len(self._prompts), size=n, replace=False, p=self._prompt_shares):
@@ -120,7 +120,7 @@ class _Corpus:
 
 
 def warm_start_key(config: TorchConfig, demonstrations_key: str, seed: int) -> str:
-    """Name of a cached warm start: hash of everything its weights depend on."""
+    """Name of a cached warm start: a hash of everything that its weights depend on."""
     import tokenizers
 
     described = {
@@ -137,10 +137,10 @@ def warm_start_key(config: TorchConfig, demonstrations_key: str, seed: int) -> s
 
 
 class WarmStartCache:
-    """Finished warm starts, one directory each.
+    """Cache of finished warm starts, one directory each.
 
-    An entry is written beside its place and renamed into it, so nobody sees half of one; it holds the hash of its
-    content, so a damaged one is noticed and made again.
+    An entry is written under a temporary name and renamed when it is complete. It contains the hash of its content, so
+    a damaged entry is detected and computed again.
     """
 
     _CONTENT = "warm_start.pt"
@@ -151,22 +151,22 @@ class WarmStartCache:
         self._say = say
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """What was put under a key: `weights`, and `tokenizer` from scratch; None when there is nothing usable."""
+        """The content of a key: `weights`, and `tokenizer` from scratch; None if it is missing or damaged."""
         entry = self._directory / key
         if not entry.exists():
             return None
         try:
             content = entry / self._CONTENT
             if _file_hash(content) != (entry / self._HASH).read_text(encoding="ascii"):
-                raise ValueError("its content does not match its hash")
+                raise ValueError("the content does not match its hash")
             loaded: dict[str, Any] = read_tensors(content)
         except Exception as error:
-            self._say(f"warm start: the cached one is damaged and will be made again ({entry}: {error})")
+            self._say(f"warm start: the cached weights are damaged and are computed again ({entry}: {error})")
             return None
         return loaded
 
     def put(self, key: str, content: dict[str, Any]) -> None:
-        """Keep a finished warm start. A cache that cannot be written is reported and costs nothing else."""
+        """Store a finished warm start. An unwritable cache is reported to the user and is not an error."""
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             made = Path(tempfile.mkdtemp(prefix=f".{key}.", dir=self._directory))

@@ -1,8 +1,8 @@
-"""What interpreted kernels and their launches are given: what Triton accepts on a device, and nothing else.
+"""Accept in interpreted kernels and launches only what Triton accepts on a device.
 
-The interpreter runs a kernel's body as Python, so that a function of any library, or an object of any class, would
-work there. Triton compiles neither. Here both end with the error that Triton raises on a device. What a launch calls
-besides its kernel, the function that makes the grid and hooks, is called before the launch, as on a device.
+The interpreter executes a kernel's body as Python, so a function of any library or an object of any class would work.
+Triton compiles neither. Here both raise the error that Triton raises on a device. Code that a launch calls besides its
+kernel, the grid function and hooks, is called before the launch, as on a device.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _BUILTINS = frozenset(
         *(abs, bool, tuple, str, zip, enumerate, reversed, sum, all, any, slice, round, Exception, AssertionError),
     )
 )
-"""What Triton compiles, and what does no more with values than its operators."""
+"""Built-in functions and types that Triton compiles, or that only apply operators to values."""
 _NOT_COMPILED = (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.ClassDef, ast.Yield, ast.YieldFrom)
 _OF_KERNELS = frozenset(name for name in dir(InterpretedFunction) if not name.startswith("_"))
 _UNDEFINED = object()
 
 
 class _Body:
-    """Of a function that was rewritten: its source, and the globals that it names, each with attributes of it."""
+    """A rewritten function: its source, and the global names in it, each with the attributes accessed on it."""
 
     def __init__(self, function: Any, source: str) -> None:
         tree = ast.parse(source)
@@ -67,24 +67,24 @@ class _Body:
         """Values of constant globals at the first launch."""
 
     def refuse(self, node: ast.AST, why: str) -> None:
-        """Raise what Triton raises for a source that it cannot compile."""
+        """Raise the error that Triton raises for a source that it cannot compile."""
         raise CompilationError(self.source, node, why)
 
 
 _bodies: dict[Any, _Body] = {}
 _rewritten: dict[Any, Any] = {}
-"""What rewriting has made -> the function."""
+"""Rewritten function → original function."""
 
 
 def install() -> None:
-    """Look at every launch of this process from now on."""
+    """Check every launch of this process from now on."""
     FunctionRewriter.rewrite_ast = _rewriting(FunctionRewriter.rewrite_ast)
     FunctionRewriter._transform_ast = _transforming(FunctionRewriter._transform_ast)
     ConstexprFunction.__call__ = _of_constants(ConstexprFunction.__call__)
     interpreter.GridExecutor.__call__ = _launching(interpreter.GridExecutor.__call__)
 
 
-# What is wrapped cannot be asked of the wrappers: there would be a way around them.
+# No functools.wraps: `__wrapped__` would give access to the unchecked functions.
 
 
 def _rewriting(rewrite: Any) -> Any:
@@ -112,7 +112,7 @@ def _of_constants(call: Any) -> Any:
         if not _is_tritons(self.fn):
             for value in (*arguments, *named.values()):
                 if isinstance(value, tl.tensor):
-                    raise TypeError(f"{self.fn.__name__} takes values that are known when Triton compiles, no tensors")
+                    raise TypeError(f"{self.fn.__name__} takes compile-time constants, not tensors")
         return call(self, *arguments, **named)
 
     return wrapper
@@ -124,8 +124,8 @@ def _launching(call: Any) -> Any:
         named = {name: value for name, value in named.items() if name in parameters}
         bound = inspect.getcallargs(self.fn, *arguments, **named)
         for name, value in bound.items():
-            _look_at_argument(value, is_constant=name in self.constexprs)
-        _look_at_globals(_rewritten.get(self.fn), set())
+            _check_argument(value, is_constant=name in self.constexprs)
+        _check_globals(_rewritten.get(self.fn), set())
         hooks, self.pre_run_hooks = self.pre_run_hooks, []
         for hook in hooks:
             hook(*arguments, **named)
@@ -136,41 +136,42 @@ def _launching(call: Any) -> Any:
     return wrapper
 
 
-def _look_at_argument(value: Any, *, is_constant: bool, has_names: bool = True) -> None:
-    """Let pass what Triton accepts in a launch.
+def _check_argument(value: Any, *, is_constant: bool, has_names: bool = True) -> None:
+    """Accept the argument of a launch if Triton accepts it.
 
     Args:
-        has_names: whether tuples may have names; those are made anew.
+            has_names: whether tuples may be named tuples; those are copied.
 
     Raises:
-        TypeError: it is no tensor, number, descriptor, kernel or tuple of these, nor, for a constant, a text or type.
+            TypeError: the value is not a tensor, number, descriptor, kernel or tuple of these; a constant may also be a
+                string or a type.
     """
     kind = type(value)
     if kind in _NUMBERS or (kind in _TENSORS and not _ATTRIBUTES & vars(value).keys()):
         return
     if kind is tuple or (has_names and issubclass(kind, tuple) and type(getattr(kind, "_fields", None)) is tuple):
         for item in tuple.__iter__(value):
-            _look_at_argument(item, is_constant=is_constant, has_names=has_names)
+            _check_argument(item, is_constant=is_constant, has_names=has_names)
     elif kind is tl.constexpr:
-        _look_at_argument(value.value, is_constant=True, has_names=False)
+        _check_argument(value.value, is_constant=True, has_names=False)
     elif kind is TensorWrapper:
-        _look_at_argument(value.base, is_constant=False)
+        _check_argument(value.base, is_constant=False)
     elif kind is TensorDescriptor:
         for item in (value.base, *(tuple(part) for part in (value.shape, value.strides, value.block_shape))):
-            _look_at_argument(item, is_constant=False)
+            _check_argument(item, is_constant=False)
         if any(type(part) not in (list, tuple, torch.Size) for part in (value.shape, value.strides, value.block_shape)):
-            raise TypeError("the shape of a tensor descriptor is no list")
+            raise TypeError("the shape of a tensor descriptor must be a list")
     elif kind is InterpretedFunction:
-        _look_at_kernel(value, set())
+        _check_kernel(value, set())
     elif not is_constant or not (kind in (str, torch.dtype) or _is_of_the_language(value)):
         if not is_constant:
-            # Raises an error of its own for most.
+            # Raises its own error for most values.
             mangle_type(value)
         raise TypeError(f"failed to specialize argument of type: {kind.__name__}")
 
 
 def _plain(value: Any) -> Any:
-    """The same value; tuples with names are made anew, of a class with nothing of the candidate's."""
+    """Return the value with named tuples copied to a class that contains nothing of the candidate's."""
     if not isinstance(value, tuple):
         return value
     items = [_plain(item) for item in tuple.__iter__(value)]
@@ -182,26 +183,26 @@ def _named_tuple(name: str, fields: tuple[str, ...]) -> type:
     return collections.namedtuple(name, fields)  # type: ignore[misc]
 
 
-def _look_at_kernel(kernel: Any, seen: set[Any]) -> None:
+def _check_kernel(kernel: Any, seen: set[Any]) -> None:
     if _is_tritons(kernel.fn):
         return
     if type(kernel) is InterpretedFunction:
         if vars(kernel).keys() & _OF_KERNELS:
-            raise ValueError(f"the kernel {kernel.fn.__name__} has methods that are not Triton's")
-        _look_at_globals(_rewritten.get(kernel.rewrite()), seen)
+            raise ValueError(f"kernel {kernel.fn.__name__} has replaced methods of Triton")
+        _check_globals(_rewritten.get(kernel.rewrite()), seen)
         return
     if kernel.fn not in _bodies:
-        # A function that Triton calls while it compiles: the interpreter calls it in the launch.
+        # A function that Triton calls at compile time; the interpreter calls it during the launch.
         _bodies[kernel.fn] = _Body(kernel.fn, textwrap.dedent("".join(inspect.getsourcelines(kernel.fn)[0])))
-    _look_at_globals(kernel.fn, seen)
+    _check_globals(kernel.fn, seen)
 
 
-def _look_at_globals(function: Any, seen: set[Any]) -> None:
-    """Let pass a function that Triton compiles, as far as the globals go that it and those that it calls name.
+def _check_globals(function: Any, seen: set[Any]) -> None:
+    """Check the globals that a compiled function uses, and those of the functions that it calls.
 
     Raises:
-        ValueError: it has no source in a file.
-        CompilationError: it names what Triton does not compile.
+        ValueError: the function has no source file.
+        CompilationError: it uses a global that Triton does not compile.
         RuntimeError: a constant has changed since the first launch.
     """
     if function in seen:
@@ -212,7 +213,7 @@ def _look_at_globals(function: Any, seen: set[Any]) -> None:
         raise ValueError("@jit functions should be defined in a Python file")
     made = InterpretedFunction.rewritten_fn.get(function, function)
     for value in (*(made.__defaults__ or ()), *(made.__kwdefaults__ or {}).values()):
-        _look_at_argument(value, is_constant=True, has_names=False)
+        _check_argument(value, is_constant=True, has_names=False)
     for (name, *attributes), node in body.names.items():
         value = function.__globals__.get(name, _UNDEFINED)
         if value is _UNDEFINED:
@@ -222,12 +223,12 @@ def _look_at_globals(function: Any, seen: set[Any]) -> None:
             value = getattr(value, attributes.pop(0), _UNDEFINED)
         kind = type(value)
         if value is _UNDEFINED:
-            # Says so by itself, with the line that was come to.
+            # Executing the name raises NameError with the line.
             continue
         if kind in (InterpretedFunction, ConstexprFunction) and not attributes:
-            _look_at_kernel(value, seen)
+            _check_kernel(value, seen)
         elif kind is tl.constexpr:
-            _look_at_argument(value, is_constant=True)
+            _check_argument(value, is_constant=True)
             before = body.constants.setdefault(name, value.value)
             if before is not value.value and before != value.value:
                 raise RuntimeError(f"Global variable {name} has changed since we compiled this kernel")
@@ -249,14 +250,14 @@ def _is_compiled(value: Any) -> bool:
 
 
 def _is_module(value: Any) -> bool:
-    """Whether a value is a module that has the same attributes whenever it is asked."""
+    """Whether a value is a module whose attributes do not change between accesses."""
     return type(value) is types.ModuleType and (value in (torch, np) or "__getattr__" not in vars(value))
 
 
 def _is_of_the_language(value: Any) -> bool:
-    """Whether a value is a function, class or type of Triton's."""
+    """Whether a value is a function, class or type of Triton."""
     if isinstance(value, types.FunctionType):
-        # A function under `builtin` or `extern` stands in a cell of the wrapper.
+        # A function decorated with `builtin` or `extern` is in a closure cell of its wrapper.
         inner = [cell.cell_contents for cell in value.__closure__ or ()]
         return all(_is_tritons(part) for part in (value, *inner) if isinstance(part, types.FunctionType))
     return type(value) in (*_TYPES, JITFunction) or (isinstance(value, type) and value in _CLASSES)
@@ -274,9 +275,9 @@ def _function(tree: ast.Module) -> ast.FunctionDef:
 
 
 def _globals_in(tree: ast.Module) -> Iterator[tuple[tuple[str, ...], ast.AST]]:
-    """The names in a function that are none of its own, each with the attributes of it that are named, and where."""
+    """Yield the global names used in a function, each with the attributes accessed on it, and the node."""
     function = _function(tree)
-    # Of what stands in the place of an argument the value is looked at.
+    # Defaults of arguments are checked by value.
     defaults = [*function.args.defaults, *(item for item in function.args.kw_defaults if item is not None)]
     free = free_names(function) - {id(node) for item in defaults for node in ast.walk(item)}
     inside: set[int] = set()
@@ -287,6 +288,6 @@ def _globals_in(tree: ast.Module) -> Iterator[tuple[tuple[str, ...], ast.AST]]:
             parts.insert(0, root.attr)
             root = root.value
             inside.add(id(root))
-        # From the outside to the inside: the longest chain comes first.
+        # `ast.walk` visits outer nodes first, so the longest attribute chain comes first.
         if isinstance(root, ast.Name) and id(root) in free and id(node) not in inside:
             yield (root.id, *parts), node

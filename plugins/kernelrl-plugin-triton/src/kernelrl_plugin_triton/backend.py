@@ -12,8 +12,8 @@ __all__ = ["TritonBackend"]
 _INSTRUCTIONS = (
     "Import triton and triton.language as tl, decorate each kernel with @triton.jit, allocate the outputs with "
     "torch.empty or torch.empty_like, and launch the kernels from ModelNew.forward as kernel[grid](...). Mask every "
-    "load and store that can leave its tensor; sizes of tl.arange are powers of two. A tl.dot of float32 rounds its "
-    'factors to tf32 unless it says input_precision="ieee", which float32 tasks need.'
+    "load and store that can leave its tensor; sizes of tl.arange are powers of two. tl.dot rounds float32 operands "
+    'to tf32; float32 tasks need input_precision="ieee".'
 )
 
 

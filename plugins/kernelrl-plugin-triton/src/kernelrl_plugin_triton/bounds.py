@@ -1,15 +1,14 @@
-"""Stores and loads of interpreted kernels that lie outside of the tensors of their launch, and what nobody loaded.
+"""Out-of-bounds stores, loads and gathers of interpreted kernels, and loads of undefined values.
 
-On a GPU such a store goes unnoticed where the allocator has rounded up, and elsewhere changes what belongs to somebody
-else. Here it would change the memory of the process. It raises `IndexError` instead, in the kernel's line. What is
-loaded from there is anything, and must not count: it is no number, or a whole number of ones alone.
+On a GPU an out-of-bounds store is unnoticed where the allocator has padded the buffer, and otherwise overwrites other
+data. In the interpreter it would overwrite memory of the process. Here it raises `IndexError` at the kernel's line. An
+out-of-bounds load returns NaN, or an integer with all bits set, so that the output is wrong if it uses the value.
 
-A pointer of a kernel comes from a tensor that its launch was given, or from a number. Where one of the numbers could be
-an address, among the arguments or in a tensor of theirs, nothing is said.
+Pointers of a kernel come from the tensors of its launch or from integers. A launch is not checked if an integer among
+its arguments, or in a tensor of them, could be an address.
 
-A lane that the mask of a load leaves out, without `other`, holds on a device what its register held. Here it is no
-number, an infinite one, or a large whole number. An index of `tl.gather` is one of the axis; NumPy counts negative ones
-from the end.
+A masked-off lane of a load without `other` is undefined on a device. Here it is NaN, +inf or -inf, or a large integer.
+An index of `tl.gather` must be within the axis; NumPy would count negative ones from the end.
 """
 
 from __future__ import annotations
@@ -30,40 +29,40 @@ from kernelrl_judge.provenance import least_address
 __all__ = ["install"]
 
 _MOST_BYTES = 8 << 20
-"""Of whole numbers that are looked at; among more there may be addresses."""
+"""Maximum size of an int64 tensor that is searched for addresses; a larger one is assumed to contain some."""
 _ONES = 0xFF
-"""Of which no number is made in any type of fractions."""
+"""Byte that makes a NaN in every floating-point type."""
 _LARGE = 0x50
-"""Of which large whole numbers are made, which keep promises of multiples."""
+"""Byte that makes a large integer which is still a multiple of 16."""
 _WIDE = (torch.int64, torch.uint64)
 
 
 @attrs.define
 class _Launch:
     memory: set[tuple[int, int]] = attrs.field(factory=set)
-    """First address, and that after the last, of each storage."""
+    """Start and end address of each storage."""
     is_known: bool = True
-    """Whether nothing that its programs store or load can lie anywhere else."""
+    """Whether the programs can access no other memory."""
 
 
 _launches: list[_Launch] = []
 
 
 def install(values: Callable[[Any], Any]) -> None:
-    """Look at every store and load of this process from now on.
+    """Check every store and load of this process from now on.
 
     Args:
-        values: what lies behind a handle of the interpreter.
+        values: returns the array of an interpreter handle.
     """
     interpreter.GridExecutor.__call__ = _launched(interpreter.GridExecutor.__call__)
-    interpreter._implicit_cvt = _given(interpreter._implicit_cvt)
+    interpreter._implicit_cvt = _recorded(interpreter._implicit_cvt)
     builder = interpreter.InterpreterBuilder
     for name, places in (
         ("create_masked_store", (0, 1, 2)),
         ("create_atomic_rmw", (1, 2, 3)),
         ("create_atomic_cas", (0, 2, None)),
     ):
-        setattr(builder, name, _looked_at(getattr(builder, name), values, places))
+        setattr(builder, name, _checked_store(getattr(builder, name), values, places))
     builder.create_masked_load = _load(builder.create_masked_load, values)
     builder.create_gather = _gather(builder.create_gather, values)
 
@@ -81,8 +80,8 @@ def _launched(call: Any) -> Any:
     return wrapper
 
 
-def _given(convert: Any) -> Any:
-    """Takes note of what a launch is given."""
+def _recorded(convert: Any) -> Any:
+    """Record the arguments of a launch."""
 
     @functools.wraps(convert)
     def wrapper(argument: Any) -> Any:
@@ -101,7 +100,7 @@ def _given(convert: Any) -> Any:
 
 
 def _memory(tensor: torch.Tensor) -> tuple[int, int]:
-    # Who lists what a call hands out of torch has nothing to learn from this.
+    # Without the candidate's torch functions: they must not observe this access.
     with torch._C.DisableTorchFunction():
         storage = tensor.untyped_storage()
         return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
@@ -117,11 +116,11 @@ def _has_addresses(begin: int, end: int) -> bool:
     return bool(numbers.max() >= least_address())
 
 
-def _looked_at(store: Any, values: Callable[[Any], Any], places: tuple[int, int, int | None]) -> Any:
-    """An operation that stores.
+def _checked_store(store: Any, values: Callable[[Any], Any], places: tuple[int, int, int | None]) -> Any:
+    """Wrap an operation that stores.
 
     Args:
-        places: of pointers, values and mask among the arguments.
+        places: positions of pointers, values and mask among its arguments.
     """
     pointers, stored, masks = places
 
@@ -131,9 +130,9 @@ def _looked_at(store: Any, values: Callable[[Any], Any], places: tuple[int, int,
             addresses, width = values(given[pointers]), values(given[stored]).dtype.itemsize
             memory = _launches[-1].memory
             low, high = int(addresses.min()), int(addresses.max()) + width
-            # Most lie in one tensor, whatever their mask says.
+            # Fast path: the whole block is in one tensor, whatever its mask.
             if not any(begin <= low and high <= end for begin, end in memory):
-                _look(memory, addresses, True if masks is None else values(given[masks]), width)
+                _check_store(memory, addresses, True if masks is None else values(given[masks]), width)
         return store(self, *given, **named)
 
     return wrapper
@@ -165,7 +164,7 @@ def _load(load: Any, values: Callable[[Any], Any]) -> Any:
 
 @functools.lru_cache(maxsize=32)
 def _undefined(kind: Any, shape: tuple[int, ...]) -> Any:
-    """What lanes hold that nobody gave a value: in turn what shows in a sum, in a maximum and in a minimum."""
+    """Values of undefined lanes: NaN shows in a sum, +inf in a maximum, -inf in a minimum."""
     dtype = interpreter._get_np_dtype(kind)
     if dtype.kind == "f":
         return np.resize(np.array([np.nan, np.inf, -np.inf], dtype=dtype), shape)
@@ -185,8 +184,8 @@ def _gather(gather: Any, values: Callable[[Any], Any]) -> Any:
         outside = (places < 0) | (places >= count)
         if outside.any():
             raise IndexError(
-                f"{int(outside.sum())} of {outside.size} indices of tl.gather lie outside of its axis of {count} "
-                "elements"
+                f"{int(outside.sum())} of {outside.size} indices of tl.gather are out of bounds for an axis of "
+                f"{count} elements"
             )
         return gather(self, source, indices, axis)
 
@@ -194,7 +193,7 @@ def _gather(gather: Any, values: Callable[[Any], Any]) -> Any:
 
 
 def _outside(memory: set[tuple[int, int]], pointers: Any, width: int) -> Any:
-    """Which pointers lead to elements that lie in none of the places."""
+    """Boolean array: which pointers are outside of every storage."""
     addresses = np.asarray(pointers).astype(np.uint64)
     outside = np.ones(addresses.shape, dtype=bool)
     for begin, end in memory:
@@ -202,11 +201,11 @@ def _outside(memory: set[tuple[int, int]], pointers: Any, width: int) -> Any:
     return outside
 
 
-def _look(memory: set[tuple[int, int]], pointers: Any, mask: Any, width: int) -> None:
+def _check_store(memory: set[tuple[int, int]], pointers: Any, mask: Any, width: int) -> None:
     addresses, active = np.broadcast_arrays(pointers, np.asarray(mask, dtype=bool))
     outside = _outside(memory, addresses[active], width)
     if outside.any():
         raise IndexError(
-            f"{int(outside.sum())} of {outside.size} elements are stored outside of the tensors that the launch was "
-            "given; mask what lies outside"
+            f"{int(outside.sum())} of {outside.size} elements are stored out of bounds of the tensors passed to "
+            "this launch; mask the store"
         )

@@ -1,7 +1,7 @@
-"""What of Python Triton does not compile in the body of a kernel, which its interpreter runs as Python.
+"""Python constructs in a kernel's body that Triton does not compile, but that its interpreter would execute.
 
-A device has no lists: what a kernel writes as one are so many values, which Triton tells from each other while it
-compiles. In a loop that runs on the device they cannot become more, and a number that is known only there names none.
+A device has no lists. A list in a kernel is a fixed number of values, which Triton distinguishes at compile time. So a
+list cannot grow in a loop that is executed on the device, and cannot be indexed by a run-time value.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _NODES = (
 )
 _OF_LISTS = frozenset({"append", "extend", "insert", "pop", "remove", "clear", "reverse"})
 _AT_RUN_TIME = frozenset({"load", "program_id", "num_programs", "sum", "max", "min", "argmax", "argmin"})
-"""Functions of the language whose results no compiler knows."""
+"""Functions of `triton.language` whose results are known only at run time."""
 _ARITHMETIC = (ast.BinOp, ast.UnaryOp, ast.Name, ast.Constant, ast.operator, ast.unaryop, ast.expr_context)
 
 
 def not_compiled(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
-    """Parts of a kernel's body that Triton's compiler refuses wherever it comes to them, and why."""
+    """Yield the nodes of a kernel's body that Triton's compiler refuses, each with the reason."""
     body = _Body(function)
     for statement in function.body:
         yield from body.refused(statement, {}, set())
@@ -32,7 +32,7 @@ class _Body:
     def __init__(self, function: ast.FunctionDef) -> None:
         parameters = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
         self._values: dict[str, list[ast.expr | None]] = {}
-        """What each name is bound to; None for what is known only on the device."""
+        """Expressions bound to each name; None for a run-time value."""
         for parameter in parameters:
             if parameter.annotation is None:
                 self._values.setdefault(parameter.arg, []).append(None)
@@ -44,10 +44,11 @@ class _Body:
                 self._values.setdefault(name, []).append(value)
 
     def refused(self, node: ast.AST, loops: dict[str, bool], carried: set[str]) -> Iterator[tuple[ast.AST, str]]:
-        """
+        """Yield the refused nodes within `node`, each with the reason.
+
         Args:
-            loops: whether the numbers of the loops around are known at run time alone, by their names.
-            carried: names that a loop around, which runs on the device, changes.
+            loops: variables of the enclosing loops, and whether their values are known only at run time.
+            carried: names that an enclosing device loop changes.
         """
         why = self._why(node, loops, carried)
         if why:
@@ -80,18 +81,18 @@ class _Body:
             if isinstance(node.ctx, ast.Store):
                 return "__setitem__ is not supported in triton"
             if self._is_at_run_time(node.slice, loops, set()):
-                return "a value of a tuple is named by a number that is known only at run time"
+                return "a tuple is indexed by a value that is known only at run time"
         if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Add):
             parts = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.target, node.value)
             names = {part.id for part in parts if isinstance(part, ast.Name)}
             if names & carried and any(self._is_tuple(part, set()) for part in parts):
                 return (
-                    f"loop-carried variable {min(names & carried)} has another type in each round: it gets more values"
+                    f"loop-carried variable {min(names & carried)} changes its type: the tuple grows in each iteration"
                 )
         return ""
 
     def _is_at_run_time(self, value: ast.expr | None, loops: dict[str, bool], seen: set[str]) -> bool:
-        """Whether an index is arithmetic with what is known only at run time."""
+        """Whether an index is arithmetic on run-time values."""
         if value is None:
             return True
         if isinstance(value, ast.Call):
@@ -116,7 +117,7 @@ class _Body:
 
 
 def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """The names that a node binds by themselves, and to what."""
+    """Yield the names that a node binds individually, each with its value."""
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     value = getattr(node, "value", None)
     if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr) and value is not None:
@@ -124,11 +125,11 @@ def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
             if isinstance(target, ast.Name):
                 yield target.id, value
             elif isinstance(target, ast.Tuple):
-                # Not known one by one.
+                # The values of the elements are not known individually.
                 yield from ((part.id, value) for part in target.elts if isinstance(part, ast.Name))
 
 
 def _is_static(loop: ast.For) -> bool:
     function = loop.iter.func if isinstance(loop.iter, ast.Call) else loop.iter
-    # What is no call of `range` Triton does not go through, or does so while it compiles.
+    # Triton rejects loops over anything but `range`, or unrolls them at compile time.
     return getattr(function, "attr", getattr(function, "id", "")) != "range"

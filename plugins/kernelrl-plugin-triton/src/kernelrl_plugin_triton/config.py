@@ -14,13 +14,13 @@ __all__ = ["TritonConfig"]
 
 @attrs.frozen
 class TritonConfig(BackendConfig):
-    """Where Triton kernels run."""
+    """Device on which Triton kernels are executed."""
 
     mode: Literal["auto", "interpreter", "gpu"] = "auto"
-    """`gpu`; `interpreter`, on the CPU, where run time means nothing; `auto`: a GPU where there is one."""
+    """`gpu`; `interpreter`: on the CPU, where times are not meaningful; `auto`: `gpu` if there is one."""
 
     def requires_for(self, settings: EvaluationSettings) -> Requires:
-        """Run times can be measured on a GPU alone: the interpreter has none that means anything."""
+        """A GPU if the evaluation measures time: times in the interpreter are not meaningful."""
         fix = "run on a machine with a GPU, or set evaluation.timing=false and remove rewards that need run times"
         return Requires(gpu="any", fix=fix) if settings.timing else Requires()
 

@@ -1,7 +1,7 @@
-"""What kernels promise the compiler about numbers (`tl.multiple_of`, `tl.max_contiguous`, `tl.max_constancy`).
+"""Check the alignment hints of kernels (`tl.multiple_of`, `tl.max_contiguous`, `tl.max_constancy`).
 
-A device loads and stores up to 16 bytes at once where they allow it. The interpreter makes nothing of them: here one
-that does not hold ends the kernel, as far as it could be noticed on a device.
+A device uses them to load and store up to 16 bytes per instruction. The interpreter ignores them. Here a false hint
+raises an error if a device could be affected by it.
 """
 
 from __future__ import annotations
@@ -10,23 +10,24 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["look_at"]
+__all__ = ["check"]
 
 _MOST_ALIGNED = 16
-"""Elements that a device moves at once are no more."""
+"""Maximum number of elements per memory instruction."""
 _AT_ONCE = 4
-"""Elements that it moves at once of single precision."""
+"""Float32 elements per memory instruction."""
 _NAMES = {"tt.divisibility": "multiple_of", "tt.contiguity": "max_contiguous", "tt.constancy": "max_constancy"}
 
 
-def look_at(attribute: str, promised: Any, values: Any) -> None:
-    """A kernel promises something about values, as Triton's attribute of that name has it.
+def check(attribute: str, promised: Any, values: Any) -> None:
+    """Check a hint against the actual values.
 
     Args:
-        promised: a whole number for each dimension.
+        attribute: Triton's name of the hint.
+        promised: one integer per dimension.
 
     Raises:
-        ValueError: it does not hold.
+        ValueError: the hint is false.
     """
     values = np.atleast_1d(values)
     if attribute not in _NAMES or values.dtype.kind not in "iub" or len(promised) != values.ndim:
@@ -38,22 +39,21 @@ def look_at(attribute: str, promised: Any, values: Any) -> None:
         rows = np.moveaxis(values, axis, -1)
         if not (_is_multiple if attribute == "tt.divisibility" else _has_runs)(rows, count, attribute):
             raise ValueError(
-                f"tl.{_NAMES[attribute]}(..., {count}) does not hold here; a device would load and store where "
-                "nobody meant to"
+                f"tl.{_NAMES[attribute]}(..., {count}) is false for these values; a GPU would access wrong addresses"
             )
 
 
 def _is_multiple(rows: Any, count: int, _: str) -> bool:
-    """Whether the first number of each run is a multiple."""
+    """Whether the first value of each run is a multiple of `count`."""
     begins = np.ones(rows.shape, dtype=bool)
     begins[..., 1:] = rows[..., 1:] != rows[..., :-1] + rows.dtype.type(1)
     return not (rows[begins] % rows.dtype.type(min(count & -count, _MOST_ALIGNED))).any()
 
 
 def _has_runs(rows: Any, count: int, attribute: str) -> bool:
-    """Whether groups of that many elements go on by one, or are equal.
+    """Whether groups of `count` elements are consecutive, or equal.
 
-    Where a number is zero a run may begin: `rows % n` is common, where `n` may be no multiple.
+    A run may begin at any zero: `rows % n` is common, and `n` need not be a multiple of `count`.
     """
     count = min(count, _AT_ONCE)
     if rows.shape[-1] % count:

@@ -1,11 +1,11 @@
-"""What Triton's interpreter lacks here: an autotuner that can choose, and errors that show where they come from.
+"""Patches of Triton's interpreter: an autotuner that selects, errors with the kernel's line, and closed tensors.
 
-Imported by the zygote. Every configuration takes as long as any other, so the first that is left after pruning is
-used: no run time means anything there, and there is no driver to measure one with. On a GPU the autotuner measures.
+Imported by the zygote. The autotuner uses the first configuration that remains after pruning: times are not meaningful
+in the interpreter, and there is no driver to measure them. On a GPU the autotuner measures.
 
-The interpreter runs a kernel as Python, which could compute with anything. Here only Triton itself reads the values
-behind its tensors, as on a GPU: their text is that of their type, what a kernel prints goes where it went before the
-candidate came, and only whole numbers are indices.
+The interpreter executes a kernel as Python, which could compute with any library. Here, as on a GPU, only Triton can
+read the values of a tensor: its text is that of its type, `print` writes to the stdout from before the candidate was
+loaded, and only integers can be indices.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _bench(self: Any, *arguments: Any, config: Any, **named: Any) -> list[float]
 
 
 def _unwrapped(call: Any) -> Any:
-    """The interpreter puts the text of each exception of a kernel into one of its own, without the kernel's line."""
+    """Raise the kernel's own exception. The interpreter would wrap it in another one, without the kernel's line."""
 
     @functools.wraps(call)
     def wrapper(self: Any, *arguments: Any, **named: Any) -> Any:
@@ -53,30 +53,30 @@ def _unwrapped(call: Any) -> Any:
 
 
 class _Handle(TensorHandle):
-    """Behind a tensor. Its values are nowhere among its attributes."""
+    """Handle of a tensor whose values are not among its attributes."""
 
     __slots__ = ("_kept",)
 
     def set_attr(self, key: str, value: Any) -> None:
-        hints.look_at(key, value, _KEPT.__get__(self))
+        hints.check(key, value, _KEPT.__get__(self))
         super().set_attr(key, value)
 
 
 def _values(self: TensorHandle) -> Any:
     if not sys._getframe(1).f_code.co_filename.startswith(_TRITON):
-        raise AttributeError("a kernel cannot read the values behind a tensor; compute with triton.language")
+        raise AttributeError("a kernel cannot read a tensor's values from Python; compute with triton.language")
     return _KEPT.__get__(self)
 
 
 def _set_values(self: TensorHandle, values: Any) -> None:
-    # The constructor of the class comes from generated code.
+    # The constructor of the class is generated code.
     if hasattr(self, "attr") and not sys._getframe(1).f_code.co_filename.startswith(_TRITON):
-        raise AttributeError("a kernel cannot change the values behind a tensor; compute with triton.language")
+        raise AttributeError("a kernel cannot change a tensor's values from Python; compute with triton.language")
     _KEPT.__set__(self, values)
 
 
 def _without_values(patch: Any) -> Any:
-    """The interpreter has tensors tell their values, as text and as indices."""
+    """Remove the values of tensors from their text and from indexing."""
     text = tl.tensor.__str__
 
     @functools.wraps(patch)
@@ -86,7 +86,7 @@ def _without_values(patch: Any) -> Any:
 
         def index(self: Any) -> int:
             if not self.dtype.is_int():
-                raise TypeError(f"{self.dtype} is no index; compute with triton.language")
+                raise TypeError(f"{self.dtype} cannot be used as an index; compute with triton.language")
             return int(read(self))
 
         for name, method in (("__str__", text), ("__repr__", text), ("__index__", index)):
@@ -96,11 +96,11 @@ def _without_values(patch: Any) -> Any:
 
 
 def _in_place(copied: Any) -> Any:
-    """The interpreter gives a kernel copies in host memory, also of what lies there."""
+    """Pass CPU tensors to the kernel directly. The interpreter would copy them."""
 
     @functools.wraps(copied)
     def wrapper(self: Any, arguments: Any, named: Any) -> Any:
-        # Who lists what a call hands out of torch has nothing to learn from this.
+        # Without the candidate's torch functions: they must not observe this access.
         with torch._C.DisableTorchFunction():
             lie_here = all(map(_lies_here, (*arguments, *named.values())))
         return (arguments, named) if lie_here else copied(self, arguments, named)
@@ -128,13 +128,13 @@ def _copied_back(copied: Any) -> Any:
 
 
 def _patched_again(patch: Any) -> Any:
-    """The interpreter looks through its language for what to replace anew with each launch."""
+    """Cache the replaced members of `triton.language`. The interpreter would search for them at each launch."""
     known: dict[tuple[Any, ...], tuple[tuple[Any, str, Any, Any], ...]] = {}
 
     @functools.wraps(patch)
     def wrapper(function: Any) -> Any:
         languages = [id(value) for value in function.__globals__.values() if value is tl or value is tl.core]
-        # A function that a kernel calls finds the language as it was replaced for the kernel.
+        # A function called by a kernel sees the language as patched for that kernel.
         key = tl.core.is_builtin(tl.load), *languages
         changes = known.get(key)
         if changes and all(getattr(owner, name, _MISSING) is before for owner, name, before, _ in changes):
@@ -154,9 +154,9 @@ def _patched_again(patch: Any) -> Any:
 
 
 def _inspect() -> types.ModuleType:
-    """`inspect` for the interpreter, which asks for all members of its language anew with each launch.
+    """A replacement for `inspect` in the interpreter, which lists all members of `triton.language` at each launch.
 
-    Given are those that it looks for: built-in functions of the language.
+    It returns only the members that the interpreter uses: built-in functions of the language.
     """
     found = types.ModuleType("inspect")
     vars(found).update(vars(inspect))
@@ -186,14 +186,14 @@ interpreter.inspect = _inspect()
 GridExecutor._init_args_hst = _in_place(GridExecutor._init_args_hst)
 GridExecutor._restore_args_dev = _copied_back(GridExecutor._restore_args_dev)
 if not interpreter.interpreter_builder.options.debug:
-    # What is computed to see whether whole numbers overflow is looked at by assertions of the device, when debugging.
+    # Overflow checks of integers are device assertions, active only with `debug`.
     interpreter.interpreter_builder.options = dataclasses.replace(
         interpreter.interpreter_builder.options, sanitize_overflow=False
     )
 interpreter._patch_lang_tensor = _without_values(interpreter._patch_lang_tensor)
 interpreter._patch_lang = _patched_again(interpreter._patch_lang)
 bounds.install(_KEPT.__get__)
-# Around all of them: what it calls is no part of a launch.
+# Last, so that it wraps the other patches: its own calls are not part of a launch.
 accepted.install()
 # A candidate may replace `sys.stdout`.
 interpreter.print = functools.partial(builtins.print, file=sys.stdout)

@@ -1,8 +1,8 @@
-"""Triton kernels in a source: which there are, which are launched, and which `ModelNew.forward` can reach.
+"""Triton kernels in a source: which exist, which are launched, and which `ModelNew.forward` can reach.
 
-By names alone, on the side of reaching: a function counts as called wherever its name is used in code that is
-reached, and an attribute leads to everything that is ever assigned to an attribute of that name. Where something is
-launched that no name leads to, a parameter say, it may be any kernel that the same code names.
+The analysis uses names only and overestimates reachability. A function counts as called wherever reachable code uses
+its name. An attribute may be anything that is assigned to an attribute of that name. A launch of something that no name
+resolves, such as a parameter, may be a launch of any kernel that the same code names.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ __all__ = ["find_kernels", "triton_facts"]
 
 
 def find_kernels(source: str) -> tuple[KernelFact, ...]:
-    """The functions compiled by `triton.jit`, in the order of the source; nothing for a source that does not parse."""
+    """Functions compiled by `triton.jit`, in source order; empty if the source does not parse."""
     return triton_facts(source).kernels
 
 
 def triton_facts(source: str) -> SourceFacts:
-    """The functions compiled by `triton.jit`, in the order of the source, and where it is used in ways not read."""
+    """Functions compiled by `triton.jit`, in source order, and a use of `triton.jit` that it cannot follow."""
     tree = parse_source(source)
     if tree is None:
         return SourceFacts(unread="the Python cannot be parsed")
@@ -30,7 +30,7 @@ def triton_facts(source: str) -> SourceFacts:
     kernels, read = _compiled(tree, jit_names)
     unread = next(
         (
-            f"line {node.lineno}: {ast.unparse(node)} is used in a way that is not read"
+            f"line {node.lineno}: this use of {ast.unparse(node)} is not supported"
             for node in ast.walk(tree)
             if isinstance(node, ast.Name | ast.Attribute) and id(node) not in read and ast.unparse(node) in jit_names
         ),
@@ -42,7 +42,7 @@ def triton_facts(source: str) -> SourceFacts:
     scopes = _Scopes(index, set(kernels))
     launched = scopes.launched(None)
     reached = scopes.launched(index.reached(stop=kernels))
-    # A kernel may call another one on the device: what a launched kernel names is launched with it.
+    # A kernel may call another one on the device, so the kernels that a launched kernel names count as launched.
     for found in (launched, reached):
         found |= scopes.called_by(found)
     facts = tuple(KernelFact(name, line, name in launched, name in reached) for name, line in kernels.items())
@@ -50,8 +50,7 @@ def triton_facts(source: str) -> SourceFacts:
 
 
 def _compiled(tree: ast.Module, jit_names: set[str]) -> tuple[dict[str, int], set[int]]:
-    """Name and line of each kernel: a decorated function, or one that is given to `triton.jit`; and which mentions of
-    `triton.jit` these are."""
+    """Name and line of each kernel, decorated or passed to `triton.jit`, and the ids of these uses of `triton.jit`."""
     functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     kernels: dict[str, int] = {}
     read: set[int] = set()
@@ -70,7 +69,7 @@ def _compiled(tree: ast.Module, jit_names: set[str]) -> tuple[dict[str, int], se
 
 
 def _jit_names(tree: ast.Module) -> Iterator[str]:
-    """Dotted names that mean `triton.jit` in this file."""
+    """Yield the dotted names of `triton.jit` in this file."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -89,14 +88,14 @@ def _is_jit(decorator: ast.expr, names: set[str]) -> bool:
 
 
 class _Scopes:
-    """The kernels among the names of a file."""
+    """Resolves the names of a file to kernels."""
 
     def __init__(self, index: SourceIndex, kernels: set[str]) -> None:
         self._index = index
         self._kernels = kernels
 
     def launched(self, code: list[ast.AST] | None) -> set[str]:
-        """Kernels that some code launches; None stands for the whole file."""
+        """Kernels that `code` launches; None: the whole file."""
         aliases = self._aliases()
         found: set[str] = set()
         parts = [self._index.tree] if code is None else code
@@ -114,7 +113,7 @@ class _Scopes:
         return found
 
     def called_by(self, kernels: set[str]) -> set[str]:
-        """Kernels whose names the given ones use."""
+        """Kernels whose names the given kernels use."""
         found: set[str] = set()
         waiting = list(kernels)
         while waiting:
@@ -125,7 +124,7 @@ class _Scopes:
         return found
 
     def _aliases(self) -> dict[str, set[str]]:
-        """Name -> kernels it may stand for, through assignments, to any depth."""
+        """Name → kernels that it may refer to, through assignments of any depth."""
         aliases: dict[str, set[str]] = {name: {name} for name in self._kernels}
         changed = True
         while changed:

@@ -1,10 +1,10 @@
-"""Programs of a launch in another order than the interpreter's, while a call is made in which order may not matter.
+"""Random execution order of a launch's programs, for calls in which the order must not matter.
 
-A device starts them in no order that a kernel may rely on. A program that waits for one that has not run yet would wait
-for ever here: its launch begins anew, in the interpreter's order.
+A device starts programs in no defined order. A program that waits for one that has not been executed yet would wait for
+ever in the interpreter. Such a launch is repeated in the interpreter's order.
 
-In the same calls a reduction or a scan with a function of the kernel's own combines two parts of the axis, each by
-itself, as a device combines what its threads have: a function that is not associative gives something else.
+In the same calls a reduction or a scan with a function of the kernel combines the two halves of the axis separately, as
+a device combines the values of its threads. A function that is not associative then gives another result.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from kernelrl_judge.reordering import is_reordered
 __all__ = ["install", "program"]
 
 _MOST_BYTES = 64 << 20
-"""Of the memory of a launch, of which a copy is kept."""
+"""Maximum memory of a launch: a copy is kept for a repetition."""
 _MOST_LOOKS = 1000
-"""At one number by one program: who looks more often waits."""
+"""Maximum reads of one address by one program; more count as waiting."""
 _LEAST_GROUPED = 4
-"""Elements of an axis that can be combined in more than one way."""
+"""Minimum length of an axis that can be combined in more than one way."""
 _SINGLE = {"create_masked_load": 0, "create_atomic_cas": 0, "create_atomic_rmw": 1}
-"""Operations that look at memory, and where their pointers stand. Polls and other loads look through the first."""
+"""Operations that read memory, and the position of their pointer argument. Polls and other loads use the first one."""
 
 
 class _WaitsError(BaseException):
-    """A program waits for another one. Nothing of Triton's catches it."""
+    """A program waits for another one. A BaseException, so that Triton does not catch it."""
 
 
 @attrs.define
 class _Launch:
     order: list[int]
     looks: Counter[int] = attrs.field(factory=Counter)
-    """How often the program that runs has looked at single numbers, by their address."""
+    """Scalar reads of the current program, by address."""
 
 
 _launch: _Launch | None = None
@@ -52,16 +52,16 @@ _running = 0
 
 
 def program() -> int:
-    """Number of the program that runs, from 1, in the order in which they run."""
+    """Number of the current program, counted from 1 in execution order."""
     return _running
 
 
 def install(values: Callable[[Any], Any], begin_anew: Callable[[], None]) -> None:
-    """Have launches of this process take another order in calls that ask for it.
+    """Patch the interpreter so that launches use a random order in calls that request it.
 
     Args:
-        values: what lies behind a handle of the interpreter.
-        begin_anew: called when a launch begins once more.
+        values: returns the array of an interpreter handle.
+        begin_anew: called when a launch is repeated.
     """
     interpreter.ReduceOps.generic_reduce = _reducing(interpreter.ReduceOps.generic_reduce, values)
     interpreter.ScanOps.generic_scan = _scanning(interpreter.ScanOps.generic_scan, values)
@@ -99,14 +99,14 @@ def _launched(call: Any, begin_anew: Callable[[], None]) -> Any:
 
 
 def _shuffled(count: int) -> list[int]:
-    """Another order than the usual one."""
+    """A random order that differs from the usual one."""
     order = [*range(count)]
     random.SystemRandom().shuffle(order)
     return order if order != sorted(order) else order[::-1]
 
 
 def _memory(arguments: Any) -> dict[int, int]:
-    """Addresses and bytes of what a launch is given."""
+    """Address and size in bytes of each storage among the arguments."""
     with torch._C.DisableTorchFunction():
         storages = [tensor.untyped_storage() for tensor in tensors_in(arguments) if tensor.device.type == "cpu"]
         return {storage.data_ptr(): storage.nbytes() for storage in storages}
@@ -146,7 +146,7 @@ def _looking(operation: Any, values: Callable[[Any], Any], place: int) -> Any:
 def _polling(poll: Any) -> Any:
     @functools.wraps(poll)
     def wrapper(self: Any, ptr: Any, expected: Any, timeout_ns: Any, *more: Any) -> Any:
-        # Without a timeout, Triton 3.9 gives its interpreter something else than None, which fails at the second look.
+        # Without a timeout, Triton 3.9 passes its interpreter a value that is not None, and the second poll fails.
         waits = _launch is not None and not isinstance(timeout_ns, interpreter.TensorHandle)
         return poll(self, ptr, expected, None if waits else timeout_ns, *more)
 
@@ -182,7 +182,7 @@ def _scanning(scan: Any, values: Callable[[Any], Any]) -> Any:
             [values(each.handle) for each in scan(self, _like(self, part, given))]
             for part in _two_parts(data, self.axis)
         )
-        # What the first part has come to stands before each element of the second.
+        # Combine the last element of the first half with each element of the second.
         pairs = [
             np.stack([np.broadcast_to(np.take(before, [-1], self.axis), after.shape), after], -1)
             for before, after in zip(first, second, strict=True)
@@ -195,7 +195,7 @@ def _scanning(scan: Any, values: Callable[[Any], Any]) -> Any:
 
 
 def _two_parts(data: list[Any], axis: int) -> list[list[Any]]:
-    """The halves of arrays: the interpreter knows no blocks but of powers of two."""
+    """Halves of arrays: the interpreter supports only blocks whose size is a power of two."""
     return [list(part) for part in zip(*(np.split(each, 2, axis) for each in data), strict=True)]
 
 

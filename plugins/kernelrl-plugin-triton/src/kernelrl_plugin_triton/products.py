@@ -1,8 +1,8 @@
-"""Products as a device makes them: in tf32, and of factors that its shared memory holds.
+"""Matrix products as on a device: in tf32, with operands that fit into shared memory.
 
-`tl.dot` of single precision uses tf32 unless its kernel asks for something else. The interpreter multiplies in single
-precision whatever is asked for, and blocks of any size. Here factors are rounded as a device rounds them, and those
-that do not fit end the kernel with Triton's error.
+`tl.dot` of float32 uses tf32 unless the kernel requests another precision. The interpreter always multiplies in float32
+and accepts blocks of any size. Here operands are rounded as on a device, and operands that do not fit raise Triton's
+error.
 """
 
 from __future__ import annotations
@@ -15,41 +15,40 @@ import numpy as np
 from triton.runtime import interpreter
 from triton.runtime.errors import OutOfResources
 
-__all__ = ["in_tf32", "install", "look_at_size"]
+__all__ = ["check_size", "in_tf32", "install"]
 
 _EXPONENT = np.uint32(0x7F800000)
 _DROPPED = np.uint32(13)
-"""Bits of the fraction that tf32 does not have."""
+"""Mantissa bits of float32 that tf32 lacks."""
 _SHARED_BYTES = 232_448
-"""Of shared memory that a block has at most, on the devices that have most of it."""
+"""Maximum shared memory of a block, on the devices with most of it."""
 
 
 def install(values: Callable[[Any], Any]) -> None:
-    """Look at the factors of every product of this process from now on, and round them where it is made in tf32.
+    """Check the operands of every product of this process from now on, and round them where tf32 is used.
 
     Args:
-        values: what lies behind a handle of the interpreter.
+        values: returns the array of an interpreter handle.
     """
     builder = interpreter.InterpreterBuilder
     builder.create_dot = _rounding(builder.create_dot, values)
 
 
 def in_tf32(values: Any) -> Any:
-    """Numbers of single precision, rounded to the nearest of tf32; what is not finite stays."""
+    """Round float32 values to the nearest tf32 value; infinities and NaN are unchanged."""
     bits = np.ascontiguousarray(values).view(np.uint32)
     half = np.uint32((1 << (int(_DROPPED) - 1)) - 1) + ((bits >> _DROPPED) & np.uint32(1))
     rounded = (bits + half) >> _DROPPED << _DROPPED
     return np.where((bits & _EXPONENT) == _EXPONENT, bits, rounded).view(np.float32)
 
 
-def look_at_size(left: int, right: int, *, at_once: bool) -> None:
-    """Let pass the factors of a product that a device could hold.
+def check_size(left: int, right: int, *, at_once: bool) -> None:
+    """Check that the operands of a product fit into shared memory.
 
     Args:
-        left: bytes of the first factor.
-        right: of the second.
-        at_once: whether both lie in shared memory at the same time, as for tensor cores; otherwise one after the other
-            may.
+        left: size of the first operand in bytes.
+        right: size of the second operand in bytes.
+        at_once: whether both must be in shared memory at the same time, as for tensor cores.
 
     Raises:
         OutOfResources: they do not fit.
@@ -67,7 +66,7 @@ def _rounding(dot: Any, values: Callable[[Any], Any]) -> Any:
         )
         width = left.get_element_ty().primitive_bitwidth
         in_cores = width < 32 or (width == 32 and getattr(precision, "name", "") != "IEEE")
-        look_at_size(*sizes, at_once=in_cores)
+        check_size(*sizes, at_once=in_cores)
         if getattr(precision, "name", "") == "TF32":
             left, right = (
                 interpreter.TensorHandle(in_tf32(values(factor)), factor.dtype)

@@ -1,13 +1,17 @@
-"""Programs of a launch, and threads of a program, that read what others wrote or are yet to write, or write something
-else in the same place: right in Triton's interpreter, which runs one after another and a program as a whole.
+"""Detect data races of interpreted kernels, between the programs of a launch and between the threads of a program.
 
-On a device programs run at the same time, in any order. Who reads there what another program stores may find it or
-not, whichever of them comes first here, unless the first has made an atomic operation that releases afterwards, and the
-other one that acquires before, on the same memory (a lock, or a counter of those that are done). Of what two programs
-store in one place, or two elements of one store, either may stay. So do threads of one program race: what one has
-stored, another may not find before they have met at a barrier, or in a sum, a scan or a product. Which program stored
-an element last, and when, is written down at each plain store that changes it, and each load until the launch ends,
-also in memory that a launch reaches by an address alone.
+Racy kernels give correct outputs in Triton's interpreter, which executes one program after another, and each program as
+a whole. On a device programs are concurrent and their order is undefined.
+
+- Read and write: a program that reads an element that another one stores may or may not see the value. There is no
+  race if the writer releases afterwards and the reader acquires before, by atomic operations on the same memory (a
+  lock, or a counter of finished programs).
+- Write and write: of two values stored at one address, by two programs or by one store, either may remain.
+- Threads: a thread may not see the stores of another thread of its program until both pass a barrier, a reduction, a
+  scan or a product.
+
+For each plain store that changes an element the last writer and the time are recorded. Loads are recorded until the end
+of the launch. Both also cover memory that a launch reaches through an integer address.
 """
 
 from __future__ import annotations
@@ -28,20 +32,20 @@ from kernelrl_plugin_triton import orders
 __all__ = ["Launch", "begin_anew", "install"]
 
 _MOST_ELEMENTS = 1 << 24
-"""Of memory that is looked at."""
+"""Maximum number of elements in a tensor that is observed."""
 _MOST_LOADED = 1 << 22
-"""Elements of the loads that are remembered."""
+"""Maximum number of loaded elements that are recorded."""
 _PART_BITS = 22
-"""Two to the power of this are the bytes of a part of the memory that belongs to no tensor of the launch."""
+"""log2 of the bytes per part into which memory outside of the launch's tensors is divided."""
 _LANE_BITS = 5
 _NEVER = 1 << 62
 _ATOMIC = {"create_atomic_cas": None, "create_atomic_rmw": 3, "create_atomic_load": 1, "create_atomic_store": 2}
 _ATOMIC |= {"create_atomic_poll": None}
-"""Atomic operations, and where their masks stand."""
-_NEITHER = frozenset({"RELAXED", "CTA"})
-"""Operations that order nothing among programs, by their semantics or scope."""
-_TOGETHER = ("create_barrier", "create_dot", "create_dot_scaled")
-"""Where the threads of a program wait for each other."""
+"""Atomic operations, and the position of their mask argument."""
+_UNORDERED = frozenset({"RELAXED", "CTA"})
+"""Semantics and scopes of atomic operations that do not order the memory accesses of different programs."""
+_BARRIERS = ("create_barrier", "create_dot", "create_dot_scaled")
+"""Operations at which the threads of a program synchronise."""
 
 
 @attrs.define
@@ -49,24 +53,23 @@ class _Written:
     begin: int
     end: int
     shift: int
-    """An element has two to the power of this bytes."""
+    """log2 of the bytes per element."""
     writers: Any
-    """Of each element the number of the program that stored it last; 0 for none."""
+    """Per element: number of the program that stored it last; 0: none."""
     changers: Any
-    """Of the program that changed it last."""
+    """Per element: number of the program that changed it last."""
     times: Any
-    """When that was."""
+    """Per element: time of that change."""
     lanes: Any
-    """Where it stood in the block that was stored then, and how large that was."""
+    """Per element: its position in the stored block, and the size of the block."""
 
     def at(self, places: Any) -> Any:
         return (places - np.uint64(self.begin)) >> np.uint64(self.shift)
 
 
 @attrs.define
-class _Met:
-    """Atomic operations of a program, by the memory that they were made on: when the first acquired and the last
-    released what others, or this one, had stored."""
+class _AtomicAccesses:
+    """Atomic operations of one program, by address range: times of the first acquiring and the last releasing one."""
 
     times: dict[tuple[int, int], tuple[int, int]] = attrs.field(factory=dict)
 
@@ -76,8 +79,8 @@ class _Met:
             first = min(first, time)
         self.times[least, most] = (first, last if "ACQUIRE" in kinds else time)
 
-    def common(self, other: _Met) -> list[tuple[int, int]]:
-        """Of operations on the same memory, the first of the other and the last of this program."""
+    def common(self, other: _AtomicAccesses) -> list[tuple[int, int]]:
+        """For operations on the same memory: the other program's first and this program's last one."""
         return [
             (their_first, own_last)
             for (begin, end), (_, own_last) in self.times.items()
@@ -87,53 +90,54 @@ class _Met:
 
 
 class Launch:
-    """What the programs of one launch did so far.
+    """Memory accesses of one launch.
 
     Args:
-        tensors: that it was given.
+        tensors: arguments of the launch.
     """
 
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
         self.raced = 0
-        """Elements that a program, or a thread, has read, and that another had written or was to write, and those in
-        which two have written something else."""
+        """Number of elements with a race."""
         self._memory: dict[int, int] = {}
         with torch._C.DisableTorchFunction():
             for storage in (tensor.untyped_storage() for tensor in tensors):
                 self._memory[storage.data_ptr()] = storage.nbytes()
         self._written: dict[tuple[int, int, bool], _Written] = {}
-        self._met: dict[int, _Met] = {}
+        self._atomics: dict[int, _AtomicAccesses] = {}
         self._time = 0
-        self._together = 0
-        """When the threads of the program that runs met last."""
+        self._last_barrier = 0
+        """Time at which the threads of the current program last synchronised."""
         self._loads: list[tuple[int, int, Any, Any]] = []
         self._loaded = 0
 
     def again(self) -> Launch:
-        """A launch that was given the same, of which nothing is known yet."""
+        """A new launch with the same arguments and no recorded accesses."""
         launch = Launch(())
         launch._memory = self._memory
         return launch
 
-    def met(self, program: int, places: Any, mask: Any, kinds: set[str]) -> None:
-        """A program, counted from 1, makes an atomic operation on places, as far as a mask has it.
+    def atomic(self, program: int, places: Any, mask: Any, kinds: set[str]) -> None:
+        """Record an atomic operation of a program, counted from 1.
 
         Args:
-            kinds: Triton's names of its semantics and scope.
+            kinds: Triton's names of the semantics and the scope.
         """
         self._time += 1
-        self._together = self._time
+        self._last_barrier = self._time
         places = _chosen(places, mask)
-        if places.size and not kinds & _NEITHER:
-            self._met.setdefault(program, _Met()).add(int(places.min()), int(places.max()), self._time, kinds)
+        if places.size and not kinds & _UNORDERED:
+            self._atomics.setdefault(program, _AtomicAccesses()).add(
+                int(places.min()), int(places.max()), self._time, kinds
+            )
 
-    def threads_met(self) -> None:
-        """Those of a program wait for each other."""
+    def threads_synchronised(self) -> None:
+        """Record that the threads of the current program synchronise."""
         self._time += 1
-        self._together = self._time
+        self._last_barrier = self._time
 
     def stored(self, program: int, places: Any, before: Any, values: Any, lanes: Any) -> None:
-        """A program stores values where others were before, all of one dimension, from where `_lanes` says."""
+        """Record a store. All arrays have one dimension: addresses, old and new values, and the result of `_lanes`."""
         self._time += 1
         for part in self._parts(places):
             self._stored(program, *(each if part is None else each[part] for each in (places, before, values, lanes)))
@@ -149,8 +153,8 @@ class Launch:
         for other in np.unique(writers[changed]) if writers.any() else ():
             if other not in (0, program):
                 theirs = changed & (writers == other)
-                self.raced += int((theirs & (written.times[at] >= self._met_last(other, program))).sum())
-        # Who stores what is there already may read it.
+                self.raced += int((theirs & (written.times[at] >= self._last_synchronisation(other, program))).sum())
+        # A program that stores the value that is already there becomes its writer, so that it may read the element.
         written.writers[at[changed | (writers != 0)]] = program
         at = at[changed]
         written.changers[at] = program
@@ -158,7 +162,7 @@ class Launch:
         written.lanes[at] = lanes[changed]
 
     def loaded(self, program: int, places: Any, mask: Any) -> None:
-        """A program loads from places, as far as a mask has it."""
+        """Record a load at the addresses that the mask selects."""
         self._loaded += np.size(places)
         if self._loaded <= _MOST_LOADED:
             self._loads.append((program, self._time, places, mask))
@@ -177,23 +181,25 @@ class Launch:
         for other in np.unique(writers):
             theirs = writers == other
             if other == program:
-                mine = theirs & (written.changers[at] == program) & (written.times[at] > self._together)
+                mine = theirs & (written.changers[at] == program) & (written.times[at] > self._last_barrier)
                 if mine.any():
                     lanes = _lanes(mask) if part is None else _lanes(mask)[part]
                     self.raced += int((mine & (written.lanes[at] != lanes)).sum())
             elif other:
-                self.raced += int((theirs & (written.times[at] >= self._met_last(other, program))).sum())
+                self.raced += int((theirs & (written.times[at] >= self._last_synchronisation(other, program))).sum())
 
-    def _met_last(self, other: int, program: int) -> int:
-        """When another program made its last operation on memory on which this one has made one: its stores before
-        it are known here."""
-        meetings = self._met[other].common(self._met[program]) if {other, program} <= self._met.keys() else []
-        return max((last for _, last in meetings), default=0)
+    def _last_synchronisation(self, other: int, program: int) -> int:
+        """Time of the other program's last operation on memory on which this program has also operated: the other one's
+        earlier stores are visible to this program."""
+        accesses = (
+            self._atomics[other].common(self._atomics[program]) if {other, program} <= self._atomics.keys() else []
+        )
+        return max((last for _, last in accesses), default=0)
 
     def ended(self) -> None:
-        """All programs have run: what was loaded before another program stored there counts, too."""
+        """Count the loads that came before another program's store to the same element."""
         for program, time, places, mask in self._loads if self._written else ():
-            # Programs that store nowhere but in what others do not read are most.
+            # Fast path: most loads are outside of all memory that was stored to.
             ends = np.ravel(places)[[0, -1]]
             if not any(written.begin <= end < written.end for written in self._written.values() for end in ends):
                 continue
@@ -210,14 +216,14 @@ class Launch:
         changers = written.changers[at]
         for other in np.unique(changers[changers > program]):
             theirs = changers == other
-            if {other, program} <= self._met.keys():
-                meetings = self._met[program].common(self._met[other])
-                first = min((first for first, last in meetings if last > time), default=self._time + 1)
+            if {other, program} <= self._atomics.keys():
+                accesses = self._atomics[program].common(self._atomics[other])
+                first = min((first for first, last in accesses if last > time), default=self._time + 1)
                 theirs &= written.times[at] < first
             self.raced += int(theirs.sum())
 
     def _parts(self, places: Any) -> Iterable[Any]:
-        """Which of the places lie in the same tensor, or part of other memory, of each; None: all of them do."""
+        """Masks that group addresses by tensor, or by part of other memory; (None,) if all are in one tensor."""
         if not places.size:
             return ()
         least, most = int(places.min()), int(places.max())
@@ -229,14 +235,14 @@ class Launch:
         return [numbers == number for number in np.unique(numbers)]
 
     def _memory_of(self, place: int) -> tuple[int, int, bool]:
-        """Where the tensor, or the part of other memory, begins in which a place lies, its bytes, and which it is."""
+        """Start, size in bytes and kind (True: tensor) of the tensor or memory part that contains an address."""
         for begin, size in self._memory.items():
             if begin <= place < begin + size:
                 return begin, size, True
         return place >> _PART_BITS << _PART_BITS, 1 << _PART_BITS, False
 
     def _holding(self, places: Any) -> _Written | None:
-        """What is known of the one memory that places lie in, if something was stored there."""
+        """The record of the memory that contains the addresses; None if nothing was stored there."""
         return self._written.get(self._memory_of(int(places[0])))
 
     def _at(self, places: Any, itemsize: int) -> _Written | None:
@@ -251,14 +257,14 @@ class Launch:
 
 
 def _chosen(places: Any, mask: Any) -> Any:
-    """Places that a mask leaves, of one dimension."""
+    """Addresses that the mask selects, in one dimension."""
     places, mask = np.broadcast_arrays(np.atleast_1d(places), np.atleast_1d(mask))
     return places[mask.astype(bool)]
 
 
 def _lanes(mask: Any) -> Any:
-    """Of the elements of a block that a mask leaves, their places in it, and how large it is: the thread that has one
-    has it in any block of that size."""
+    """Per selected element of a block: its position and the size of the block. In blocks of equal size, one thread has
+    equal positions."""
     return np.flatnonzero(mask) << _LANE_BITS | np.size(mask).bit_length()
 
 
@@ -266,33 +272,33 @@ _launch: Launch | None = None
 
 
 def begin_anew() -> None:
-    """The launch that goes on begins once more."""
+    """Discard the accesses of the current launch, which is repeated."""
     global _launch
     if _launch is not None:
         _launch = _launch.again()
 
 
 def install(values: Callable[[Any], Any]) -> None:
-    """Look at every launch of this process from now on, while somebody watches.
+    """Observe every launch of this process from now on if provenance is recorded.
 
     Args:
-        values: what lies behind a handle of the interpreter.
+        values: returns the array of an interpreter handle.
     """
-    interpreter.GridExecutor.__call__ = _told(interpreter.GridExecutor.__call__)
-    interpreter.ReduceScanOpInterface.apply = _together(interpreter.ReduceScanOpInterface.apply)
+    interpreter.GridExecutor.__call__ = _observed(interpreter.GridExecutor.__call__)
+    interpreter.ReduceScanOpInterface.apply = _barrier(interpreter.ReduceScanOpInterface.apply)
     builder = interpreter.InterpreterBuilder
     hooks: dict[str, Any] = {"create_masked_load": _loading, "create_masked_store": _storing}
-    hooks |= {name: functools.partial(_meeting, mask=mask) for name, mask in _ATOMIC.items()}
+    hooks |= {name: functools.partial(_atomic_operation, mask=mask) for name, mask in _ATOMIC.items()}
     for name, wrapped in hooks.items():
         if hasattr(builder, name):
             setattr(builder, name, wrapped(getattr(builder, name), values))
-    for name in _TOGETHER:
+    for name in _BARRIERS:
         if hasattr(builder, name):
-            setattr(builder, name, _together(getattr(builder, name)))
+            setattr(builder, name, _barrier(getattr(builder, name)))
 
 
-def _told(call: Any) -> Any:
-    """What a launch is given and may write is known to who watches, and what its programs read of each other's."""
+def _observed(call: Any) -> Any:
+    """Report the arguments of a launch and its races to the provenance record."""
 
     @functools.wraps(call)
     def wrapper(self: Any, *arguments: Any, **named: Any) -> Any:
@@ -328,11 +334,11 @@ def _storing(store: Any, values: Callable[[Any], Any]) -> Any:
             given = np.broadcast_arrays(*(np.atleast_1d(values(handle)) for handle in (ptrs, value, mask)))
             active = given[2].astype(bool)
             places, new = given[0][active], given[1][active]
-            before = _now(places, new)
+            before = _memory_at(places, new)
             result = store(self, ptrs, value, mask, *more, **named)
             if places.size > 1:
                 bits = np.dtype(f"u{new.itemsize}")
-                _launch.raced += int((_now(places, new).view(bits) != new.view(bits)).sum())
+                _launch.raced += int((_memory_at(places, new).view(bits) != new.view(bits)).sum())
             _launch.stored(orders.program(), places, before, new, _lanes(active))
             return result
         return store(self, ptrs, value, mask, *more, **named)
@@ -340,12 +346,12 @@ def _storing(store: Any, values: Callable[[Any], Any]) -> Any:
     return wrapper
 
 
-def _now(places: Any, like: Any) -> Any:
-    """What lies at places."""
+def _memory_at(places: Any, like: Any) -> Any:
+    """Values at the addresses, with the dtype of `like`."""
     return interpreter._interpreter.load(places, np.ones(places.shape, dtype=bool), like, like.dtype)
 
 
-def _meeting(operation: Any, values: Callable[[Any], Any], *, mask: int | None) -> Any:
+def _atomic_operation(operation: Any, values: Callable[[Any], Any], *, mask: int | None) -> Any:
     place = 1 if operation.__name__ == "create_atomic_rmw" else 0
 
     @functools.wraps(operation)
@@ -358,17 +364,17 @@ def _meeting(operation: Any, values: Callable[[Any], Any], *, mask: int | None) 
             _launch = launch
         if launch is not None:
             kinds = {str(getattr(value, "name", "")) for value in (*given, *named.values())}
-            launch.met(orders.program(), values(given[place]), True if mask is None else values(given[mask]), kinds)
+            launch.atomic(orders.program(), values(given[place]), True if mask is None else values(given[mask]), kinds)
         return result
 
     return wrapper
 
 
-def _together(operation: Any) -> Any:
+def _barrier(operation: Any) -> Any:
     @functools.wraps(operation)
     def wrapper(self: Any, *given: Any, **named: Any) -> Any:
         if _launch is not None:
-            _launch.threads_met()
+            _launch.threads_synchronised()
         return operation(self, *given, **named)
 
     return wrapper

@@ -23,7 +23,7 @@ class TritonRunner(CandidateRunner):
     def environment(self, mode: str, options: Mapping[str, Any]) -> Mapping[str, str]:
         if mode == "interpreter":
             return {"TRITON_INTERPRET": "1"}
-        # Asking torch whether there is a GPU must not start CUDA in the zygote: its forks could not use it.
+        # CUDA must not be initialised in the zygote: its forks could not use it. This check uses NVML instead.
         return {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
     def preload(self, mode: str) -> Sequence[str]:
@@ -45,7 +45,7 @@ class TritonRunner(CandidateRunner):
         import triton
         from triton.runtime.errors import PTXASError
 
-        # Passes over the kernel's code raise an ordinary exception when they fail.
+        # Failing compiler passes raise an ordinary exception.
         if isinstance(error, triton.compiler.errors.CompilationError | PTXASError) or _PASSES_FAILED in str(error):
             return "compile"
         return "error"

@@ -1,4 +1,4 @@
-"""A kernel of our own, launched once in the zygote, so that forks find the interpreter's lazy imports done."""
+"""A small kernel that is launched once in the zygote, so that forks inherit the interpreter's lazy imports."""
 
 from __future__ import annotations
 

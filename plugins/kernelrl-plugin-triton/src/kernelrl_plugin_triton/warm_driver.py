@@ -1,6 +1,6 @@
-"""Triton's driver, made once in the zygote: it compiles a module in C, which every fork would compile for itself.
+"""Create Triton's driver once in the zygote: it compiles a C module, which otherwise every fork would compile.
 
-Nothing here starts CUDA, which a fork could not use afterwards: the module is compiled and loaded, and that is all.
+CUDA is not initialised here, because forks could not use it: the module is only compiled and loaded.
 """
 
 from __future__ import annotations
@@ -10,6 +10,6 @@ import subprocess
 
 from triton.runtime import driver
 
-# A machine that lacks the C compiler or the driver says so when a kernel is launched.
+# Without a C compiler or a driver, the first launch of a kernel reports the error.
 with contextlib.suppress(RuntimeError, OSError, AssertionError, subprocess.CalledProcessError):
     driver.active.utils  # noqa: B018

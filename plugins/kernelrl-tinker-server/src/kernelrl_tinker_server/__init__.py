@@ -1,4 +1,4 @@
-"""Tinker-compatible server on this machine."""
+"""Local Tinker-compatible server."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ def kernelrl_commands() -> list[Component]:
         Component(
             "tinker-server",
             target="kernelrl_tinker_server.command:command",
-            summary="Serve a model to Tinker's SDK from this machine",
+            summary="Serve a model on this machine to Tinker's SDK",
         )
     ]

@@ -1,4 +1,4 @@
-"""`python -m kernelrl_tinker_server`: the command without the rest of the command line."""
+"""`python -m kernelrl_tinker_server`: the command `kernelrl tinker-server` without the other commands."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The HTTP side: Tinker's API as its SDK (0.38) calls it.
+"""The HTTP handlers: Tinker's API as its SDK (0.38) calls it.
 
-Requests that take long are answered at once with an id; the result is fetched by `retrieve_future`. A request that is
-sent twice, because its answer was lost on the way, is done once.
+Long requests return an id at once; `retrieve_future` returns the result. A repeated request, whose first response was
+lost, is executed only once.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ __all__ = ["make_app"]
 _log = logging.getLogger(__name__)
 
 _POLL_S = 30.0
-"""The SDK gives up a poll after 45 s."""
+"""Shorter than the SDK's limit for one poll, 45 s."""
 _SILENT_S = 900.0
-"""Runs of a session that has not been heard of for so long leave the memory."""
+"""Training runs of a session without a heartbeat for this time are removed from memory."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class _Server:
-    """Handlers and what they share."""
+    """The handlers and their shared state."""
 
     def __init__(self, worker: Worker, store: Store, served: ServedModel, api_key: str | None) -> None:
         self._worker, self._store, self._served, self._api_key = worker, store, served, api_key
@@ -50,9 +50,9 @@ class _Server:
         self._pendings = Pendings()
         self._samplers = SamplerBook(store, self._engine, served)
         self._heard: dict[str, float] = {}
-        """Session -> when it was last heard of."""
+        """Session -> time of its last heartbeat."""
         self._loaded: set[str] = set()
-        """Training runs in the engine."""
+        """Training runs that the engine has in memory."""
 
     def routes(self) -> list[web.RouteDef]:
         post, get = web.post, web.get
@@ -91,9 +91,9 @@ class _Server:
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Check the key, and turn errors into answers."""
+        """Check the API key, and convert errors to responses."""
         if request.path != "/api/v1/healthz" and not self._knows_key(request.headers.get("X-API-Key", "")):
-            return web.json_response({"detail": "the API key is not the server's"}, status=401)
+            return web.json_response({"detail": "wrong API key"}, status=401)
         try:
             return await handler(request)
         except LookupFailed as error:
@@ -101,7 +101,7 @@ class _Server:
         except UsageError as error:
             return web.json_response({"detail": str(error)}, status=400)
         except (KeyError, TypeError, ValueError) as error:
-            detail = f"the request is not of the expected form: {type(error).__name__}: {error}"
+            detail = f"the request has an unexpected structure: {type(error).__name__}: {error}"
             return web.json_response({"detail": detail}, status=422)
 
     def _knows_key(self, given: str) -> bool:
@@ -113,7 +113,7 @@ class _Server:
         return web.json_response({"status": "ok"})
 
     async def client_config(self, request: web.Request) -> web.Response:
-        # Chunks of one batch in their order, and few enough that a batch is one chunk: equal sums in every run.
+        # A batch is one chunk, and chunks are in order: sums are then rounded alike in every run.
         return web.json_response(
             {
                 "parallel_fwdbwd_chunks": False,
@@ -142,11 +142,11 @@ class _Server:
         return web.json_response({"supported_models": models})
 
     async def own_capabilities(self, request: web.Request) -> web.Response:
-        """What Tinker's API cannot tell."""
+        """Capabilities that Tinker's API has no field for."""
         return web.json_response({"ratios": sorted(RATIOS)})
 
     async def tokenizer(self, request: web.Request) -> web.Response:
-        """Outside Tinker's API, whose clients look for a tokenizer at the hub."""
+        """The tokenizer's files. Not part of Tinker's API, whose clients load tokenizers from the hub."""
         self._served.check(request.query["model"], None)
         return web.json_response({"files": await asyncio.to_thread(self._served.tokenizer_files)})
 
@@ -204,8 +204,8 @@ class _Server:
             engine.create(run, *self._store.load(path, optimizer=bool(body["optimizer"])))
 
         self._register(run, model, about["rank"], body.get("user_metadata"))
-        answer = {"path": str(path), "model_id": run, "type": "load_weights"}
-        return self._later(("load", run, body.get("seq_id")), work, lambda _: answer, model_id=run)
+        loaded = {"path": str(path), "model_id": run, "type": "load_weights"}
+        return self._later(("load", run, body.get("seq_id")), work, lambda _: loaded, model_id=run)
 
     def _register(self, run: str, model: str, rank: int, metadata: Any) -> None:
         about = {"model": model, "rank": rank, "user_metadata": metadata, "time": time.time()}
@@ -262,28 +262,28 @@ class _Server:
         }
 
     async def forward_backward(self, request: web.Request) -> web.Response:
-        asked = read_training_request(await request.read(), request.headers.get("Content-Encoding", ""))
-        longest = max((len(datum.prompt) + len(datum.reply) for datum in asked.data), default=0)
+        training = read_training_request(await request.read(), request.headers.get("Content-Encoding", ""))
+        longest = max((len(datum.prompt) + len(datum.reply) for datum in training.data), default=0)
         if longest > self._engine.model.context_tokens:
             raise UsageError(
-                f"a datum has {longest} tokens; the model's context holds {self._engine.model.context_tokens}"
+                f"a datum has {longest} tokens; the model's context has {self._engine.model.context_tokens}"
             )
 
         def work(engine: Engine) -> bytes:
-            if asked.forward_only:
-                spoken = [PromptAndReply(datum.prompt, datum.reply) for datum in asked.data]
-                return trained_body(engine.forward(asked.run, spoken), asked.skipped, {"loss:sum": 0.0})
-            rows, totals = engine.backward(asked.run, asked.data, asked.loss, asked.bounds, asked.ratio)
+            if training.forward_only:
+                pairs = [PromptAndReply(datum.prompt, datum.reply) for datum in training.data]
+                return trained_body(engine.forward(training.run, pairs), training.skipped, {"loss:sum": 0.0})
+            rows, totals = engine.backward(training.run, training.data, training.loss, training.bounds, training.ratio)
             metrics = {"loss:sum": totals.sums["loss"], "entropy:sum": totals.sums["entropy"]}
-            return trained_body(rows, asked.skipped, metrics | {"tokens:sum": float(totals.tokens)})
+            return trained_body(rows, training.skipped, metrics | {"tokens:sum": float(totals.tokens)})
 
-        return self._later(("train", asked.run, asked.number), work, bytes, model_id=asked.run)
+        return self._later(("train", training.run, training.number), work, bytes, model_id=training.run)
 
     async def optim_step(self, request: web.Request) -> web.Response:
         body = await request.json()
         run, given = str(body["model_id"]), body.get("adam_params")
         if given is None:
-            raise UsageError("only Adam is served here")
+            raise UsageError("this server supports only the Adam optimizer")
         settings = OptimizerSettings(
             learning_rate=given["learning_rate"],
             beta1=given["beta1"],
@@ -293,11 +293,11 @@ class _Server:
             max_grad_norm=given.get("grad_clip_norm") or None,
         )
 
-        def answer(norm: float) -> dict[str, Any]:
+        def response(norm: float) -> dict[str, Any]:
             return {"metrics": {"grad_norm:mean": norm}}
 
         key = ("train", run, body.get("seq_id"))
-        return self._later(key, lambda engine: engine.update(run, settings), answer, model_id=run)
+        return self._later(key, lambda engine: engine.update(run, settings), response, model_id=run)
 
     # --- checkpoints ----------------------------------------------------------------------------------------------
 
@@ -383,14 +383,14 @@ class _Server:
     async def sample(self, request: web.Request) -> web.Response:
         body = await request.json()
         sampler = str(body["sampling_session_id"])
-        asked = read_sampling(body, self._samplers.weights(sampler), self._engine.model, self._served)
+        sampling = read_sampling(body, self._samplers.weights(sampler), self._engine.model, self._served)
 
-        def answer(result: tuple[list[Reply], list[float] | None]) -> bytes:
-            return sampled_body(*result, len(asked.prompt))
+        def response(result: tuple[list[Reply], list[float] | None]) -> bytes:
+            return sampled_body(*result, len(sampling.prompt))
 
         key = ("sample", sampler, body.get("seq_id"))
-        name = self._pendings.add(key, lambda: self._worker.sample(asked), answer)
-        ids = [f"{name}-{index}" for index in range(len(asked.settings))]
+        name = self._pendings.add(key, lambda: self._worker.sample(sampling), response)
+        ids = [f"{name}-{index}" for index in range(len(sampling.settings))]
         return web.json_response({"request_id": name, "sample_sequence_ids": ids})
 
     async def cancel(self, request: web.Request) -> web.Response:
@@ -414,14 +414,14 @@ class _Server:
         name = str((await request.json())["request_id"])
         pending = self._pendings.get(name)
         if pending is None:
-            return web.json_response({"detail": "no such request; was the server restarted?"}, status=410)
+            return web.json_response({"detail": "unknown request; was the server restarted?"}, status=410)
         try:
             result = await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(pending.result)), _POLL_S)
         except TimeoutError:
             return web.json_response({"type": "try_again", "request_id": name, "queue_state": "active"})
         except (CancelledError, asyncio.CancelledError):
             if not pending.result.done():
-                raise  # the client went away while it waited
+                raise  # the client has disconnected
             return web.json_response({"error": "the request was cancelled", "category": "user"})
         except UsageError as error:
             return web.json_response({"error": str(error), "category": "user"})
@@ -438,7 +438,7 @@ class _Server:
 
 
 def make_app(worker: Worker, store: Store, served: ServedModel, *, api_key: str | None = None) -> web.Application:
-    """The application; `worker` has loaded its model."""
+    """The aiohttp application. `worker.ready` must be done: the model is loaded."""
     server = _Server(worker, store, served, api_key)
     app = web.Application(client_max_size=1 << 30, middlewares=[server.guard])
     app.add_routes(server.routes())

@@ -11,19 +11,21 @@ __all__ = ["command"]
 
 
 @click.command("tinker-server")
-@click.option("--model", default="tiny", show_default=True, help="tiny, a directory, or a hub id of Hugging Face.")
+@click.option("--model", default="tiny", show_default=True, help="tiny, a directory, or a Hugging Face hub id.")
 @click.option("--state", type=click.Path(path_type=Path), default=Path("tinker-server"), show_default=True,
-              help="Directory of checkpoints and sessions; a restarted server goes on from it.")  # fmt: skip
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve at.")
-@click.option("--port", default=8124, show_default=True, help="Port; 0 takes a free one.")
+              help="Directory of checkpoints and sessions; a restarted server continues from it.")  # fmt: skip
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=8124, show_default=True, help="Port; 0: any free port.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), default="float32", show_default=True,
-              help="Type of the weights of a Hugging Face model.")  # fmt: skip
-@click.option("--lora-rank", type=click.IntRange(min=1), help="Adapters of a Hugging Face model; else all weights.")
-@click.option("--context-tokens", type=click.IntRange(min=1), help="Longest prompt and reply of a Hugging Face model.")
-@click.option("--sample-rows", type=click.IntRange(min=1), help="Rows of a sampling batch.")
-@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of PyTorch.")
-@click.option("--watch-stdin", is_flag=True, help="End when standard input ends.")
+              help="Dtype of the weights of a Hugging Face model.")  # fmt: skip
+@click.option("--lora-rank", type=click.IntRange(min=1),
+              help="Train LoRA adapters of this rank on a Hugging Face model. Default: train all weights.")  # fmt: skip
+@click.option("--context-tokens", type=click.IntRange(min=1),
+              help="Maximum tokens of prompt and reply together, for a Hugging Face model.")  # fmt: skip
+@click.option("--sample-rows", type=click.IntRange(min=1), help="Batch size of sampling.")
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="CPU threads of PyTorch.")
+@click.option("--watch-stdin", is_flag=True, help="Exit when standard input is closed.")
 def command(
     model: str,
     state: Path,
@@ -37,10 +39,10 @@ def command(
     threads: int,
     watch_stdin: bool,
 ) -> None:
-    """Serve a model to Tinker's SDK from this machine.
+    """Serve a model on this machine to Tinker's SDK.
 
-    One line of JSON on stdout, with base_url, says that it is ready. Clients need any key that begins with tml-;
-    with KERNELRL_TINKER_SERVER_KEY set, that one.
+    When the server is ready, it prints one line of JSON with base_url to stdout. Clients need an API key: any key that
+    begins with tml-, or the value of KERNELRL_TINKER_SERVER_KEY if that is set.
 
     \b
     Examples:

@@ -1,7 +1,7 @@
 """Several training runs on one loaded model.
 
-The model's weights are those of one run or sampler at a time; the others wait as copies. Gradients that were gathered
-and not yet used wait with their run, so runs may take turns between any two requests. Used by one thread.
+The model has the weights of one run or sampler at a time; the weights of the others are stored as copies, together with
+accumulated gradients, so runs can alternate between any two requests. Used by one thread.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class _Run:
 
     learner: Learner
     weights: Weights
-    """Its weights while another has the model."""
+    """The run's weights while the model has others."""
     gradients: Sequence[Tensor | None] | None = None
-    """Its gradients while another has the model."""
+    """The run's accumulated gradients while the model has other weights."""
 
 
 class Engine:
@@ -41,30 +41,30 @@ class Engine:
     def __init__(self, model: LanguageModel, *, rows: int, train_tokens: int) -> None:
         """
         Args:
-            model: at its initial weights, which are those of every new run.
-            rows: of a sampling batch.
-            train_tokens: most tokens in one forward and backward pass.
+            model: the model at its initial weights, from which every new run starts.
+            rows: batch size of sampling.
+            train_tokens: maximum tokens of one forward and backward pass.
         """
         self.model = model
         self._train_tokens = train_tokens
         self.base: Weights = _copy(model.state())
         self._runs: dict[str, _Run] = {}
         self._owner: _Run | Weights = self.base
-        """Whose weights the model has."""
+        """The run or the sampler weights that the model has loaded."""
         alike = rows == 1 or rows_agree(model, rows)
         self.sampler = Sampler(model, rows if alike or model.device.type != "cpu" else 1)
 
     # --- training -------------------------------------------------------------------------------------------------
 
     def create(self, run: str, weights: Weights | None = None, optimizer: Mapping[str, Any] | None = None) -> None:
-        """Begin a run at the initial weights, or at those of a checkpoint.
+        """Start a training run at the initial weights, or at those of a checkpoint.
 
         Raises:
             UsageError: the weights are of another model.
         """
         weights = self.base if weights is None else weights
         if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in self.base.items()}:
-            raise UsageError("the checkpoint is of another model than the one served here")
+            raise UsageError("the checkpoint is of another model than the served one")
         made = _Run(Learner(self.model, self._train_tokens), weights)
         if optimizer is not None:
             made.learner.load_state(optimizer)
@@ -80,20 +80,20 @@ class Engine:
     def backward(
         self, run: str, data: Sequence[Datum], loss: str, bounds: tuple[float, float], ratio: str
     ) -> tuple[list[list[float]], Totals]:
-        """Gather gradients; returns [datum][token] log-probabilities before any update."""
+        """Accumulate gradients; returns the [datum][token] log-probabilities under the current weights."""
         learner, totals = self._take(run), Totals()
         rows = learner.backward(data, loss, bounds, totals, ratio)
         return [row.tolist() for row in rows], totals
 
-    def forward(self, run: str, spoken: Sequence[PromptAndReply]) -> list[list[float]]:
-        return self._take(run).logprobs(spoken)
+    def forward(self, run: str, pairs: Sequence[PromptAndReply]) -> list[list[float]]:
+        return self._take(run).logprobs(pairs)
 
     def update(self, run: str, settings: OptimizerSettings) -> float:
-        """One optimizer step with the gathered gradients; returns their norm before clipping."""
+        """One optimizer step with the accumulated gradients; returns their norm before clipping."""
         return self._take(run).update(settings)
 
     def weights(self, run: str) -> Weights:
-        """A copy of a run's present weights."""
+        """A copy of a run's current weights."""
         self._take(run)
         return _copy(self.model.state())
 
@@ -101,7 +101,7 @@ class Engine:
         return self._take(run).state()
 
     def _take(self, name: str) -> Learner:
-        """Give the model to a run."""
+        """Load the weights and gradients of a run into the model, unless they are loaded."""
         run = self._runs.get(name)
         if run is None:
             raise InfrastructureError(
@@ -118,7 +118,7 @@ class Engine:
         return run.learner
 
     def _give(self, weights: Weights) -> None:
-        """Load weights, after putting those of the present owner aside."""
+        """Load weights into the model, after storing those of the current owner."""
         if isinstance(self._owner, _Run):
             self._owner.weights = _copy(self.model.state())
             self._owner.gradients = self._owner.learner.take_gradients()
@@ -128,7 +128,7 @@ class Engine:
     # --- sampling -------------------------------------------------------------------------------------------------
 
     def sample(self, weights: Weights, requests: Sequence[Request]) -> None:
-        """Answer requests, and those that are given to `sampler` meanwhile."""
+        """Sample the replies of the requests, and of those that are submitted to `sampler` while it runs."""
         if self._owner is not weights:
             self._give(weights)
             self._owner = weights
@@ -138,7 +138,7 @@ class Engine:
 
     @torch.no_grad()
     def prompt_logprobs(self, weights: Weights, prompt: Sequence[int], n: int) -> list[float]:
-        """[n] log-probabilities of the last tokens of a prompt, which has more than these."""
+        """[n] log-probabilities of the last n tokens of a prompt; n is less than its length."""
         if n == 0:
             return []
         if self._owner is not weights:

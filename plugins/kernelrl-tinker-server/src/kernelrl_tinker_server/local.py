@@ -1,9 +1,9 @@
-"""A server as a child process: started, found ready, and ended with its parent.
+"""A server as a child process that ends with its parent.
 
     with LocalServer(state=tmp_path) as server:
         client = tinker.ServiceClient(base_url=server.base_url, api_key=server.api_key)
 
-Imports neither torch nor the SDK.
+This module imports neither torch nor the SDK.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from kernelrl_core.api.errors import InfrastructureError
 __all__ = ["DUMMY_KEY", "LocalServer"]
 
 DUMMY_KEY = "tml-local-dummy-key"
-"""A key that the SDK accepts and the server does not look at."""
+"""A key in the form that the SDK requires; the server does not check it."""
 
 
 class LocalServer:
-    """A Tinker-compatible server on 127.0.0.1, in a process of its own.
+    """A Tinker-compatible server on 127.0.0.1 in a child process.
 
-    `start`, `stop` and `kill` may follow one another: what was saved is there again. It ends when this process does,
-    however that ends.
+    It can be started again after `stop` or `kill`, and keeps its checkpoints. The child ends when this process ends,
+    even when this process is killed.
     """
 
     api_key = DUMMY_KEY
@@ -49,10 +49,10 @@ class LocalServer:
         """
         Args:
             state: directory of checkpoints and sessions.
-            model: `tiny`, a directory, or a hub id of Hugging Face.
-            arguments: further options of `kernelrl tinker-server`.
-            port: 0 takes a free one; a restarted server keeps it, so clients find it again.
-            timeout_s: longest time until it is ready; loading torch takes 5 to 15 s.
+            model: `tiny`, a directory, or a Hugging Face hub id.
+            arguments: additional options of `kernelrl tinker-server`.
+            port: 0: any free port, which a restarted server keeps, so that clients can reconnect.
+            timeout_s: time limit for the start; loading torch takes 5 to 15 s.
         """
         self.state, self._model, self._arguments, self._timeout_s = state, model, arguments, timeout_s
         self._port = port
@@ -60,17 +60,17 @@ class LocalServer:
         self._errors: deque[str] = deque(maxlen=40)
         self.base_url = ""
         self.models: tuple[str, ...] = ()
-        """Names of the model, the preferred one first."""
+        """Names of the served model, the preferred one first."""
 
     def start(self) -> None:
-        """Start the process and wait until it serves.
+        """Start the process and wait until the server is ready.
 
         Raises:
-            InfrastructureError: it ended, or was not ready in time.
+            InfrastructureError: the process ended, or was not ready in time.
         """
         command = [sys.executable, "-m", "kernelrl_tinker_server", "--model", self._model, "--state", str(self.state)]
         command += ["--port", str(self._port), "--watch-stdin", *self._arguments]
-        # A session of its own: an interrupt at the terminal ends the parent, which still needs the server to save.
+        # A new session: after Ctrl-C the parent still needs the server to save a checkpoint.
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -90,14 +90,14 @@ class LocalServer:
             raise InfrastructureError(f"the local server was not ready within {self._timeout_s:.0f} s") from None
         if not line:
             self._process.wait()
-            told = "\n".join(self._errors) or f"exit status {self._process.returncode}"
-            raise InfrastructureError(f"the local server could not be started: {told}")
+            reason = "\n".join(self._errors) or f"exit status {self._process.returncode}"
+            raise InfrastructureError(f"the local server could not be started: {reason}")
         ready = json.loads(line)
         self.base_url, self.models = ready["base_url"], tuple(ready["models"])
         self._port = int(self.base_url.rpartition(":")[2])
 
     def stop(self) -> None:
-        """End the process as soon as its present work is done. Safe to call twice."""
+        """End the process after its current request. Safe to call twice."""
         if self._process is None:
             return
         self._process.terminate()
@@ -108,7 +108,7 @@ class LocalServer:
         self._clean()
 
     def kill(self) -> None:
-        """End the process at once, as a crash would."""
+        """Kill the process, to simulate a crash."""
         if self._process is not None:
             self._process.kill()
             self._clean()
@@ -118,11 +118,11 @@ class LocalServer:
         return self._process is not None and self._process.poll() is None
 
     def export(self, path: str, directory: Path) -> None:
-        """Copy a checkpoint, by its `tinker://` path, into a directory."""
+        """Copy the checkpoint of a `tinker://` path into a directory."""
         shutil.copytree(self._folder(path), directory, dirs_exist_ok=True)
 
     def adopt(self, path: str, directory: Path) -> None:
-        """Put a checkpoint that was exported in its place again, unless it is there."""
+        """Restore an exported checkpoint under its path, unless it exists."""
         folder = self._folder(path)
         if not folder.exists():
             folder.parent.mkdir(parents=True, exist_ok=True)

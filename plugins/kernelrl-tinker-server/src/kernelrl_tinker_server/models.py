@@ -1,4 +1,4 @@
-"""Which model is served: the bundled tiny one, one from scratch with a warm start, or one of Hugging Face."""
+"""The served model: the bundled tiny one, a warm-started one from scratch, or one of Hugging Face."""
 
 from __future__ import annotations
 
@@ -23,51 +23,52 @@ from kernelrl_plugin_torch.warm_start import warm_start_key
 __all__ = ["TINY", "ServedModel", "load_served_model", "warm_started_model"]
 
 TINY = "tiny"
-"""Name of the bundled model: 90,000 random weights, one token for each byte."""
+"""Name of the bundled model: 90,000 random weights, one token per byte."""
 _TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"),
-    "config.json",  # names the tokenizer's class where its own files do not
+    "config.json",  # may be the only file with the tokenizer's class
 )
 
 
 @attrs.frozen
 class ServedModel:
-    """What clients are told of the model."""
+    """Description of the model for clients."""
 
     names: tuple[str, ...]
-    """Names it is asked for by, the first one preferred."""
+    """Accepted names of the model, the preferred one first."""
     kind: str
     """`kernelrl-scratch` or `huggingface`."""
     tokenizer: str
     """Directory or hub id that `AutoTokenizer` loads."""
     special_tokens: Mapping[str, int]
-    """Ids of special tokens by their text."""
+    """Text of a special token -> its id."""
     rank: int | None
-    """Rank of its adapters; None: all weights are trained, and any rank that a client names is accepted."""
+    """Rank of the LoRA adapters. None: all weights are trained, and a client's rank is ignored."""
 
     def check(self, name: str, rank: int | None) -> None:
-        """Refuse a request for another model.
+        """Refuse a request for another model or rank.
 
         Raises:
-            LookupFailed: unknown model.
+            LookupFailed: another model.
             UsageError: adapters of another rank.
         """
         if name not in self.names:
             close = nearest(name, self.names)
             meant = f"; did you mean {close!r}?" if close else ""
-            raise LookupFailed(f"model {name!r} is not served here, but {', '.join(map(repr, self.names))}{meant}")
+            listed = ", ".join(map(repr, self.names))
+            raise LookupFailed(f"model {name!r} is not served; this server has {listed}{meant}")
         if rank is not None and self.rank is not None and rank != self.rank:
-            raise UsageError(f"adapters of rank {rank} are asked for; this server was started with rank {self.rank}")
+            raise UsageError(f"requested adapters of rank {rank}, but this server was started with rank {self.rank}")
 
     def tokenizer_files(self) -> dict[str, str]:
         """Files of the tokenizer by name, for clients that cannot read this machine's directory.
 
         Raises:
-            LookupFailed: it is one of the hub, where clients find it by the model's name.
+            LookupFailed: the tokenizer is on the hub, where clients find it under the model's name.
         """
         directory = Path(self.tokenizer)
         if not (directory / "tokenizer.json").is_file():
-            raise LookupFailed(f"the tokenizer of {self.names[0]!r} is at the hub")
+            raise LookupFailed(f"the tokenizer of {self.names[0]!r} is on the hub")
         found = (directory / name for name in _TOKENIZER_FILES)
         return {path.name: path.read_text(encoding="utf-8") for path in found if path.is_file()}
 
@@ -76,11 +77,12 @@ def load_served_model(name: str, options: TorchConfig, state: Path) -> tuple[Lan
     """Load a model by name.
 
     Args:
-        name: `tiny`, a directory that `warm_started_model` made, or a directory or hub id of Hugging Face.
-        options: device, threads and, with a model of Hugging Face, adapters and type of the weights.
+        name: `tiny`, a directory of `warm_started_model`, or a Hugging Face directory or hub id.
+        options: device, threads and, for a Hugging Face model, adapters and dtype of the weights.
         state: directory of the server; the bundled model is written there, so that clients find its tokenizer.
+
     Raises:
-        UsageError, MissingPrerequisite: it cannot be had.
+        UsageError, MissingPrerequisite: the model cannot be loaded.
     """
     directory = state.absolute() / "models" / TINY if name == TINY else Path(name)
     if name == TINY and not is_scratch_directory(directory):
@@ -100,7 +102,7 @@ def load_served_model(name: str, options: TorchConfig, state: Path) -> tuple[Lan
 
     from kernelrl_plugin_torch.huggingface import HuggingFaceModel
 
-    hub_logging.set_verbosity_error()  # its retries, a line for each, say less than the error in the end
+    hub_logging.set_verbosity_error()  # the hub logs a line per retry; the final error is more useful
     loaded = HuggingFaceModel(attrs.evolve(options, model=name), seed=0)
     return loaded, ServedModel((name,), "huggingface", name, _special_tokens(name), options.lora_rank)
 
@@ -129,9 +131,9 @@ async def warm_started_model(
     vocabulary: int,
     warm_start_steps: int,
 ) -> Path:
-    """Directory of a model from scratch, warm-started on the answers bundled with the tasks of a run.
+    """Directory of a model from scratch after a warm start on the demonstrations of a run's tasks.
 
-    Its weights are those of policy `torch` with the same options and seed. It is made once and kept in the cache.
+    Its weights equal those of policy `torch` with the same options and seed. The directory is cached.
     """
     config = TorchConfig(
         width=width,
@@ -156,7 +158,7 @@ async def warm_started_model(
 
 
 class _Growing:
-    """A directory beside its place, put there when it is whole; another's that was first is as good."""
+    """A temporary directory, renamed to `final` when it is complete, unless another process has created `final`."""
 
     def __init__(self, final: Path) -> None:
         self._final = final

@@ -1,4 +1,4 @@
-"""Requests under way and their results, until they are fetched."""
+"""Pending requests, and their results until they are fetched."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ __all__ = ["Body", "Pending", "Pendings"]
 
 Body = Callable[[Any], bytes | dict[str, Any]]
 _KEPT_S = 120.0
-"""How long a result is kept after it was fetched: its answer may be lost on the way."""
+"""How long a result is kept after it was fetched: the response may be lost."""
 _FORGOTTEN_S = 3600.0
-"""… and one that nobody fetches."""
+"""How long a result is kept that is never fetched."""
 
 
 @attrs.define(eq=False)
 class Pending:
-    """A request under way, or its result."""
+    """A pending request or its result."""
 
     result: Future[Any]
     body: Body
-    """Makes the answer from the result."""
+    """Converts the result to the body of the response: protocol buffer bytes, or JSON fields."""
     since: float
     fetched: bool = False
 
 
 class Pendings:
-    """Results by request id."""
+    """Pending requests and results by request id."""
 
     def __init__(self) -> None:
         self._pending: OrderedDict[str, Pending] = OrderedDict()
         self._ids: dict[Hashable, str] = {}
 
     def add(self, key: Hashable, start: Callable[[], Future[Any]], body: Body) -> str:
-        """Start a request, unless one with this key is known; returns its id."""
+        """Start a request, unless one with this key exists; returns the request id."""
         self._sweep()
         if key in self._ids:
             return self._ids[key]

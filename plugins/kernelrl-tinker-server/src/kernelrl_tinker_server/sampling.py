@@ -1,4 +1,4 @@
-"""Sampling sessions, and what a sampling request asks for."""
+"""Sampling sessions, and parsing of sampling requests."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from kernelrl_tinker_server.worker import Sampling
 __all__ = ["SamplerBook", "read_sampling"]
 
 _LOADED = 4
-"""Weights of samplers that are kept in memory."""
+"""Number of sampler weights that are kept in memory."""
 _UNNAMED = 16
-"""Newest unnamed weights of a run that are kept on disk."""
+"""Number of the newest unnamed weights of a run that are kept on disk."""
 
 
 class SamplerBook:
-    """Sampling sessions by id. They are files, so a restarted server still knows them."""
+    """Sampling sessions by id. They are stored in files, so a restarted server still has them."""
 
     def __init__(self, store: Store, engine: Engine, served: ServedModel) -> None:
         self._store, self._engine, self._served = store, engine, served
@@ -34,10 +34,13 @@ class SamplerBook:
         self._lock = threading.Lock()
 
     def open(self, name: str, model: str, path: CheckpointPath | None, *, unnamed: bool = False) -> None:
-        """Begin a session that samples from a checkpoint, or from the model as it is served (`path` None).
+        """Open a session that samples from a checkpoint, or from the initial weights (`path` None).
+
+        Args:
+            unnamed: the checkpoint is temporary; only the newest ones of a run are kept.
 
         Raises:
-            UsageError: there is no such checkpoint, or it is of another model.
+            UsageError: the checkpoint does not exist or is of another model.
         """
         self._load(path)
         self._store.put("samplers", name, {"model": model, "path": None if path is None else str(path)})
@@ -54,7 +57,7 @@ class SamplerBook:
         return found
 
     def weights(self, name: str) -> Weights:
-        """What a session samples from."""
+        """The weights of a session."""
         path = self.about(name)["path"]
         return self._load(None if path is None else CheckpointPath.parse(path))
 
@@ -67,7 +70,7 @@ class SamplerBook:
                 self._served.check(self._store.about(path)["model"], None)
                 found, _ = self._store.load(path, optimizer=False)
                 if {k: v.shape for k, v in found.items()} != {k: v.shape for k, v in self._engine.base.items()}:
-                    raise UsageError(f"the checkpoint {path} is of another model than the one served here")
+                    raise UsageError(f"the checkpoint {path} is of another model than the served one")
             self._weights[path] = found
             if len(self._weights) > _LOADED:
                 self._weights.popitem(last=False)
@@ -75,22 +78,22 @@ class SamplerBook:
 
 
 def read_sampling(body: Mapping[str, Any], weights: Weights, model: LanguageModel, served: ServedModel) -> Sampling:
-    """A sampling request as the SDK sends it.
+    """Parse a sampling request of the SDK.
 
     Raises:
-        UsageError: the prompt does not fit, or something is asked for that the server does not do.
+        UsageError: the prompt is too long, or the request has an unsupported option.
     """
     for name in ("topk_prompt_logprobs", "topk_sample_logprobs", "target_prompt_logprobs", "prompt_alt_tokens_k"):
         if body.get(name):
-            raise UsageError(f"{name} is not served here")
+            raise UsageError(f"this server does not support {name}")
     chunks = body["prompt"]["chunks"]
     if any("tokens" not in chunk for chunk in chunks):
-        raise UsageError("only text can be sampled from here; the prompt holds an image or sound")
+        raise UsageError("this server supports only text; the prompt has an image or audio")
     prompt = tuple(int(token) for chunk in chunks for token in chunk["tokens"])
-    room = model.context_tokens - len(prompt)
-    if not prompt or room < 1:
+    available = model.context_tokens - len(prompt)
+    if not prompt or available < 1:
         raise UsageError(
-            f"the prompt has {len(prompt)} tokens; it must have at least 1 and leave room in a context of "
+            f"the prompt has {len(prompt)} tokens; it must have at least 1 and fewer than the context's "
             f"{model.context_tokens}"
         )
     given = body["sampling_params"]
@@ -99,7 +102,7 @@ def read_sampling(body: Mapping[str, Any], weights: Weights, model: LanguageMode
     first = int.from_bytes(os.urandom(7)) if seed is None else int(seed)
     settings = [
         SamplingSettings(
-            max_tokens=min(int(given.get("max_tokens") or room), room),
+            max_tokens=min(int(given.get("max_tokens") or available), available),
             temperature=float(given.get("temperature", 1.0)),
             top_p=float(given.get("top_p", 1.0)),
             top_k=int(given.get("top_k", -1)),
@@ -115,7 +118,7 @@ def read_sampling(body: Mapping[str, Any], weights: Weights, model: LanguageMode
 
 
 def _stops(stop: Any, served: ServedModel) -> tuple[frozenset[int] | None, tuple[str, ...]]:
-    """Stop tokens (None: the model's own) and stop strings; a string that is a special token means that token."""
+    """Stop tokens (None: the model's own) and stop strings; the text of a special token becomes a stop token."""
     if stop is None:
         return None, ()
     items = [stop] if isinstance(stop, str | int) else list(stop)

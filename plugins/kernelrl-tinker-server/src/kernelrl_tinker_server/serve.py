@@ -1,4 +1,4 @@
-"""A server's process, from loading the model to its end."""
+"""The server process: loads the model and serves until it is stopped."""
 
 from __future__ import annotations
 
@@ -29,38 +29,38 @@ __all__ = ["ServeOptions", "serve"]
 
 @attrs.frozen
 class ServeOptions:
-    """How a server is run."""
+    """Options of a server."""
 
     model: str
     state: Path
-    """Directory of everything that survives a restart."""
+    """Directory of checkpoints and sessions, which survive a restart."""
     host: str = "127.0.0.1"
     port: int = 0
-    """0 takes a free one."""
+    """0: any free port."""
     torch: TorchConfig = TorchConfig(warm_start=None)
     api_key: str | None = None
-    """Key that clients must send; None: none."""
+    """Key that clients must send. None: keys are not checked."""
     watch_stdin: bool = False
-    """End when standard input ends: with the process that holds its other side."""
+    """Exit when standard input is closed, so that the server ends with its parent."""
 
 
 def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
-    """Serve until the process is told to end. Prints one line of JSON with `base_url` and `models` when it is ready.
+    """Serve until SIGINT or SIGTERM. When ready, print one line of JSON with `base_url` and `models` to stdout.
 
     Raises:
         UsageError: the model, the state directory or the address cannot be used.
     """
     if options.api_key is None and not _is_loopback(options.host):
         raise UsageError(
-            f"a server that others can reach at {options.host} needs a key",
-            fix="set KERNELRL_TINKER_SERVER_KEY to one that begins with tml-, or serve at 127.0.0.1",
+            f"a server at {options.host} is reachable from other machines and needs a key",
+            fix="set KERNELRL_TINKER_SERVER_KEY to a key that begins with tml-, or serve at 127.0.0.1",
         )
     options.state.mkdir(parents=True, exist_ok=True)
     try:
         lock = FileLock(options.state / "lock", wait=False)
     except BlockingIOError as error:
         # Two servers on one state would overwrite each other's checkpoints.
-        raise UsageError(f"another server works on {options.state}", fix="choose another --state") from error
+        raise UsageError(f"another server uses {options.state}", fix="choose another --state") from error
     with lock:
         asyncio.run(_serve(options, say))
 
@@ -71,11 +71,11 @@ async def _serve(options: ServeOptions, say: Callable[[str], None]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     if options.watch_stdin:
-        # At once: whoever held the other side is gone, and every file is whole.
+        # The parent has ended. An immediate exit is safe: files are renamed into place only when they are complete.
         loop.add_reader(sys.stdin.fileno(), lambda: None if sys.stdin.buffer.read1(4096) else os._exit(0))
     store = Store(options.state)
     store.sweep()
-    hub = "" if options.model == TINY or Path(options.model).is_dir() else ", from the hub where it is not cached"
+    hub = "" if options.model == TINY or Path(options.model).is_dir() else ", from the hub unless it is cached"
     say(f"loading {options.model}{hub}")
     served: list[ServedModel] = []
 
@@ -111,7 +111,7 @@ async def _serve(options: ServeOptions, say: Callable[[str], None]) -> None:
 
 
 def _in_options(text: str) -> str:
-    """The engine speaks of a recipe's settings; here they are options: `policy.lora_rank` is `--lora-rank`."""
+    """`text` with the command's options in place of recipe keys: `policy.lora_rank` becomes `--lora-rank`."""
     return re.sub(r"\bpolicy\.(\w+)", lambda found: "--" + found[1].replace("_", "-"), text)
 
 

@@ -1,9 +1,9 @@
-"""What survives a restart: checkpoints, training runs and sampling sessions, as files below one directory.
+"""Checkpoints, training runs and sampling sessions as files below one directory, which survive a restart.
 
     checkpoints/RUN/KIND/NAME/   weights.pt, optimizer.pt (kind `weights` only), about.json
     runs/RUN.json  samplers/ID.json
 
-Everything is written beside its place and renamed into it.
+Every file and directory is written under a temporary name and renamed when it is complete.
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ class CheckpointPath:
 
     @classmethod
     def parse(cls, uri: str) -> CheckpointPath:
-        """
+        """Parse a `tinker://` path.
+
         Raises:
-            UsageError: not of this form.
+            UsageError: it has another form.
         """
         parts = uri.removeprefix("tinker://").split("/")
         if not uri.startswith("tinker://") or len(parts) != 3 or parts[1] not in KINDS:
-            raise UsageError(f"{uri!r} is not the path of a checkpoint, such as tinker://RUN/weights/NAME")
+            raise UsageError(f"{uri!r} is not a checkpoint path, such as tinker://RUN/weights/NAME")
         return cls(_checked(parts[0]), "weights" if parts[1] == "weights" else "sampler_weights", _checked(parts[2]))
 
     def __str__(self) -> str:
@@ -56,15 +57,15 @@ class CheckpointPath:
 
 @attrs.frozen
 class Checkpoint:
-    """A saved state."""
+    """A saved checkpoint."""
 
     path: CheckpointPath
     about: Mapping[str, Any]
-    """`model`, `rank`, `time` (seconds of the epoch), `expires` (the same, or null), `user_metadata`."""
+    """`model`, `rank`, `time` (seconds since the epoch), `expires` (likewise, or null), `user_metadata`."""
     size_bytes: int
 
     def row(self) -> dict[str, Any]:
-        """As Tinker's API lists it."""
+        """The entry in the list of Tinker's API."""
         expires = self.about["expires"]
         return {
             "checkpoint_id": f"{self.path.kind}/{self.path.name}",
@@ -79,7 +80,7 @@ class Checkpoint:
 
 
 class Store:
-    """Files of a server."""
+    """The files of a server."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -100,14 +101,14 @@ class Store:
         *,
         overwrite: bool = True,
     ) -> None:
-        """Write a checkpoint; it is whole under its name, or not there.
+        """Write a checkpoint atomically.
 
         Raises:
-            UsageError: it exists and must not be replaced.
+            UsageError: it exists and `overwrite` is false.
         """
         final = self.folder(path)
         if final.exists() and not overwrite:
-            raise UsageError(f"{path} exists already", fix="choose another name, or save with overwrite=True")
+            raise UsageError(f"{path} already exists", fix="choose another name, or save with overwrite=True")
         growing = final.with_name(f".{final.name}")
         shutil.rmtree(growing, ignore_errors=True)
         growing.mkdir(parents=True)
@@ -118,9 +119,10 @@ class Store:
         replace_directory(growing, final)
 
     def about(self, path: CheckpointPath) -> Mapping[str, Any]:
-        """
+        """Metadata of a checkpoint, see `Checkpoint.about`.
+
         Raises:
-            UsageError: there is no such checkpoint, or it has expired.
+            UsageError: the checkpoint does not exist or has expired.
         """
         try:
             found: dict[str, Any] = json.loads((self.folder(path) / _ABOUT).read_text(encoding="utf-8"))
@@ -131,15 +133,15 @@ class Store:
         return found
 
     def load(self, path: CheckpointPath, *, optimizer: bool) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """Weights, and the optimizer's state when asked for.
+        """The weights, and with `optimizer` the optimizer state.
 
         Raises:
-            UsageError: there is no such checkpoint, it has expired, it is damaged, or it has no optimizer.
+            UsageError: the checkpoint does not exist, has expired, is damaged, or has no optimizer state.
         """
         self.about(path)
         folder = self.folder(path)
         if optimizer and not (folder / _OPTIMIZER).exists():
-            raise UsageError(f"{path} holds no optimizer: only paths with /weights/ do")
+            raise UsageError(f"{path} has no optimizer state: only paths with /weights/ have one")
         try:
             weights = read_tensors(folder / _WEIGHTS)
             return weights, read_tensors(folder / _OPTIMIZER) if optimizer else None
@@ -147,7 +149,7 @@ class Store:
             raise UsageError(f"the checkpoint {path} is damaged: {error}") from error
 
     def delete(self, path: CheckpointPath) -> bool:
-        """Remove a checkpoint; the answer is whether it was there."""
+        """Remove a checkpoint; True if it existed."""
         try:
             remove_directory(self.folder(path))
         except FileNotFoundError:
@@ -159,7 +161,7 @@ class Store:
         _replace(self.folder(path) / _ABOUT, json.dumps(about))
 
     def checkpoints(self, run: str | None = None) -> Iterator[Checkpoint]:
-        """Those that have not expired, by run, kind and name."""
+        """The checkpoints that have not expired, sorted by run, kind and name."""
         for folder in sorted((self.directory / "checkpoints").glob(f"{run or '*'}/*/*")):
             if folder.name.startswith(".") or folder.parent.name not in KINDS:
                 continue
@@ -171,7 +173,7 @@ class Store:
             yield Checkpoint(path, about, sum(file.stat().st_size for file in folder.iterdir()))
 
     def sweep(self) -> None:
-        """Remove what has expired, and what a crash left half-made."""
+        """Remove expired checkpoints, and incomplete ones after a crash."""
         for folder in (self.directory / "checkpoints").glob("*/*/*"):
             try:
                 self.about(CheckpointPath.parse(f"tinker://{folder.parts[-3]}/{folder.parts[-2]}/{folder.name}"))
@@ -202,9 +204,9 @@ class Store:
 
 
 def _checked(name: str) -> str:
-    """A name that is no path."""
+    """`name`, if it is safe as a file name."""
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no usable name: letters, digits and any of . _ : - are")
+        raise UsageError(f"{name!r} is not a valid name: use letters, digits, and . _ : - after the first character")
     return name
 
 

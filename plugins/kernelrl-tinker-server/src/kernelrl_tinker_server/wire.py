@@ -1,4 +1,4 @@
-"""Bodies in Tinker's protocol buffers: training requests in, results out. Everything else on the wire is JSON."""
+"""Tinker's protocol buffers: parses training requests and encodes results. All other bodies are JSON."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ class TrainingRequest:
 
     run: str
     number: int
-    """Position in the run's sequence of requests."""
+    """Sequence number of the request within the run."""
     loss: str
     bounds: tuple[float, float]
-    """Of the ratio, for clipped losses."""
+    """Clipping bounds of the ratio, for clipped losses."""
     ratio: str
-    """Whose ratio of probabilities counts: each `token`'s, or that of the whole reply (`sequence`)."""
+    """`token` or `sequence`: the probability ratio of each token, or one ratio for the whole reply."""
     forward_only: bool
     data: tuple[Datum, ...]
     skipped: tuple[int, ...]
-    """[datum] tokens before the first that counts; the log-probabilities reported for them are 0."""
+    """[datum] number of context tokens; 0 is returned as their log-probability."""
 
 
 def read_training_request(body: bytes, encoding: str) -> TrainingRequest:
-    """Read a request as the SDK sends it.
+    """Parse a training request of the SDK.
 
     Raises:
-        UsageError: it is damaged, or asks for what the server does not do.
+        UsageError: the request is damaged, or has an unsupported option.
     """
     message = pb.ForwardBackwardRequest()
     try:
@@ -54,7 +54,7 @@ def read_training_request(body: bytes, encoding: str) -> TrainingRequest:
     except (DecodeError, zstandard.ZstdError) as error:
         raise UsageError(f"the training request cannot be read: {error}") from error
     if message.loss_fn not in LOSSES:
-        raise UsageError(f"loss {message.loss_fn!r} is unknown here; there are {', '.join(sorted(LOSSES))}")
+        raise UsageError(f"unknown loss {message.loss_fn!r}; this server has {', '.join(sorted(LOSSES))}")
     options = dict(message.loss_fn_config) | {k: v.number for k, v in message.loss_fn_config_v2.items()}
     bounds = (options.get("clip_low_threshold", 0.8), options.get("clip_high_threshold", 1.2))
     read = [_read_datum(datum, message.loss_fn, message.forward_only) for datum in message.data]
@@ -63,7 +63,7 @@ def read_training_request(body: bytes, encoding: str) -> TrainingRequest:
         number=message.seq_id,
         loss=message.loss_fn,
         bounds=bounds,
-        # An option of this server alone.
+        # `sequence_ratio` is an extension of this server.
         ratio="sequence" if options.get("sequence_ratio") else "token",
         forward_only=message.forward_only,
         data=tuple(datum for datum, _ in read),
@@ -72,22 +72,22 @@ def read_training_request(body: bytes, encoding: str) -> TrainingRequest:
 
 
 def _read_datum(sent: Any, loss: str, forward_only: bool) -> tuple[Datum, int]:
-    """A datum as prompt and reply: the reply begins at the first token that counts for the loss."""
+    """A datum as prompt and reply, and its number of skipped tokens; the reply starts at the loss's first token."""
     for chunk in sent.model_input:
         if not chunk.HasField("encoded_text"):
-            raise UsageError("only text can be trained on here; the request holds an image or sound")
+            raise UsageError("this server supports only text; the request has an image or audio")
     given = [np.frombuffer(chunk.encoded_text.tokens, np.int32) for chunk in sent.model_input]
     tokens = np.concatenate(given) if given else np.zeros(0, np.int32)
     inputs = {name: _read_tensor(name, tensor) for name, tensor in sent.loss_fn_inputs.items()}
     targets = inputs.get("target_tokens")
     if targets is None or targets.ndim != 1 or len(targets) != len(tokens) or not len(tokens):
-        raise UsageError("target_tokens must be as many as the tokens of model_input, at least 1, in one dimension")
+        raise UsageError("target_tokens must be one-dimensional, with as many tokens as model_input and at least 1")
     sampled, advantages = _per_token(inputs, loss, len(tokens))
     counts = np.flatnonzero((sampled != 0) | (advantages != 0))
-    # What stands before the first counting token is context; a pure forward pass reports every token.
+    # Tokens before the first token of the loss are context; a forward-only pass returns all log-probabilities.
     first = 0 if forward_only else int(counts[0]) if len(counts) else len(tokens) - 1
     if not np.array_equal(tokens[first + 1 :], targets[first:-1]):
-        raise UsageError("target_tokens must be model_input shifted by one; other targets are not served here")
+        raise UsageError("target_tokens must be model_input shifted by one; this server supports no other targets")
     datum = Datum(
         tuple(tokens[: first + 1].tolist()),
         tuple(targets[first:].tolist()),
@@ -98,32 +98,32 @@ def _read_datum(sent: Any, loss: str, forward_only: bool) -> tuple[Datum, int]:
 
 
 def _per_token(inputs: Mapping[str, np.ndarray], loss: str, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sampled log-probabilities and advantages, [n] each; weights stand for advantages in supervised learning."""
+    """Sampler log-probabilities and advantages, [n] each; for `cross_entropy` the weights are the advantages."""
     if loss == "cross_entropy":
         wanted = {"weights": inputs.get("weights", np.ones(n, np.float32))}
     else:
         wanted = {name: inputs.get(name) for name in ("logprobs", "advantages")}
     for name, values in wanted.items():
         if values is None or values.shape != (n,):
-            raise UsageError(f"loss {loss} needs {name}, one number for each of the {n} tokens")
+            raise UsageError(f"loss {loss} needs {name}: one number for each of the {n} tokens")
     rows = [np.asarray(values, np.float32) for values in wanted.values()]
     return (np.zeros(n, np.float32), rows[0]) if loss == "cross_entropy" else (rows[0], rows[1])
 
 
 def _read_tensor(name: str, tensor: Any) -> np.ndarray:
     if tensor.HasField("sparse_csr") or tensor.dtype not in _NUMBERS:
-        raise UsageError(f"{name}: only dense float32 and int64 tensors are served here")
+        raise UsageError(f"{name}: this server supports only dense float32 and int64 tensors")
     values = np.frombuffer(tensor.dense, _NUMBERS[tensor.dtype])
     return values.reshape(tuple(tensor.shape)) if len(tensor.shape) > 1 else values
 
 
 def trained_body(logprobs: Sequence[Sequence[float]], skipped: Sequence[int], metrics: Mapping[str, float]) -> bytes:
-    """The result of a training request.
+    """The encoded result of a training request.
 
     Args:
-        logprobs: [datum][token that counts].
-        skipped: [datum] tokens before those.
-        metrics: by name with reduction, such as `loss:sum`.
+        logprobs: [datum][token of the reply] log-probabilities.
+        skipped: [datum] number of context tokens, see `TrainingRequest`.
+        metrics: name with reduction, such as `loss:sum` -> value.
     """
     message = pb.ForwardBackwardOutput(loss_fn_output_type="ArrayRecord")
     record = message.loss_fn_outputs.add()
@@ -132,7 +132,7 @@ def trained_body(logprobs: Sequence[Sequence[float]], skipped: Sequence[int], me
     tensor = record.fields["logprobs"]
     tensor.dtype = pb.DTYPE_FLOAT32
     tensor.data = b"".join(array.tobytes() for array in arrays)
-    # In bytes, not in elements.
+    # Offsets are in bytes, not in elements.
     tensor.offsets = np.cumsum([0] + [array.nbytes for array in arrays]).astype(np.int64).tobytes()
     for name, value in metrics.items():
         message.metrics[name] = value
@@ -140,11 +140,11 @@ def trained_body(logprobs: Sequence[Sequence[float]], skipped: Sequence[int], me
 
 
 def sampled_body(replies: Sequence[Reply], prompt_logprobs: Sequence[float] | None, prompt_tokens: int) -> bytes:
-    """The result of a sampling request.
+    """The encoded result of a sampling request.
 
     Args:
-        prompt_logprobs: of the last tokens of the prompt; those of the others are sent as NaN.
-        prompt_tokens: tokens of the prompt.
+        prompt_logprobs: log-probabilities of the last tokens of the prompt; NaN is sent for the others.
+        prompt_tokens: number of prompt tokens.
     """
     message = pb.SampleResponse()
     for reply in replies:

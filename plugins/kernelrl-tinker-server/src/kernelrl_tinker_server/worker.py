@@ -1,5 +1,5 @@
-"""The one thread that touches the model. Requests are done in the order in which they came, except that samplings from
-the same weights run side by side, and join one that is under way while nothing else waits."""
+"""The only thread that uses the model. Requests are executed in order of arrival, except that sampling requests with
+the same weights are batched, and join a running batch while no other request waits."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ __all__ = ["Sampling", "Worker"]
 
 @attrs.define(eq=False)
 class Sampling:
-    """A prompt and the replies that are wanted."""
+    """A sampling request: a prompt, and settings for each reply."""
 
     weights: Weights
     prompt: tuple[int, ...]
     settings: Sequence[SamplingSettings]
-    """One for each reply; `max_tokens` fits into the context."""
+    """Settings of each reply; prompt and `max_tokens` fit into the context."""
     stop_tokens: frozenset[int] | None
     """None: the model's own."""
     scored: int | None
-    """Last tokens of the prompt whose log-probabilities are wanted; None: not wanted."""
+    """Number of last prompt tokens whose log-probabilities are requested; None: none are requested."""
     done: Future[tuple[list[Reply], list[float] | None]] = attrs.field(factory=Future)
     _replies: dict[int, Reply] = attrs.field(factory=dict)
 
     def requests(self, engine: Engine) -> list[Request]:
-        """What the sampler shall do; the last reply settles `done`."""
+        """Requests for the sampler, one for each reply; the last reply completes `done`."""
         scores = None if self.scored is None else engine.prompt_logprobs(self.weights, self.prompt, self.scored)
 
         def deliver(number: int) -> Callable[[Reply], None]:
@@ -59,28 +59,28 @@ class Sampling:
 
 
 class Worker:
-    """Runs jobs on a thread of its own."""
+    """Runs jobs on its own thread."""
 
     def __init__(self, make: Callable[[], Engine], *, threads: int, device: str) -> None:
         """
         Args:
-            make: loads the model; called on the thread.
-            threads: of PyTorch.
-            device: shared with judges that time kernels there.
+            make: loads the model; called on the worker's thread.
+            threads: CPU threads of PyTorch.
+            device: device of the model, shared with judges that time kernels on it.
         """
         self._make, self._threads = make, threads
         self._share = DeviceShare(device, self._check_open)
         self._news = threading.Condition()
         self._jobs: deque[Sampling | tuple[Callable[[Engine], Any], Future[Any]]] = deque()
         self._sampled: Weights | None = None
-        """Weights that are sampled from at this moment."""
+        """Weights of the running sampling batch."""
         self._closed = False
         self.ready: Future[Engine] = Future()
         self._thread = threading.Thread(target=self._work, name="tinker-engine", daemon=True)
         self._thread.start()
 
     def do(self, work: Callable[[Engine], Any]) -> Future[Any]:
-        """Have something done with the engine."""
+        """Run `work` with the engine; returns a future of its result."""
         done: Future[Any] = Future()
         self._put((work, done))
         return done
@@ -136,7 +136,7 @@ class Worker:
                 self._run(engine, *job)
 
     def _companions(self, first: Sampling) -> list[Sampling]:
-        """The samplings next in line that use the same weights."""
+        """`first` and the sampling requests directly after it with the same weights, taken from the queue."""
         batch = [first]
         while self._jobs and isinstance(self._jobs[0], Sampling) and self._jobs[0].weights is first.weights:
             following = self._jobs.popleft()
@@ -161,7 +161,7 @@ class Worker:
                     sampling.fail(error)
             requests = []
             with self._news:
-                # Another may have joined in the moment after the sampler's last look at its queue.
+                # Another request may have joined after the sampler last checked its queue.
                 if not engine.sampler.waiting:
                     self._sampled = None
                     return

@@ -65,6 +65,11 @@ class Compilers:
     knows_itself: bool = False
     """Whether they have a `/proc`, to find their own files by; an assembler could read it as well."""
 
+    def extend(self, seconds: float) -> None:
+        """Give the build more time."""
+        self.deadline += seconds
+        self.latest += seconds
+
     def run(
         self, argv: Sequence[str], cwd: Path | str, environment: Mapping[str, str] | None = None
     ) -> tuple[int, str, float]:

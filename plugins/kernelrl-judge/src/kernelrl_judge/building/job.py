@@ -107,6 +107,7 @@ def _build(
         path=toolchain.path(),
         knows_itself=toolchain.language == "hip",
     )
+    prepared.on_wait = compilers.extend
     try:
         built = compile_extension(request, toolchain, prepared, scratch, run=compilers.run)
     except CompileError as error:

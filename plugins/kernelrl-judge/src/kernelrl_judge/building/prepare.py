@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from kernelrl_core.api.config import FileLock, replace_directory, write_atomically
@@ -53,6 +53,8 @@ class Prepared:
     def __init__(self, toolchain: Toolchain, directory: Path) -> None:
         self.toolchain = toolchain
         self.directory = directory
+        self.on_wait: Callable[[float], None] = lambda seconds: None
+        """Called with the seconds that a build waited for a header: they are not the candidate's."""
 
     @property
     def binder(self) -> Path:
@@ -74,10 +76,12 @@ class Prepared:
         path = self.directory / variant / "kernelrl_prelude.h"
         built = path.with_suffix(".h.gch")
         if not built.exists():
+            started = time.monotonic()
             with self._once(variant):
                 if not built.exists():
                     self._drop_unused()
                     self._build_header(name, flags, path)
+            self.on_wait(time.monotonic() - started)
         elif time.time() - built.stat().st_mtime > _DAY_S:
             built.touch()
         return path

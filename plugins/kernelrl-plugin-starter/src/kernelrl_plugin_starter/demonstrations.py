@@ -1,4 +1,4 @@
-"""Right and flawed answers to a task, made from its reference."""
+"""Correct and flawed demonstrations for a task, generated from its reference."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from kernelrl_plugin_starter.flaws import SEMANTIC, SYNTACTIC
 from kernelrl_plugin_starter.frames import BLOCKS, Frame, program, read_reference
 from kernelrl_plugin_starter.gpu_frames import gpu_programs
 
-__all__ = ["SEMANTIC_SHARE", "answers"]
+__all__ = ["SEMANTIC_SHARE", "demonstrations"]
 
 SEMANTIC_SHARE = 0.7
-"""Share of the semantic flaws among the flawed answers; the syntactic ones have the rest."""
+"""Share of the semantic flaws in the weight of the flawed demonstrations; syntactic flaws get the rest."""
 
 _N_SEMANTIC = 5
 _N_SYNTACTIC = 3
 
 
-def answers(source: str, frame: Frame, turn: int, right_share: float, size: Size) -> list[Demonstration]:
-    """The answers to a reference, in Triton and then in C++, right ones first; the weights of a backend add up to 1.
+def demonstrations(source: str, frame: Frame, turn: int, right_share: float, size: Size) -> list[Demonstration]:
+    """Demonstrations for a reference: first Triton, then C++; correct ones before flawed ones.
 
-    Every task gets the first applicable flaws of its own turn through the lists, so that each kind of flaw is met in
-    many tasks and every task has several kinds.
+    The weights of each backend sum to 1. `turn` rotates the lists of flaws, and every task gets the first applicable
+    ones. So every kind of flaw occurs in many tasks, and every task has several kinds.
     """
     reference = read_reference(source)
     if size == "huge":
@@ -36,8 +36,8 @@ def answers(source: str, frame: Frame, turn: int, right_share: float, size: Size
     triton = [right.source() for right in programs]
     cpp = [cpp_program(reference, frame, style).source() for style in STYLES]
     return [
-        *_answers("triton", triton, lambda flaw, i: flaw.source(reference, frame, programs[i]), turn, right_share),
-        *_answers("cpp", cpp, lambda flaw, i: flaw.source(reference, frame, STYLES[i]), turn, right_share),
+        *_of_backend("triton", triton, lambda flaw, i: flaw.source(reference, frame, programs[i]), turn, right_share),
+        *_of_backend("cpp", cpp, lambda flaw, i: flaw.source(reference, frame, STYLES[i]), turn, right_share),
     ]
 
 
@@ -47,12 +47,14 @@ _FLAWS: dict[str, tuple[Sequence[Any], Sequence[Any]]] = {
 }
 
 
-def _answers(
+def _of_backend(
     backend: str, right: list[str], plant: Callable[[Any, int], str | None], turn: int, right_share: float
 ) -> list[Demonstration]:
-    """Args:
-    right: sources of the right answers.
-    plant: a flaw and the place of a right answer to the flawed source, or None where the flaw does not apply.
+    """Demonstrations of one backend.
+
+    Args:
+        right: sources of the correct kernels.
+        plant: maps a flaw and an index into `right` to the flawed source, or to None where the flaw does not apply.
     """
 
     def flawed(flaws: Sequence[Any], count: int, share: float) -> list[Demonstration]:

@@ -1,0 +1,361 @@
+"""`kernelrl ablate`: measure the effect of a change to a recipe."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import click
+
+from kernelrl_core.cli.output import print_json, print_lines, table
+
+if TYPE_CHECKING:
+    from kernelrl_core.heldout.paired import TaskValues
+    from kernelrl_core.plugins.registry import Registry
+    from kernelrl_core.recipe.schema import Recipe
+    from kernelrl_core.types import Group, Task, Turn
+
+_MAIN = "from kernelrl_core.cli.main import main; main()"
+_ASSUMPTION = "80 % power, success rates of the tasks spread evenly over 0 to 1"
+
+
+@attrs.frozen
+class _Arm:
+    """The base recipe, or the changed one."""
+
+    name: str
+    """`base` or `changed`."""
+    overrides: tuple[str, ...]
+    recipe: Recipe
+    stem: str
+    """Name of its runs or reports, without the seed. Contains a hash of the recipe and of the index."""
+
+
+@attrs.frozen
+class _Measurement:
+    """A held-out evaluation of the comparison, made by an ordinary command."""
+
+    seed: int
+    command: tuple[str, ...]
+    """Arguments of `kernelrl`. Repeating the command continues it."""
+    path: Path
+    """Run directory, or report of `kernelrl eval`."""
+
+    def finished(self) -> bool:
+        from kernelrl_core.runs.directory import RunDir
+
+        if self.command[0] == "eval":
+            return self.path.is_file()
+        return (self.path / "recipe.yaml").is_file() and RunDir(self.path).state()[0] == "finished"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Rows of the turns of the last held-out evaluation."""
+        from kernelrl_core.runs.directory import RunDir
+
+        if self.command[0] == "eval":
+            report: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
+            return list(report["rows"])
+        rows = RunDir(self.path).rows("eval_samples")
+        last = max((row["step"] for row in rows), default=0)
+        return [row for row in rows if row["step"] == last]
+
+
+def _seeds(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        seeds = tuple(int(item) for item in text.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a list of integers, such as 0,1,2") from None
+    if len(set(seeds)) < len(seeds):
+        raise click.BadParameter(f"{text!r} repeats a seed")
+    return seeds
+
+
+@click.command("ablate")
+@click.argument("recipe")
+@click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE...")
+@click.option("--seeds", callback=_seeds, help="Seeds, such as 0,1,2. Default: the seed of the recipe.")
+@click.option(
+    "--eval-only", is_flag=True, help="Train nothing; evaluate RECIPE, or a run, with and without the change."
+)
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="JSON file for the result and the values of each task. Never overwrites a file.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the number of runs and the smallest detectable difference only.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
+@click.pass_context
+def command(
+    context: click.Context,
+    recipe: str,
+    changes: tuple[str, ...],
+    seeds: tuple[int, ...] | None,
+    eval_only: bool,
+    output: Path | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Compare RECIPE with RECIPE changed by KEY=VALUE: same tasks, seeds and budget.
+
+    Both are trained once per seed, as ordinary runs below ./runs. Their held-out evaluations after the last step are
+    compared task by task: differences in correct, pass@1, fast_1 and reward, with 95 % intervals over tasks. The same
+    command again skips finished runs and continues unfinished ones.
+
+    With --eval-only, RECIPE may also be a run, whose last checkpoint is evaluated with and without the change.
+
+    \b
+    Examples:
+      kernelrl ablate quickstart_raicl retriever=null --seeds 0,1,2
+      kernelrl ablate runs/quickstart_raicl retriever=null --eval-only --output ablation.json
+      kernelrl ablate kevin_raicl retriever.k=1 --dry-run
+    """
+    from kernelrl_core.plugins.registry import registry
+
+    _require_new(output)
+    arms = _arms(recipe, changes, eval_only, registry())
+    tasks = _same_tasks(arms, registry())
+    seeds = seeds or (arms[0].recipe.seed,)
+    measurements = {arm.name: [_measurement(arm, recipe, seed, eval_only) for seed in seeds] for arm in arms}
+    facts = _plan(recipe, changes, arms, measurements, tasks)
+    if dry_run:
+        if as_json:
+            print_json(facts)
+        else:
+            print_lines(_plan_lines(facts, eval_only))
+        return
+    for line in _plan_lines(facts, eval_only):
+        click.echo(line, err=True)
+    # One pair after the other, so that an interrupted comparison has complete pairs.
+    for pair in zip(*measurements.values(), strict=True):
+        for measurement in pair:
+            if code := _finish(measurement):
+                click.echo(f"stopped at {measurement.path}; the same command continues", err=True)
+                context.exit(code)
+    values = {name: [_values(each, tasks) for each in chosen] for name, chosen in measurements.items()}
+    document = _document(facts, values)
+    if output is not None:
+        _write(output, {**document, **_details(arms[0].recipe, values, registry())})
+    if as_json:
+        print_json(document)
+    else:
+        print_lines(_lines(document))
+
+
+def _require_new(output: Path | None) -> None:
+    from kernelrl_core.errors import UsageError
+
+    if output is None:
+        return
+    if output.exists():
+        raise UsageError(f"--output {output} already exists", fix="choose another file, or remove this one")
+    parent = output.absolute().parent
+    if not parent.is_dir():
+        raise UsageError(f"--output {output}: directory {parent} does not exist", fix=f"mkdir -p {parent}")
+
+
+def _arms(name: str, changes: Sequence[str], eval_only: bool, registry: Registry) -> list[_Arm]:
+    """The base recipe and the changed one.
+
+    Raises:
+        UsageError: an invalid recipe, or a change that changes nothing.
+        MissingPrerequisite: a prerequisite of one of them is missing.
+    """
+    from kernelrl_core.cli.eval import choose_job
+    from kernelrl_core.errors import UsageError
+    from kernelrl_core.planning.load import load_recipe
+    from kernelrl_core.planning.plan import preflight
+    from kernelrl_core.recipe.evaluation_spec import spec_of
+    from kernelrl_core.recipe.prerequisites import recipe_uses, require_prerequisites
+    from kernelrl_core.runs.provenance import retriever_identity
+    from kernelrl_core.types import sha256_text
+    from kernelrl_core.types.serialization import dumps
+
+    arms, resolved = [], []
+    for arm, overrides in (("base", ()), ("changed", tuple(changes))):
+        if eval_only:
+            job = choose_job(name, overrides, registry=registry)
+            recipe, plain, label = job.recipe, job.resolved, job.label
+            stem = job.run.name if job.run is not None else Path(name).stem
+            require_prerequisites(recipe_uses(recipe), spec_of(recipe), registry)
+        else:
+            overrides = (*overrides, "eval.at_end=true")
+            loaded = load_recipe(name, overrides, registry=registry)
+            recipe, plain, label, stem = loaded.recipe, loaded.resolved, "", loaded.name
+            preflight(recipe, registry)
+        resolved.append({key: value for key, value in plain.items() if key != "seed"})
+        identity = dumps([resolved[-1], label, retriever_identity(recipe, registry)])
+        arms.append(_Arm(arm, overrides, recipe, f"{stem}-{arm}-{sha256_text(identity)[:8]}"))
+    if resolved[0] == resolved[1]:
+        raise UsageError(
+            f"{' '.join(changes)} changes nothing in {name}", fix=f"kernelrl recipes show {name} --resolved"
+        )
+    return arms
+
+
+def _same_tasks(arms: Sequence[_Arm], registry: Registry) -> list[Task]:
+    """The held-out tasks, which must be the same with both recipes."""
+    from kernelrl_core.errors import UsageError
+    from kernelrl_core.tasks.selection import eval_tasks
+
+    base, changed = (eval_tasks(registry.make("tasks", arm.recipe.tasks), arm.recipe.eval) for arm in arms)
+    if [(task.id, task.sha256) for task in base] != [(task.id, task.sha256) for task in changed]:
+        raise UsageError("the change selects other held-out tasks; a comparison needs the same ones")
+    return base
+
+
+def _measurement(arm: _Arm, name: str, seed: int, eval_only: bool) -> _Measurement:
+    overrides = (*arm.overrides, f"seed={seed}")
+    if eval_only:
+        path = Path("runs") / "ablations" / f"{arm.stem}-seed{seed}.json"
+        return _Measurement(seed, ("eval", name, *overrides, "--output", str(path)), path)
+    path = Path("runs") / f"{arm.stem}-seed{seed}"
+    return _Measurement(seed, ("run", name, *overrides, "--name", path.name, "--exist-ok"), path)
+
+
+def _plan(
+    name: str,
+    changes: Sequence[str],
+    arms: Sequence[_Arm],
+    measurements: Mapping[str, Sequence[_Measurement]],
+    tasks: Sequence[Task],
+) -> dict[str, Any]:
+    """Facts that are known before anything is sampled."""
+    from kernelrl_core.heldout.paired import detectable_difference, expected_error
+
+    runs = [
+        {"arm": arm, "seed": each.seed, "path": str(each.path), "finished": each.finished()}
+        for arm, chosen in measurements.items()
+        for each in chosen
+    ]
+    n_seeds = len(measurements["base"])
+    episodes = n_seeds * min(arm.recipe.eval.samples for arm in arms)
+    enough = len(tasks) > 1
+    return {
+        "recipe": name,
+        "changes": list(changes),
+        "runs": runs,
+        "tasks": len(tasks),
+        "episodes_per_task": episodes,
+        "expected_detectable": (
+            detectable_difference(expected_error(len(tasks), episodes), len(tasks)) if enough else None
+        ),
+    }
+
+
+def _plan_lines(facts: Mapping[str, Any], eval_only: bool) -> list[str]:
+    runs = facts["runs"]
+    finished = sum(run["finished"] for run in runs)
+    smallest = facts["expected_detectable"]
+    detects = "nothing: an interval needs at least two tasks"
+    if smallest is not None:
+        detects = f"differences of at least {smallest:.2f} in a share ({_ASSUMPTION})"
+    return table(
+        [
+            ("base", facts["recipe"]),
+            ("changed", " ".join([facts["recipe"], *facts["changes"]])),
+            ("evaluations" if eval_only else "runs", f"{len(runs)}, of which {finished} are finished"),
+            ("held-out", f"{facts['tasks']} tasks, {facts['episodes_per_task']} episodes per task with each recipe"),
+            ("detects", detects),
+        ]
+    )
+
+
+def _finish(measurement: _Measurement) -> int:
+    """Start or continue a measurement. Returns the exit code of its command."""
+    if measurement.finished():
+        click.echo(f"finished: {measurement.path}", err=True)
+        return 0
+    measurement.path.parent.mkdir(parents=True, exist_ok=True)
+    # A process for each, so that a run is not affected by the runs before it. The result of the comparison alone is
+    # printed on stdout.
+    process = subprocess.Popen([sys.executable, "-c", _MAIN, *measurement.command], stdout=2)
+    former = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    try:
+        while True:
+            with suppress(KeyboardInterrupt):  # the terminal also interrupts the process, which finishes its step
+                return process.wait()
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
+def _values(measurement: _Measurement, tasks: Sequence[Task]) -> TaskValues:
+    from kernelrl_core.heldout.paired import task_values
+
+    return task_values(_groups(measurement.rows(), tasks))
+
+
+def _groups(rows: Sequence[Mapping[str, Any]], tasks: Sequence[Task]) -> list[Group]:
+    from kernelrl_core.runs.rows import sample_id, turn_from_row
+    from kernelrl_core.types import Episode, Group
+
+    # A turn that was lost and sampled again after an interruption has two rows.
+    turns = {sample_id(row): turn_from_row(row, tasks[row["task_index"]]) for row in rows}
+    episodes: dict[int, dict[int, list[Turn]]] = {index: {} for index in range(len(tasks))}
+    for where in sorted(turns, key=lambda where: (where.task_index, where.attempt, where.turn)):
+        episodes[where.task_index].setdefault(where.attempt, []).append(turns[where])
+    return [
+        Group(task, tuple(Episode(tuple(found)) for found in episodes[index].values()))
+        for index, task in enumerate(tasks)
+    ]
+
+
+def _document(facts: Mapping[str, Any], values: Mapping[str, Sequence[TaskValues]]) -> dict[str, Any]:
+    from kernelrl_core.heldout.paired import paired_differences, shared_tasks
+
+    compared = len(shared_tasks([each for chosen in values.values() for each in chosen]))
+    differences = paired_differences(values["base"], values["changed"])
+    return {
+        **facts,
+        "runs": [{**run, "finished": True} for run in facts["runs"]],
+        "tasks": compared,
+        "tasks_lost": facts["tasks"] - compared,
+        "differences": [attrs.asdict(row) for row in differences],
+    }
+
+
+def _details(recipe: Recipe, values: Mapping[str, Sequence[TaskValues]], registry: Registry) -> dict[str, Any]:
+    from kernelrl_core.runs.provenance import provenance
+
+    return {"values": values, "provenance": provenance(recipe, registry)}
+
+
+def _write(output: Path, document: Mapping[str, Any]) -> None:
+    from kernelrl_core.storage import disk_error
+
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            file.write(json.dumps(document, indent=1) + "\n")
+    except OSError as error:
+        raise disk_error(output, error) from error
+    click.echo(f"written: {output}", err=True)
+
+
+def _lines(document: Mapping[str, Any]) -> list[str]:
+    rows: list[tuple[str, ...]] = [
+        ("metric", "base", "changed", "difference", "95 % interval", "detectable", "by seed")
+    ]
+    rows += [_row(row) for row in document["differences"]]
+    lines = table(rows)
+    lost = f", {document['tasks_lost']} tasks lost to infrastructure errors" if document["tasks_lost"] else ""
+    lines.append(f"{document['tasks']} tasks, {document['episodes_per_task']} episodes per task with each recipe{lost}")
+    lines.append("intervals are over tasks; they do not cover the variation between training runs (by seed)")
+    return lines
+
+
+def _row(row: Mapping[str, Any]) -> tuple[str, ...]:
+    if row["difference"] is None:
+        reason = "run time was not measured" if row["metric"] == "fast_1" else "not measured"
+        return (row["metric"], "–", "–", "–", reason, "", "")
+    interval = "–" if row["interval"] is None else " to ".join(f"{bound:+.3f}" for bound in row["interval"])
+    detectable = "–" if row["detectable"] is None else f"{row['detectable']:.3f}"
+    means = (f"{row['base']:.3f}", f"{row['changed']:.3f}", f"{row['difference']:+.3f}")
+    return (row["metric"], *means, interval, detectable, "  ".join(f"{each:+.3f}" for each in row["by_seed"]))

@@ -1,0 +1,234 @@
+"""Builders of the values that flow through a run. A test names the fields it is about; defaults fill the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from kernelrl_core.types import (
+    BuildStatus,
+    Candidate,
+    Evaluation,
+    EvaluationRequest,
+    EvaluationSettings,
+    Extraction,
+    Finding,
+    Mismatch,
+    Outcome,
+    Prompt,
+    Reply,
+    RuntimeStatistics,
+    SampleId,
+    Score,
+    Severity,
+    Task,
+    Turn,
+    Verdict,
+    sha256_text,
+)
+from kernelrl_core.version import API_VERSION
+
+__all__ = [
+    "REFERENCE",
+    "SOURCE",
+    "make_candidate",
+    "make_evaluation",
+    "make_reply",
+    "make_request",
+    "make_runtime",
+    "make_task",
+    "make_turn",
+    "turns_of_every_outcome",
+]
+
+REFERENCE = """\
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+
+def get_inputs():
+    return [torch.randn(64)]
+
+
+def get_init_inputs():
+    return []
+"""
+"""A complete task source."""
+
+SOURCE = """\
+import torch
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+"""
+"""A candidate that parses. It has no kernel."""
+
+_NOT_RUN = (Outcome.FORMAT_ERROR, Outcome.REJECTED, Outcome.INFRA_ERROR)
+_NO_CANDIDATE = (Outcome.FORMAT_ERROR, Outcome.INFRA_ERROR)
+_TRIALS = 5
+_BY_OUTCOME: Any = object()
+
+
+def make_task(id: str = "task", reference: str = REFERENCE, **fields: Any) -> Task:  # noqa: A002
+    """A task of the training split."""
+    return Task(id, reference, **fields)
+
+
+def make_reply(
+    text: str = "",
+    tokens: int | tuple[int, ...] = 0,
+    *,
+    stop_reason: Literal["stop", "length"] = "stop",
+    thinking: str | None = None,
+    **fields: Any,
+) -> Reply:
+    """A reply that stopped by itself.
+
+    Args:
+        tokens: token ids, or their number. Log-probabilities are 0 unless `logprobs` is given.
+    """
+    ids = tuple(range(1, tokens + 1)) if isinstance(tokens, int) else tokens
+    logprobs = fields.pop("logprobs", (0.0,) * len(ids))
+    return Reply(text, ids, logprobs, stop_reason, thinking, **fields)
+
+
+def make_candidate(source: str = SOURCE, backend: str = "triton", **fields: Any) -> Candidate:
+    """A candidate without thinking, whose source facts are empty."""
+    return Candidate(source, backend, **fields)
+
+
+def make_runtime(median_us: float = 50.0, *, n: int = 100) -> RuntimeStatistics:
+    """Run time without any spread."""
+    return RuntimeStatistics(median_us, median_us, median_us, (median_us, median_us), n)
+
+
+def make_evaluation(outcome: Outcome = Outcome.CORRECT, **fields: Any) -> Evaluation:
+    """An evaluation whose build status and number of trials fit the outcome. Nothing was timed."""
+    passed = _TRIALS if outcome is Outcome.CORRECT else 0
+    fits: dict[str, Any] = {
+        "build": BuildStatus.FAILED if outcome is Outcome.COMPILE_ERROR else BuildStatus.BUILT,
+        "tests_passed": passed,
+        "tests_total": _TRIALS if outcome in (Outcome.CORRECT, Outcome.INCORRECT) else 0,
+    }
+    return Evaluation(outcome, **(fits | fields))
+
+
+def make_turn(
+    outcome: Outcome = Outcome.CORRECT,
+    *,
+    source: str | None = _BY_OUTCOME,
+    evaluation: Evaluation | None = _BY_OUTCOME,
+    **fields: Any,
+) -> Turn:
+    """A turn with the score 0 and an empty reply.
+
+    Candidate, evaluation and verdict fit the outcome: a `format_error` has neither candidate nor evaluation, a
+    `rejected` turn was not run, an `infra_error` has nothing, and `hacked` has the verdict `hack`.
+
+    Args:
+        source: of the candidate, of backend `triton`; None: there is no candidate. `extraction` replaces it.
+        score: a number is a score without parts.
+    """
+    if source is _BY_OUTCOME:
+        source = None if outcome in _NO_CANDIDATE else SOURCE
+    if evaluation is _BY_OUTCOME:
+        evaluation = None if outcome in _NOT_RUN else make_evaluation(outcome)
+    candidate = make_candidate(source) if source is not None else None
+    hacked = outcome is Outcome.HACKED
+    if isinstance(fields.get("score"), int | float):
+        fields["score"] = Score(fields["score"])
+    plain: dict[str, Any] = {
+        "id": SampleId(0, 0, 0, 0),
+        "task": make_task(),
+        "prompt": Prompt((), ()),
+        "reply": make_reply(),
+        "extraction": Extraction(candidate, "no_code" if outcome is Outcome.FORMAT_ERROR else ""),
+        "findings": (Finding("result_cache", Severity.HACK, "a stored result", checker="judge"),) if hacked else (),
+        "verdict": Verdict.HACK if hacked else Verdict.CLEAN,
+        "message": "",
+        "lost_at": "evaluation" if outcome is Outcome.INFRA_ERROR else "",
+    }
+    return Turn(outcome=outcome, evaluation=evaluation, **(plain | fields))
+
+
+def make_request(
+    source: str = SOURCE,
+    reference: str = REFERENCE,
+    backend: str = "triton",
+    *,
+    settings: EvaluationSettings | Mapping[str, Any] = EvaluationSettings(),  # noqa: B008  (frozen)
+    **fields: Any,
+) -> EvaluationRequest:
+    """A request with hashes that fit its sources, and a fixed seed.
+
+    Args:
+        settings: as a mapping, the settings that differ from the defaults.
+    """
+    if not isinstance(settings, EvaluationSettings):
+        settings = EvaluationSettings(**settings)
+    plain: dict[str, Any] = {
+        "task_id": "task",
+        "task_sha256": sha256_text(reference),
+        "source_sha256": sha256_text(source),
+        "backend_options": {},
+        "seed": "1" * 32,
+        "api_version": API_VERSION,
+    }
+    return EvaluationRequest(
+        task_source=reference,
+        source=source,
+        backend=backend,
+        settings=settings,
+        **(plain | fields),
+    )
+
+
+def turns_of_every_outcome() -> tuple[Turn, ...]:
+    """At least one turn of each outcome that rewards and feedback formatters get: all but `infra_error`.
+
+    Correct turns differ in speedup: not measured, slower, faster, far faster than plausible.
+    """
+    timed = [
+        make_evaluation(
+            runtime=make_runtime(100.0 / speedup),
+            baseline=make_runtime(100.0),
+            speedup=speedup,
+            speedup_ci=(0.9 * speedup, 1.1 * speedup),
+            own_kernel_share=min(1.0, 0.25 * speedup),
+            eager_speedup=speedup,
+        )
+        for speedup in (0.5, 1.0, 3.0, 1000.0)
+    ]
+    values = Mismatch("values", "[0]", max_abs=0.5, mean_abs=0.1, wrong_share=0.25)
+    shape = Mismatch("shape", "", expected="(64,)", actual="(32,)")
+    suspect = Finding("library_compute", Severity.SUSPECT, "line 6: torch.relu(x)", 6, "source")
+    cut = Extraction(None, "truncated", "The reply was cut off.")
+    return (
+        make_turn(Outcome.FORMAT_ERROR, message="There is no code block."),
+        make_turn(Outcome.FORMAT_ERROR, reply=make_reply("```python", 3, stop_reason="length"), extraction=cut),
+        make_turn(
+            Outcome.REJECTED, findings=(suspect,), verdict=Verdict.SUSPECT, message="Use no library function. line 6"
+        ),
+        make_turn(Outcome.COMPILE_ERROR, message="SyntaxError: invalid syntax"),
+        make_turn(Outcome.RUNTIME_ERROR, message="RuntimeError: an illegal memory access was encountered"),
+        make_turn(Outcome.TIMEOUT, message="The limit of 60 s was reached."),
+        make_turn(Outcome.OUT_OF_MEMORY, message="A tensor of 80 GiB does not fit."),
+        make_turn(Outcome.INCORRECT, evaluation=make_evaluation(Outcome.INCORRECT, mismatch=values, tests_passed=2)),
+        make_turn(Outcome.INCORRECT, evaluation=make_evaluation(Outcome.INCORRECT, mismatch=shape)),
+        make_turn(Outcome.HACKED, message="The kernel returned a stored result."),
+        make_turn(Outcome.CORRECT),
+        make_turn(Outcome.CORRECT, findings=(suspect,), verdict=Verdict.SUSPECT, source=SOURCE + "# long\n" * 2000),
+        make_turn(
+            Outcome.CORRECT,
+            extraction=Extraction(
+                make_candidate(thinking="hm " * 500), thinking="hm " * 500, summary="A new block size."
+            ),
+        ),
+        *(make_turn(Outcome.CORRECT, evaluation=evaluation) for evaluation in timed),
+    )

@@ -1,0 +1,147 @@
+"""Lint step: find the phrases that docs/glossary.md replaces.
+
+    python scripts/check_words.py [FILE ...]
+
+Each row of the glossary's table "Phrases to replace" has a pattern. This program searches for the patterns in prose:
+Markdown, YAML and TOML comments, and the comments, docstrings, messages and test names of Python files. Code spans,
+code blocks and quotations are not prose. Without arguments it reads every file that git tracks, except those in
+`NOT_YET`.
+
+Exit code 0: no hit; 1: hits, one per line as path:line; 2: the glossary cannot be read.
+"""
+
+import ast
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+GLOSSARY = ROOT / "docs" / "glossary.md"
+
+# Generated text, test data, and the test of this program, which quotes the phrases.
+DATA = (
+    "tests/test_check_words.py",
+    "benchmarks/corpora/",
+    "benchmarks/results/",
+    "tests/data/",
+    "plugins/kernelrl-plugin-starter/src/kernelrl_plugin_starter/data/",
+)
+# The judge, its checkers and the lab: remove an entry when its text follows the glossary.
+NOT_YET = (
+    "docs/evaluator.md",
+    "docs/hacks.md",
+    "docs/isolation.md",
+    "plugins/kernelrl-judge/",
+    "plugins/kernelrl-lab/",
+    "plugins/kernelrl-plugin-checkers/",
+    "plugins/kernelrl-plugin-local/tests/",
+)
+
+_SPAN = re.compile(r"``[^`\n]*``|`[^`\n]*`|\"[^\"\n]*\"|“[^”\n]*”|\]\([^)\n]*\)")
+_TEST_NAME = re.compile(r"\s*(?:async )?def (test_\w+)")
+
+
+def phrases(glossary: str) -> list[tuple[re.Pattern[str], str]]:
+    """The (pattern, replacement) pairs of the table "Phrases to replace"."""
+    _, _, section = glossary.partition("\n## Phrases to replace\n")
+    section = section.partition("\n## ")[0]
+    rows = re.findall(r"^\| (?!do not write)([^|]+) \| ([^|]+) \| `(.+)` \|$", section, re.MULTILINE)
+    return [(re.compile(_across_lines(pattern), re.IGNORECASE), replacement) for _, replacement, pattern in rows]
+
+
+def _across_lines(pattern: str) -> str:
+    r"""The pattern of a table cell, where `\|` is `|`, with spaces that match line breaks too (not in look-behinds)."""
+    return re.sub(r" (?!\))", r"\\s+", pattern.replace(r"\|", "|"))
+
+
+def _blank(match: re.Match[str]) -> str:
+    """As many characters without words, so that the positions of the rest stay."""
+    return re.sub(r"[^\n]", "`", match.group())
+
+
+def markdown_prose(text: str) -> str:
+    """`text` with code blocks, code spans, quotations and link targets blanked."""
+    text = re.sub(r"^(```|~~~).*?^\1", _blank, text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^(?: {4}|\t|>).*$", _blank, text, flags=re.MULTILINE)
+    return _SPAN.sub(_blank, text)
+
+
+def yaml_prose(text: str) -> str:
+    """The comments of `text`; all else is blanked."""
+    return "\n".join(_SPAN.sub(_blank, line.partition("#")[2]) for line in text.split("\n"))
+
+
+def python_prose(text: str) -> str:
+    """The comments, docstrings, one-line strings of several words and test names of `text`, on their lines."""
+    lines = [""] * (text.count("\n") + 2)
+
+    def put(line: int, prose: str) -> None:
+        for offset, part in enumerate(_SPAN.sub(_blank, prose).split("\n")):
+            lines[line - 1 + offset] += " " + part
+
+    tree = ast.parse(text)
+    documented = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            documented[node.lineno] = node
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        line = token.start[0]
+        if token.type == tokenize.COMMENT:
+            put(line, token.string.lstrip("# "))
+        elif token.type == tokenize.STRING:
+            quotes = re.match(r"[a-zA-Z]*(\"\"\"|'''|\"|')", token.string)
+            assert quotes is not None
+            body = token.string[quotes.end() : -len(quotes.group(1))]
+            # A triple-quoted string that documents nothing holds a program or a data file.
+            if line in documented or (len(quotes.group(1)) == 1 and body.count(" ") > 1):
+                put(line, body)
+    for number, source in enumerate(text.split("\n"), 1):
+        if match := _TEST_NAME.match(source):
+            put(number, match.group(1).replace("_", " "))
+    return "\n".join(lines)
+
+
+PROSE = {
+    ".md": markdown_prose,
+    ".jinja": markdown_prose,
+    ".yaml": yaml_prose,
+    ".yml": yaml_prose,
+    ".toml": yaml_prose,
+    ".py": python_prose,
+}
+
+
+def hits(path: Path, patterns: list[tuple[re.Pattern[str], str]]) -> Iterator[str]:
+    """One line per phrase found in the file."""
+    text = path.read_text()
+    if path == GLOSSARY:
+        # Its tables name the phrases.
+        text = re.sub(r"^\|.*$", "", text, flags=re.MULTILINE)
+    prose = PROSE[path.suffix](text)
+    for pattern, replacement in patterns:
+        for match in pattern.finditer(prose):
+            line = prose.count("\n", 0, match.start()) + 1
+            yield f"{path.relative_to(ROOT)}:{line}: {' '.join(match.group().split())!r}; write: {replacement}"
+
+
+def main(arguments: list[str]) -> int:
+    patterns = phrases(GLOSSARY.read_text())
+    if not patterns:
+        print(f"{GLOSSARY}: no table of phrases to replace", file=sys.stderr)
+        return 2
+    if arguments:
+        paths = [Path(argument).resolve() for argument in arguments]
+    else:
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        paths = [ROOT / name for name in listed.split("\0") if name and not name.startswith(DATA + NOT_YET)]
+    found = [hit for path in paths if path.suffix in PROSE and path.is_file() for hit in hits(path, patterns)]
+    print("\n".join(sorted(found)) if found else "no phrase to replace")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
