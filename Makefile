@@ -1,10 +1,12 @@
-# Everything from a fresh clone with Python >= 3.11 and make.
-#   make quickstart   set up, then train the embedded policy on this machine; where Triton has no wheel, on C++ kernels
-#   make test         set up, then run the tests
-#   make lint         set up, then ruff, mypy and the import contracts
-#   make setup        the set-up alone: .venv with the core, every bundled plugin and the tools, all editable
-# TORCH_INDEX=URL     further package index for PyTorch, such as one with CPU-only wheels
-# PYTHON=python3.12   interpreter the environment is made with
+# Targets, from a fresh clone with Python >= 3.11 and make:
+#   make setup        install into .venv: the core, every bundled plugin and the tools, all editable
+#   make quickstart   setup, then train a small model on this machine; on C++ kernels where Triton has no wheel
+#   make test         setup, then run the tests
+#   make lint         setup, then ruff, mypy, the import contracts and the words
+#   make format       setup, then fix and format with ruff
+# Variables:
+#   TORCH_INDEX=URL     additional package index for PyTorch, for example one with CPU-only wheels
+#   PYTHON=python3.12   interpreter that creates .venv
 
 PYTHON ?= python3
 TORCH_INDEX ?=
@@ -22,7 +24,7 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kernelrl needs Python 3.11 or newer, this is " + sys.version.split()[0])'
 	$(PYTHON) -m venv $(VENV)
 
-# The build tools come first, so that the editable installs share them and fetch nothing again.
+# The build tools are installed first: the editable installs share them and download nothing again.
 $(STAMP): $(PROJECTS) | $(BIN)/python
 	$(PIP) hatchling editables
 	$(PIP) --no-build-isolation --requirement requirements.txt
@@ -39,6 +41,7 @@ lint: setup
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python scripts/check_words.py
 
 format: setup
 	$(BIN)/python -m ruff check --fix .

@@ -1,11 +1,11 @@
-"""tinker-cookbook's own training loop on the environment of a recipe, against the local Tinker server.
+"""Train with tinker-cookbook's own loop on the environment of a recipe, against the local Tinker server.
 
     python benchmarks/cookbook_loop.py --output benchmarks/results/cookbook_loop.json
 
-The unmodified `tinker_cookbook.rl.train.main` trains the quickstart's model (from scratch, warm-started on the bundled
-answers) with the quickstart's tasks, judge and rewards. Losses, advantages and the optimizer are the cookbook's; the
-held-out split is measured by its own evaluator before the first step, before the last one and, by tinker-cookbook 0.6,
-at the end. Needs `kernelrl-adapters[cookbook]` and `kernelrl-tinker-server`; no GPU, key or network.
+The unmodified `tinker_cookbook.rl.train.main` trains the quickstart's model (from scratch, with the quickstart's warm
+start) with the quickstart's tasks, judge and rewards. Losses, advantages and the optimizer are the cookbook's. Its
+evaluator measures the held-out split before the first step, before the last one and, since tinker-cookbook 0.6, at the
+end. Needs `kernelrl-adapters[cookbook]` and `kernelrl-tinker-server`; no GPU, key or network.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ async def warm_start(text: str) -> Path:
             cache_directory(),
             None,
             demonstrations.examples,
-            demonstrations.key(),
+            await demonstrations.key(),
             say=print,
         )
         options = recipe.policy.options
@@ -113,7 +113,7 @@ def main() -> None:
         "time/total": "seconds",
     }
     steps = [{short: round(row[name], 4) for name, short in names.items() if name in row} for row in rows]
-    steps = [step for step in steps if step]  # the last rows tell of the whole run
+    steps = [step for step in steps if step]  # rows without a step summarise the whole run
     result = {
         "provenance": head,
         "overrides": OVERRIDES,

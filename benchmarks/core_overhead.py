@@ -1,17 +1,17 @@
-"""Processor time and memory of the core itself, per sample.
+"""CPU time and memory of the core itself, per sample.
 
     python benchmarks/core_overhead.py --output benchmarks/results/core_overhead.json
 
-The core's own loop plays 10,000 samples in steps of 8 tasks, 16 attempts and 4 turns: prompts with history and
-feedback, extraction, source facts, requests, verdict cache on disk, rewards, credit, journals with all tokens, metrics.
-Sampler, evaluator and learner answer at once with prepared replies, so no time of theirs is counted, nor any
-tokenisation; there are no checkers. Tokens and log-probabilities are drawn for each reply, as a server sends them; what
-that takes is measured alone and subtracted. What the backend reads from a kernel's source is part of the result, and
-measured alone, too.
+The core's training loop processes 10,000 training samples in steps of 8 tasks, 16 episodes and 4 turns: prompts with
+history and feedback, extraction, source facts, requests, evaluation cache on disk, scores, credit, journals with all
+tokens, metrics. Policy and evaluator return prepared results immediately, so neither their time nor tokenisation is
+included. There are no checkers. Tokens and log-probabilities are random for each reply, as if parsed from a server's
+response; the cost of that is measured separately and subtracted. The backend's analysis of a kernel's source is part of
+the result, and is also measured separately.
 
-Processor time is that of the whole process, all threads, between the second step and the last. Memory is its resident
-set: the most within a step, of which growth is told, and at the ends of steps, where Python's allocator keeps more and
-more of what the step has used, to use it again.
+CPU time is that of the whole process, all threads, from the end of the second step to the end of the last. Memory is
+the resident set: the maximum within a step, for which growth is reported, and the value at the end of steps, which
+increases because Python's allocator keeps memory for reuse.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from typing import Any
 import attrs
 import psutil
 from provenance import provenance
-from training_run import train_session
 
 from kernelrl_core.algorithms.advantages import grpo
 from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
@@ -40,13 +39,14 @@ from kernelrl_core.environment.environment import Environment
 from kernelrl_core.environment.evaluation_service import EvaluationService
 from kernelrl_core.environment.scoring import WeightedReward
 from kernelrl_core.interfaces.evaluators import Evaluator
-from kernelrl_core.interfaces.policies import PolicyCapabilities, PolicyContext, TrainablePolicy
 from kernelrl_core.monitoring.events import Event, StepFinished
 from kernelrl_core.planning.load import load_recipe
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.evaluation_spec import spec_of
 from kernelrl_core.rollout.session import Session
 from kernelrl_core.runs.directory import RunDir
+from kernelrl_core.testing.fakes import FakePolicy
+from kernelrl_core.testing.training import train_session
 from kernelrl_core.types import (
     BuildStatus,
     Evaluation,
@@ -59,7 +59,7 @@ from kernelrl_core.types import (
 from kernelrl_core.types.training import Loss, LossSample, SamplingSettings, Update
 
 RUNS = ((10_000, 1000), (10_000, 4096), (10_000, 16_384))
-"""Samples and tokens of a reply, each measured in a process of its own."""
+"""Number of samples and tokens per reply; each pair is measured in a separate process."""
 PROMPT_TOKENS = 2000
 TARGET_MS, TARGET_MIB = 5.0, 100.0
 
@@ -77,17 +77,15 @@ RECIPE = {
 }
 
 
-class Policy(TrainablePolicy):
-    """Answers with the right kernel of a starter task, made distinct by a comment."""
+class Policy(FakePolicy):
+    """Returns the correct kernel of a starter task, made distinct by a comment."""
 
     context_tokens = 1_000_000
-    capabilities = PolicyCapabilities(frozenset({"importance_sampling"}), deterministic=True, streams=True)
 
     def __init__(self, kernel: str, reply_tokens: int) -> None:
+        super().__init__()
         self._kernel, self._reply_tokens = kernel, reply_tokens
         self._prompt = tuple(range(1000, 1000 + PROMPT_TOKENS))
-
-    async def start(self, context: PolicyContext) -> None: ...
 
     def render(self, messages: Sequence[Message]) -> Prompt:
         return Prompt(tuple(messages), self._prompt)
@@ -96,19 +94,16 @@ class Policy(TrainablePolicy):
         tokens, logprobs = drawn(settings.seed, self._reply_tokens)
         return Reply(f"```python\n{self._kernel}# {settings.seed}\n```", tokens, logprobs, "stop")
 
+    # Nothing is kept of a step: memory is measured.
+
     async def backward(self, samples: Sequence[LossSample], loss: Loss) -> None: ...
 
     async def update(self, update: Update) -> Mapping[str, float]:
         return {"loss": 0.0}
 
-    async def save(self, directory: Path) -> Mapping[str, Any]:
-        return {}
-
-    async def load(self, state: Mapping[str, Any], directory: Path) -> None: ...
-
 
 def drawn(seed: int, n: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """Tokens and log-probabilities of a reply, as single-precision numbers are read from a wire."""
+    """Random tokens and log-probabilities of a reply, with the digits of float32 values in JSON."""
     numbers = random.Random(seed)
     tokens = tuple(numbers.choices(range(150_000), k=n))
     return tokens, tuple(round(-x, 9) for x in map(float, numbers.choices(LOGPROBS, k=n)))
@@ -134,11 +129,11 @@ class StandInEvaluator(Evaluator):
 
 
 class Meter:
-    """Stands where the console does, and reads clock and memory when a step is over."""
+    """An observer that reads clock and memory at the end of each step."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[float, float, float, float]] = []
-        """Of each: processor seconds so far, MiB at its end and at its highest, samples."""
+        """Per step: CPU seconds so far, MiB at the end, maximum MiB, number of samples."""
 
     def handle(self, event: Event) -> None:
         if isinstance(event, StepFinished):
@@ -147,7 +142,7 @@ class Meter:
 
     @staticmethod
     def _highest_mib() -> float:
-        """The most resident memory since the last call."""
+        """Maximum resident memory since the last call."""
         status = Path("/proc/self/status").read_text()
         Path("/proc/self/clear_refs").write_text("5")
         return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) / 2**10
@@ -220,7 +215,7 @@ async def play(samples: int, reply_tokens: int, folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--one", type=int, nargs=2, metavar=("SAMPLES", "TOKENS"), help="one measurement, and no more")
+    parser.add_argument("--one", type=int, nargs=2, metavar=("SAMPLES", "TOKENS"), help="make one measurement only")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     if arguments.one:

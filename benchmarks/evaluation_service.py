@@ -1,8 +1,8 @@
-"""What the core's evaluation service costs: 256 waits at once, a straggler, a cancelled waiter.
+"""Overhead of the core's evaluation service: 256 concurrent waits, a straggler, a cancelled waiter.
 
     python benchmarks/evaluation_service.py
 
-The evaluator is a fake that sleeps, so that only the service is measured.
+The evaluator is a fake that sleeps, so only the service is measured.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from provenance import provenance
 
 from kernelrl_core.environment.evaluation_service import EvaluationService
 from kernelrl_core.interfaces.evaluators import Evaluator
-from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Outcome
+from kernelrl_core.testing.values import make_request
+from kernelrl_core.types import Evaluation, EvaluationRequest, Outcome
 
 
 class Sleeper(Evaluator):
-    """Sleeps for as many seconds as the source says."""
+    """Sleeps for the number of seconds in the source."""
 
     capacity = 256
 
@@ -30,8 +31,7 @@ class Sleeper(Evaluator):
 
 
 def request(seconds: float, number: int) -> EvaluationRequest:
-    source = f"{seconds} {number}"
-    return EvaluationRequest("t", "ref", "0", source, source, "triton", {}, EvaluationSettings(), "00", "0.1")
+    return make_request(f"{seconds} {number}")
 
 
 async def measure() -> dict[str, Any]:
@@ -56,7 +56,9 @@ async def measure() -> dict[str, Any]:
         "256 one-second evaluations at capacity 256, seconds": round(together, 3),
         "255 one-second evaluations beside a straggler of 30 s, seconds": round(beside, 3),
         "the straggler, seconds": round(slow, 3),
-        "waiters of 32 answered after the first was cancelled": sum(isinstance(a, Evaluation) for a in answers),
+        "waiters of 32 with an evaluation after the first was cancelled": sum(
+            isinstance(a, Evaluation) for a in answers
+        ),
     }
 
 

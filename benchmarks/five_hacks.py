@@ -1,12 +1,12 @@
-"""Five hacks that pay on a harness that judges in the candidate's process: KernelBench's evaluator and this one.
+"""Compare KernelBench's evaluator and this one on five hacks that exploit evaluation in the candidate's process.
 
     python benchmarks/five_hacks.py --kernelbench CLONE [--output FILE.json] [--page docs/hacks.md]
     python benchmarks/five_hacks.py --report [--page docs/hacks.md]
 
-The kernels are those of `corpora/five_hacks`, with an honest one beside them. KernelBench's `eval_kernel_against_ref`
-judges and times each in a process of its own, since it runs candidates in its own; here each goes through
-`kernelrl check --json`. Rows are written as they come; the next run goes on with what is missing for this GPU, torch
-and commit, and takes a minute or two in all. `--page` puts the table into that page. Needs an NVIDIA GPU.
+The kernels are those of `corpora/five_hacks`, and an honest one. KernelBench's `eval_kernel_against_ref` evaluates and
+times each in a separate process, because it executes candidates in its own; here each is evaluated by
+`kernelrl check --json`. Rows are written immediately. The next call adds the rows that are missing for this GPU, torch
+and commit. The total time is a minute or two. `--page` replaces the table of that page. Needs an NVIDIA GPU.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ print("\\n" + mark + json.dumps({
 
 
 def theirs(clone: Path, name: str) -> dict[str, Any]:
-    """What KernelBench's evaluator says."""
+    """Result of KernelBench's evaluator."""
     with tempfile.TemporaryDirectory() as scratch:
         command = [
             *(sys.executable, "-c", _THEIRS, str(clone.resolve() / "src"), str(KERNELS / "task.py")),
@@ -70,7 +70,7 @@ def theirs(clone: Path, name: str) -> dict[str, Any]:
 
 
 def ours(name: str) -> dict[str, Any]:
-    """What `kernelrl check --json` prints."""
+    """Output of `kernelrl check --json`."""
     command = [
         *(sys.executable, "-c", "from kernelrl_core.cli.main import main; main()", "check"),
         *(str(KERNELS / "task.py"), str(KERNELS / f"{name}.py"), "--backend", "triton", "--json"),
@@ -122,7 +122,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The verdicts in Markdown."""
+    """The outcomes as a Markdown table."""
     origin = rows[0]["provenance"]
     versions = f"{origin['gpu']}, torch {origin['torch']}, {origin['date'][:10]}, KernelBench {origin['kernelbench']}"
     ordered = sorted(rows, key=lambda row: NAMES.index(row["kernel"]))
@@ -152,14 +152,14 @@ def _speed(value: float | None) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kernelbench", type=Path, help="a local clone of KernelBench")
-    parser.add_argument("--output", type=Path, default=RESULT, help="rows so far, and where new ones go")
-    parser.add_argument("--page", type=Path, help="a page whose table is replaced")
-    parser.add_argument("--commit", help="commit to record where the copy is no git checkout")
+    parser.add_argument("--output", type=Path, default=RESULT, help="rows so far; new rows are added")
+    parser.add_argument("--page", type=Path, help="page whose table is replaced")
+    parser.add_argument("--commit", help="commit to record if this copy is not a git checkout")
     parser.add_argument("--report", action="store_true", help="only print the table")
     given = parser.parse_args()
     if not given.report:
         if given.kernelbench is None:
-            parser.error("--kernelbench CLONE is needed to judge anything")
+            parser.error("--kernelbench CLONE is required unless --report is given")
         run(given.kernelbench, given.output, given.commit)
     rows = read(given.output)
     if not rows:

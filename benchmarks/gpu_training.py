@@ -1,11 +1,11 @@
-"""Training on the GPU with measured speed as the reward, in slices, and a page of what came of it.
+"""Train on the GPU with measured speed as the reward, in slices, and write a page with the results.
 
     python benchmarks/gpu_training.py --folder DIR --budget-s 540 [KEY=VALUE ...]
     python benchmarks/gpu_training.py --folder DIR --page docs/gpu_training.md
 
-The first line starts the recipe `quickstart_gpu` in DIR, or resumes it, and stops it after the last step that fits into
-the budget. DIR holds everything that a later slice needs and may be carried to another machine in between. The second
-line writes the page, with a chart beside it, from the files of the run alone.
+The first command starts the recipe `quickstart_gpu` in DIR, or resumes it, and stops it after the last step that fits
+into the budget. DIR contains everything that a later slice needs and may be copied to another machine in between. The
+second command writes the page, and a chart beside it, from the files of the run.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from kernelrl_core.sources.yaml import dump, parse_value
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "quickstart_gpu.yaml"
 MARGIN_S = 12.0
-"""For saving, and for ending judges."""
+"""Seconds reserved for saving and for the termination of judges."""
 UNKNOWN_STEP_S = 45.0
 ROWS = 20
-"""Most rows of the page's table."""
+"""Maximum number of rows in the page's table."""
 STYLES = ("fast", "middling", "slow")
 
 INTRODUCTION = """\
 A transformer of about a million parameters, trained from scratch, writes Triton kernels for the starter tasks. Each
-kernel is evaluated and timed on the GPU against PyTorch's eager mode; the score of a correct kernel is 0.45 plus its
-speedup, counted up to 5. The model samples and learns on the same GPU, never while a kernel is being timed. The
-supervised warm start shows fast, middling and slow right demonstrations equally often, so a preference among them was
-learnt from measured times.
+kernel is evaluated and timed on the GPU against PyTorch eager. The score of a correct kernel is 0.45 plus its speedup,
+counted up to 5. The model samples and trains on the same GPU, but never while a kernel is timed. The supervised warm
+start shows fast, middling and slow correct demonstrations equally often, so a preference among them was learnt from
+measured times.
 """
 
 Row = dict[str, Any]
@@ -50,7 +50,7 @@ Row = dict[str, Any]
 
 
 def train(folder: Path, budget_s: float, overrides: Sequence[str]) -> int:
-    """Start or resume the run and stop it in time; returns the exit code, 0 also for a run that was stopped."""
+    """Start or resume the run and stop it in time; return the exit code, which is 0 also for a stopped run."""
     started = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     run = RunDir(folder / "runs" / "gpu")
@@ -62,7 +62,7 @@ def train(folder: Path, budget_s: float, overrides: Sequence[str]) -> int:
     command = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()", *order]
     environment = {**os.environ, "KERNELRL_CACHE_DIR": str((folder / "cache").resolve())}
     before = len(run.rows("metrics")) if known else 0
-    # A session of its own: a Ctrl-C in the terminal comes through this program alone, once.
+    # A separate session, so that Ctrl-C in the terminal reaches the run once, through this program.
     process = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True)
     sent = 0
     while process.poll() is None:
@@ -84,14 +84,14 @@ def train(folder: Path, budget_s: float, overrides: Sequence[str]) -> int:
 
 
 def reserve_s(run: RunDir) -> float:
-    """What the step under way may still take, saving included."""
+    """Maximum remaining time of the current step, including saving."""
     rows = run.rows("metrics") if run.journal_path("metrics").exists() else []
     steps = [row["time/total"] for row in rows]
     return MARGIN_S + (1.1 * max(steps[-12:]) if steps else UNKNOWN_STEP_S)
 
 
 def note_slice(folder: Path, before: int, after: int, seconds: float) -> None:
-    """Keep where and when the steps of a slice were made."""
+    """Record machine, time and steps of a slice."""
     import torch
 
     row = {
@@ -112,7 +112,7 @@ def note_slice(folder: Path, before: int, after: int, seconds: float) -> None:
 
 
 def write_page(folder: Path, page: Path) -> None:
-    """The page and its chart; the numbers are those of the run's files."""
+    """Write the page and its chart from the files of the run."""
     run = RunDir(folder / "runs" / "gpu")
     rows, samples = run.rows("metrics"), run.rows("samples")
     if not rows:
@@ -131,19 +131,21 @@ def write_page(folder: Path, page: Path) -> None:
         "## Steps\n",
         *steps_table(rows),
         "\n*Correct*: share of the step's samples. *Speedup*: mean over the correct ones, against PyTorch. *Repeated*: "
-        "share of the evaluated kernels that were evaluated before for the same task, which costs nothing. Seconds per "
-        "step: *sampling* until the last reply; *evaluating* the rest of the rollout; *learning*; *saving*.\n",
+        "share of the evaluated kernels that were evaluated before for the same task; a repetition costs nothing.\n"
+        "Seconds per step: *sampling* until the last reply, *evaluating* the rest of the rollout, *learning*, "
+        "*saving*.\n",
         "## Held-out tasks\n",
         *held_out_table(rows),
-        "\nThe model never trains on these tasks. *Faster*: share of all samples that are correct and faster than "
-        "PyTorch, or than twice its speed; the mean speedup is geometric, over the correct samples.\n",
+        "\nThe model never trains on these tasks. *Faster*, *twice as fast*: share of all samples that are correct "
+        "with a speedup above 1, above 2. *Mean speedup*: geometric mean over the correct samples.\n",
         "## Speed by style\n",
         *styles_table(samples, window, rows),
-        "\nCorrect kernels of the training tasks that equal one of the bundled demonstrations word for word, by its "
-        "style; *other*: correct kernels that no demonstration showed.\n",
+        "\nCorrect kernels of the training tasks that are identical to a bundled demonstration, by its style; *other*: "
+        "all other correct kernels.\n",
         "## Time per kernel\n",
         *seconds_table(samples),
-        "\nMeans over the kernels that were evaluated and not repeated. Trials overlap; timing does not.\n",
+        "\nMeans over the evaluated kernels without repetitions. Trials of different kernels overlap; timing does "
+        "not.\n",
         "## Provenance\n",
         *provenance_lines(run, slices, samples),
     ]
@@ -261,7 +263,7 @@ def styles_table(samples: Sequence[Row], window: int, rows: Sequence[Row]) -> li
 
 
 def bundled() -> dict[tuple[str, str], str]:
-    """Style of each bundled right answer, by task and hash of its source."""
+    """Style of each correct demonstration, by task and hash of its source."""
     from kernelrl_core.prompts.extraction import extract_file
     from kernelrl_core.types import Outcome
     from kernelrl_plugin_starter.config import StarterOptions
@@ -325,7 +327,7 @@ def provenance_lines(run: RunDir, slices: Sequence[Row], samples: Sequence[Row])
     resolved = parse_value((run.path / "recipe.yaml").read_text(encoding="utf-8"))
     kept = ("tasks", "backend", "policy", "evaluator", "evaluation", "sampling", "rewards", "train", "eval", "seed")
     recipe = dump({key: without_nulls(resolved[key]) for key in kept if key in resolved})
-    return [*lines, f"\n{'; '.join(stated)}.\n", "The recipe, resolved:\n", f"```yaml\n{recipe.strip()}\n```"]
+    return [*lines, f"\n{'; '.join(stated)}.\n", "Excerpt of the resolved recipe:\n", f"```yaml\n{recipe.strip()}\n```"]
 
 
 def without_nulls(block: Any) -> Any:
@@ -335,7 +337,7 @@ def without_nulls(block: Any) -> Any:
 
 
 def drawn(rows: Sequence[Row]) -> str:
-    """Two lines over the steps, as SVG: share correct on the left axis, mean speedup on the right one."""
+    """An SVG with two curves over the steps: share correct on the left axis, mean speedup on the right one."""
     width, height, left, top = 640, 260, 48, 30
     speeds = [row["multiturn/best_speedup_mean"] for row in rows if "multiturn/best_speedup_mean" in row]
     most = max(1.0, *speeds) if speeds else 1.0
@@ -395,10 +397,10 @@ def change(first: Sequence[Row], last: Sequence[Row], key: str, form: str) -> st
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, required=True, help="where the run and its caches are")
-    parser.add_argument("--budget-s", type=float, help="train for at most so many seconds")
-    parser.add_argument("--page", type=Path, help="write the page there")
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="changes of the recipe, for the first slice")
+    parser.add_argument("--folder", type=Path, required=True, help="directory of the run and its caches")
+    parser.add_argument("--budget-s", type=float, help="maximum seconds of training")
+    parser.add_argument("--page", type=Path, help="file of the page")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="recipe overrides for the first slice")
     arguments = parser.parse_args()
     if arguments.budget_s is None and arguments.page is None:
         parser.error("give --budget-s, --page or both")

@@ -1,13 +1,13 @@
-"""Many evaluations, one tenth of them hostile: is every verdict right, does anything leak, what do the honest ones pay?
+"""Many evaluations, one tenth of them hostile: correctness of the outcomes, leaks, and throughput of honest kernels.
 
     python benchmarks/hostile_evaluations.py --device cpu --count 1000 [--budget-s 500]
     python benchmarks/hostile_evaluations.py --device cuda --count 300 [--budget-s 500] [--output FILE]
 
-The work comes in blocks. Each is done twice, with its hostile kernels and without them, in an order that changes from
-block to block, so that both sides see the same machine. Throughput counts honest kernels until the last honest verdict.
-Between the sides the service is idle, and looked at: processes, files, descriptors, memory. A call goes on where FILE
-ends if it was made on the same machine with the same versions. Kernels: `corpora/hostile_kernels.py`; each evaluation
-has a seed of its own, and a source of its own, which is built, as those of a model are. On a GPU every third honest
+The work is divided into blocks. Each block is evaluated twice, with its hostile kernels and without them, in
+alternating order, so that both sides have the same machine. Throughput counts honest kernels until the last honest
+evaluation. Between the sides the service is idle, and its processes, files, descriptors and memory are counted. A call
+continues FILE if that was made on the same machine with the same versions. Kernels: `corpora/hostile_kernels.py`. Each
+evaluation has its own seed and its own source, which is built, as for a model's kernels. On a GPU every third honest
 kernel is timed as well.
 """
 
@@ -33,8 +33,8 @@ import psutil
 from corpora.hostile_kernels import MARK, Kernel, honest, hostile
 from provenance import machine
 
-from kernelrl_core.types import EvaluationRequest, EvaluationSettings, sha256_text
-from kernelrl_core.version import API_VERSION
+from kernelrl_core.testing.values import make_request
+from kernelrl_core.types import EvaluationRequest, EvaluationSettings
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator
 
@@ -42,13 +42,12 @@ RESULTS = Path(__file__).parent / "results"
 BLOCK = {"cpu": 50, "cuda": 60}
 SETTLE_S = 20.0
 _PROCESS_NAMESPACE = 2
-"""Isolation level from which on candidates have a namespace of processes."""
+"""Isolation level from which on candidates have their own PID namespace."""
 WRITABLE = ("/tmp", "/var/tmp", "/dev/shm", "/")
 
 
 class Watch:
-    """Everything that this program started, told from what others run: all of it has our temporary directory in its
-    environment or its arguments."""
+    """All processes that this program started. They have its temporary directory in their environment or arguments."""
 
     def __init__(self, scratch: str) -> None:
         self._scratch = scratch
@@ -64,7 +63,7 @@ class Watch:
         return found
 
     def strangers(self) -> list[str]:
-        """Processes that belong to no idle service: children of ours, and orphans that carry our mark."""
+        """Processes that do not belong to an idle service: children of this one, and orphans that it started."""
         known = {process.pid for group in self.service().values() for process in group}
         found = {}
         for process in (*self._root.children(recursive=True), *psutil.process_iter()):
@@ -73,7 +72,7 @@ class Watch:
         return sorted(found.values())
 
     def files(self) -> list[str]:
-        """Files in our temporary directory beside the locks of devices, and marked ones where candidates may write."""
+        """Files in the temporary directory except device locks, and marked files where candidates may write."""
         locks = f"kernelrl-{os.getuid()}"
         found = [
             str(path.relative_to(self._scratch))
@@ -85,7 +84,7 @@ class Watch:
         return sorted(found)
 
     def state(self) -> dict[str, Any]:
-        """The service while it is idle."""
+        """Resource use of the idle service."""
         until = time.monotonic() + SETTLE_S
         while (strangers := self.strangers()) and time.monotonic() < until:
             time.sleep(0.2)
@@ -114,7 +113,7 @@ class Watch:
 
 
 _SLICE = secrets.token_hex(4)
-"""What no slice before this one can have built."""
+"""Unique to this slice, so that no source was built before."""
 
 
 def _words(process: psutil.Process) -> str:
@@ -126,7 +125,7 @@ def _words(process: psutil.Process) -> str:
 
 def _resident(process: psutil.Process) -> float:
     try:
-        # What forks share is counted once.
+        # Proportional shares count memory that forks share once.
         return float(process.memory_full_info().pss)
     except (psutil.Error, OSError):
         return 0.0
@@ -140,7 +139,7 @@ def _descriptors(process: psutil.Process) -> int:
 
 
 def gpu_used_mib() -> int | None:
-    """Memory in use on the first GPU, whoever has it."""
+    """Memory in use on the first GPU, by any process."""
     command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
     try:
         lines = subprocess.run(command, capture_output=True, text=True, timeout=20).stdout.split()
@@ -150,7 +149,7 @@ def gpu_used_mib() -> int | None:
 
 
 def request(kernel: Kernel, seed: int, device: str, *, timed: bool = False) -> EvaluationRequest:
-    """A request for one evaluation of a kernel."""
+    """An evaluation request for a kernel."""
     options = {"mode": "interpreter"} if kernel.backend == "triton" and device == "cpu" else {}
     settings = EvaluationSettings(
         timeout_s=kernel.limit_s,
@@ -159,26 +158,17 @@ def request(kernel: Kernel, seed: int, device: str, *, timed: bool = False) -> E
         build_memory_mib=16384,
         timing=timed,
     )
-    # Another comment makes another extension.
+    # Another comment gives another extension.
     source = kernel.source.replace(
         "#include <torch/extension.h>", f"#include <torch/extension.h>\n// {_SLICE} {seed}", 1
     )
-    return EvaluationRequest(
-        task_id="task",
-        task_source=kernel.task,
-        task_sha256=sha256_text(kernel.task),
-        source=source,
-        source_sha256=sha256_text(source),
-        backend=kernel.backend,
-        backend_options=options,
-        settings=settings,
-        seed=f"{seed:032x}",
-        api_version=API_VERSION,
+    return make_request(
+        source, kernel.task, kernel.backend, backend_options=options, settings=settings, seed=f"{seed:032x}"
     )
 
 
 class Judged:
-    """What was said of the kernels, and how long it took."""
+    """Outcomes and durations of the kernels."""
 
     def __init__(self) -> None:
         self.wrong: list[dict[str, Any]] = []
@@ -206,7 +196,7 @@ class Judged:
 async def judge_all(
     evaluator: LocalEvaluator, work: list[tuple[Kernel, EvaluationRequest]], judged: Judged, side: str
 ) -> tuple[int, float]:
-    """Judge everything; returns how many kernels are honest, and the seconds until the last of them was judged."""
+    """Evaluate all kernels; return the number of honest ones, and the seconds until the last of them was done."""
     waiting = iter(work)
     started = time.monotonic()
     honest_done, last_s = 0, 0.0
@@ -226,21 +216,21 @@ async def judge_all(
             if not kernel.kind:
                 honest_done, last_s = honest_done + 1, ended - started
 
-    # A caller keeps the service as busy as the service says that it can be.
+    # As many concurrent requests as the service's capacity.
     await asyncio.gather(*(worker() for _ in range(evaluator.capacity)))
     return honest_done, last_s
 
 
 async def prepare(evaluator: LocalEvaluator, device: str) -> list[Kernel]:
-    """Start every judge and prepare the compiler, so that blocks build and judge and do little else.
+    """Start every judge and prepare the compiler, so that the blocks do not measure the start.
 
-    Returns the hostile kernels that this machine can take: where candidates have no namespace of processes, nothing
-    limits those of root.
+    Returns the hostile kernels that this machine can handle: without PID namespaces, no limit on processes applies to
+    candidates of root.
     """
     judged = Judged()
     await judge_all(evaluator, [(k, request(k, index, device)) for index, k in enumerate(honest(device))], judged, "")
-    # Once more, all at once: now each judge has a zygote for each backend, and so have those that take over while
-    # candidates hang.
+    # A second time, concurrently, so that each judge has a zygote for each backend. This includes the spare judges,
+    # which replace those whose candidates hang.
     good = [kernel for kernel in honest(device) if kernel.outcomes == ("correct",)]
     hanging = [kernel for kernel in hostile(device) if kernel.kind.startswith("hangs")] if device == "cpu" else []
     again = [(k, request(k, 10_000 + index, device)) for index, k in enumerate([*hanging, *good] * 3)]
@@ -261,7 +251,7 @@ def block_work(number: int, device: str, count: int, evil_kernels: list[Kernel])
         return [kernels[(number * each + index) % len(kernels)] for index in range(wanted)]
 
     full_evil = max(1, round(BLOCK[device] / 10))
-    # The same kernels on both sides, each with a source that was never built.
+    # The same kernels on both sides, each with a source that has not been built yet.
     good, alone = (
         [
             (kernel, request(kernel, next(seeds), device, timed=device == "cuda" and index % 3 == 0))
@@ -270,7 +260,7 @@ def block_work(number: int, device: str, count: int, evil_kernels: list[Kernel])
         for _ in range(2)
     )
     evil = [(k, request(k, next(seeds), device)) for k in chosen(evil_kernels, full_evil, evil_count)]
-    # Spread evenly, the first at the beginning: what they cost falls within the time that is measured.
+    # Evenly distributed, starting with a hostile kernel, so that their cost is within the measured time.
     mixed = list(good)
     for index, one in enumerate(evil):
         mixed.insert(index * size // evil_count, one)
@@ -280,7 +270,7 @@ def block_work(number: int, device: str, count: int, evil_kernels: list[Kernel])
 async def slice_of_blocks(
     device: str, first: int, count: int, budget_s: float, gpu_workers: int, scratch: str
 ) -> dict[str, Any]:
-    """As many blocks as fit the budget, by one service from its start to its end."""
+    """Evaluate as many blocks as fit into the budget, with one service from start to end."""
     begun = time.monotonic()
     watch = Watch(scratch)
     before = watch.state()
@@ -322,7 +312,7 @@ async def slice_of_blocks(
 
 
 def growth_per_100(rows: list[dict[str, Any]], value: Any) -> float | None:
-    """Slope of a figure over the evaluations of a slice, per 100 of them."""
+    """Slope of a figure over the evaluations of a slice, per 100 evaluations."""
     points = [(row["evaluations"], value(row)) for row in rows if value(row) is not None]
     if len(points) < 3:
         return None
@@ -331,7 +321,7 @@ def growth_per_100(rows: list[dict[str, Any]], value: Any) -> float | None:
 
 
 def summary(slices: list[dict[str, Any]]) -> dict[str, Any]:
-    """What all slices say together."""
+    """Summary of all slices."""
     blocks = [block for one in slices for block in one["blocks"]]
     rate = {
         side: sum(b[side]["honest"] for b in blocks) / max(1e-9, sum(b[side]["seconds"] for b in blocks))
@@ -345,11 +335,11 @@ def summary(slices: list[dict[str, Any]]) -> dict[str, Any]:
         for name, found in one["outcomes"].items():
             outcomes.setdefault(name, Counter()).update(found)
     states = [state for one in slices for state in one["idle"]]
-    # What zygotes make before the first evaluation is theirs.
+    # Files that zygotes create before the first evaluation belong to the zygotes.
     new_files = sum(len(set(state["files"]) - set(one["idle"][0]["files"])) for one in slices for state in one["idle"])
-    # The first block loads what every judge needs once.
+    # The first block includes one-time loading in every judge.
     longest = max(slices, key=lambda one: len(one["blocks"]))["idle"][1:]
-    # Of each process: beside a candidate that lasts another judge is started, which stays.
+    # Per process, because a spare judge that was started for a long candidate remains.
     groups = ("main", "judges", "zygotes")
     return {
         "evaluations": sum(block["evaluations"] for block in blocks),
@@ -387,7 +377,7 @@ def summary(slices: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def origin(device: str) -> dict[str, Any]:
-    """What figures of several calls must share to be added up."""
+    """Properties that calls must share for their figures to be combined."""
     gpu = None
     if device == "cuda":
         command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
@@ -396,7 +386,7 @@ def origin(device: str) -> dict[str, Any]:
 
 
 def table(found: dict[str, Any]) -> str:
-    """The summary for people."""
+    """The summary as text."""
     lines = [f"{name:34} {value}" for name, value in found.items() if name != "outcomes"]
     lines += [f"  {name:62} {counts}" for name, counts in found["outcomes"].items()]
     return "\n".join(lines)
@@ -420,11 +410,11 @@ def main() -> None:
     first = sum(len(one["blocks"]) for one in result["slices"])
     if first * BLOCK[given.device] < given.count:
         for place in WRITABLE:
-            # Of a call that was stopped.
+            # Left by a call that was stopped.
             for path in Path(place).glob(f"{MARK}*"):
                 path.unlink(missing_ok=True)
         scratch = tempfile.mkdtemp(prefix="kernelrl-measured-")
-        # Judges and zygotes, and what they start, inherit it.
+        # Inherited by judges, zygotes and their children.
         os.environ["TMPDIR"] = tempfile.tempdir = scratch
         date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         load = round(os.getloadavg()[0], 2)

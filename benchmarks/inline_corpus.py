@@ -1,11 +1,11 @@
-"""Extensions built by the build service and by torch's own `load_inline`, side by side: equal outputs, and what each
-way costs. Needs a GPU, nvcc and g++.
+"""Compare extensions built by the build service and by torch's `load_inline`: equal outputs, and cost of both ways.
 
     python benchmarks/inline_corpus.py [--jobs 12] [--only NAME ...] [--budget-s 400]
 
-Both ways build every extension of `corpora/inline_cuda.py` from nothing; the precompiled headers of the service are
-prepared first and reported apart. An extension takes a minute and a processor's whole time by the ordinary way: none
-is begun after the budget, and the next call with the same GPU, torch and service goes on with those that are missing.
+Both ways build every extension of `corpora/inline_cuda.py` from nothing. The precompiled headers of the service are
+built first and reported separately. With `load_inline` an extension takes a minute of a whole CPU core. No build starts
+after the budget; the next call with the same GPU, torch and service continues with the missing ones. Needs a GPU, nvcc
+and g++.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RESULT = Path(__file__).parent / "results" / "inline_corpus.json"
 
 
 def order(entry: Any, directory: Path, arch: str) -> dict[str, Any]:
-    """The build of an entry, as the service is asked for it."""
+    """The build request of an entry."""
     return {
         "directory": str(directory),
         "timeout_s": 300,
@@ -70,7 +70,7 @@ def cpu_s() -> float:
 
 
 def one(name: str, directory: Path, arch: str) -> dict[str, Any]:
-    """Both builds of one entry, in a process of its own."""
+    """Both builds of one entry, in a separate process."""
     entry = next(entry for entry in (*EXTENSIONS, *BROKEN) if entry.name == name)
     started, used = time.perf_counter(), cpu_s()
     built = build(entry, directory, arch)
@@ -145,7 +145,7 @@ async def everything(names: list[str], jobs: int, directory: Path, arch: str, bu
 
 
 def provenance() -> dict[str, Any]:
-    """What rows of several calls must share to be one result."""
+    """Properties that rows of several calls must share to form one result."""
     import torch
 
     import kernelrl_judge.building
@@ -184,7 +184,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
         started = time.perf_counter()
-        # The first build prepares headers and binder.
+        # The first build prepares the headers and the binder.
         first = build(EXTENSIONS[0], directory, arch)
         if "path" not in first:
             sys.exit(f"the build service does not work here: {first}")

@@ -1,9 +1,9 @@
-"""How many kernels a second the local evaluator judges in Triton's interpreter, and whether it stays flat.
+"""Kernels per second that the local evaluator evaluates in Triton's interpreter, and growth of resources over time.
 
     python benchmarks/interpreted_checks.py --count 1000 --output benchmarks/results/interpreted_checks.json
 
-The candidates are the right answers to the starter tasks, each made distinct by a comment, with the default number of
-trials. Memory (proportional share), descriptors and processes are those of the whole process tree.
+The candidates are the correct demonstrations of the starter tasks, each made distinct by a comment, with the default
+number of trials. Memory (proportional share), descriptors and processes are those of the whole process tree.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 import psutil
 from provenance import provenance
 
-from kernelrl_core.types import EvaluationRequest, EvaluationSettings, Outcome, sha256_text
-from kernelrl_core.version import API_VERSION
+from kernelrl_core.testing.values import make_request
+from kernelrl_core.types import EvaluationRequest, Outcome
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator
 from kernelrl_plugin_starter.config import StarterOptions
@@ -28,7 +28,7 @@ from kernelrl_plugin_triton.kernels import find_kernels
 
 
 def tree() -> dict[str, float]:
-    """Memory, descriptors and processes of this program and all it started, runners under way left out."""
+    """Memory, descriptors and processes of this program and its descendants, excluding active runners."""
     root = psutil.Process()
     processes = [root]
     for process in root.children(recursive=True):
@@ -58,18 +58,13 @@ def requests(count: int) -> list[EvaluationRequest]:
         task, kernel = pairs[number % len(pairs)]
         kernel = f"{kernel}# {number}\n"
         made.append(
-            EvaluationRequest(
+            make_request(
+                kernel,
+                task.reference,
                 task_id=task.id,
-                task_source=task.reference,
-                task_sha256=task.sha256,
-                source=kernel,
-                source_sha256=sha256_text(kernel),
-                backend="triton",
                 backend_options={"mode": "interpreter"},
-                settings=EvaluationSettings(),
                 seed=f"{number:032x}",
-                api_version=API_VERSION,
-                # Probes that need to know them are part of a check.
+                # Required by probes that disable kernels.
                 kernels=tuple(found.name for found in find_kernels(kernel)),
             )
         )

@@ -1,14 +1,14 @@
-"""Verdicts of this evaluator beside those of KernelBench's own `eval_kernel_against_ref`, on one GPU.
+"""Compare outcomes of this evaluator with those of KernelBench's `eval_kernel_against_ref`, on one GPU.
 
     python benchmarks/kernelbench_parity.py --kernelbench CLONE [--large] [--budget-s 240] [--output FILE.jsonl]
     python benchmarks/kernelbench_parity.py --report [--output FILE.jsonl]
 
-Each chosen task of levels 1 and 2, and small tasks of `corpora/parity_kernels.py`, comes with right and wrong kernels.
-Both evaluators judge each kernel with as many correctness trials and no timing: KernelBench's in a process per task,
-because it runs candidates in its own, and with a time limit, because it has none; ours with `profile="kernelbench"`.
-A run judges tasks until its budget is spent and appends rows to the output; the next run goes on with what is missing
-for this GPU, torch and commit. The report lists every difference under a name; one without a name is exit status 1.
-Needs an NVIDIA GPU, and nvcc for the CUDA kernels.
+Each selected task of levels 1 and 2, and each small task of `corpora/parity_kernels.py`, has correct and incorrect
+kernels. Both evaluators evaluate each kernel with equally many correctness trials and without timing: KernelBench's in
+one process per task, because it executes candidates in its own process, and with a time limit, because it has none;
+ours with `profile="kernelbench"`. A call evaluates tasks until its budget is spent and appends rows to the output. The
+next call continues with the tasks that are missing for this GPU, torch and commit. The report gives every difference a
+named reason; a difference without one makes the exit status 1. Needs an NVIDIA GPU, and nvcc for the CUDA kernels.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ for kind, (source, backend) in order["kernels"].items():
 
 
 async def theirs(task: ParityTask, clone: Path, trials: int, limit_s: float) -> dict[str, dict[str, Any]]:
-    """Outcome and metadata by kind."""
+    """Outcome and metadata, by kind of kernel."""
     with tempfile.TemporaryDirectory() as scratch:
         order = Path(scratch, "order.json")
         order.write_text(json.dumps({"task": task.source, "kernels": task.kernels, "trials": trials}))
@@ -93,10 +93,10 @@ async def theirs(task: ParityTask, clone: Path, trials: int, limit_s: float) -> 
 
 
 async def ours(task: ParityTask, service: Any, trials: int) -> dict[str, dict[str, Any]]:
-    """Outcome and message by kind."""
+    """Outcome and message, by kind of kernel."""
     from kernelrl_core.errors import KernelRLError
-    from kernelrl_core.types import EvaluationRequest, EvaluationSettings, sha256_text
-    from kernelrl_core.version import API_VERSION
+    from kernelrl_core.testing.values import make_request
+    from kernelrl_core.types import EvaluationSettings
 
     settings = EvaluationSettings(
         profile="kernelbench", trials=trials, timeout_s=180, build_timeout_s=240, memory_mib=32768
@@ -104,10 +104,7 @@ async def ours(task: ParityTask, service: Any, trials: int) -> dict[str, dict[st
 
     async def judge(kind: str) -> dict[str, Any]:
         source, backend = task.kernels[kind]
-        request = EvaluationRequest(
-            *(task.name, task.source, sha256_text(task.source), source, sha256_text(source), backend),
-            *({}, settings, "5" * 32, API_VERSION),
-        )
+        request = make_request(source, task.source, backend, task_id=task.name, settings=settings, seed="5" * 32)
         try:
             found = await service.evaluate(request)
         except KernelRLError as error:
@@ -210,59 +207,59 @@ def _pair(row: dict[str, Any]) -> tuple[str, str]:
     return row["kernelbench"]["outcome"], row["ours"]["outcome"]
 
 
-def _said(pattern: str) -> Callable[[dict[str, Any]], bool]:
+def _matches(pattern: str) -> Callable[[dict[str, Any]], bool]:
     return lambda row: _pair(row)[0] == "runtime_error" and re.search(pattern, _text(row)) is not None
 
 
 def _near_the_tolerance(row: dict[str, Any]) -> bool:
-    """Both sides judge the same kind of error on different inputs, and one of them sees it within tolerance."""
+    """Both sides evaluate the same kind of error on different inputs, and one of them is within the tolerance."""
     return row["kind"] in ("off_1e-3", "off_1_percent", "zeros") and set(_pair(row)) == {"correct", "incorrect"}
 
 
 REASONS: tuple[tuple[str, str, Callable[[dict[str, Any]], bool]], ...] = (
     (
         "outputs_without_shape",
-        "KernelBench asks every output for `.shape`: a tuple, from the reference or the kernel, is a runtime error.",
-        _said(r"object has no attribute 'shape'"),
+        "KernelBench reads `.shape` of every output: a tuple, of the reference or the kernel, is a runtime error.",
+        _matches(r"object has no attribute 'shape'"),
     ),
     (
         "integer_inputs_become_floats",
-        "KernelBench casts integer inputs to the precision: the reference, or the kernel, cannot use them any more.",
-        _said(r"expected (?:scalar type|target dtype).*Long|not implemented for 'Float'|tensors used as indices"),
+        "KernelBench casts integer inputs to the precision: the reference, or the kernel, cannot use them then.",
+        _matches(r"expected (?:scalar type|target dtype).*Long|not implemented for 'Float'|tensors used as indices"),
     ),
     (
         "dtypes_do_not_compare",
-        "KernelBench compares no dtypes; `allclose` raises for two different ones, which it records as runtime error.",
-        _said(r"(?:Float|Half|Long|Bool) did not match (?:Float|Half|Long|Bool)"),
+        "KernelBench does not compare dtypes; `allclose` raises for different ones, recorded as a runtime error.",
+        _matches(r"(?:Float|Half|Long|Bool) did not match (?:Float|Half|Long|Bool)"),
     ),
     (
         "devices_do_not_compare",
-        "KernelBench compares no devices; `allclose` raises for two different ones, which it records as runtime error.",
-        _said(r"same device|at least two devices"),
+        "KernelBench does not compare devices; `allclose` raises for different ones, recorded as a runtime error.",
+        _matches(r"same device|at least two devices"),
     ),
     (
         "mean_of_an_integer_difference",
-        "KernelBench takes the mean of the difference of wrong outputs, which raises for integers.",
-        _said(r"mean\(\): could not infer output dtype"),
+        "KernelBench computes the mean difference of wrong outputs, which raises for integers.",
+        _matches(r"mean\(\): could not infer output dtype"),
     ),
     (
         "not_a_number_equals_nothing",
-        "The reference's own output holds NaN, and KernelBench compares it as unequal to itself.",
+        "The reference's output contains NaN, which KernelBench compares as unequal to itself.",
         lambda row: _pair(row) == ("incorrect", "correct") and "nan" in _text(row),
     ),
     (
         "constructor_errors_escape",
-        "KernelBench catches RuntimeError alone around the constructor: any other leaves its evaluator.",
+        "KernelBench catches only RuntimeError around the constructor; any other error leaves its evaluator.",
         lambda row: _pair(row) == ("raises", "runtime_error") and row["kind"].endswith("_in_init"),
     ),
     (
         "compiled_at_the_first_call",
-        "A kernel compiled at its first call that does not compile is a runtime error to KernelBench.",
+        "For KernelBench, a compile error at the first call is a runtime error.",
         lambda row: _pair(row) == ("runtime_error", "compile_error") and row["kind"].startswith("triton"),
     ),
     (
         "random_outputs",
-        "The task draws random numbers in forward: no two calls agree but by chance.",
+        "The task draws random numbers in forward: two calls agree only by chance.",
         lambda row: row["stratum"] == "random" or row["task"] in ("kernelbench/2/66", "kernelbench/2/83"),
     ),
     (
@@ -271,7 +268,7 @@ REASONS: tuple[tuple[str, str, Callable[[dict[str, Any]], bool]], ...] = (
         _near_the_tolerance,
     ),
 )
-"""Name, sentence, and whether it explains a row; the first that does is taken."""
+"""Name, sentence and condition of each reason. The first one that applies to a row explains it."""
 
 
 def reason(row: dict[str, Any]) -> str:
@@ -283,7 +280,7 @@ def reason(row: dict[str, Any]) -> str:
 
 
 def report(rows: Iterable[dict[str, Any]]) -> tuple[str, int]:
-    """The tables in Markdown, and the number of differences without a name."""
+    """The tables in Markdown, and the number of unexplained differences."""
     latest = {(row["task"], row["kind"]): row for row in rows}
     judged = [(row, reason(row)) for row in latest.values()]
     if not judged:
@@ -330,18 +327,18 @@ def report(rows: Iterable[dict[str, Any]]) -> tuple[str, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kernelbench", type=Path, help="a local clone of KernelBench")
-    parser.add_argument("--output", type=Path, default=RESULT, help="rows so far, and where new ones go")
-    parser.add_argument("--budget-s", type=float, default=240, help="no task is begun after so long")
-    parser.add_argument("--task-limit-s", type=float, default=240, help="longest that KernelBench may take for a task")
+    parser.add_argument("--output", type=Path, default=RESULT, help="rows so far; new rows are appended")
+    parser.add_argument("--budget-s", type=float, default=240, help="seconds after which no task is started")
+    parser.add_argument("--task-limit-s", type=float, default=240, help="seconds that KernelBench may take for a task")
     parser.add_argument("--trials", type=int, default=2, help="correctness trials")
-    parser.add_argument("--processes", type=int, default=6, help="tasks under way at once")
+    parser.add_argument("--processes", type=int, default=6, help="tasks evaluated concurrently")
     parser.add_argument("--large", action="store_true", help="also tasks with inputs of 2 to 9 GB")
-    parser.add_argument("--commit", help="commit to record where the copy is no git checkout")
+    parser.add_argument("--commit", help="commit to record if this copy is not a git checkout")
     parser.add_argument("--report", action="store_true", help="only print the tables")
     given = parser.parse_args()
     if not given.report:
         if given.kernelbench is None:
-            parser.error("--kernelbench CLONE is needed to judge anything")
+            parser.error("--kernelbench CLONE is required unless --report is given")
         asyncio.run(run_slice(given))
     text, unexplained = report(read(given.output))
     print(text)

@@ -1,8 +1,8 @@
-"""What feedback is worth in the second turn: the multi-turn quickstart, then its policy with feedback and without.
+"""Effect of feedback on the second turn: train the multi-turn quickstart, then measure its policy with and without it.
 
     python benchmarks/multi_turn_feedback.py --output benchmarks/results/multi_turn_feedback.json
 
-Prints P(correct at turn 2 | wrong at turn 1) on the training and the held-out tasks, as it is.
+Prints P(correct at turn 2 | incorrect at turn 1) on the training and the held-out tasks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def kernelrl(folder: Path, *arguments: str) -> None:
 
 
 def repaired(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Share of wrong first turns whose second turn is correct."""
+    """Share of incorrect first turns whose second turn is correct."""
     attempts: dict[tuple[Any, ...], dict[int, bool]] = {}
     for row in rows:
         key = (row["task_id"], row["attempt"])

@@ -1,14 +1,14 @@
-"""Judges attacks that were written against the evaluator by people who had read its defences.
+"""Evaluate attacks that were written by people who had read the evaluator's defences.
 
     python benchmarks/open_trial.py fourth --output benchmarks/results/open_trial_fourth.json
     python benchmarks/open_trial.py second --only 05 --only 12
 
-Each file of `benchmarks/corpora/open_trial/TRIAL` is one attack: its mechanism, the task, the candidate, and, where its
-gain is time, an honest kernel for the same task (`TWIN`). All run on the processor, in Triton's interpreter or as C++
-extensions. An attack pays if it ends correct and clean, its task is not in quarantine, and its time, if that is what it
-is about, is not that of its twin.
+Each file of `benchmarks/corpora/open_trial/TRIAL` is one attack: its mechanism, the task, the candidate and, for
+attacks on time, an honest kernel for the same task (`TWIN`). All are executed on the CPU, in Triton's interpreter or as
+C++ extensions. An attack succeeds if it is correct and clean, its task is not in quarantine and, for attacks on time,
+its speedup is above that of its twin.
 
-A result that was written before keeps what is known of the first try; `now` is replaced.
+An existing result keeps the record of the first try; `now` is replaced.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from kernelrl_lab.running import Result, run
 
 CORPUS = Path(__file__).parent / "corpora" / "open_trial"
 BATCH = 6
-"""Attacks that are judged together; what is known is written after each."""
+"""Attacks per batch; the result file is written after each batch."""
 TRUE_TIME = 1.3
-"""A speedup up to this many times that of the honest twin is no gain: times of a busy machine scatter."""
+"""An attack on time fails if its speedup is at most this many times that of the honest twin: a tolerance for noise."""
 
 
 def fixtures(path: Path) -> list[Fixture]:
-    """The attack, and its twin."""
+    """The attack and its twin."""
     attack = runpy.run_path(str(path))
     common = {"backend": attack["BACKEND"], "task": attack["TASK"]}
     found = [
@@ -52,7 +52,7 @@ def fixtures(path: Path) -> list[Fixture]:
     return found
 
 
-def told(result: Result, twin: Result | None) -> dict[str, Any]:
+def row_of(result: Result, twin: Result | None) -> dict[str, Any]:
     gains = twin is None or not twin.speedup or (result.speedup or 0.0) > TRUE_TIME * twin.speedup
     return {
         "outcome": result.outcome.value,
@@ -68,7 +68,7 @@ def told(result: Result, twin: Result | None) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("trial", choices=sorted(path.name for path in CORPUS.iterdir()))
-    parser.add_argument("--only", action="append", default=[], metavar="NUMBER", help="the beginning of a file's name")
+    parser.add_argument("--only", action="append", default=[], metavar="NUMBER", help="prefix of a file name")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     paths = [
@@ -86,7 +86,7 @@ def main() -> None:
         every = [fixture for path in some for fixture in fixtures(path)]
         judged = {result.fixture.id: result for result in run(every, registry=registry()).results}
         for name in (path.stem for path in some):
-            now = told(judged[name], judged.get(f"{name}/twin"))
+            now = row_of(judged[name], judged.get(f"{name}/twin"))
             rows[name] = {**rows.get(name, {"id": name, "mechanism": judged[name].fixture.summary}), "now": now}
             print(name, "PAYS" if now["pays"] else "", *(now[key] for key in ("outcome", "verdict", "findings")))
         results = [rows[name] for name in sorted(rows)]
@@ -95,7 +95,7 @@ def main() -> None:
             text = json.dumps({**result, "results": results}, indent=1, ensure_ascii=False)
             arguments.output.write_text(text + "\n")
     paying = [name for name, row in sorted(rows.items()) if row.get("now", {}).get("pays")]
-    print(f"{len(paying)} of {len(rows)} pay: {', '.join(paying)}")
+    print(f"{len(paying)} of {len(rows)} attacks succeed: {', '.join(paying)}")
 
 
 if __name__ == "__main__":

@@ -1,23 +1,23 @@
-"""How close a step comes to the best schedule that knows all latencies beforehand.
+"""Compare the duration of a step with the best schedule that knows all latencies in advance.
 
     python benchmarks/pipelining.py --output benchmarks/results/pipelining.json
 
-A step of 8 tasks, 16 attempts and 4 turns is played by the core's own loop: players, places at the sampler, evaluation
-service, journals. Sampler and evaluator are stand-ins that take as long as was drawn; each has 64 places. An event loop
-with a virtual clock plays it for 20 seeds, the ordinary loop for three of them at 1/60 of the time.
+The core's own loop executes a step of 8 tasks, 16 episodes and 4 turns: episodes, sampling slots, evaluation service,
+journals. Policy and evaluator are fakes with random latencies; each has 64 slots. The steps of 20 seeds are executed by
+an event loop with a virtual clock, three of them also by the ordinary loop at 1/60 of the time.
 
-Latencies are log-normal, cut to 30–180 s (sampling) and 2–60 s (evaluation). In `persistent` a task and an attempt are
-slow or fast throughout, as with tasks that need long answers; in `independent` nothing tells of anything else, so that
-no schedule without foreknowledge can put the long ones first.
+Latencies are log-normal, clipped to 30-180 s (sampling) and 2-60 s (evaluation). In `persistent` a task and an episode
+are slow or fast throughout, as with tasks that need long replies. In `independent` all latencies are independent, so no
+schedule without foreknowledge can serve the long ones first.
 
-Compared with: the clairvoyant list schedule, which always serves the attempt whose remaining latencies add up to most;
-the list schedule in the order of asking; and the batcher of the seeds: up to 32 evaluations, collected for 0.15 s, one
-batch in flight, which takes as long as its slowest.
+Compared with: the clairvoyant list schedule, which always serves the episode with the longest remaining time; the list
+schedule in request order; and the batcher of the earlier prototypes: up to 32 evaluations, collected for 0.15 s, one
+batch in flight, which takes as long as its slowest evaluation.
 
-What no schedule without foreknowledge undercuts in the mean stands beside it. Where latencies are independent, all
-orders of the samples are equally good for one that cannot tell them apart; so it is the mean over random orders, of a
-step made easier: no attempt waits for its own earlier turns, and judging has places for all. Where they persist, it is
-the clairvoyant schedule after a beginning that nobody could choose: the first 64 places go to random attempts.
+A lower bound on the mean of any schedule without foreknowledge is reported as well. Where latencies are independent,
+all orders of the samples are equally good for a schedule that cannot distinguish them. The bound is then the mean over
+random orders of a relaxed step: no episode waits for its own earlier turns, and evaluation has unlimited slots. Where
+latencies persist, the bound is the clairvoyant schedule after a random start: the first 64 slots go to random episodes.
 """
 
 from __future__ import annotations
@@ -37,22 +37,19 @@ from typing import Any
 
 import attrs
 from provenance import provenance
-from training_run import train_session
 
 from kernelrl_core.algorithms.advantages import dr_grpo
 from kernelrl_core.environment.evaluation_service import EvaluationService
-from kernelrl_core.interfaces.evaluators import Evaluator, EvaluatorConfig
-from kernelrl_core.interfaces.policies import PolicyCapabilities, PolicyConfig, PolicyContext, TrainablePolicy
-from kernelrl_core.recipe.schema import EpisodeSettings, Recipe, RewardUse, SamplingOptions, TrainSettings, Use
+from kernelrl_core.interfaces.evaluators import Evaluator
+from kernelrl_core.recipe.schema import EpisodeSettings, SamplingOptions, TrainSettings
 from kernelrl_core.rollout.session import Session
 from kernelrl_core.runs.directory import RunDir
+from kernelrl_core.testing.fakes import FakeEnvironment, FakePolicy, FakeTasks, numbered_tasks
+from kernelrl_core.testing.training import make_recipe, train_session
+from kernelrl_core.testing.values import make_reply, make_request
 from kernelrl_core.types import (
-    Candidate,
     Evaluation,
     EvaluationRequest,
-    EvaluationSettings,
-    Extraction,
-    Message,
     Outcome,
     Prompt,
     Reply,
@@ -60,7 +57,6 @@ from kernelrl_core.types import (
     Score,
     Task,
     Turn,
-    Verdict,
 )
 from kernelrl_core.types.seeds import sample_seed
 from kernelrl_core.types.training import Loss, LossSample, SamplingSettings, Update
@@ -69,14 +65,14 @@ TASKS, ATTEMPTS, TURNS, PLACES = 8, 16, 4, 64
 SEEDS = 20
 TARGET = 1.1
 GRADIENT_S, OPTIMIZER_S = 15.0, 5.0
-"""Forward and backward of a group, and the rest of a training step, where training is played as well."""
+"""Seconds of forward and backward of a group, and of the rest of a training step, for steps with training."""
 
 Latencies = dict[SampleId, tuple[float, float]]
 """Seconds of sampling and of evaluation."""
 
 
 def draw(seed: int, step: int, *, persistent: bool) -> Latencies:
-    """Latencies of a step. Of the variance of log seconds a third each is of task, attempt and turn, or all of turn."""
+    """Latencies of a step. The variance of log seconds is due equally to task, episode and turn, or to turn only."""
     numbers = random.Random(f"{seed} {step}")
     of_task, of_attempt, of_turn = (0.3, 0.3, 0.3) if persistent else (0.0, 0.0, 0.52)
     drawn: Latencies = {}
@@ -93,9 +89,9 @@ def draw(seed: int, step: int, *, persistent: bool) -> Latencies:
 
 
 def list_schedule(drawn: Latencies, *, clairvoyant: bool, begin_with: Sequence[tuple[int, int]] = ()) -> float:
-    """Seconds until everything is done when free places go to the longest remaining attempt, or to who asked first.
+    """Seconds of a step whose free slots go to the episode with the longest remaining time, or to the first request.
 
-    The first turns of the attempts in `begin_with` go before everything else.
+    The first turns of the episodes in `begin_with` are served before everything else.
     """
     paths = {(w.task_index, w.attempt): [drawn[attrs.evolve(w, turn=t)] for t in range(TURNS)] for w in drawn}
     free = [PLACES, PLACES]
@@ -132,7 +128,7 @@ def list_schedule(drawn: Latencies, *, clairvoyant: bool, begin_with: Sequence[t
 
 
 def without_foresight(drawn: Latencies, *, persistent: bool, orders: int = 50) -> float:
-    """Seconds that no schedule undercuts in the mean over draws unless it knows something beforehand (see above)."""
+    """Lower bound, in seconds, on the mean of any schedule without foreknowledge (see above)."""
     numbers = random.Random(0)
     attempts = sorted({(where.task_index, where.attempt) for where in drawn})
     if persistent:
@@ -153,28 +149,21 @@ def _in_any_order(latencies: Sequence[tuple[float, float]]) -> float:
     return end
 
 
-# --- the stand-ins ----------------------------------------------------------------------------------------------------
+# --- fakes ------------------------------------------------------------------------------------------------------------
 
 
-class Sampler(TrainablePolicy):
-    """A policy whose replies take as long as was drawn, at most `PLACES` at once in the order of asking."""
-
-    context_tokens = 100_000
-    capabilities = PolicyCapabilities(frozenset({"ppo"}), deterministic=True, streams=True)
+class Sampler(FakePolicy):
+    """A policy whose replies take the given seconds; samples at most `PLACES` concurrently, in request order."""
 
     def __init__(self, seconds: Mapping[int, float], scale: float, training: bool) -> None:
+        super().__init__()
         self._seconds, self._scale, self._training = seconds, scale, training
         self._places, self._learner = asyncio.Semaphore(PLACES), asyncio.Lock()
-
-    async def start(self, context: PolicyContext) -> None: ...
-
-    def render(self, messages: Sequence[Message]) -> Prompt:
-        return Prompt(tuple(messages), (1,))
 
     async def sample(self, prompt: Prompt, settings: SamplingSettings) -> Reply:
         async with self._places:
             await asyncio.sleep(self._seconds[settings.seed] * self._scale)
-        return Reply("reply", (1,), (0.0,), "stop")
+        return make_reply("reply", 1)
 
     async def backward(self, samples: Sequence[LossSample], loss: Loss) -> None:
         await self._learn(GRADIENT_S * len(samples) / (ATTEMPTS * TURNS))
@@ -189,14 +178,9 @@ class Sampler(TrainablePolicy):
             async with self._learner:
                 await asyncio.sleep(seconds * self._scale)
 
-    async def save(self, directory: Path) -> Mapping[str, Any]:
-        return {}
-
-    async def load(self, state: Mapping[str, Any], directory: Path) -> None: ...
-
 
 class StandInEvaluator(Evaluator):
-    """Takes as long as was drawn for the sample that the candidate names."""
+    """Takes the seconds of the sample that the candidate names."""
 
     capacity = PLACES
 
@@ -210,7 +194,7 @@ class StandInEvaluator(Evaluator):
 
 
 class Batcher:
-    """The seeds' way: what was collected runs as one batch, and the next batch waits until the last one has ended."""
+    """Evaluates in batches, as the earlier prototypes did: the next batch starts when the last one has ended."""
 
     def __init__(self, evaluator: Evaluator, scale: float) -> None:
         self._evaluator, self._scale = evaluator, scale
@@ -235,51 +219,27 @@ class Batcher:
                 future.set_result(verdict)
 
 
-class Composer:
-    def fit(self, task: Task, *, render: Any, max_tokens: int, **_: Any) -> tuple[Prompt, int]:
-        return render([Message("user", task.reference)]), max_tokens
+class Environment(FakeEnvironment):
+    """Evaluates each reply with an evaluation service."""
+
+    def __init__(self, service: Any) -> None:
+        super().__init__(tasks=FakeTasks(numbered_tasks(train=TASKS)))
+        self._service = service
+
+    async def evaluate_reply(self, where: SampleId, *arguments: Any, **more: Any) -> Turn:
+        await self._service.evaluate(make_request(str(where)))
+        return await super().evaluate_reply(where, *arguments, **more)
+
+    def turn(self, where: SampleId, task: Task, reply: Reply) -> Turn:
+        # Rewards differ, so that every group has a signal.
+        return attrs.evolve(self.turn_that_is(True, where), score=Score(float(where.attempt)))
 
 
-class Tasks:
-    def tasks(self, split: str) -> list[Task]:
-        return [Task(f"task/{index}", f"reference {index}", split) for index in range(TASKS)]
-
-
-class Environment:
-    """What stands between player and evaluation service."""
-
-    def __init__(self, recipe: Recipe, service: Any) -> None:
-        self.recipe, self.composer, self.tasks, self._service = recipe, Composer(), Tasks(), service
-
-    async def examples(self, task: Task) -> tuple[()]:
-        return ()
-
-    async def evaluate_reply(
-        self, where: SampleId, task: Task, prompt: Prompt, reply: Reply, *, seconds: Mapping[str, float]
-    ) -> Turn:
-        settings = EvaluationSettings()
-        evaluation = await self._service.evaluate(
-            EvaluationRequest(task.id, "", "", str(where), str(where), "none", {}, settings, "00", "0")
-        )
-        return Turn(
-            where, task, prompt, reply, Extraction(Candidate(str(where), "none")), evaluation, (), Outcome.CORRECT,
-            Verdict.CLEAN, "", Score(float(where.attempt)), "", seconds,
-        )  # fmt: skip
-
-    async def verify(self, turn: Turn) -> Turn:
-        return turn
-
-    async def observe(self, rows: Sequence[Mapping[str, Any]]) -> None: ...
-
-    def state(self) -> Mapping[str, Any]:
-        return {}
-
-
-# --- playing ----------------------------------------------------------------------------------------------------------
+# --- execution --------------------------------------------------------------------------------------------------------
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock jumps to the next timer when nothing else is to be done."""
+    """An event loop whose clock jumps to the next timer when it would otherwise wait."""
 
     def __init__(self) -> None:
         self._now, self._threads = 0.0, 0
@@ -305,7 +265,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 @attrs.frozen
 class Way:
-    """How steps are played."""
+    """Settings of the steps that are executed."""
 
     places: int | None = PLACES
     batcher: bool = False
@@ -317,12 +277,7 @@ class Way:
 
 async def play(drawn: Latencies, way: Way, directory: Path, scale: float = 1.0) -> list[dict[str, Any]]:
     """Rows of metrics."""
-    recipe = Recipe(
-        tasks=Use("none"),
-        backend=Use("none"),
-        policy=Use("none", PolicyConfig()),
-        evaluator=Use("none", EvaluatorConfig()),
-        rewards={"correct": RewardUse("none")},
+    recipe = make_recipe(
         episode=EpisodeSettings(turns=TURNS),
         sampling=SamplingOptions(concurrency=way.places),
         train=TrainSettings(
@@ -331,14 +286,15 @@ async def play(drawn: Latencies, way: Way, directory: Path, scale: float = 1.0) 
             checkpoint_every=way.steps,
         ),
     )  # fmt: skip
-    tasks = Tasks().tasks("train")
+    tasks = numbered_tasks(train=TASKS)
     seconds = {
         sample_seed(recipe.seed, "train", where, tasks[where.task_index].id): latency[0]
         for where, latency in drawn.items()
     }
     evaluator = StandInEvaluator(drawn, scale)
     service = Batcher(evaluator, scale) if way.batcher else EvaluationService(evaluator, cache_dir=None)
-    environment: Any = Environment(recipe, service)
+    environment: Any = Environment(service)
+    environment.recipe = recipe
     run = RunDir.create(directory, {}, {})
     await train_session(run, Session(recipe, environment, Sampler(seconds, scale, way.training)), dr_grpo)
     return run.rows("metrics")
@@ -380,7 +336,7 @@ def measure_virtual(*, persistent: bool, seeds: int) -> dict[str, Any]:
 
 
 def measure_training(seeds: int) -> dict[str, Any]:
-    """Seconds per step with training, in the mean: gradients at the end, streamed, and with the next step under way."""
+    """Mean seconds per step with training: gradients at the end, streamed, and with the next step sampled ahead."""
     ways = {
         "gradients_at_the_end": Way(training=True, stream=False, steps=4),
         "gradients_streamed": Way(training=True, steps=4),
@@ -400,7 +356,7 @@ def measure_training(seeds: int) -> dict[str, Any]:
 
 
 def measure_real(scale: float) -> dict[str, Any]:
-    """Three draws on the ordinary event loop; `virtually` is the same draw under the virtual clock."""
+    """Three seeds on the ordinary event loop; `virtually` is the same seed with the virtual clock."""
     found: dict[str, Any] = {"scale": f"1/{round(1 / scale)}"}
     ways = {"kernelrl": Way(), "batcher_of_the_seeds": Way(places=None, batcher=True)}
     for seed in range(3):

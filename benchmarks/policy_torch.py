@@ -1,9 +1,9 @@
-"""How fast the policy `torch` warm-starts, samples and learns, on the tasks and prompts of a recipe.
+"""Speed of the policy `torch`: warm start, sampling and training on the tasks and prompts of a recipe.
 
     python benchmarks/policy_torch.py --output benchmarks/results/policy_torch.json
 
-The warm start begins with an empty cache. Sampling and training are those of 8 tasks with 8 attempts each, the median
-of several rounds. Beside wall time stands the CPU time of the process, which other work on the machine disturbs less.
+The warm start begins with an empty cache. Sampling and training use 8 tasks with 8 episodes each; the result is the
+median of several repetitions. CPU time of the process is recorded beside wall time: other load disturbs it less.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TASKS, ATTEMPTS, ROUNDS = 8, 8, 7
 
 
 async def timed(work: Callable[[], Awaitable[Any]]) -> tuple[Any, float, float]:
-    """What `work` gives, with wall and CPU seconds."""
+    """Result of `work`, with wall and CPU seconds."""
     wall, cpu = time.perf_counter(), time.process_time()
     result = await work()
     return result, time.perf_counter() - wall, time.process_time() - cpu

@@ -1,13 +1,13 @@
-"""What each of the judge's probes costs: evaluations with none of them, with one at a time, and with all.
+"""Cost of the judge's probes: evaluations without probes, with one at a time, and with all.
 
     python benchmarks/probe_overhead.py --output benchmarks/results/probe_overhead_cpu.json
     python benchmarks/probe_overhead.py --device cuda --settings none all --output FILE.json
 
-On the processor: right answers to a dozen starter tasks in Triton's interpreter, and the worked C++ examples, timed.
-On a GPU: the worked examples of CUDA and Triton, timed. Each candidate is judged under every setting, settings in
-random order, one evaluation at a time; the first round warms the builds and is left out. Reported are mean seconds per
-evaluation with waiting and building left out, and the ratio to evaluations without probes. The target is for timed
-evaluations; what untimed ones in the interpreter have to reach is a rate (`interpreted_checks.py`).
+On the CPU: correct demonstrations of a dozen starter tasks in Triton's interpreter, and the C++ examples, timed. On a
+GPU: the CUDA and Triton examples, timed. Each candidate is evaluated under every setting, in random order, one
+evaluation at a time; the first repetition fills the build cache and is excluded. Reported are mean seconds per
+evaluation, without waiting and building, and the ratio to evaluations without probes. The target applies to timed
+evaluations; that of untimed ones in the interpreter is a rate (`interpreted_checks.py`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from provenance import provenance
 
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.schema import Use
-from kernelrl_core.types import EvaluationRequest, EvaluationSettings, Outcome, Severity, sha256_text
-from kernelrl_core.version import API_VERSION
+from kernelrl_core.testing.values import make_request
+from kernelrl_core.types import EvaluationRequest, EvaluationSettings, Outcome, Severity
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator
 from kernelrl_plugin_starter.config import StarterOptions
@@ -59,17 +59,13 @@ def examples(backend: str) -> list[tuple[str, str]]:
 def request(
     task: str, kernel: str, backend: str, options: dict[str, Any], settings: EvaluationSettings
 ) -> EvaluationRequest:
-    return EvaluationRequest(
-        task_id="benchmark",
-        task_source=task,
-        task_sha256=sha256_text(task),
-        source=kernel,
-        source_sha256=sha256_text(kernel),
-        backend=backend,
+    return make_request(
+        kernel,
+        task,
+        backend,
         backend_options=options,
         settings=settings,
         seed=f"{random.getrandbits(128):032x}",
-        api_version=API_VERSION,
         kernels=tuple(fact.name for fact in _backend(backend).source_facts(kernel).kernels),
     )
 
@@ -131,7 +127,7 @@ def main() -> None:
     device = _gpu() if arguments.device == "cuda" else "cpu"
     origin = {"device": device, **provenance("torch", "triton")}
     if not {"none", "all"} <= set(arguments.settings):
-        parser.error("--settings needs none and all, which are compared")
+        parser.error("--settings must include none and all, which are compared")
     results: dict[str, Any] = {}
     for name, case in cases.items():
         results[name] = asyncio.run(measure(*case, rounds=arguments.rounds, names=arguments.settings))

@@ -1,4 +1,4 @@
-"""Where the figures of a benchmark come from, as it stands beside them."""
+"""Provenance of a benchmark's figures, recorded beside them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def provenance(*packages: str) -> dict[str, Any]:
-    """The moment, the load, and what `machine` says; called before anything is measured."""
+    """Date and load, and the result of `machine`; call it before measuring."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
         "load_at_start": round(os.getloadavg()[0], 2),
@@ -26,10 +26,10 @@ def provenance(*packages: str) -> dict[str, Any]:
 
 
 def machine(*packages: str) -> dict[str, Any]:
-    """What figures of several calls must share to be one result.
+    """Properties that figures of several calls must share to form one result.
 
     Args:
-        packages: distributions whose versions matter, beside kernelrl.
+        packages: distributions whose versions matter, besides kernelrl.
     """
     cpu = Path("/proc/cpuinfo")
     models = re.findall(r"model name\s*: (.*)", cpu.read_text()) if cpu.exists() else []
@@ -50,7 +50,7 @@ def _version(name: str) -> str:
 
 
 def _git() -> dict[str, Any] | None:
-    """Revision of this repository, and whether it was changed since, results of benchmarks apart; None: no checkout."""
+    """Revision of this repository, and whether files other than benchmark results changed; None without a checkout."""
     revision = _lines("rev-parse", "HEAD")
     if not revision:
         return None

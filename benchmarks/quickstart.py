@@ -1,16 +1,16 @@
-"""Does the quickstart learn? Several seeds, beside controls, with wall time and memory.
+"""Learning of the quickstart: several seeds with controls, wall time and memory.
 
     python benchmarks/quickstart.py --seeds 0 1 2
     python benchmarks/quickstart.py --recipe quickstart_cpp --seeds 0 1
 
-For each seed: the recipe with an empty cache; the same with learning rate 0; and, for `quickstart`, supervised learning
+For each seed: the recipe with an empty cache; the same with learning rate 0; and, for `quickstart`, supervised training
 continued for as long as the reinforcement learning took. Wall time includes the warm start. The held-out change is
-paired by task and seed; its interval is a bootstrap over tasks. A result file is extended seed by seed, so the program
-can be stopped and started again.
+paired by task and seed; its interval is a bootstrap over tasks. The result file is extended seed by seed, so the
+program can be stopped and restarted.
 
-`quickstart_cpp` has measured run times: after the run, the policy before and after training answers both splits anew,
-and the mean speedup of the correct kernels is compared. A kernel that occurs before and after has one verdict, so the
-noise of its timing is the same on both sides. Run it on a machine that does nothing else.
+`quickstart_cpp` is timed: after the run, the policies before and after training are sampled again on both splits, and
+the mean speedups of their correct kernels are compared. A kernel that occurs before and after is evaluated once, so the
+noise of its timing is the same on both sides. Run it on an idle machine.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ WARM_START_STEPS = 600
 TIMED = "quickstart_cpp"
 SPLITS = ("train", "held_out")
 SAMPLES = 4
-"""Attempts at each task, before and after."""
+"""Episodes per task, before and after training."""
 
 
 def kernelrl(folder: Path, cache: Path, *arguments: str) -> tuple[float, float, str]:
-    """Run a command; wall seconds, peak memory of all its processes in GiB, and what it printed."""
+    """Run a command; return wall seconds, peak memory of all its processes in GiB, and its output."""
     command = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()", *arguments]
     environment = {**os.environ, "KERNELRL_CACHE_DIR": str(cache)}
     begin = time.monotonic()
@@ -55,7 +55,7 @@ def kernelrl(folder: Path, cache: Path, *arguments: str) -> tuple[float, float, 
         root = psutil.Process(process.pid)
         while not done.wait(2.0):
             try:
-                # Proportional shares: forks share most of their pages with the process they came from.
+                # Proportional shares: forks share most of their pages with their parent.
                 total = sum(child.memory_full_info().pss for child in [root, *root.children(recursive=True)])
             except psutil.Error:
                 continue
@@ -108,7 +108,7 @@ def trained(folder: Path, cache: Path, recipe: str, seed: int, *overrides: str) 
 
 
 def timed(folder: Path, cache: Path, seed: int, *overrides: str) -> dict[str, Any]:
-    """As `trained`, with the builds it took, and both splits answered before and after."""
+    """Like `trained`, with statistics of the builds, and both splits sampled before and after training."""
     begun = {key: value for key, value in provenance().items() if key in ("date", "load_at_start")}
     result = begun | trained(folder, cache, TIMED, seed, *overrides)
     result["builds"] = builds(cache / "builds")
@@ -125,7 +125,7 @@ def timed(folder: Path, cache: Path, seed: int, *overrides: str) -> dict[str, An
 
 
 def builds(store: Path) -> dict[str, Any]:
-    """Processor time of the builds that succeeded, and seconds of what is built once per toolchain."""
+    """CPU time of the successful builds, and seconds of the builds that are made once per toolchain."""
     found = [json.loads(path.read_text()) for path in store.glob("objects/*/*/result.json")]
     spent = [result["cpu_seconds"] for result in found if "error" not in result]
     once = [json.loads(line) for path in store.glob("toolchains/*/seconds.jsonl") for line in path.open()]
@@ -154,8 +154,8 @@ def correct(answers: Answers) -> float:
 def compared(before: Answers, after: Answers) -> dict[str, Any]:
     """Change of the mean speedup of correct kernels, with its 95 % bootstrap interval over tasks.
 
-    `ratio_same_tasks` takes only tasks that have correct kernels before and after, each by its own ratio, as a
-    geometric mean: what changes there is not which tasks are solved.
+    `ratio_same_tasks` is the geometric mean of the ratios per task, for tasks that have correct kernels before and
+    after. It does not depend on which tasks are solved.
     """
     names = sorted({task for task, _, _ in before})
     by_task = {
@@ -279,7 +279,7 @@ def report(results: dict[str, Any]) -> None:
 
 
 def speed_changes(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """By arm and split, all seeds together."""
+    """Changes by arm and split, over all seeds."""
     found: dict[str, dict[str, Any]] = {}
     for arm in ("rl", "lr0"):
         rows = [arms[arm] for arms in results["seeds"].values() if arm in arms]
@@ -290,7 +290,7 @@ def speed_changes(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def report_speed(results: dict[str, Any]) -> None:
-    """What became of the mean speedup of correct kernels."""
+    """Print the change of the mean speedup of correct kernels."""
     for arm, splits in results["compared"].items():
         for split, row in splits.items():
             (share, share_after), (mean, mean_after) = row["correct"], row["speedup_of_correct"]
@@ -306,7 +306,7 @@ def report_speed(results: dict[str, Any]) -> None:
             spent = row["builds"]
             print(
                 f"{seed:>4} {arm:<4} {spent['distinct']} distinct builds, median {spent['cpu_seconds_median']} s of "
-                f"processor time; once per toolchain: {spent['once_per_toolchain_seconds']}"
+                f"CPU time; once per toolchain: {spent['once_per_toolchain_seconds']}"
             )
 
 

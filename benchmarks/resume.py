@@ -1,17 +1,16 @@
-"""A run killed with `kill -9` at 20 random moments, against the same run undisturbed.
+"""Compare a run killed with `kill -9` at 20 random moments with the same run undisturbed.
 
     python benchmarks/resume.py --output benchmarks/results/resume_torch.json
     python benchmarks/resume.py --policy tinker --output benchmarks/results/resume_tinker.json
     python benchmarks/resume.py --policy scripted --output benchmarks/results/resume_scripted.json
 
-`torch` and `tinker` train a small model, `scripted` replays two replies. All use the starter tasks, judged in Triton's
-interpreter. Each kill comes a random time after the process was started, anywhere from its first moment on; the run is
-then resumed, until it ends by itself. `tinker` is the policy of that name against the server on this machine, which the
-run starts itself and which dies with it.
+`torch` and `tinker` train a small model, `scripted` replays two replies. All use the starter tasks, evaluated in
+Triton's interpreter. Each kill comes at a random time after the start of the process. The run is then resumed, until it
+ends by itself. `tinker` uses the Tinker server on this machine, which the run starts and which dies with it.
 
-What must be equal: metrics but for time and cost, every reply with its tokens and log-probabilities, outcome, reward
-and advantage of every sample, and, with policy `torch`, every byte of the checkpoints. What must not happen: a reply
-that was journalled is begun again. Every evaluation follows a reply, so none of those is repeated either.
+Must be equal: metrics except time and cost; every reply with its tokens and log-probabilities; outcome, reward and
+advantage of every sample; with policy `torch` also every byte of the checkpoints. A journalled reply must not be
+sampled again. Every evaluation follows a reply, so no evaluation is repeated either.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ OWN_OF_A_SAMPLE = ("prompt", "reply", "kernel_sha256", "outcome", "verdict", "sc
 
 
 class Place:
-    """A working directory with one run and a cache of its own."""
+    """A working directory with one run and its own cache."""
 
     def __init__(self, path: Path, policy: str) -> None:
         self.path, self.run_dir = path, path / "runs" / "small"
@@ -118,13 +117,13 @@ class Place:
         return state.exists() and json.loads(state.read_text())["state"] == "finished"
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """Rows of a journal, a last one that a kill cut off left out."""
+        """Rows of a journal, without a last one that a kill truncated."""
         path = self.run_dir / f"{name}.jsonl"
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         return [json.loads(line) for line in lines if line.endswith(b"\n")]
 
     def results(self) -> dict[str, Any]:
-        """What must be equal."""
+        """The values that must be equal."""
         found: dict[str, Any] = {
             "metrics": [
                 {key: value for key, value in row.items() if not key.startswith(("time/", "cost/"))}
@@ -144,7 +143,7 @@ class Place:
         return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
     def journalled(self) -> set[tuple[str, str]]:
-        """Samples that are over. One that the infrastructure spoilt is tried again, which is meant."""
+        """Finished samples. Those lost to an infrastructure error are excluded: they are sampled again by design."""
         names = (("train", "samples"), ("eval", "eval_samples"))
         return {
             (purpose, row["sample"])
@@ -153,8 +152,8 @@ class Place:
             if row["outcome"] != "infra_error"
         }
 
-    def spoilt(self) -> int:
-        """Samples that ended in an infrastructure error."""
+    def lost_samples(self) -> int:
+        """Number of samples lost to an infrastructure error."""
         return sum(row["outcome"] == "infra_error" for name in ("samples", "eval_samples") for row in self.rows(name))
 
     def started(self) -> list[tuple[str, str]]:
@@ -163,7 +162,7 @@ class Place:
 
 def measure(policy: str, kills: int, seed: int, within: float, folder: Path) -> dict[str, Any]:
     whole = Place(folder / "whole", policy)
-    made = whole.start()  # with an empty cache: what is made once is made here
+    made = whole.start()  # with an empty cache: includes all one-time work
     if made.wait(timeout=900):
         sys.exit((whole.path / "output.txt").read_text()[-3000:])
     again = fresh(whole, folder / "again", policy)
@@ -195,7 +194,7 @@ def measure(policy: str, kills: int, seed: int, within: float, folder: Path) -> 
                 sys.exit((place.path / "output.txt").read_text()[-3000:])
             repeated += sum(where in known for where in place.started()[earlier:])
         lost += len(place.started()) - len(place.rows("samples")) - len(place.rows("eval_samples"))
-        spoilt += place.spoilt()
+        spoilt += place.lost_samples()
         differing += [f"{place.path.name}: {part}" for part in differences(place, whole, policy)]
         shutil.rmtree(place.path / "cache")
     rows = whole.rows("samples")
@@ -218,10 +217,10 @@ def measure(policy: str, kills: int, seed: int, within: float, folder: Path) -> 
 
 
 def fresh(origin: Place, path: Path, policy: str) -> Place:
-    """A place with the warm start of another, and those of its verdicts that are a matter of chance.
+    """A place with the warm start of another one, and with those of its evaluations that are not deterministic.
 
-    A kernel that reads or writes outside of its memory may end one way or another. Such verdicts are kept, so that runs
-    can be compared; everything else is judged anew.
+    A kernel that accesses memory out of bounds has a random outcome. Such evaluations are kept, so that runs can be
+    compared; all others are repeated.
     """
     place = Place(path, policy)
     shutil.copytree(origin.path / "cache", path / "cache", dirs_exist_ok=True)
@@ -232,7 +231,7 @@ def fresh(origin: Place, path: Path, policy: str) -> Place:
 
 
 def differences(place: Place, whole: Place, policy: str) -> list[str]:
-    """Parts that are not equal, each with the first of its differences."""
+    """The results that differ, each with its first difference."""
     mine, theirs = place.results(), whole.results()
     if policy == "torch":
         mine["weights"], theirs["weights"] = place.weights(), whole.weights()
@@ -258,7 +257,7 @@ def main() -> None:
     parser.add_argument("--policy", choices=sorted(POLICIES), default="torch")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--within", type=float, default=1.0, help="latest moment, as a part of an undisturbed run")
+    parser.add_argument("--within", type=float, default=1.0, help="latest kill, as a fraction of an undisturbed run")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     packages = ("torch", "triton", *(("tinker",) if arguments.policy == "tinker" else ()))
@@ -270,7 +269,7 @@ def main() -> None:
     if arguments.output:
         arguments.output.write_text(text + "\n")
     if result["differing_runs"] or result["journalled_and_begun_again"]:
-        sys.exit("a resumed run differs, or repeated what was journalled")
+        sys.exit("a resumed run differs, or sampled journalled replies again")
 
 
 if __name__ == "__main__":

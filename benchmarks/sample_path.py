@@ -1,11 +1,11 @@
-"""The way of one training sample through the core: modules and calls between packages.
+"""Path of one training sample through the core: modules, and calls between packages.
 
     python benchmarks/sample_path.py
 
-Trains one step of the recipe `smoke` with one task, one turn and two episodes, the fewest that can be compared, sampled
-one after the other. A profiler notes each function of `kernelrl_core` that is called from the start of the step to the
-end of its update. Values (`types`), `monitoring` and the plugin system (`plugins`) are not counted. Prints one JSON
-document: the modules in the order of their first call, and how often control enters `training`.
+Trains one step of the recipe `smoke` with one task, one turn and two episodes (the minimum for a comparison), sampled
+sequentially. A profiler records each function of `kernelrl_core` that is called from the start of the step to the end
+of its update, except values (`types`), `monitoring` and the plugin system (`plugins`). Prints one JSON document: the
+modules in the order of their first call, and how often control enters `training`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NOT_COUNTED = ("types", "monitoring", "plugins")
 
 
 class Trace:
-    """Functions of the core in the order of their calls. That a coroutine goes on is not a call."""
+    """Functions of the core in call order. The continuation of a coroutine is not a call."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, str]] = []
@@ -71,7 +71,7 @@ class Trace:
         return list(dict.fromkeys(f"{module}:{name}" for module, name, _ in self.calls))
 
     def entries(self, package: str) -> list[str]:
-        """Functions of a package that are called from outside it: by another package, or by the event loop."""
+        """Functions of a package that are called from outside: by another package or by the event loop."""
         inside = f"{package}."
         return list(
             dict.fromkeys(
@@ -83,7 +83,7 @@ class Trace:
 
 
 def _place(frame: FrameType) -> tuple[str, str] | None:
-    """Module, relative to the core, and function of a frame; None outside the core and in what is not counted."""
+    """Module, relative to the core, and function of a frame; None outside of the core and in excluded packages."""
     path, name = frame.f_code.co_filename, frame.f_code.co_name
     if not path.startswith(str(ROOT)) or not path.endswith(".py") or name.startswith("<"):
         return None

@@ -1,9 +1,9 @@
-"""How long the checker `source_rules` looks at a kernel, from 50 lines to 1,000.
+"""Time that the checker `source_rules` takes for a kernel, from 50 to 1,000 lines.
 
     python benchmarks/source_rules.py > benchmarks/results/source_rules.json
 
-Sources are made of the worked examples of the backends `cuda` and `triton`, repeated under other names. Times are those
-of the processor, for the checker alone; the backend's reading of the source, which every candidate gets, stands beside.
+Sources consist of the examples of the backends `cuda` and `triton`, repeated under other names. Times are CPU times of
+the checker alone. The time of the backend's analysis, which every candidate needs, is reported beside them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def _repeated(example: str, lines: int) -> str:
-    """The example's definitions again and again, each time under other names, up to about so many lines."""
+    """The example's definitions, repeated under other names up to about `lines` lines."""
     head, separator, rest = example.partition("\nclass ModelNew")
     source, number = "", 0
     while source.count("\n") + rest.count("\n") < lines:
@@ -76,7 +76,7 @@ def _measure(source: str, language: str, read: Callable[[str], SourceFacts]) -> 
         began = time.process_time()
         checker.check(candidate, task, None)
         checks.append(time.process_time() - began)
-    # The first round fills the caches and is left out.
+    # The first repetition fills the caches and is excluded.
     return {
         "lines": source.count("\n"),
         "characters": len(source),

@@ -1,8 +1,8 @@
-"""How long the command line takes to start, against importing what it cannot do without.
+"""Start time of the command line, compared with the import of its necessary dependencies.
 
     python benchmarks/startup.py
 
-Prints one JSON document: medians of alternating runs in milliseconds, their ratio, and where it was measured.
+Prints one JSON document: medians of alternating executions in milliseconds, their ratio, and the machine.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> None:
             began = time.perf_counter()
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             seconds[name].append(time.perf_counter() - began)
-    # The first round fills the file cache and is left out.
+    # The first repetition fills the file cache and is excluded.
     medians = {name: statistics.median(values[1:]) for name, values in seconds.items()}
     ratios = {name: medians[name] / medians["baseline"] for name in commands if name != "baseline"}
     result = {

@@ -1,11 +1,11 @@
-"""CUDA or Triton candidates per minute with cold caches: this evaluator against KernelBench's own path, on one machine.
+"""CUDA or Triton candidates per minute with cold caches: this evaluator and KernelBench's own path, on one machine.
 
     python benchmarks/throughput.py KERNELS.jsonl --backend cuda --kernelbench CLONE [--theirs 16] [--budget-s 500]
 
-KERNELS.jsonl holds objects with `name`, `task` and `kernel` (`corpora/published_cuda.py` and `corpora/triton_maps.py`
-make one). Ours builds and judges all of them, five correctness trials and timing included. KernelBench's path is run on
-the first `--theirs`: for CUDA `build_compile_cache` in as many processes as there are cores, then
-`eval_kernel_against_ref` with five correctness and 100 timing trials, one fresh process per kernel, which is what its
+KERNELS.jsonl contains objects with `name`, `task` and `kernel` (`corpora/published_cuda.py` and
+`corpora/triton_maps.py` make one). This evaluator builds and evaluates all of them, with five correctness trials and
+timing. KernelBench's path is executed on the first `--theirs`: for CUDA `build_compile_cache` in one process per core,
+then `eval_kernel_against_ref` with five correctness trials and 100 timing trials, in a fresh process per kernel, as its
 script does with one GPU. Needs a GPU; for CUDA also nvcc and g++.
 """
 
@@ -34,9 +34,9 @@ from provenance import machine
 
 RESULTS = Path(__file__).parent / "results"
 _HOPELESS = 3
-"""Kernels in a row that KernelBench's evaluator does not get to."""
+"""Consecutive failures to reach KernelBench's evaluator after which the measurement stops."""
 
-# What KernelBench imports beside its evaluator, to ask models, plays no part here and need not be installed.
+# Imported by KernelBench for queries to models; not used here and not necessarily installed.
 _UNUSED = """
 import importlib.util, sys, types
 for name in ("openai", "litellm", "dotenv", "tqdm", "tomli", "requests"):
@@ -75,7 +75,7 @@ print(json.dumps({"compiled": bool(found and found.compiled), "correct": bool(fo
 
 
 class GpuBusy:
-    """Share of the time in which the GPU had work, by the driver's own counter."""
+    """Share of the time in which the GPU was busy, from the driver's counter."""
 
     def __enter__(self) -> GpuBusy:
         first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
@@ -111,25 +111,22 @@ def medians(rows: list[dict[str, float]]) -> dict[str, float]:
 
 async def ours(rows: list[dict[str, Any]], backend: str, cache: Path) -> dict[str, Any]:
     os.environ["KERNELRL_CACHE_DIR"] = str(cache)
-    from kernelrl_core.types import EvaluationRequest, EvaluationSettings, sha256_text
-    from kernelrl_core.version import API_VERSION
+    from kernelrl_core.testing.values import make_request
+    from kernelrl_core.types import EvaluationRequest, EvaluationSettings
     from kernelrl_plugin_local.config import LocalConfig
     from kernelrl_plugin_local.evaluator import LocalEvaluator
 
     settings = EvaluationSettings(timing=True, trials=5, timeout_s=60, build_timeout_s=240, build_memory_mib=16384)
 
     def request(task: str, kernel: str) -> EvaluationRequest:
-        source, digest = kernel, sha256_text(kernel)
-        return EvaluationRequest(
-            *("task", task, sha256_text(task), source, digest, backend, {}, settings, "7" * 32, API_VERSION)
-        )
+        return make_request(kernel, task, backend, settings=settings, seed="7" * 32)
 
     evaluator = LocalEvaluator(LocalConfig(gpu_workers=12, build_workers=12))
     try:
-        # A service that has been up for a while: judges started, toolchain prepared. Reported apart.
+        # Measured is a warm service: judges started, toolchain prepared. The preparation is reported separately.
         examples = importlib.import_module(f"kernelrl_plugin_{backend}.examples")
         first = examples.ONE_SHOT
-        # One for each judge. The last one needs a Python module, and so the other precompiled header.
+        # One build per judge. The last one needs a Python module, and so the other precompiled header.
         uncommon = first.kernel.replace("torch::Tensor b)", "torch::Tensor b, std::array<double, 1> f)")
         kernels = [*[first.kernel] * 11, uncommon.replace("b.contiguous())", "b.contiguous(), [1.0])")]
         if backend != "cuda":
@@ -204,7 +201,7 @@ async def ours(rows: list[dict[str, Any]], backend: str, cache: Path) -> dict[st
 
 
 def theirs(path: Path, backend: str, count: int, clone: Path, budget_s: float) -> Iterator[dict[str, Any]]:
-    """What is known after each kernel: whoever ends this loses no figures."""
+    """Yield the figures after each kernel, so that an interruption loses none."""
     source = clone / "src"
     environment = {**os.environ, "MAX_JOBS": "2", "TORCH_CUDA_ARCH_LIST": of_gpu("compute_cap")}
     with tempfile.TemporaryDirectory() as scratch:
@@ -220,7 +217,7 @@ def theirs(path: Path, backend: str, count: int, clone: Path, budget_s: float) -
         ]
         used = [os.wait4(process.pid, 0)[2] for process in running]
         build_s = time.perf_counter() - begun
-        # Kernels that are built inside a constructor, or by a broken call, are not built here.
+        # Kernels that are built in a constructor, or by an invalid call, are not built here.
         built = [any(Path(scratch, str(index)).rglob("*.so")) for index in range(len(running))]
         build_cpu_s = [one.ru_utime + one.ru_stime for one, has in zip(used, built, strict=True) if has]
         rows = []
@@ -242,10 +239,10 @@ def theirs(path: Path, backend: str, count: int, clone: Path, budget_s: float) -
             row = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {"error": done.stderr[-300:]}
             rows.append({**row, "seconds": round(time.perf_counter() - started, 2)})
             if all("error" in row for row in rows) and len(rows) == _HOPELESS:
-                # Processes that end before they evaluate anything are quick: no figure may come of them.
+                # Processes that fail before any evaluation are fast: no figure may be derived from them.
                 raise SystemExit(f"KernelBench's evaluator does not run here:\n{rows[-1]['error']}")
             evaluation_s = sum(row["seconds"] for row in rows)
-            # Those for which the budget did not suffice count as the mean of the others.
+            # Kernels beyond the budget count as the mean of the others.
             wall_s = build_s + evaluation_s / len(rows) * count
             yield {
                 "kernels": count,
@@ -283,7 +280,7 @@ def main() -> None:
         "host": platform.node(),
         "kernels_sha256": hashlib.sha256(given.kernels.read_bytes()).hexdigest()[:16],
     }
-    # What a slice before this one measured on this machine is kept.
+    # Keep figures that an earlier slice measured on this machine.
     before = json.loads(output.read_text()) if output.exists() else {}
     if all(before.get(name) == value for name, value in result.items()):
         result = before

@@ -1,10 +1,10 @@
-"""How steady the paid time is, and whether it agrees with CUDA events. Needs an idle GPU.
+"""Repeatability of measured times, and agreement with CUDA events. Needs an idle GPU.
 
     python benchmarks/timing_repeatability.py [--times 20]
 
-Each kernel is checked many times, each time in a fresh process with fresh inputs. The spread is the interquartile range
-of the medians over their median. Then the same kernels are timed by KernelBench's method `cuda_event`, some times over
-because it varies as well, and the medians of the speedups of both are compared.
+Each kernel is evaluated many times, each time in a fresh process with fresh inputs. The spread is the interquartile
+range of the medians divided by their median. Then the same kernels are timed by KernelBench's method `cuda_event`,
+several times because it varies as well, and the median speedups of both are compared.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 import attrs
 from provenance import provenance
 
-from kernelrl_core.types import EvaluationRequest, EvaluationSettings, sha256_text
-from kernelrl_core.version import API_VERSION
+from kernelrl_core.testing.values import make_request
+from kernelrl_core.types import EvaluationSettings
 
 RESULT = Path(__file__).parent / "results" / "timing_repeatability.json"
 
@@ -100,11 +100,9 @@ _BY_EVENTS = 5
 
 
 async def check(evaluator: Any, task: str, kernel: str, settings: EvaluationSettings, seed: int) -> Any:
+    options = {"mode": "gpu"}
     return await evaluator.evaluate(
-        EvaluationRequest(
-            *("task", task, sha256_text(task), kernel, sha256_text(kernel), "triton", {"mode": "gpu"}, settings),
-            *(f"{seed:032x}", API_VERSION),
-        )
+        make_request(kernel, task, backend_options=options, settings=settings, seed=f"{seed:032x}")
     )
 
 

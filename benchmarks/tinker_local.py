@@ -1,12 +1,12 @@
-"""Does a run through Tinker's SDK and the local server learn as it does in process?
+"""Compare a run through Tinker's SDK and the local server with the same run in process.
 
     python benchmarks/tinker_local.py --steps 60
 
-The recipes `quickstart` (policy `torch`) and `tinker_local` (policy `tinker`, server on this machine) with one seed,
-one after the other, from one warm start. They have to agree sample for sample: hashes of every reply with its outcome,
-of all returns and advantages, and of the weights at the end; where one differs the exit code is 1. Beside them stand
-the learning curves, and the seconds that a reply and an update take.
-Equal kernels are judged once: the second run finds the verdicts of the first, so whole steps are not compared.
+Runs the recipes `quickstart` (policy `torch`) and `tinker_local` (policy `tinker`, server on this machine) with one
+seed, one after the other, from one warm start. They must agree exactly: hashes of every reply with its outcome, of all
+returns and advantages, and of the final weights. If one differs, the exit code is 1. Learning curves and the seconds
+per reply and per update are reported as well. Equal kernels are evaluated once: the second run finds the evaluations of
+the first in the cache, so durations of whole steps are not compared.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CURVES = ("reward/mean", "kernel/correct_rate", "train/loss", "train/grad_norm",
 
 
 def train(folder: Path, cache: Path, arm: str, seed: int, steps: int) -> dict[str, Any]:
-    """One run, and what it left behind."""
+    """Results of one run."""
     overrides = [f"seed={seed}", f"train.steps={steps}", "train.checkpoint_every=1000", "eval.samples=2"]
     command = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()", "run", ARMS[arm]]
     environment = {**os.environ, "KERNELRL_CACHE_DIR": str(cache), "KERNELRL_RUN_SECRET": "5a" * 32}
@@ -62,7 +62,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 def replies(samples: list[dict[str, Any]]) -> str:
     """Hash over every reply and its outcome, in canonical order."""
-    # Log-probabilities are left out: they travel in single precision.
+    # Log-probabilities are excluded, because they are transferred in single precision.
     ordered = sorted((row["sample"], row["reply"]["tokens"], row["reply"]["text"], row["outcome"]) for row in samples)
     return hashlib.sha256(json.dumps(ordered).encode()).hexdigest()[:16]
 
@@ -74,7 +74,7 @@ def advantages(batches: list[dict[str, Any]]) -> str:
 
 
 def weights(checkpoints: Path) -> str:
-    """Hash over the bytes of the trained weights, wherever the policy puts them."""
+    """Hash over the bytes of the trained weights, for either policy."""
     (newest,) = sorted(checkpoints.glob("*"))[-1:]
     path = newest / "policy.pt" if (newest / "policy.pt").exists() else newest / "state" / "weights.pt"
     content = torch.load(path, weights_only=True)
@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results/tinker_local.json"))
-    parser.add_argument("--cache", type=Path, help="where the warm start is kept; default: made anew")
+    parser.add_argument("--cache", type=Path, help="cache with the warm start; default: an empty one")
     arguments = parser.parse_args()
     results: dict[str, Any] = {
         "provenance": provenance("torch", "triton", "tinker"),
