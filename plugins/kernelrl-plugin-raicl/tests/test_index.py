@@ -309,6 +309,15 @@ def test_prefixes_of_models(name: str, query: str) -> None:
     assert _prefixes(name, {"query": "own: "}).query.startswith(query)
 
 
+def test_jax_is_not_initialised(tmp_path: Path) -> None:
+    (tmp_path / "jax").mkdir()
+    (tmp_path / "jax/__init__.py").write_text("raise RuntimeError('no GPU')")
+    program = "import sys, kernelrl_plugin_raicl.index.lexical; print('jax' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    found = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"
+
+
 def test_words_are_operators() -> None:
     def words(source: str) -> list[str]:
         return list(Words().all(source))

@@ -10,7 +10,7 @@ import attrs
 
 from kernelrl_core.api.config import Fraction, NonNegativeFloat, PositiveFloat, PositiveInt, Requires
 from kernelrl_core.api.retrievers import RetrieverConfig
-from kernelrl_plugin_raicl.index.manifest import build_command
+from kernelrl_plugin_raicl.index.manifest import CORPORA, build_command
 
 __all__ = ["Bm25Config", "FaissConfig", "HybridConfig", "IndexConfig", "ValueConfig"]
 
@@ -21,6 +21,8 @@ class IndexConfig(RetrieverConfig):
 
     index: Path
     """Directory written by `kernelrl index build`; relative to the working directory."""
+    corpora: tuple[str, ...] = attrs.field(default=CORPORA, kw_only=True)
+    """Corpora of the index, for the command that builds a missing one."""
     speedup_weight: NonNegativeFloat = NonNegativeFloat(0.0)
     """Weight of the measured speedup in the order of similar examples: log2(speedup) / 3, from -1 to 1, times this
     weight is added to the similarity divided by the greatest one. 0: no influence."""
@@ -35,7 +37,7 @@ class IndexConfig(RetrieverConfig):
     limit."""
 
     def requires(self) -> Requires:
-        return _requires(self.index, dense=False)
+        return _requires(self, dense=False)
 
 
 @attrs.frozen
@@ -53,7 +55,7 @@ class FaissConfig(IndexConfig):
     """Device that embeds the tasks: `cpu`, `cuda` or `cuda:N`."""
 
     def requires(self) -> Requires:
-        return _requires(self.index, dense=True)
+        return _requires(self, dense=True)
 
 
 @attrs.frozen
@@ -75,12 +77,12 @@ class ValueConfig(FaissConfig):
     """Number of samples without effect that are added to an example's usefulness."""
 
     def requires(self) -> Requires:
-        return _requires(self.index, dense=self.base != "bm25")
+        return _requires(self, dense=self.base != "bm25")
 
     def problems(self) -> Iterable[str]:
         if not self.value_weight and self.exploration:
             yield "exploration without value_weight has no effect; write base as the retriever instead"
 
 
-def _requires(index: Path, *, dense: bool) -> Requires:
-    return Requires(files=(str(index),), fix=build_command(index, dense=dense))
+def _requires(config: IndexConfig, *, dense: bool) -> Requires:
+    return Requires(files=(str(config.index),), fix=build_command(config.index, config.corpora, dense=dense))

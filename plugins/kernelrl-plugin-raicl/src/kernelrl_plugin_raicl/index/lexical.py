@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import math
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
-import bm25s
 import numpy as np
 import numpy.typing as npt
 
@@ -17,6 +17,17 @@ from kernelrl_plugin_raicl.index.store import Store
 from kernelrl_plugin_raicl.index.words import VERSION, Words
 
 __all__ = ["Lexical", "write_lexical"]
+
+# bm25s initialises JAX where it is installed, which reserves most of the GPU memory; only its numpy code is used here.
+_jax = sys.modules.get("jax")
+sys.modules["jax"] = None  # type: ignore[assignment]
+try:
+    import bm25s
+finally:
+    if _jax is None:
+        del sys.modules["jax"]
+    else:
+        sys.modules["jax"] = _jax
 
 logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets DEBUG
 

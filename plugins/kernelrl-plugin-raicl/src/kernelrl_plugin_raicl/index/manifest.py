@@ -5,26 +5,28 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kernelrl_core.api.config import write_atomically
 from kernelrl_core.api.errors import MissingPrerequisite, UsageError
 
-__all__ = ["FORMAT", "NAME", "VERSION", "build_command", "read_manifest", "unusable", "write_manifest"]
+__all__ = ["CORPORA", "FORMAT", "NAME", "VERSION", "build_command", "read_manifest", "unusable", "write_manifest"]
 
 FORMAT = "kernelrl-index"
 VERSION = 1
 NAME = "manifest.json"
+CORPORA = ("kernelbook", "ai_cuda_engineer")
+"""Corpora of the commands that build an index, where nothing names others."""
 
 _PICKLES = (".pkl", ".pickle", ".pt", ".joblib")
 
 
-def build_command(directory: Path, *, dense: bool = False) -> str:
-    """The command that builds an index in `directory`, with examples of corpora and embedder."""
+def build_command(directory: Path, corpora: Sequence[str] = CORPORA, *, dense: bool = False) -> str:
+    """The command that builds an index in `directory`, with an example of an embedder."""
     output = shlex.quote(str(directory)) + (" --embedder BAAI/bge-code-v1" if dense else "")
-    return f"kernelrl index build --corpora kernelbook,ai_cuda_engineer --output {output}"
+    return f"kernelrl index build --corpora {shlex.quote(','.join(corpora))} --output {output}"
 
 
 def unusable(directory: Path, problem: str, *, dense: bool = False) -> UsageError:
