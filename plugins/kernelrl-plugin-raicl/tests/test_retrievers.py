@@ -91,6 +91,14 @@ def test_order_depends_on_ids_only_where_similarities_tie(build: Any, fakes: Any
     assert tied == sorted(tied)
 
 
+def test_hybrid_similarity_is_the_weighted_mean(index: Path, fakes: Any) -> None:
+    def by_id(name: str, **options: Any) -> dict[str, float]:
+        return {example.id: example.similarity for example in found(make(name, index, fakes, **options))}
+
+    lexical, dense, both = by_id("bm25"), by_id("faiss"), by_id("hybrid", lexical_weight=0.25)
+    assert both == pytest.approx({id_: 0.25 * lexical[id_] + 0.75 * dense[id_] for id_ in both}, abs=1e-6)
+
+
 def test_kernels_of_one_reference_follow_other_references(build: Any, fakes: Any) -> None:
     same = [fakes.record(1, id=f"same/{number}", kernel=f"class ModelNew: {number}") for number in range(5)]
     order = found(make("bm25", build([*same, *rows(fakes)[2:]]), fakes), backend="cuda")

@@ -27,7 +27,7 @@ def kernelrl_retrievers() -> list[Component]:
             "hybrid",
             "kernelrl_plugin_raicl.retrievers:Hybrid",
             config="kernelrl_plugin_raicl.config:HybridConfig",
-            summary="Lexical and dense search, ranks fused",
+            summary="Lexical and dense search, weighted",
             requires=_DENSE,
         ),
         Component(

@@ -62,9 +62,13 @@ class FaissConfig(IndexConfig):
 class HybridConfig(FaissConfig):
     """Options of `hybrid`."""
 
+    lexical_weight: Fraction = Fraction(0.8)
+    """Weight of the lexical similarity; that of the cosine is the rest. The default was chosen with a small embedder of
+    texts; an embedder of code may deserve more."""
+
 
 @attrs.frozen
-class ValueConfig(FaissConfig):
+class ValueConfig(HybridConfig):
     """Options of `value`."""
 
     base: Literal["bm25", "faiss", "hybrid"] = "bm25"

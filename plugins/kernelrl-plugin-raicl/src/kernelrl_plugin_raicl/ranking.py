@@ -25,7 +25,7 @@ POOL = 32
 """Number of references that are re-ordered together."""
 
 _FIRST_PART = 256
-_FUSED, _RANK_OFFSET = 200, 60
+_FUSED = 200
 _CONTRAST = 1.2
 _GREATEST_LOG_SPEEDUP = 3.0
 
@@ -44,15 +44,7 @@ class Arrangement:
 
 def lexical_parts(index: Index, query: str, backend: str) -> Iterator[Part]:
     """Rows of a backend by BM25."""
-    rows = index.rows_of(backend)
-    scores = index.lexical.scores(query)[rows]
-    rest = np.ones(len(rows), bool)
-    if len(rows) > _FIRST_PART:
-        least = np.partition(scores, len(rows) - _FIRST_PART)[len(rows) - _FIRST_PART]
-        rest = scores < least
-        yield _sorted(rows[~rest], scores[~rest])
-    if rest.any():
-        yield _sorted(rows[rest], scores[rest])
+    return _by_score(index.rows_of(backend), index.lexical.scores(query))
 
 
 def dense_parts(index: Index, dense: Dense, query: Vectors, backend: str, first: int = 2 * POOL) -> Iterator[Part]:
@@ -63,26 +55,25 @@ def dense_parts(index: Index, dense: Dense, query: Vectors, backend: str, first:
         yield np.concatenate(groups), np.repeat(cosines, [len(rows) for rows in groups])
 
 
-def fused_parts(index: Index, dense: Dense, query: str, vector: Vectors, backend: str) -> Iterator[Part]:
-    """Reciprocal rank fusion of two searches: the sum of 1 / (60 + rank), divided by its greatest possible value.
+def fused_parts(
+    index: Index, dense: Dense, query: str, vector: Vectors, backend: str, lexical_weight: float
+) -> Iterator[Part]:
+    """Weighted mean of the lexical similarity and the cosine, for the first 200 references of both searches.
 
-    Ranks count references and begin with 1; the kernels of one reference have the rank of the first. After the first
-    200 references of both searches, the rest follows in the order of the lexical search, with similarity 0.
+    The rest follows in the order of the lexical search, with similarity 0.
 
-    Source: Cormack, Clarke, Buettcher, SIGIR 2009.
+    Source: Bruch, Gai, Ingber, ACM TOIS 2023 (arXiv 2210.11934): a convex combination of scores finds more than
+    reciprocal rank fusion.
     """
-    score = np.zeros(len(index.store))
-    lexical = lexical_parts(index, query, backend)
+    scores = index.lexical.scores(query)
+    lexical = _by_score(index.rows_of(backend), scores)
     first_lexical = _first_references(index.store, lexical)
     near = dense_parts(index, dense, vector, backend, _FUSED + 20)  # more, because ties at the end are dropped
-    for rows in (first_lexical, _first_references(index.store, near)):
-        _, first, inverse = np.unique(index.store.reference[rows], return_index=True, return_inverse=True)
-        rank = np.argsort(np.argsort(first))[inverse] + 1
-        score[rows[rank <= _FUSED]] += 1 / (_RANK_OFFSET + rank[rank <= _FUSED])
-    fused = np.flatnonzero(score)
-    yield _sorted(fused, (score[fused] * (_RANK_OFFSET + 1) / 2).astype(np.float32))
+    fused = np.union1d(first_lexical, _first_references(index.store, near))
+    cosines = dense.cosines(vector, index.store.reference[fused], backend)
+    yield _sorted(fused, (lexical_weight * scores[fused] + (1 - lexical_weight) * cosines).astype(np.float32))
     for rows in itertools.chain((first_lexical,), (rows for rows, _ in lexical)):
-        rest = rows[score[rows] == 0]
+        rest = rows[~np.isin(rows, fused)]
         yield rest, np.zeros(len(rest), np.float32)
 
 
@@ -159,6 +150,17 @@ def _contrasting(store: Store, row: int, options: Arrangement) -> tuple[int, ...
     speedups = store.speedup[rows]
     slow, fast = int(rows[np.argmin(speedups)]), int(rows[np.argmax(speedups)])
     return (slow, fast) if store.speedup[fast] >= _CONTRAST * store.speedup[slow] else (row,)
+
+
+def _by_score(rows: Rows, scores: npt.NDArray[np.float32]) -> Iterator[Part]:
+    scores = scores[rows]
+    rest = np.ones(len(rows), bool)
+    if len(rows) > _FIRST_PART:
+        least = np.partition(scores, len(rows) - _FIRST_PART)[len(rows) - _FIRST_PART]
+        rest = scores < least
+        yield _sorted(rows[~rest], scores[~rest])
+    if rest.any():
+        yield _sorted(rows[rest], scores[rest])
 
 
 def _first_references(store: Store, parts: Iterator[Part]) -> Rows:

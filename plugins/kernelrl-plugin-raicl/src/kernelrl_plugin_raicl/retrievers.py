@@ -81,7 +81,8 @@ class _Search(Retriever):
         vector = self._embed(query)
         if self._method == "faiss":
             return dense_parts(index, dense, vector, backend)
-        return fused_parts(index, dense, query, vector, backend)
+        assert isinstance(self._config, HybridConfig)
+        return fused_parts(index, dense, query, vector, backend, self._config.lexical_weight)
 
     def _vectors(self) -> Dense:
         with self._lock:
@@ -119,7 +120,7 @@ class Faiss(_Search):
 
 
 class Hybrid(_Search):
-    """Reciprocal rank fusion of lexical and dense search. Similarity: the fused score; 1 is the best of both."""
+    """Lexical and dense search. Similarity: the weighted mean of theirs."""
 
     def __init__(self, config: HybridConfig, embedder: Embedder | None = None) -> None:
         super().__init__(config, "hybrid", embedder)

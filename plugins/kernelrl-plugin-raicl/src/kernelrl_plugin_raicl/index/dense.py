@@ -153,6 +153,16 @@ class Dense:
             order = np.lexsort((missed, -cosines))
             yield numbers[missed[order]], cosines[order]
 
+    def cosines(self, query: Vectors, references: npt.NDArray[np.int32], backend: str) -> Vectors:
+        """[references] cosines of references of `backend`, given by their numbers.
+
+        Args:
+            query: [dimension] with the norm 1.
+        """
+        index, numbers = self._index(backend)
+        found: Vectors = index.reconstruct_batch(np.searchsorted(numbers, references)) @ query
+        return found
+
     def _index(self, backend: str) -> tuple[Any, npt.NDArray[np.int32]]:
         loaded = self._loaded.get(backend)
         if loaded is None:
@@ -165,6 +175,8 @@ class Dense:
             if index.d != self._facts["dimension"] or index.ntotal != len(numbers):
                 message = f"{path.name} has {index.ntotal} vectors of {index.d} dimensions; the manifest says "
                 raise self._unusable(f"{message}{len(numbers)} of {self._facts['dimension']}")
+            if isinstance(index, faiss.IndexIVF):
+                index.make_direct_map()  # for `cosines`
             loaded = self._loaded[backend] = index, numbers
         return loaded
 

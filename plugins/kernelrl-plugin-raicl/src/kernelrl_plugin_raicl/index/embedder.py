@@ -96,7 +96,7 @@ class Embedder:
         return {
             "embedder": self.name,
             "revision": getattr(config, "_commit_hash", None) or "",
-            "library": f"sentence-transformers {importlib.metadata.version('sentence-transformers')}",
+            "embedder_library": f"sentence-transformers {importlib.metadata.version('sentence-transformers')}",
             "query_prefix": self.prefixes.query,
             "document_prefix": self.prefixes.document,
             "max_tokens": self.max_tokens,
