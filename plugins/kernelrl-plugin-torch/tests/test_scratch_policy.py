@@ -8,6 +8,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+import torch
 
 from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.types import Message
@@ -16,6 +17,9 @@ from kernelrl_plugin_torch import policy as policy_module
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
 from kernelrl_plugin_torch.language_model import PromptAndReply
 from kernelrl_plugin_torch.policy import TorchPolicy
+from kernelrl_plugin_torch.sampler import rows_agree
+from kernelrl_plugin_torch.scratch_model import ScratchModel
+from kernelrl_plugin_torch.scratch_tokenizer import ScratchTokenizer
 
 SMALL = TorchConfig(
     width=64,
@@ -41,6 +45,18 @@ def learnt(prompt, replies, advantages) -> tuple[TrainingSample, ...]:
         TrainingSample(str(index), prompt.tokens, reply.tokens, reply.logprobs, advantage)
         for index, (reply, advantage) in enumerate(zip(replies, advantages, strict=True))
     )
+
+
+@pytest.mark.parametrize("context_tokens", [128, 256, 400, 512, 1024, 1300, 1536])
+def test_rows_agree_whatever_the_length_of_the_others(context_tokens: int) -> None:
+    tokenizer = ScratchTokenizer.train([["some words\n"]], vocabulary=256, min_tasks=1)
+    model = ScratchModel(tokenizer, width=128, layers=2, heads=4, context_tokens=context_tokens, seed=0)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # as the policy does
+    try:
+        assert rows_agree(model, 64)
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_reply_is_bitwise_equal_alone_and_in_a_batch_of_64(make_context, bundled, sampling) -> None:

@@ -83,6 +83,7 @@ def rows(corpus: str) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
+    Path(sys.argv[1]).mkdir(parents=True, exist_ok=True)
     for name in ("kernelbook", "ai_cuda_engineer"):
         text = "".join(json.dumps(row) + "\n" for row in rows(name))
         (Path(sys.argv[1]) / f"{name}.jsonl").write_text(text, encoding="utf-8")

@@ -185,17 +185,23 @@ def rows_agree(model: LanguageModel, rows: int) -> bool:
     The order does not depend on the values, so a few steps with equal rows are a sufficient test.
     """
     model.module.eval()
-    short = model.prefill([index * 7 % 251 for index in range(23)])
-    equal, mixed = (model.decoder(rows, model.shape(short.length)) for _ in range(2))
-    for row in range(rows):
-        equal.admit(row, short)
-    mixed.admit(rows - 1, short)
-    if model.joins and rows > 1:
-        length = min(600, model.context_tokens - 8)
-        mixed.admit(0, model.prefill([index * 11 % 251 for index in range(length)]))
-    for token in (3, 50, 101):
-        tokens = torch.full((rows,), token, device=model.device)
-        logits = equal.step(tokens)
-        if not torch.equal(logits, logits[:1].expand_as(logits)) or not torch.equal(mixed.step(tokens)[-1], logits[-1]):
-            return False
+    joined = model.joins and rows > 1
+    longest = model.prefill([index * 11 % 251 for index in range(max(1, model.context_tokens - 8))]) if joined else None
+    for length in (23, 150, 300, 600) if joined else (23,):
+        if length >= model.context_tokens:
+            continue
+        prefix = model.prefill([index * 7 % 251 for index in range(length)])
+        equal, mixed = (model.decoder(rows, model.shape(length)) for _ in range(2))
+        for row in range(rows):
+            equal.admit(row, prefix)
+        mixed.admit(rows - 1, prefix)
+        if longest is not None:
+            mixed.admit(0, longest)
+        for token in (3, 50, 101):
+            tokens = torch.full((rows,), token, device=model.device)
+            logits = equal.step(tokens)
+            if not torch.equal(logits, logits[:1].expand_as(logits)):
+                return False
+            if not torch.equal(mixed.step(tokens)[-1], logits[-1]):
+                return False
     return True

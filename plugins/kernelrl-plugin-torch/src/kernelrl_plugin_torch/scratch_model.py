@@ -25,7 +25,9 @@ from kernelrl_plugin_torch.scratch_tokenizer import ScratchTokenizer
 __all__ = ["TOKENIZER_FILE", "ScratchModel"]
 
 TOKENIZER_FILE = "tokenizer.json"
-_SPAN = 64
+_SHORT_SPANS = (64, 128)
+_BLOCK = 512
+"""Keys per block in PyTorch's attention kernel for CPUs."""
 
 
 class _Block(nn.Module):
@@ -113,7 +115,7 @@ class _Decoder:
     """A decoder whose rows have independent positions, with a cache for the whole context.
 
     Attention covers a span that is rounded up from the longest row. Positions beyond a row's end have weight 0 and do
-    not change its sums; `sampler.rows_agree` verifies this.
+    not change its sums, if the span is one of `_span`; `sampler.rows_agree` verifies this.
     """
 
     def __init__(self, net: _Transformer, rows: int, context: int, device: torch.device) -> None:
@@ -137,7 +139,7 @@ class _Decoder:
 
     def step(self, tokens: Tensor) -> Tensor:
         ends = self._ends
-        span = min(-(-(int(ends.max()) + 1) // _SPAN) * _SPAN, self._context)
+        span = min(_span(int(ends.max()) + 1), self._context)
         visible = (self._places[:span] <= ends[:, None])[:, None, None]
         mask = torch.zeros(visible.shape, device=ends.device).masked_fill_(~visible, float("-inf"))
         rotation = self._net.rotation(ends)
@@ -153,6 +155,11 @@ class _Decoder:
             x = block.finish(x, attended.flatten(1))
         self._ends = torch.where(ends > 0, ends + 1, 0)
         return self._net.logits(self._net.norm(x))
+
+
+def _span(length: int) -> int:
+    """Smallest span of at least `length`. Matrix products over other spans than these add in another order."""
+    return next((span for span in _SHORT_SPANS if span >= length), -(-length // _BLOCK) * _BLOCK)
 
 
 class ScratchModel:
