@@ -47,8 +47,9 @@ class EvaluationSettings:
     """Host memory limit of a runner, in MiB."""
     timing: bool = False
     """Measure run time and speedup. Needs a device on which the run time of kernels is meaningful."""
-    timing_method: Literal["window", "cuda_event", "do_bench", "do_bench_impl", "host_time"] = "window"
-    """`window` is the judge's method; the others are methods of KernelBench."""
+    timing_method: Literal["window", "replay", "cuda_event", "do_bench", "do_bench_impl", "host_time"] = "window"
+    """`window` is the judge's method. `replay` judges and times replays of CUDA graphs on an NVIDIA GPU; it is
+    experimental. The others are methods of KernelBench."""
     timing_trials: int = attrs.field(default=100, validator=attrs.validators.ge(1))
     """Timed samples per kernel."""
     baseline: Literal["eager", "compile"] = "eager"

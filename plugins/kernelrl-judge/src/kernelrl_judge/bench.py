@@ -14,7 +14,14 @@ import attrs
 import torch
 
 from kernelrl_core.api.config import cache_directory
-from kernelrl_core.api.evaluators import DeviceLease, Evaluation, EvaluationRequest, EvaluationSettings
+from kernelrl_core.api.evaluators import (
+    DeviceLease,
+    Evaluation,
+    EvaluationRequest,
+    EvaluationSettings,
+    Finding,
+    Severity,
+)
 from kernelrl_judge import decoys, device_facts, overheads, wording
 from kernelrl_judge.building.lexing import Unreadable
 from kernelrl_judge.building.service import BuildService, BuildUnavailable
@@ -24,6 +31,9 @@ from kernelrl_judge.exchange import ArenaExchange, Arenas, Exchange
 from kernelrl_judge.judging import Case
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference
+from kernelrl_judge.replay.capture import Recorder
+from kernelrl_judge.replay.library import Library, LibraryUnavailable, load
+from kernelrl_judge.replay.session import NotRecorded
 from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded, Zygote
 from kernelrl_judge.shortage import lacks_device_memory
 from kernelrl_judge.task_code import load_reference
@@ -75,6 +85,7 @@ class Bench:
         self._backends: dict[str, Any] = {}
         self._turns: dict[str, DeviceLease] = {}
         self._arenas: Arenas | None = None
+        self._replay: tuple[Library, Recorder] | None = None
         self._builds = BuildService(cache_directory() / "builds")
         self.turn_costs = overheads.TurnCosts(0.0, 0.0)
 
@@ -111,7 +122,7 @@ class Bench:
             if device == "cuda" and request.settings.timing and not self.turn_costs.wake_s:
                 self.turn_costs = self._measured_costs(self._zygote(target, backend, mode, environment), turns)
             try:
-                evaluation, again = self._judged(request, target, backend, mode, environment, device, turns)
+                evaluation, again = self._recorded_or_eager(request, target, backend, mode, environment, device, turns)
             except _MEMORY_ERRORS as error:
                 if device != "cuda" or not _lacks(error):
                     raise
@@ -121,8 +132,10 @@ class Bench:
                 self._references.clear()
                 with turns.alone():
                     torch.cuda.empty_cache()
-                    evaluation, _ = self._judged(request, target, backend, mode, environment, device, None)
-            reason = decoys.why_not(request, evaluation, backend, mode)
+                    evaluation, _ = self._recorded_or_eager(request, target, backend, mode, environment, device, None)
+            reason = (
+                "" if "device_kernels" in evaluation.profile else decoys.why_not(request, evaluation, backend, mode)
+            )
             if reason:
                 evaluation = attrs.evolve(evaluation, profile={**evaluation.profile, "no_op": f"not tried: {reason}"})
             elif reason is None:
@@ -152,12 +165,17 @@ class Bench:
         turns: DeviceLease | None,
         *,
         disabled: bool = False,
+        records: bool = True,
     ) -> tuple[Evaluation, bool]:
         """One candidate in a runner of its own, and whether the device's memory did not suffice.
 
         Args:
             turns: None if the device is already this judge's alone.
             disabled: let the candidate's kernels do nothing.
+            records: judge by replays, where the settings ask for that.
+
+        Raises:
+            NotRecorded: it cannot be judged by replays.
         """
         zygote = self._zygote(target, backend, mode, environment)
         with Runner(
@@ -171,7 +189,9 @@ class Bench:
             cancelled=self._cancelled,
             watch=self._watch,
         ) as runner:
-            case = Case(request, runner, self, backend, mode, device, turns, self._slow, disabled=disabled)
+            case = Case(
+                request, runner, self, backend, mode, device, turns, self._slow, disabled=disabled, records=records
+            )
             evaluation = case.judge()
         provenance = {
             **device_facts.machine_facts(device),
@@ -184,6 +204,35 @@ class Bench:
         facts = dict(found.profile)
         typed = {name: facts.pop(name, None) for name in ("own_kernel_share", "eager_speedup")}
         return attrs.evolve(found, profile=facts, **typed), case.lacks_device_memory
+
+    def _recorded_or_eager(
+        self,
+        request: EvaluationRequest,
+        target: str,
+        backend: Any,
+        mode: str,
+        environment: Mapping[str, str],
+        device: str,
+        turns: DeviceLease | None,
+    ) -> tuple[Evaluation, bool]:
+        """As `_judged`; from eager calls, where calls cannot be recorded.
+
+        A candidate is not timed then. If the reference cannot be recorded, both sides are timed eagerly.
+        """
+        try:
+            return self._judged(request, target, backend, mode, environment, device, turns)
+        except NotRecorded as error:
+            why = error
+        timing = request.settings.timing and why.of_reference
+        settings = attrs.evolve(request.settings, timing=timing, timing_method="window")
+        asked = attrs.evolve(request, settings=settings)
+        evaluation, again = self._judged(asked, target, backend, mode, environment, device, turns, records=False)
+        if why.of_reference:
+            return attrs.evolve(evaluation, profile={**evaluation.profile, "timing_is_eager": why.reason}), again
+        place = f"candidate.py:{why.line}: " if why.line else ""
+        finding = Finding("not_recorded", Severity.NOTE, f"{place}{why.reason}", checker="judge")
+        profile = {**evaluation.profile, "not_timed": "not_recorded"} if request.settings.timing else evaluation.profile
+        return attrs.evolve(evaluation, profile=profile, findings=(*evaluation.findings, finding)), again
 
     def _measured_costs(self, zygote: Zygote, turns: DeviceLease) -> overheads.TurnCosts:
         """Of a runner without a candidate; once per machine."""
@@ -232,6 +281,24 @@ class Bench:
         return attrs.evolve(found, seconds={**found.seconds, "no_op": time.monotonic() - started})
 
     # --- what cases use ---------------------------------------------------------------------------------------------
+
+    def replay(self, request: EvaluationRequest, device: str) -> tuple[Library, Recorder] | None:
+        """The library that replays and the recorder of references, where the settings ask for replays.
+
+        Raises:
+            Unavailable: the library cannot be built.
+        """
+        if device != "cuda" or request.settings.timing_method != "replay":
+            return None
+        if self._replay is None:
+            try:
+                library = load()
+            except LibraryUnavailable as error:
+                raise Unavailable(*error.args) from None
+            torch.zeros(1, device=device)
+            library.load()
+            self._replay = library, Recorder(library)
+        return self._replay
 
     def reference(self, request: EvaluationRequest, device: str) -> Reference:
         """The reference of a request, under its seed."""

@@ -17,6 +17,7 @@ from kernelrl_judge.exchange import Exchange
 from kernelrl_judge.memory_floor import memory_floor_us
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference
+from kernelrl_judge.replay.measurement import ReplayMeasurement
 from kernelrl_judge.roofline import roofline
 from kernelrl_judge.rounds import Rounds
 from kernelrl_judge.running import Runner
@@ -35,6 +36,7 @@ class CaseTiming:
         costs: of the GPU's turns.
         message_s: what it takes to send an order and to hear its answer, in seconds.
         harsh: calls for the windows that are watched.
+        replayed: a measurement by replays, prepared, in the place of windows.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class CaseTiming:
         costs: overheads.TurnCosts,
         message_s: float,
         harsh: list[StressCall],
+        replayed: ReplayMeasurement | None = None,
     ) -> None:
         self._request = request
         self._settings = request.settings
@@ -59,8 +62,9 @@ class CaseTiming:
         self._device = reference.device
         self._profile = profile
         self._result: Callable[[], timing.Timing]
-        self._measurement: timing.Measurement | None = None
-        if self._settings.timing_method != "window":
+        self._measurement: timing.Measurement | ReplayMeasurement | None = replayed
+        self._is_replay = replayed is not None
+        if replayed is not None or self._settings.timing_method != "window":
             return
         self._runner.deadline = time.monotonic() + self._settings.timeout_s
         watch = self._watch(harsh)
@@ -114,13 +118,16 @@ class CaseTiming:
                 measurement.run(self._settings.timing_trials)
             finally:
                 measurement.release()
+            if self._is_replay:
+                self._result = measurement.result
+                return
             # What the last windows have left of the runner's code is told of with an answer that nobody times.
             self._runner.send(FrameKind.RETURN, encode_tree({"calls": [], "held": {}}))
             self._dialogue.expect(FrameKind.RESULT)
         self._result = lambda: self._of_windows(measurement)
 
-    def _of_windows(self, measurement: timing.Measurement) -> timing.Timing:
-        seen = measurement.operators
+    def _of_windows(self, measurement: timing.Measurement | ReplayMeasurement) -> timing.Timing:
+        seen = measurement.operators if isinstance(measurement, timing.Measurement) else []
         if seen:
             known = self._profile.get("computing_operators", [])
             self._profile["computing_operators"] = [*dict.fromkeys([*known, *seen])]
@@ -137,7 +144,11 @@ class CaseTiming:
         baseline, speedup, interval = self._against_baseline(found)
         self._profile["timing"] = found.telemetry
         line = self._profile["roofline"] = roofline(reference, found.runtime.median_us, ceilings)
-        if self._device == "cuda" and self._settings.timing_method == "window" and line["bandwidth_share"] > 1.0:
+        if (
+            self._device == "cuda"
+            and self._settings.timing_method in ("window", "replay")
+            and line["bandwidth_share"] > 1.0
+        ):
             # Too fast for all of its bytes: were all of them needed?
             calls = int(found.telemetry["calls_per_window"])
             with self._dialogue.turn(alone=False):

@@ -21,7 +21,7 @@ from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, Finding,
 from kernelrl_judge import wording
 from kernelrl_judge.reference import Trial
 
-__all__ = ["concluded", "probe_request", "why_not"]
+__all__ = ["comes_by_itself", "concluded", "probe_request", "why_not"]
 
 _LIMIT_S = 20.0
 _OTHER_WAYS = re.compile(
@@ -68,8 +68,7 @@ def concluded(request: EvaluationRequest, evaluation: Evaluation, without: Evalu
     profile = {**evaluation.profile, "no_op": without.outcome.value}
     if without.outcome is not Outcome.CORRECT:
         return attrs.evolve(evaluation, profile=profile)
-    inputs = list(_tensors(trial.inputs))
-    if all(_comes_by_itself(tensor, inputs) for tensor in _tensors(trial.expected)):
+    if comes_by_itself(trial):
         reason = "not tried: the expected output is constant, or one of the inputs"
         return attrs.evolve(evaluation, profile={**profile, "no_op": reason})
     named = ", ".join(request.kernels[:4]) + (", …" if len(request.kernels) > 4 else "")
@@ -98,6 +97,12 @@ def _is_suspect(request: EvaluationRequest, evaluation: Evaluation) -> bool:
         or any(found.severity is Severity.SUSPECT for found in evaluation.findings)
         or (isinstance(library, float) and library >= _LIBRARY_SHARE)
     )
+
+
+def comes_by_itself(trial: Trial) -> bool:
+    """Whether outputs are constant or copies of inputs, so that they may be right without any computation."""
+    inputs = list(_tensors(trial.inputs))
+    return all(_comes_by_itself(tensor, inputs) for tensor in _tensors(trial.expected))
 
 
 def _comes_by_itself(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> bool:

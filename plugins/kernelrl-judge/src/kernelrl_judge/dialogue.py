@@ -26,7 +26,7 @@ _PATIENCE_S = 0.3
 _LOOK_AGAIN_S = 0.1
 _IDLE_WITHIN_S = 0.3
 _MAX_BUILDS = 16
-_MAY_BUILD = (FrameKind.LOADED, FrameKind.READY, FrameKind.RESULT)
+_MAY_BUILD = (FrameKind.LOADED, FrameKind.READY, FrameKind.RESULT, FrameKind.RECORDED)
 
 
 class CandidateFailed(Exception):

@@ -19,6 +19,7 @@ from kernelrl_judge import wording
 from kernelrl_judge.dialogue import CandidateFailed
 from kernelrl_judge.failures import Failure, Stage
 from kernelrl_judge.protocol import ProtocolError
+from kernelrl_judge.replay.session import ReplayFailed
 from kernelrl_judge.rounds import WrongWindow
 from kernelrl_judge.running import DeadlinePassed, RunnerEnded
 
@@ -61,6 +62,8 @@ class Endings:
                 return self.wrong(wrong.mismatch, wrong.finding)
             said = wording.incorrect_when_timed(wrong.mismatch, wrong.changed)
             return self.end(Outcome.INCORRECT, said, mismatch=wrong.mismatch)
+        except ReplayFailed as failed:
+            return self.end(Outcome.RUNTIME_ERROR, wording.replay_failed(failed.code), detail=str(failed))
         except ProtocolError as error:
             finding = Finding("protocol", Severity.HACK, f"forged or malformed answer: {error}", checker="judge")
             return self.end(Outcome.HACKED, wording.forged(), findings=(finding,))

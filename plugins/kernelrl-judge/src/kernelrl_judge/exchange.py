@@ -11,7 +11,7 @@ import contextlib
 import fcntl
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -19,7 +19,7 @@ import torch
 from kernelrl_judge.device_memory import Arena
 from kernelrl_judge.layouts import Layouts, distinct, laid_out
 from kernelrl_judge.protocol import ProtocolError
-from kernelrl_judge.value_trees import TensorLeaf
+from kernelrl_judge.value_trees import TensorLeaf, leaves_of
 
 __all__ = ["ArenaExchange", "Arenas", "Exchange", "FileExchange"]
 
@@ -187,7 +187,7 @@ class ArenaExchange:
         return laid.tree
 
     def _target(self, leaf: TensorLeaf, dtype: torch.dtype) -> torch.Tensor:
-        return distinct(laid_out(leaf, self._arenas.inputs.tensor(leaf.offset, (leaf.span,), dtype)))
+        return distinct(laid_out(leaf, self._input(leaf, dtype)))
 
     def announce(self, values: Any, room: int) -> Any:
         laid = self._layouts.of(values)
@@ -202,6 +202,37 @@ class ArenaExchange:
 
     def collect(self, expected: Any, described: Any) -> Any:
         return _collect(expected, described, self._read)
+
+    def inputs_of(self, tree: Any) -> list[torch.Tensor]:
+        """The shared tensors that a tree of `share` describes, in its order. They end with the next, larger values."""
+        return [self._target(leaf, getattr(torch, leaf.dtype)) for leaf in leaves_of(tree) if 0 not in leaf.shape]
+
+    def outputs_of(self, leaves: Sequence[TensorLeaf]) -> torch.Tensor:
+        """One view of equal outputs that lie at equal distances, with the number of the output as first dimension."""
+        first = leaves[0]
+        dtype = getattr(torch, first.dtype)
+        distance = leaves[1].offset - first.offset if len(leaves) > 1 else 0
+        width = dtype.itemsize
+        count = (leaves[-1].offset - first.offset) // width + first.span
+        flat = self._arenas.outputs.tensor(first.offset, (count,), dtype)
+        strides = [*torch.empty(first.shape, device="meta").stride()]
+        return flat.as_strided((len(leaves), *first.shape), (distance // width, *strides))
+
+    def laid_out(self, values: Any) -> Any:
+        """What `share` returns for these values; nothing is written."""
+        return self._layouts.of(values).tree
+
+    def read_inputs(self, like: Any, tree: Any) -> Any:
+        """Copies of shared values, as they are now.
+
+        Args:
+            like: values with the dtypes of the shared ones.
+            tree: what `share` returned for them.
+        """
+        return _collect(like, tree, lambda leaf, tensor: laid_out(leaf, self._input(leaf, tensor.dtype)).clone())
+
+    def _input(self, leaf: TensorLeaf, dtype: torch.dtype) -> torch.Tensor:
+        return self._arenas.inputs.tensor(leaf.offset, (leaf.span,), dtype)
 
     def _fit(self) -> None:
         if self._arenas.fit(self._filled, self._room) or not self._attached:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["FIRST_LATER", "FIRST_STRESSED", "FIRST_TIMED", "LEARNED", "PROFILED", "RESIZED", "SPREAD", "WEIGHED"]
+__all__ = [
+    "FIRST_LATER",
+    "FIRST_STRESSED",
+    "FIRST_TIMED",
+    "LEARNED",
+    "PROFILED",
+    "RESIZED",
+    "SPREAD",
+    "WARM",
+    "WEIGHED",
+]
 
 FIRST_TIMED = 1 << 20
 """From here on they belong to timing, those below to the trials and the probes."""
@@ -20,3 +30,5 @@ RESIZED = FIRST_TIMED - 32
 """Of other sizes."""
 FIRST_LATER = FIRST_TIMED - 64
 """From here up they belong to a candidate's last calls."""
+WARM = FIRST_TIMED - 128
+"""Of the calls before a recording, which no other call uses."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
@@ -27,14 +28,21 @@ from kernelrl_judge.attribution import attributed
 from kernelrl_judge.building.hidden import hidden_facts
 from kernelrl_judge.building.service import target_archs
 from kernelrl_judge.case_timing import CaseTiming
+from kernelrl_judge.comparing import tolerance
 from kernelrl_judge.dialogue import CandidateFailed, Dialogue
 from kernelrl_judge.effects import printed
 from kernelrl_judge.endings import Endings
-from kernelrl_judge.exchange import Exchange
+from kernelrl_judge.exchange import ArenaExchange, Exchange
 from kernelrl_judge.input_indices import PROFILED
 from kernelrl_judge.later_calls import LaterCalls
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference
+from kernelrl_judge.replay.capture import Recorder
+from kernelrl_judge.replay.library import Library
+from kernelrl_judge.replay.measurement import ReplayMeasurement, Unmeasured
+from kernelrl_judge.replay.ownership import ownership
+from kernelrl_judge.replay.session import CandidateSession, NotRecorded
+from kernelrl_judge.replay.trials import ReplayTrials
 from kernelrl_judge.roofline import count_work
 from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded
 from kernelrl_judge.sandbox import isolation_level
@@ -53,6 +61,8 @@ class Resources(Protocol):
     """Of the GPU."""
 
     def reference(self, request: EvaluationRequest, device: str) -> Reference: ...
+
+    def replay(self, request: EvaluationRequest, device: str) -> tuple[Library, Recorder] | None: ...
 
     def exchange(self, runner: Runner, device: str) -> Exchange: ...
 
@@ -76,11 +86,14 @@ class Case:
         slow: Callable[[], None],
         *,
         disabled: bool = False,
+        records: bool = True,
     ) -> None:
         """
         Args:
             disabled: let the candidate's kernels do nothing.
+            records: judge by replays, where the settings ask for that.
         """
+        self._records = records and not disabled
         self._request = request
         self._settings = request.settings
         self._runner = runner
@@ -153,12 +166,11 @@ class Case:
             checked = note or self._compiled_for(target)
             ended = self._endings.end(Outcome.INFRA_ERROR, wording.compiled_only(checked, self._why_not_run()))
             return attrs.evolve(ended, checked=checked)
+        replay = self._bench.replay(self._request, self._device) if self._records else None
+        if replay is not None:
+            return self._by_replay(*replay)
         with self._dialogue.turn(alone=False):
-            with self._stage("reference"):
-                reference = self._bench.reference(self._request, self._device)
-                if reference.sizes:
-                    self.provenance["sizes"] = dict(reference.sizes)
-                exchange = self._bench.exchange(self._runner, self._device)
+            reference, exchange = self._prepared_reference()
             with self._stage("trials"):
                 expect = self._dialogue.expect
                 calls = trials.Trials(
@@ -172,7 +184,7 @@ class Case:
                 return self._endings.wrong(found.wrong, found.finding, other_parameters=found.other_parameters)
             if stress.wanted(self._settings) and not self._disabled:
                 with self._stage("stress"):
-                    ended = self._stressed(calls, reference, exchange)
+                    ended = self._stressed(calls, reference, lambda used: self._construct(used, exchange))
                 self._take_operators(calls)
                 if ended:
                     return self._endings.end(Outcome.CORRECT, "", findings=self._findings)
@@ -199,6 +211,78 @@ class Case:
                 self._attribute(reference, exchange, found.runtime.median_us)
         later = self._later(reference, exchange)
         return attrs.evolve(found, profile=self._profile, findings=(*found.findings, *later))
+
+    def _prepared_reference(self) -> tuple[Reference, Exchange]:
+        with self._stage("reference"):
+            reference = self._bench.reference(self._request, self._device)
+            if reference.sizes:
+                self.provenance["sizes"] = dict(reference.sizes)
+            return reference, self._bench.exchange(self._runner, self._device)
+
+    def _by_replay(self, library: Library, recorder: Recorder) -> Evaluation:
+        """The verdict from replays of recorded calls.
+
+        Raises:
+            NotRecorded: the candidate or the reference cannot be recorded.
+        """
+        measurement, settings = None, self._settings
+        with self._dialogue.turn(alone=False):
+            reference, exchange = self._prepared_reference()
+            if not isinstance(exchange, ArenaExchange):
+                raise NotRecorded("this GPU cannot share memory between processes", of_reference=True)
+            session = CandidateSession(self._runner, self._dialogue.expect, exchange)
+            calls = ReplayTrials(session, settings, lambda used: self._construct(used, exchange))
+            with self._stage("trials"):
+                found = calls.run(reference)
+            self._printed_bytes = self._runner.printed_bytes()
+            self._endings.passed, self._findings = found.passed, calls.findings
+            if found.wrong is not None:
+                return self._endings.wrong(found.wrong, found.finding, other_parameters=found.other_parameters)
+            if stress.wanted(settings):
+                with self._stage("stress"):
+                    ended = self._stressed(calls, reference, calls.construct)
+                if ended:
+                    return self._endings.end(Outcome.CORRECT, "", findings=self._findings)
+            if settings.timing:
+                count_work(reference)
+                call_us = statistics.median(calls.call_us)
+                measurement = ReplayMeasurement(library, recorder, session, reference, settings, call_us)
+                with self._stage("lengths"):
+                    measurement.prepare()
+        timed = None
+        if measurement is not None:
+            try:
+                timed = self._timed(reference, exchange, measurement)
+            except Unmeasured as reason:
+                self._profile["not_timed"] = str(reason)
+        with self._dialogue.turn(alone=False), self._stage("ownership"):
+            facts, findings = ownership(session, [reference.trial(0), reference.trial(1)], tolerance(settings))
+        self._profile |= facts
+        for finding in findings:
+            return self._endings.end(
+                Outcome.HACKED,
+                wording.hacked(finding),
+                detail=finding.evidence,
+                findings=(*self._findings, *findings),
+            )
+        correct = self._endings.end(Outcome.CORRECT, "", findings=self._findings)
+        if timed is None:
+            return correct
+        return attrs.evolve(timed[0].weighed(correct, timed[1]), profile=self._profile)
+
+    def _timed(
+        self, reference: Reference, exchange: Exchange, measurement: ReplayMeasurement
+    ) -> tuple[CaseTiming, device_facts.Ceilings]:
+        timed = self._case_timing(reference, exchange, [], measurement)
+        with self._dialogue.turn(alone=True):
+            started = time.monotonic()
+            try:
+                timed.run()
+                ceilings = device_facts.ceilings(self._device, self._settings.precision, cache_directory())
+            finally:
+                self._timing_s = time.monotonic() - started
+        torch.cuda.empty_cache()
+        return timed, ceilings
 
     def _take_operators(self, calls: trials.Trials) -> None:
         if calls.operators is not None:
@@ -272,14 +356,16 @@ class Case:
         self._matched = matched(note, reference)
         self._profile["parameters"] = wording.parameters(note, len(reference.state))
 
-    def _stressed(self, calls: trials.Trials, reference: Reference, exchange: Exchange) -> bool:
+    def _stressed(
+        self, calls: trials.Trials | ReplayTrials, reference: Reference, construct: Callable[[Reference], object]
+    ) -> bool:
         """Make the calls of the probe `stress`; returns whether the candidate ended in one."""
         found = StressTrials(
             self._runner,
             self._dialogue,
             self._settings,
             self._profile,
-            lambda used: self._construct(used, exchange),
+            construct,
         )
         try:
             ended = found.run(calls, reference, self._matched, f"{self._request.seed} timed", self._findings)
@@ -313,7 +399,20 @@ class Case:
     def _prepared(self, reference: Reference, exchange: Exchange) -> CaseTiming:
         """The timing of the candidate, with what can be done of it while others use the device."""
         harsh, self._harsh = self._harsh, []
-        found = CaseTiming(
+        found = self._case_timing(reference, exchange, harsh)
+        if found.has_windows:
+            with self._stage("lengths"):
+                found.prepare()
+        return found
+
+    def _case_timing(
+        self,
+        reference: Reference,
+        exchange: Exchange,
+        harsh: list[StressCall],
+        replayed: ReplayMeasurement | None = None,
+    ) -> CaseTiming:
+        return CaseTiming(
             self._request,
             self._runner,
             self._dialogue,
@@ -323,11 +422,8 @@ class Case:
             costs=self._bench.turn_costs,
             message_s=self._message_s,
             harsh=harsh,
+            replayed=replayed,
         )
-        if found.has_windows:
-            with self._stage("lengths"):
-                found.prepare()
-        return found
 
     def _suspect(self, findings: Sequence[Finding]) -> bool:
         return bool(self._request.suspect_rules or self._profile.get("computing_operators")) or any(

@@ -48,7 +48,7 @@ class ProtocolError(Exception):
 
 
 class FrameKind(IntEnum):
-    """Kinds of frame. The judge sends those up to 15, a runner the others."""
+    """Kinds of frame. The judge sends those up to 15, `RECORD` and `REPLAY`; a runner sends the others."""
 
     LOAD = 1
     """Body: tree with the place of the source and the backend's options."""
@@ -110,6 +110,15 @@ class FrameKind(IntEnum):
     """Compiling is over; go on at `RESUME`."""
     CALLED = 27
     """The calls of a window are made and the device is idle; what is left is to export their outputs."""
+    RECORD = 28
+    """Body: tree with input slots, inputs of a warm-up, places of outputs and of state, and numbers of calls; capture
+    each number of calls into a graph. Answer `RECORDED`, then serve `REPLAY` (`kernelrl_judge.replay`)."""
+    REPLAY = 29
+    """Body: three numbers of 32 bits: action, graph, value. The native library answers `REPLAYED`."""
+    RECORDED = 30
+    """Body: tree with what each call returned and the nodes of its graph, or why nothing was captured."""
+    REPLAYED = 31
+    """Body: an error code of 32 bits and five numbers of 64 bits, the times of the pass. Not signed."""
 
 
 @attrs.frozen

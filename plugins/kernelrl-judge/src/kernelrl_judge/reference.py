@@ -234,22 +234,22 @@ class Reference:
     def _called(self, inputs: list[Any], index: int, *, effects: bool, restores: bool = True) -> Trial:
         first = "shares" not in self.facts
         given = cloned(inputs)
-        before = self._tensors() if first or effects else {}
+        before = self.current() if first or effects else {}
         kept_before = versions_of_kept(self.model) if first else {}
         versions = [version_of(tensor) for tensor in (*tensors(given), *before.values())]
         seed(self._number(index, 8), self.device)
         with of_task(self._task_id, "Model.forward(...)"), torch.no_grad():
             found = self.model(*given)
         self.facts["overlaps"] = overlaps_anywhere(found)
-        shares = shared_memory(found, given, self._tensors().values()) if first or effects else []
+        shares = shared_memory(found, given, self.current().values()) if first or effects else []
         if first:
             self.facts["shares"] = shares
-            self.facts["held_bytes"] = held_bytes(found, [given, self._tensors()])
+            self.facts["held_bytes"] = held_bytes(found, [given, self.current()])
             self.facts["mutates_inputs"], self.facts["mutates_state"] = False, frozenset()
             self.facts["keeps"] = versions_of_kept(self.model) != kept_before
         state = {}
         if first or effects:
-            after = self._tensors()
+            after = self.current()
             written = [version_of(tensor) for tensor in tensors(given)] != versions[: len(tensors(given))]
             # What was written to tells that it was; to compare the whole state in every call would take its time.
             touched = [
@@ -279,7 +279,7 @@ class Reference:
         try:
             for index in range(calls):
                 self._called(self.inputs(index), index, effects=False, restores=False)
-            return {name: tensor.clone() for name, tensor in self._tensors().items()}
+            return {name: tensor.clone() for name, tensor in self.current().items()}
         finally:
             self.restore()
 
@@ -289,7 +289,7 @@ class Reference:
         if name not in known:
             inputs = self.inputs(0)
             usual = self.expected(inputs)
-            buffer = self._tensors()[name]
+            buffer = self.current()[name]
             # Whole numbers may be indices, and one out of range ends the context of a GPU.
             known[name] = buffer.is_floating_point() or self.device == "cpu"
             with torch.no_grad():
@@ -350,7 +350,7 @@ class Reference:
         """Parameters and buffers, saved or not, as they were constructed."""
         return {**self.state, **self.unsaved}
 
-    def _tensors(self) -> dict[str, torch.Tensor]:
+    def current(self) -> dict[str, torch.Tensor]:
         """Parameters and buffers as they are now, of those that the constructor made."""
         found = {**self.model.state_dict(), **{name: buffer.detach() for name, buffer in self.model.named_buffers()}}
         return {name: found[name] for name in (*self.state, *self.unsaved) if name in found}
@@ -375,7 +375,7 @@ class Reference:
 
     def restore(self) -> None:
         """Undo what forward keeps between calls, which would make an output depend on the number of calls."""
-        found = self._tensors()
+        found = self.current()
         with torch.no_grad():
             for name, value in self.constructed.items():
                 if name in found and found[name].shape == value.shape:

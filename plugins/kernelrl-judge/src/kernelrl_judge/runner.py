@@ -16,7 +16,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from kernelrl_judge import sandbox
 from kernelrl_judge.failures import Stage
@@ -28,9 +28,13 @@ from kernelrl_judge.runner_later import Later
 from kernelrl_judge.runner_memory import Inputs, Originals, Outputs
 from kernelrl_judge.runner_windows import Windows
 
+if TYPE_CHECKING:
+    from kernelrl_judge.replay.library import Library
+    from kernelrl_judge.replay.recorder import CandidateRecorder
+
 _PASSING_ON = (
     *(FrameKind.CONSTRUCT, FrameKind.CALL, FrameKind.IMPOSE),
-    *(FrameKind.STAGE, FrameKind.RETURN, FrameKind.LATER),
+    *(FrameKind.STAGE, FrameKind.RETURN, FrameKind.LATER, FrameKind.RECORD),
 )
 _STAGES = {
     FrameKind.LOAD: Stage.LOAD,
@@ -47,11 +51,13 @@ def main(
     environment: dict[str, str],
     scratch: str,
     look: Callable[[], bool],
+    library: Library | None = None,
 ) -> NoReturn:
     """Serve one candidate and end. Never returns, whatever the candidate does.
 
     Args:
         look: from `own_code.own_code`.
+        library: that replays graphs, where this machine has it.
     """
     code = 0
     try:
@@ -83,8 +89,14 @@ def main(
         dialogue = Dialogue(connection, backend, path, look, spins=mode == "gpu")
         candidate = Candidate(dialogue, Inputs(inputs), Outputs(outputs), backend, mode, path)
         originals = Originals()
+        recorder = None
+        if library is not None:
+            from kernelrl_judge.replay.recorder import CandidateRecorder
+
+            recorder = CandidateRecorder(candidate, library, originals)
+            recorder.load()
         dialogue.open(missing)
-        _serve(candidate, originals)
+        _serve(candidate, originals, recorder)
     except BaseException:
         # The judge sees the closed stream; what happened here is for the log only.
         with contextlib.suppress(BaseException):
@@ -108,7 +120,7 @@ def _make_context() -> None:
         torch.cuda.device_count()
 
 
-def _serve(candidate: Candidate, originals: Originals) -> None:
+def _serve(candidate: Candidate, originals: Originals, recorder: CandidateRecorder | None) -> None:
     """Do what the judge orders until it has no more orders, or the candidate has failed."""
     dialogue, look = candidate.dialogue, candidate.dialogue.look
     calls, windows, later = Calls(candidate), Windows(candidate), Later(candidate)
@@ -127,6 +139,8 @@ def _serve(candidate: Candidate, originals: Originals) -> None:
         FrameKind.RETURN: windows.give_back,
         FrameKind.LATER: later.call,
     }
+    if recorder is not None:
+        orders[FrameKind.RECORD] = recorder.record
     while True:
         frame = dialogue.next_order(descriptors=2)
         if frame is None or frame.kind not in orders:

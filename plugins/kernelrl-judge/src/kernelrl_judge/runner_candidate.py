@@ -82,7 +82,9 @@ class Candidate:
         if self.mode == "gpu" and "triton" in sys.modules:
             from kernelrl_judge import runner_turns
 
-            runner_turns.install(stream, lambda: self.dialogue.order in (FrameKind.CONSTRUCT, FrameKind.CALL))
+            runner_turns.install(
+                stream, lambda: self.dialogue.order in (FrameKind.CONSTRUCT, FrameKind.CALL, FrameKind.RECORD)
+            )
         if self.mode == "compile" and self._backend.checks_compilation:
             module = sys.modules.get("candidate")
             note = attempt(Stage.LOAD, lambda: str(self._backend.compile_check(module, options)))

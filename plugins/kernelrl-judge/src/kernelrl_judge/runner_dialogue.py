@@ -41,8 +41,8 @@ class Dialogue:
         self.look = look
         self.order: FrameKind | None = None
         """What is being done."""
+        self.path = path
         self._backend = backend
-        self._path = path
         self._spins = spins
         self._spin_until = 0.0
         self._say: Any = None
@@ -96,7 +96,7 @@ class Dialogue:
         except CandidateFailed:
             raise
         except BaseException as error:
-            kind, name, text = described(error, self._backend, self._path)
+            kind, name, text = described(error, self._backend, self.path)
             flush()
             self.tell(FrameKind.FAILED, encode_failure(Failure(stage, kind, name, text)))
             raise CandidateFailed from None

@@ -12,14 +12,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kernelrl_judge.returned_memory import ReturnedMemory
-from kernelrl_judge.value_trees import DTYPES, TensorLeaf
+from kernelrl_judge.value_trees import DTYPES, TensorLeaf, leaves_of
 
 __all__ = [
     "Inputs",
     "Originals",
     "Outputs",
     "fill_fresh_memory",
-    "leaves",
     "poison_device",
     "refilled",
     "take_at_once",
@@ -254,7 +253,7 @@ class Outputs:
 
         space = self._space()
         return [
-            [space.tensor(leaf.offset, leaf.shape, getattr(torch, leaf.dtype)) for leaf in leaves(tree)]
+            [space.tensor(leaf.offset, leaf.shape, getattr(torch, leaf.dtype)) for leaf in leaves_of(tree)]
             for tree in trees
         ]
 
@@ -360,17 +359,6 @@ def _refuse_overlap(tensor: Any) -> None:
             "forward returned an expanded or unfolded tensor, whose elements share memory; those of the expected one "
             "have memory each"
         )
-
-
-def leaves(tree: Any) -> Iterator[TensorLeaf]:
-    if isinstance(tree, TensorLeaf):
-        yield tree
-    elif isinstance(tree, list | tuple):
-        for item in tree:
-            yield from leaves(item)
-    elif isinstance(tree, dict):
-        for item in tree.values():
-            yield from leaves(item)
 
 
 def tensors(value: Any) -> Iterator[Any]:

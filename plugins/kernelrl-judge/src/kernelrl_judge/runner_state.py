@@ -59,6 +59,12 @@ class State:
             if tensor.numel() == math.prod(like[name][1])
         }
 
+    def tensors(self, names: Iterable[str]) -> dict[str, Any]:
+        """The model's tensors for the judge's names, of those that it has."""
+        known = self._names(names)
+        own = _tensors(self._model, known.values())
+        return {name: own[other] for name, other in known.items() if other in own}
+
     def _names(self, names: Iterable[str]) -> dict[str, str]:
         """The model's names for the judge's; what construction has not matched has the same one."""
         return {name: self._named.get(name, name) for name in names}

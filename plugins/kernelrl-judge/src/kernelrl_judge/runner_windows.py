@@ -14,9 +14,9 @@ from kernelrl_judge.protocol import Frame, FrameKind
 from kernelrl_judge.runner_candidate import Candidate
 from kernelrl_judge.runner_dialogue import CandidateFailed
 from kernelrl_judge.runner_effects import watched
-from kernelrl_judge.runner_memory import fill_fresh_memory, leaves, take_at_once, tensors
+from kernelrl_judge.runner_memory import fill_fresh_memory, take_at_once, tensors
 from kernelrl_judge.samples import sampled
-from kernelrl_judge.value_trees import decode_tree, encode_tree
+from kernelrl_judge.value_trees import decode_tree, encode_tree, leaves_of
 
 __all__ = ["Windows"]
 
@@ -86,7 +86,7 @@ class Windows:
 
                 # Of trials; the judge's windows are as long as the memory that is free allows.
                 give_back_spare()
-                take_at_once([*leaves(order["outputs"])])
+                take_at_once([*leaves_of(order["outputs"])])
             if order["announced"]:
                 self._staged = self._inputs.announced(order["inputs"])
             else:

@@ -25,8 +25,8 @@ REPLACED_RUNNER = "replacing functions of the runner"
 
 _KEY_BYTES = 32
 _SIGNATURE_BYTES = 16
-_FREE = (FrameKind.BUILD, FrameKind.COMPILING, FrameKind.COMPILED)
-"""What candidates ask for by right."""
+_FREE = (FrameKind.BUILD, FrameKind.COMPILING, FrameKind.COMPILED, FrameKind.REPLAYED)
+"""What candidates ask for by right, and what the native library answers: the judge checks it against its own clock."""
 _SIGNED = struct.Struct("<QB?")
 """What is signed before the body: which frame it is, its kind, and whether code of the runner's was found replaced."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 
@@ -15,8 +15,7 @@ from kernelrl_judge.dialogue import CandidateFailed, Dialogue
 from kernelrl_judge.layouts import leaves_bytes
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded
-from kernelrl_judge.stress_calls import StressCall
-from kernelrl_judge.trials import Trials
+from kernelrl_judge.stress_calls import Judged, StressCall
 
 __all__ = ["Matched", "StressTrials", "matched"]
 
@@ -62,6 +61,14 @@ class _Outcome:
         return max(self.ratios, default=None)
 
 
+class Calls(Protocol):
+    """Makes single calls: `trials.Trials`, or `replay.trials.ReplayTrials`."""
+
+    findings: tuple[Finding, ...]
+
+    def stressed(self, call: StressCall, used: Reference, settings: EvaluationSettings) -> Judged: ...
+
+
 class StressTrials:
     """Makes the calls.
 
@@ -90,7 +97,7 @@ class StressTrials:
         self.harsh: list[StressCall] = []
         """Calls for its timed windows, where it is to be timed and has passed."""
 
-    def run(self, calls: Trials, reference: Reference, found: Matched, seed: str, known: Collection[Finding]) -> bool:
+    def run(self, calls: Calls, reference: Reference, found: Matched, seed: str, known: Collection[Finding]) -> bool:
         """Make the calls; returns whether the candidate ended in one.
 
         Args:
@@ -128,7 +135,7 @@ class StressTrials:
             self.harsh = stress.prepared(reference.under(seed), self._settings, spread=False, only=parts)[1]
         return outcome.ended
 
-    def _tried(self, calls: Trials, made: list[StressCall], used: Reference, reference: Reference) -> _Outcome | None:
+    def _tried(self, calls: Calls, made: list[StressCall], used: Reference, reference: Reference) -> _Outcome | None:
         """Make calls until one fails; None where nothing is decided.
 
         Args:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
 
 from kernelrl_judge.protocol import MAX_BODY_BYTES, ProtocolError
 
-__all__ = ["DTYPES", "TensorLeaf", "decode_tree", "encode_tree"]
+__all__ = ["DTYPES", "TensorLeaf", "decode_tree", "encode_tree", "leaves_of"]
 
 _MAX_DEPTH = 16
 _MAX_NODES = 4096
@@ -54,6 +55,18 @@ class TensorLeaf:
         if self.strides is None:
             return math.prod(self.shape)
         return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+
+
+def leaves_of(tree: Any) -> Iterator[TensorLeaf]:
+    """The leaves of a tree, in its order."""
+    if isinstance(tree, TensorLeaf):
+        yield tree
+    elif isinstance(tree, list | tuple):
+        for item in tree:
+            yield from leaves_of(item)
+    elif isinstance(tree, dict):
+        for item in tree.values():
+            yield from leaves_of(item)
 
 
 def encode_tree(value: Any) -> bytes:

@@ -22,6 +22,7 @@ __all__ = [
     "incorrect",
     "incorrect_when_timed",
     "parameters",
+    "replay_failed",
     "timeout",
 ]
 
@@ -74,6 +75,12 @@ def ended(how: str) -> tuple[Outcome, str]:
     if word == "exit":
         return Outcome.RUNTIME_ERROR, f"The process ended itself with status {number} before it returned a result."
     return Outcome.RUNTIME_ERROR, "The process ended before it returned a result."
+
+
+def replay_failed(code: int) -> str:
+    """Of kernels that fail while their recording is replayed."""
+    meaning = {700: "an illegal memory access", 702: "a kernel that did not end", 716: "a misaligned address"}
+    return f"The kernels failed on fresh inputs: {meaning.get(code, f'CUDA error {code}')}."
 
 
 def forged() -> str:

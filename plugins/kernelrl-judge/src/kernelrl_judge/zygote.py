@@ -21,6 +21,7 @@ from typing import Any
 
 from kernelrl_judge import host_memory, privileges, runner, sandbox
 from kernelrl_judge.own_code import own_code
+from kernelrl_judge.replay import library as replay
 
 _MAX_REQUEST_BYTES = 4096
 _OWN = tuple(
@@ -60,6 +61,11 @@ def main() -> None:
     sandbox.prepare()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     look = own_code()
+    library = None
+    if mode == "gpu":
+        # Candidates cannot see the file: their cache directory is hidden.
+        with contextlib.suppress(replay.LibraryUnavailable):
+            library = replay.load()
     gc.collect()
     # Pages of objects that the collector does not visit stay shared with the forks.
     gc.freeze()
@@ -82,7 +88,7 @@ def main() -> None:
         if child == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             judge.close()
-            runner.main(descriptors, message, backend, mode, environment, scratch, look)
+            runner.main(descriptors, message, backend, mode, environment, scratch, look, library)
         handle = os.pidfd_open(child)
         with contextlib.suppress(ConnectionError):
             socket.send_fds(judge, [str(child).encode()], [handle])

@@ -19,7 +19,7 @@ from kernelrl_judge.building.splitting import Split
 from kernelrl_judge.building.toolchain import Toolchain
 from kernelrl_judge.building.units import with_instances
 
-__all__ = ["Commands", "Run", "at_once"]
+__all__ = ["CAPTURED", "Commands", "Run", "at_once"]
 
 _NEEDS_MORE = re.compile(
     r"\b(?:PYBIND11_\w+|TORCH_LIBRARY\w*|THP\w+|Py\w*Object|py::\w+|pybind11::\w+"
@@ -30,6 +30,13 @@ _COVERED = re.compile(
     r"(?:torch/(?:extension|types|torch|all|python)\.h|ATen/ATen\.h|pybind11/\w+\.h)[>\"]",
     re.MULTILINE,
 )
+
+CAPTURED = (
+    *("cudaLaunchKernel", "cudaLaunchCooperativeKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaMemsetAsync"),
+    *("cudaMemcpy", "cudaMemset", "cudaMalloc", "cudaFree"),
+    *("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize"),
+)
+"""Functions of the CUDA runtime that `capture.c` wraps."""
 
 Run = Callable[..., tuple[int, str, float]]
 """Executes `(argv, cwd)`; returns status, output and processor time in seconds."""
@@ -183,6 +190,7 @@ class Commands:
         command = [
             # What it defines is its own, whoever else defines a function of that name.
             *(toolchain.cxx, "-shared", "-Wl,-Bsymbolic-functions", *objects, "-o", "extension.so"),
+            *(self._capturing() if toolchain.language == "cuda" else ()),
             *(["-fopenmp"] if "-fopenmp" in (*words(self._request.cflags), *words(self._request.ldflags)) else []),
             *(word for word in words(self._request.ldflags) if word.startswith("-l")),
             *(f"-L{path}" for path in (self._prepared.link_libraries(), *toolchain.library_dirs)),
@@ -196,6 +204,10 @@ class Commands:
                 raise CompileError(self._diagnosis.own(log))
             raise NotCertain(f"linking failed: {log[-300:]}", WHOLE)
         return self._directory / "extension.so"
+
+    def _capturing(self) -> list[str]:
+        """What has calls of the CUDA runtime recorded while a graph is captured."""
+        return [str(self._prepared.capture_object()), *(f"-Wl,--wrap={name}" for name in CAPTURED)]
 
     def _defined(self, name: str) -> dict[str, str]:
         """Functions that an object defines, by symbol: as they are written in C++."""

@@ -132,6 +132,18 @@ class Prepared:
                     [toolchain.cxx, "-shared", "-nostdlib", soname, "-x", "c", os.devnull, "-o", str(directory / file)]
                 )
 
+    def capture_object(self) -> Path:
+        """The object that records work of an extension for CUDA (`capture.c`)."""
+        path = self.directory / "capture.o"
+        if not path.exists():
+            with self._once("capture"):
+                if not path.exists():
+                    with self._timed("capture"), self._partial() as scratch:
+                        source, made = str(_capture_source()), str(scratch / "capture.o")
+                        self._run([self.toolchain.cxx, "-x", "c", "-O2", "-fPIC", "-c", source, "-o", made])
+                        os.replace(made, path)
+        return path
+
     def prove(self, archs: Sequence[str]) -> None:
         """Compile an empty kernel, once for each list of architectures.
 
@@ -263,9 +275,14 @@ def prepare(toolchain: Toolchain, directory: Path) -> Prepared:
         _CUDA_HEADERS,
         Prepared(toolchain, directory).host_command([]),
         _binder_source().read_text(),
+        *([_capture_source().read_text()] if toolchain.language == "cuda" else []),
     ]
     stamp = hashlib.sha256(json.dumps(own).encode()).hexdigest()[:8]
     return Prepared(toolchain, directory / f"{toolchain.id}-{stamp}")
+
+
+def _capture_source() -> Path:
+    return Path(__file__).with_name("capture.c")
 
 
 def _binder_source() -> Path:

@@ -1,0 +1,240 @@
+"""Calls of a function, captured into graphs; the same code for the candidate and for the reference.
+
+A graph has these nodes, one after the other:
+
+| nodes | purpose |
+|---|---|
+| clock kernel | the SM clock before the calls |
+| copies | restore tensors that calls change |
+| stamp | time before the first call |
+| the calls | |
+| stamp | time after the last call |
+| copies | outputs, and what the calls left in tensors, to where the judge reads them |
+| fills | poison for outputs of the next pass |
+| stamp | time after the copies |
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import torch
+
+from kernelrl_judge.replay.library import STAMPS, Library, Node, Recording
+
+__all__ = ["CLOCK_NS", "Captured", "NotCaptured", "Recorder", "storage_range"]
+
+CLOCK_NS = 50_000
+_POISON = 0xFF
+"""Of outputs before a pass: NaN in every floating-point type."""
+_BYTES_PER_RECORDING = 8 * STAMPS
+
+
+class NotCaptured(Exception):
+    """A call cannot be captured; the argument is the reason."""
+
+
+@attrs.frozen
+class Captured:
+    """A graph of calls, and what has to live as long as it."""
+
+    recording: Recording
+    outputs: list[Any]
+    """What each call returned."""
+    nodes: list[Node]
+    """Those of the calls."""
+    first: int
+    """Number of the first of `nodes` in the graph."""
+    kept: tuple[Any, ...]
+
+
+class Recorder:
+    """Captures calls in this process.
+
+    Args:
+        library: with its device code loaded.
+        most: number of recordings that it makes.
+    """
+
+    def __init__(self, library: Library, most: int = 8) -> None:
+        self._library = library
+        self._memory = library.host_memory(64 + most * _BYTES_PER_RECORDING)
+        self._made = 0
+        self._turns = 0
+        self._most = most
+        self.stream = torch.cuda.Stream()
+        # Methods of torch as they are now: a candidate that is loaded later cannot replace them here.
+        self._graph_class = torch.cuda.CUDAGraph
+        self._on_stream = torch.cuda.stream
+
+    @property
+    def gate_at(self) -> int:
+        """Address of the word that opens the gate of a pass."""
+        return self._memory
+
+    def next_turn(self) -> int:
+        """Number of the next pass in this process; the gate opens at it."""
+        self._turns += 1
+        return self._turns
+
+    def warm_up(self, function: Callable[..., Any], arguments: Sequence[Any], calls: int) -> Any:
+        """Make calls on the stream of the recordings; returns what the last one returned."""
+        found = None
+        with torch.no_grad(), self._on_stream(self.stream):
+            for _ in range(calls):
+                found = function(*arguments)
+            self._library.wait(self.stream.cuda_stream)
+        return found
+
+    def record(
+        self,
+        function: Callable[..., Any],
+        slots: Sequence[Sequence[Any]],
+        *,
+        restored: Sequence[tuple[torch.Tensor, torch.Tensor]] = (),
+        copies: Callable[[int, Any], Sequence[tuple[torch.Tensor, torch.Tensor]]],
+        left: Sequence[tuple[torch.Tensor, torch.Tensor]] = (),
+        lasting: Sequence[tuple[int, int]] = (),
+        before_copies: Callable[[], None] = lambda: None,
+    ) -> Captured:
+        """Capture one call on each slot.
+
+        Args:
+            restored: pairs of a tensor and what it holds before the first call of every pass.
+            copies: given the number of a call and its output, pairs of a place and a tensor of the output.
+            left: pairs of a place and a tensor whose content after the calls is wanted.
+            lasting: address ranges of memory that is not made by a call; outputs there are not poisoned.
+            before_copies: called after the calls.
+
+        Raises:
+            NotCaptured: a call invalidated the capture without an error.
+            RuntimeError: the driver refuses.
+            What `function` raises.
+        """
+        separate = self._capture(function, slots, restored, copies, left, lasting, before_copies, at_once=False)
+        if not _shared(separate.outputs):
+            return separate
+        # Calls return the same memory: each output is copied before the next call overwrites it.
+        self._library.destroy(separate.recording.ready)
+        return self._capture(function, slots, restored, copies, left, lasting, before_copies, at_once=True)
+
+    def _capture(
+        self,
+        function: Callable[..., Any],
+        slots: Sequence[Sequence[Any]],
+        restored: Sequence[tuple[torch.Tensor, torch.Tensor]],
+        copies: Callable[[int, Any], Sequence[tuple[torch.Tensor, torch.Tensor]]],
+        left: Sequence[tuple[torch.Tensor, torch.Tensor]],
+        lasting: Sequence[tuple[int, int]],
+        before_copies: Callable[[], None],
+        *,
+        at_once: bool,
+    ) -> Captured:
+        library, stream = self._library, self.stream.cuda_stream
+        stamps_at = self._memory + 64 + self._made % self._most * _BYTES_PER_RECORDING
+        self._made += 1
+        graph = self._graph_class(keep_graph=True)
+        outputs: list[Any] = []
+        with torch.no_grad(), self._on_stream(self.stream):
+            graph.capture_begin(capture_error_mode="thread_local")
+            try:
+                library.clock(stream, stamps_at, CLOCK_NS)
+                for tensor, value in restored:
+                    tensor.copy_(value)
+                library.stamp(stream, stamps_at + 16)
+                first = self._captured()
+                for number, arguments in enumerate(slots):
+                    with library.capturing(stream):
+                        outputs.append(function(*arguments))
+                    if at_once:
+                        self._copy(copies(number, outputs[-1]))
+                last = self._captured()
+                before_copies()
+                library.stamp(stream, stamps_at + 24)
+                if not at_once:
+                    for number, output in enumerate(outputs):
+                        self._copy(copies(number, output))
+                self._copy(left)
+                made = [] if at_once else list(_storages(outputs, lasting))
+                for at, count in made:
+                    library.fill(stream, at, _POISON, count)
+                library.stamp(stream, stamps_at + 32)
+                graph.capture_end()
+            except BaseException:
+                _abandon(graph)
+                raise
+            raw = graph.raw_cuda_graph()
+            nodes = library.nodes(raw, first, last)
+            ready = library.instantiate(raw, stream)
+            for at, count in made:
+                library.fill(stream, at, _POISON, count)
+            library.wait(stream)
+        recording = Recording(raw, ready, stamps_at)
+        return Captured(recording, outputs, nodes, first, (graph, restored, left))
+
+    def _captured(self) -> int:
+        found = self._library.captured(self.stream.cuda_stream)
+        if found is None:
+            raise NotCaptured("a call invalidated the capture without an error")
+        return found
+
+    def _copy(self, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        for place, tensor in pairs:
+            if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
+                count = tensor.numel() * tensor.element_size()
+                if count:
+                    self._library.copy(self.stream.cuda_stream, place.data_ptr(), tensor.data_ptr(), count)
+            else:
+                place.copy_(tensor)
+
+
+def _abandon(graph: torch.cuda.CUDAGraph) -> None:
+    """Leave a capture that failed. torch leaves its generator and its allocator in the state of a capture then."""
+    with contextlib.suppress(RuntimeError):
+        graph.capture_end()
+        return
+    device = torch.cuda.current_device()
+    with contextlib.suppress(RuntimeError):
+        torch._C._cuda_endAllocateToPool(device, graph.pool())
+    generator = torch.cuda.default_generators[device]
+    generator.graphsafe_set_state(generator.clone_state())
+
+
+def storage_range(tensor: torch.Tensor) -> tuple[int, int]:
+    """Addresses of the first byte of a tensor's memory and of that behind the last."""
+    storage = tensor.untyped_storage()
+    return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, list | tuple):
+        return [tensor for item in value for tensor in _tensors(item)]
+    if isinstance(value, dict):
+        return [tensor for item in value.values() for tensor in _tensors(item)]
+    return []
+
+
+def _shared(outputs: Sequence[Any]) -> bool:
+    """Whether outputs of two calls have memory in common."""
+    seen: set[tuple[int, int]] = set()
+    for output in outputs:
+        ranges = {storage_range(tensor) for tensor in _tensors(output) if tensor.numel()}
+        if any(begin < other_end and other_begin < end for begin, end in ranges for other_begin, other_end in seen):
+            return True
+        seen |= ranges
+    return False
+
+
+def _storages(outputs: Sequence[Any], lasting: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Address and size of the memory of outputs that calls made."""
+    found = {storage_range(tensor) for output in outputs for tensor in _tensors(output) if tensor.numel()}
+    return sorted(
+        (begin, end - begin)
+        for begin, end in found
+        if not any(begin < other_end and other_begin < end for other_begin, other_end in lasting)
+    )

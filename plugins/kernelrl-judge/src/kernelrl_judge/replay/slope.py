@@ -1,0 +1,55 @@
+"""Time of one call, from windows of k and k/2 calls."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+import attrs
+
+__all__ = ["Window", "clock_agrees", "per_call_us", "steady"]
+
+_CLOCK_CHANGE = 0.03
+_DISAGREEMENT = 0.05
+_SLACK_US = 150.0
+"""What the judge's clock may show beyond the device's in one window: two messages, and the launch of the graph."""
+
+
+@attrs.frozen
+class Window:
+    """One pass of a recording."""
+
+    calls: int
+    calls_us: float
+    """Device time of the calls."""
+    whole_us: float
+    """Device time of clock kernel, calls and copies of outputs."""
+    host_us: float
+    """The judge's clock from the order that opens the gate until the answer."""
+    sm_ghz: float
+
+
+def steady(windows: Sequence[Window]) -> list[bool]:
+    """Whether the SM clock of each window is within 3 % of the median of all."""
+    usual = statistics.median(window.sm_ghz for window in windows)
+    return [abs(window.sm_ghz / usual - 1) <= _CLOCK_CHANGE for window in windows]
+
+
+def per_call_us(full: Window, half: Window | None) -> float:
+    """Microseconds of one call: the slope between windows of k and k/2 calls, in which constant costs cancel; of one
+    window, where it is long against them."""
+    if half is None:
+        return full.calls_us / full.calls
+    return max(0.0, full.calls_us - half.calls_us) / (full.calls - half.calls)
+
+
+def clock_agrees(windows: Sequence[Window]) -> bool:
+    """Whether the judge's clock confirms the device times of a section.
+
+    By the median over the windows, the judge's clock may show 5 % less than the device's, and 5 % and what messages
+    take more.
+    """
+    beyond_us = [window.host_us - window.whole_us * (1 + _DISAGREEMENT) - _SLACK_US for window in windows]
+    return statistics.median(beyond_us) <= 0 and statistics.median(
+        window.host_us / window.whole_us for window in windows
+    ) >= (1 - _DISAGREEMENT)

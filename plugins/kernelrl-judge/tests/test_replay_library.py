@@ -1,0 +1,167 @@
+"""The native library of replays, compiled here and run against a substitute of the driver.
+
+What a GPU does with it is not shown by these tests.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import socket
+import struct
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelrl_judge.protocol import HEADER, MAGIC, FrameKind
+from kernelrl_judge.replay.library import DriverError, Library, LibraryUnavailable, Recording, stamps_at
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+
+SOURCES = Path(__file__).parent
+KINDS = (int(FrameKind.REPLAY), int(FrameKind.REPLAYED))
+QUEUE, RELEASE, SWITCH, LEAVE = 1, 2, 3, 4
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    from kernelrl_judge.replay import library
+
+    folder = tmp_path_factory.mktemp("replay")
+    for source, name in (
+        (Path(library.__file__).with_name("native.c"), "native"),
+        (SOURCES / "substitute_driver.c", "driver"),
+    ):
+        command = ["cc", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", str(source), "-o", str(folder / f"{name}.so")]
+        subprocess.run([*command, "-ldl"], check=True)
+    return str(folder / "native.so"), str(folder / "driver.so")
+
+
+@pytest.fixture
+def driver(built: tuple[str, str]) -> Any:
+    return ctypes.CDLL(built[1])
+
+
+@pytest.fixture
+def library(built: tuple[str, str], driver: Any) -> Library:
+    found = Library(*built)
+    found.load()
+    return found
+
+
+class Served:
+    """A library that serves one recording in a thread, and the judge's end of its stream."""
+
+    def __init__(self, library: Library, own: tuple[int, ...] = ()) -> None:
+        self.judge, runner = socket.socketpair()
+        self.judge.settimeout(10)
+        self.gate_at = library.host_memory(64)
+        self.stamps = library.host_memory(40)
+        recording = Recording(graph=1, ready=self.stamps, stamps_at=self.stamps, own=own)
+        self.left: list[bool] = []
+
+        def serve() -> None:
+            with runner:
+                self.left.append(library.serve(runner.fileno(), KINDS, 0, self.gate_at, [recording]))
+
+        # The library keeps the global lock: this thread sends what it answers before it enters.
+        self._serve = threading.Thread(target=serve)
+
+    def told(self, *orders: tuple[int, int, int]) -> list[tuple[int, ...]]:
+        """The answers to orders, which are all sent before the library begins, as it lets no Python run."""
+        for order in orders:
+            body = struct.pack("<III", *order)
+            self.judge.sendall(HEADER.pack(MAGIC, KINDS[0], len(body)) + body)
+        self._serve.start()
+        self._serve.join(10)
+        answers = []
+        while data := self.judge.recv(HEADER.size, socket.MSG_WAITALL):
+            magic, kind, length = HEADER.unpack(data)
+            assert (magic, kind) == (MAGIC, KINDS[1])
+            answers.append(struct.unpack("<i5Q", self.judge.recv(length, socket.MSG_WAITALL)))
+        return answers
+
+
+@pytest.fixture
+def served(library: Library) -> Iterator[Served]:
+    found = Served(library, own=(1, 2))
+    yield found
+    found.judge.close()
+
+
+def test_a_pass_runs_when_the_gate_opens_and_its_times_are_answered(served: Served) -> None:
+    queued, released, left = served.told((QUEUE, 0, 0), (RELEASE, 0, 0), (LEAVE, 0, 0))
+    assert queued == (0, 0, 0, 0, 0, 0)
+    assert released[0] == 0
+    assert [value - released[1] for value in released[1:]] == [0, 1, 2, 3, 4]
+    assert released[1] > 0
+    assert left[0] == 0
+    assert served.left == [True]
+
+
+def test_each_pass_has_a_gate_of_its_own(served: Served) -> None:
+    answers = served.told((QUEUE, 0, 0), (RELEASE, 0, 0), (QUEUE, 0, 0), (RELEASE, 0, 0), (LEAVE, 0, 0))
+    assert answers[3][1] == answers[1][1] + 10
+    assert ctypes.c_uint32.from_address(served.gate_at).value == 2
+
+
+def test_an_error_of_the_driver_is_answered(served: Served, driver: Any) -> None:
+    driver.fail_next(700)
+    queued, left = served.told((QUEUE, 0, 0), (LEAVE, 0, 0))
+    assert (queued[0], left[0]) == (700, 0)
+
+
+def test_own_nodes_are_turned_off_and_on(served: Served, driver: Any) -> None:
+    served.told((SWITCH, 0, 0), (LEAVE, 0, 0))
+    assert [driver.is_enabled(number) for number in range(4)] == [1, 0, 0, 1]
+
+
+@pytest.mark.parametrize("order", [(9, 0, 0), (QUEUE, 1, 0)])
+def test_a_malformed_order_ends_the_service(served: Served, order: tuple[int, int, int]) -> None:
+    assert served.told(order) == []
+    assert served.left == [False]
+
+
+def test_a_closed_stream_ends_the_service(library: Library) -> None:
+    served = Served(library)
+    served.judge.shutdown(socket.SHUT_WR)
+    assert served.told() == []
+    assert served.left == [False]
+
+
+def test_nodes_have_types_and_names(library: Library) -> None:
+    found = library.nodes(1, 0, 4)
+    assert [(node.type, node.name, node.launched_by) for node in found] == [
+        ("kernel", "first", "driver"),
+        ("kernel", "other", "driver"),
+        ("kernel", "other", "driver"),
+        ("host", "", "driver"),
+    ]
+
+
+def test_a_capture_that_is_invalid_has_no_number_of_nodes(library: Library) -> None:
+    # The substitute takes the stream for the status: 1 captures, 2 is invalid.
+    assert (library.captured(1), library.captured(2), library.captured(0)) == (4, None, None)
+
+
+def test_an_error_names_the_call_and_the_code(library: Library, driver: Any) -> None:
+    driver.fail_next(900)
+    with pytest.raises(DriverError, match="krl_instantiate failed with CUDA error 900"):
+        library.instantiate(1, 0)
+
+
+def test_a_missing_driver_is_named(built: tuple[str, str]) -> None:
+    with pytest.raises(LibraryUnavailable, match=r"lacks libnone\.so"):
+        Library(built[0], "libnone.so")
+
+
+def test_times_of_a_pass_are_read_where_they_were_written(library: Library) -> None:
+    at = library.host_memory(40)
+    (ctypes.c_uint64 * 5).from_address(at)[:] = [99_000, 50_000, 1_000, 13_500, 20_000]
+    found = stamps_at(at)
+    assert found.calls_us == pytest.approx(12.5)
+    assert found.sm_ghz == pytest.approx(1.98)

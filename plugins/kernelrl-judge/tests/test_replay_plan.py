@@ -1,0 +1,125 @@
+"""Numbers of calls, slopes and kinds of nodes of recordings, by numbers worked by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernelrl_judge.replay.library import Node
+from kernelrl_judge.replay.nodes import kind_of, own_numbers, refused
+from kernelrl_judge.replay.slope import Window, clock_agrees, per_call_us, steady
+from kernelrl_judge.replay.slots import planned
+
+MIB, GIB = 1 << 20, 1 << 30
+L2 = 50 * MIB
+
+
+def plan(*, input_bytes: int = 16 * MIB, output_bytes: int = 16 * MIB, call_us: float = 20.0, free: int = 64 * GIB):
+    return planned(input_bytes=input_bytes, output_bytes=output_bytes, call_us=call_us, cache_bytes=L2, free_bytes=free)
+
+
+def test_a_window_of_short_calls_has_1_ms_of_work() -> None:
+    # 1000 / 20 = 50 calls and one for the remainder, made even; 4 GiB would be 128 calls.
+    assert (plan().calls, plan().half) == (52, 26)
+
+
+def test_a_window_moves_4_gib_where_that_is_less_than_1_ms() -> None:
+    # 64 MiB a call: 64 calls, and one for the remainder, made even.
+    assert plan(input_bytes=32 * MIB, output_bytes=32 * MIB, call_us=10.0).calls == 66
+
+
+def test_slots_exceed_the_cache_twice() -> None:
+    # 8 MiB of inputs: 100 MiB are 12.5 slots. The work alone would ask for 8.
+    assert plan(input_bytes=8 * MIB, output_bytes=8 * MIB, call_us=1000.0).calls == 14
+
+
+def test_one_call_that_moves_four_times_the_cache_is_a_window() -> None:
+    found = plan(input_bytes=1 * GIB, output_bytes=1 * GIB, call_us=2500.0)
+    assert (found.calls, found.half, found.reduced) == (1, 0, False)
+
+
+def test_little_memory_allows_for_fewer_calls() -> None:
+    # 3 copies of 16 MiB in and 5 of 16 MiB out are 128 MiB a call; half of 1 GiB holds 4 calls.
+    found = plan(free=1 * GIB)
+    assert (found.calls, found.half, found.reduced) == (4, 2, True)
+
+
+def test_memory_for_one_call_gives_one_call() -> None:
+    found = plan(free=100 * MIB)
+    assert (found.calls, found.half, found.reduced) == (1, 0, True)
+
+
+def window(calls: int, calls_us: float, *, host_us: float = 0.0, ghz: float = 1.98) -> Window:
+    return Window(calls, calls_us, calls_us + 60.0, host_us, ghz)
+
+
+def test_constant_costs_cancel_in_the_slope() -> None:
+    # 7 us of constant costs: (100 * 12.5 + 7) - (50 * 12.5 + 7) over 50 calls.
+    assert per_call_us(window(100, 1257.0), window(50, 632.0)) == pytest.approx(12.5)
+
+
+def test_a_single_call_is_its_window() -> None:
+    assert per_call_us(window(1, 2500.0), None) == 2500.0
+
+
+def test_a_window_with_another_sm_clock_is_not_steady() -> None:
+    windows = [window(1, 1.0, ghz=ghz) for ghz in (1.98, 1.97, 1.98, 1.90, 1.95)]
+    # The median is 1.97; 1.90 is 3.6 % below, 1.95 is 1 % below.
+    assert steady(windows) == [True, True, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("host_us", "agrees"),
+    [(2060.0, True), (1958.0, True), (1950.0, False), (2310.0, True), (2320.0, False)],
+)
+def test_the_judges_clock_confirms_within_5_percent_and_messages(host_us: float, agrees: bool) -> None:
+    # The device reports 2060 us: at least 1957 and at most 2163 + 150 us.
+    assert clock_agrees([window(100, 2000.0, host_us=host_us)]) is agrees
+
+
+def test_one_window_in_which_the_judge_was_late_decides_nothing() -> None:
+    usual = [window(100, 2000.0, host_us=2100.0)] * 4
+    assert clock_agrees([*usual, window(100, 2000.0, host_us=90_000.0)])
+
+
+def node(kind: str = "kernel", by: str = "runtime", name: str = "k", file: str = "", *, on_host: bool = False) -> Node:
+    return Node(kind, on_host, by, name, file)
+
+
+TORCH = "/venv/lib/python3.12/site-packages/torch/lib/libtorch_cuda.so"
+
+
+@pytest.mark.parametrize(
+    ("found", "kind"),
+    [
+        (node(by="driver", name="softmax_kernel"), "own"),
+        (node(by="driver", name="sm80_xmma_gemm_f32"), "own"),
+        (node(file="/proc/self/fd/9"), "own"),
+        (node(file="/tmp/libtorch_extension/candidate.so"), "own"),
+        (node(file=TORCH, name="reduce_kernel"), "library"),
+        (node(file=TORCH, name="vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>"), "glue"),
+        (node(by="other", name="sm80_xmma_gemm_f32"), "library"),
+        (node("memcpy"), "glue"),
+    ],
+)
+def test_the_file_that_brought_a_kernel_decides_whose_it_is(found: Node, kind: str) -> None:
+    assert kind_of(found) == kind
+
+
+def test_own_kernels_are_numbered_as_in_their_graph() -> None:
+    nodes = [node(by="driver"), node(file=TORCH), node(by="driver")]
+    assert own_numbers(nodes, first=2) == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (node(), ""),
+        (node("memcpy"), ""),
+        (node("memset"), ""),
+        (node("memcpy", on_host=True), "it copies between host and device memory"),
+        (node("host"), "it adds a node of type 'host' to the graph"),
+        (node("conditional"), "it adds a node of type 'conditional' to the graph"),
+    ],
+)
+def test_nodes_that_cannot_be_replayed_on_new_inputs_are_refused(found: Node, reason: str) -> None:
+    assert refused([node(), found]) == reason

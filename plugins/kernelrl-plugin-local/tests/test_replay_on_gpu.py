@@ -1,0 +1,344 @@
+"""On a GPU: candidates that are judged and timed by replays of recorded calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+import pytest
+
+from kernelrl_core.interfaces.requirements import gpu_vendors
+from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Outcome, sha256_text
+from kernelrl_core.version import API_VERSION
+from kernelrl_plugin_local.config import LocalConfig
+from kernelrl_plugin_local.evaluator import LocalEvaluator
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif("nvidia" not in gpu_vendors(), reason="needs an NVIDIA GPU"),
+]
+
+
+def task(body: str, inputs: str = "torch.randn(1024, 4096)", init: str = "", members: str = "") -> str:
+    """A reference."""
+    return f"""\
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self{", " + init if init else ""}):
+        super().__init__()
+{members or "        pass"}
+
+    def forward(self, x):
+        {body}
+
+
+def get_inputs():
+    return [{inputs}]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+RELU = task("return torch.relu(x) * 2.0")
+SMALL = task("return torch.relu(x) * 2.0", "torch.randn(300)")
+NORM = task(
+    "return self.norm(x)",
+    "torch.randn(16, 32, 64, 64)",
+    members="        self.norm = nn.BatchNorm2d(32)",
+)
+MATMUL = task("return x @ x", "torch.randn(1024, 1024)")
+IN_PLACE = task("return x.relu_()")
+
+TRITON = """\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def twice_relu(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    x = tl.load(x_ptr + offs, mask=mask)
+    tl.store(y_ptr + offs, tl.maximum(x, 0.0) * 2.0, mask=mask)
+
+
+def launch(x, y):
+    n = x.numel()
+    twice_relu[(triton.cdiv(n, 256),)](x, y, n, BLOCK=256)
+    return y
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        {body}
+"""
+HONEST = "return launch(x, torch.empty_like(x))"
+
+CUDA = '''\
+import torch
+from torch.utils.cpp_extension import load_inline
+
+source = r"""
+#include <torch/extension.h>
+{includes}
+__global__ void twice_relu(const float* x, float* y, int n) {{
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = fmaxf(x[i], 0.0f) * 2.0f;
+}}
+torch::Tensor run(torch::Tensor x) {{
+  auto y = torch::empty_like(x);
+  int n = x.numel();
+  {body}
+  return y;
+}}
+"""
+module = load_inline("m", cpp_sources="torch::Tensor run(torch::Tensor x);", cuda_sources=source, functions=["run"])
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return module.run(x)
+'''
+LAUNCH = "twice_relu<<<(n + 255) / 256, 256{stream}>>>(x.data_ptr<float>(), y.data_ptr<float>(), n);"
+
+
+def triton_kernel(body: str) -> str:
+    return TRITON.format(body=body.replace("\n", "\n        "))
+
+
+def cuda_kernel(body: str, includes: str = "") -> str:
+    return CUDA.format(body=body, includes=includes)
+
+
+@attrs.frozen
+class Case:
+    """A candidate and how its evaluation ends."""
+
+    name: str
+    source: str
+    backend: str = "triton"
+    reference: str = RELU
+    outcome: Outcome = Outcome.CORRECT
+    recorded: bool = True
+    says: str = ""
+    """Part of the evidence of `not_recorded`, or of the message."""
+    settings: dict[str, Any] = attrs.field(factory=dict)
+
+
+BATCH_NORM = """\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale(x_ptr, y_ptr, w_ptr, b_ptr, n, C, HW, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    c = (offs // HW) % C
+    x = tl.load(x_ptr + offs, mask=mask)
+    y = x * tl.load(w_ptr + c, mask=mask) + tl.load(b_ptr + c, mask=mask)
+    tl.store(y_ptr + offs, y, mask=mask)
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm2d(32)
+
+    def forward(self, x):
+        norm = self.norm
+        var, mean = torch.var_mean(x, (0, 2, 3), unbiased=False)
+        count = x.numel() // x.shape[1]
+        norm.running_mean.mul_(0.9).add_(mean * 0.1)
+        norm.running_var.mul_(0.9).add_(var * (0.1 * count / (count - 1)))
+        norm.num_batches_tracked.add_(1)
+        weight = norm.weight * torch.rsqrt(var + norm.eps)
+        bias = norm.bias - mean * weight
+        y = torch.empty_like(x)
+        n = x.numel()
+        scale[(triton.cdiv(n, 512),)](x, y, weight, bias, n, x.shape[1], x.shape[2] * x.shape[3], BLOCK=512)
+        return y
+"""
+STREAMS = "<ATen/cuda/CUDAContext.h>"
+HONEST_CASES = [
+    Case("triton", triton_kernel(HONEST)),
+    Case("small triton", triton_kernel(HONEST), reference=SMALL),
+    Case("untimed", triton_kernel(HONEST), settings={"timing": False}),
+    Case("default stream", cuda_kernel(LAUNCH.format(stream="")), "cuda"),
+    Case(
+        "current stream",
+        cuda_kernel(LAUNCH.format(stream=", 0, at::cuda::getCurrentCUDAStream()"), f"#include {STREAMS}"),
+        "cuda",
+    ),
+    Case("synchronises in C++", cuda_kernel(LAUNCH.format(stream="") + " cudaDeviceSynchronize();"), "cuda"),
+    Case(
+        "allocates in forward",
+        cuda_kernel("float* p; cudaMalloc(&p, 1 << 20); " + LAUNCH.format(stream="") + " cudaFree(p);"),
+        "cuda",
+    ),
+    Case(
+        "synchronises in Python",
+        triton_kernel(HONEST.replace("return", "y =") + "\ntorch.cuda.synchronize()\nreturn y"),
+    ),
+    Case(
+        "joined streams",
+        triton_kernel(
+            "y = torch.empty_like(x)\nside = self.__dict__.setdefault('side', torch.cuda.Stream())\n"
+            "side.wait_stream(torch.cuda.current_stream())\n"
+            "with torch.cuda.stream(side):\n    launch(x, y)\n"
+            "torch.cuda.current_stream().wait_stream(side)\nreturn y"
+        ),
+    ),
+    Case(
+        "one output buffer",
+        triton_kernel("y = self.__dict__.setdefault('y', torch.empty_like(x))\nreturn launch(x, y)"),
+    ),
+    Case("in place", triton_kernel("return x.relu_()"), reference=IN_PLACE),
+    Case("batch norm in training mode", BATCH_NORM, reference=NORM),
+    Case("library", triton_kernel("return x @ x"), reference=MATMUL),
+]
+NOT_RECORDED = [
+    Case("reads a value", triton_kernel("s = x[0, 0].item()\n" + HONEST), recorded=False, says="candidate.py:"),
+    Case("copies to the host", triton_kernel("x.cpu()\n" + HONEST), recorded=False, says="candidate.py:"),
+    Case(
+        "unjoined stream",
+        triton_kernel(
+            "y = torch.empty_like(x)\nside = self.__dict__.setdefault('side', torch.cuda.Stream())\n"
+            "side.wait_stream(torch.cuda.current_stream())\n"
+            "with torch.cuda.stream(side):\n    launch(x, y)\nreturn y"
+        ),
+        recorded=False,
+    ),
+    Case(
+        "own graph",
+        triton_kernel(
+            "graph = torch.cuda.CUDAGraph()\ny = torch.empty_like(x)\nwith torch.cuda.graph(graph):\n    launch(x, y)\n"
+            "graph.replay()\nreturn y"
+        ),
+        recorded=False,
+    ),
+]
+WRONG = [
+    Case("wrong", triton_kernel("return launch(x, torch.empty_like(x)) + 1"), outcome=Outcome.INCORRECT),
+    Case(
+        "cached by address",
+        triton_kernel(
+            "c = self.__dict__.setdefault('c', {})\nk = x.data_ptr()\n"
+            "if k not in c:\n    c[k] = launch(x, torch.empty_like(x)).clone()\nreturn c[k]"
+        ),
+        outcome=Outcome.INCORRECT,
+    ),
+    Case(
+        "unwritten output",
+        triton_kernel("return torch.empty_like(x)"),
+        outcome=Outcome.INCORRECT,
+    ),
+    Case(
+        "illegal access",
+        TRITON.replace("tl.store(y_ptr + offs,", "tl.store(y_ptr + offs.to(tl.int64) + (1 << 44),").format(body=HONEST),
+        outcome=Outcome.RUNTIME_ERROR,
+    ),
+]
+HACKS = [
+    Case(
+        "patched replay",
+        triton_kernel(HONEST).replace(
+            "class ModelNew", "torch.cuda.CUDAGraph.replay = lambda self: None\n\n\nclass ModelNew"
+        ),
+    ),
+    Case(
+        "decoy kernel",
+        triton_kernel("y = torch.relu(x) * 2.0\nlaunch(x, torch.empty_like(x))\nreturn y"),
+        outcome=Outcome.HACKED,
+    ),
+]
+
+
+class Bench:
+    """A local evaluator and a loop to run it in."""
+
+    def __init__(self, workers: int = 2) -> None:
+        self.runner = asyncio.Runner()
+        self.evaluator = self.runner.run(self._made(workers))
+
+    async def _made(self, workers: int) -> LocalEvaluator:
+        return LocalEvaluator(LocalConfig(gpu_workers=workers))
+
+    def judge(self, *cases: Case, **settings: Any) -> list[Evaluation]:
+        async def judged() -> list[Evaluation]:
+            return await asyncio.gather(*(self.evaluator.evaluate(request(case, settings)) for case in cases))
+
+        return self.runner.run(judged())
+
+    def close(self) -> None:
+        self.runner.run(self.evaluator.aclose())
+        self.runner.close()
+
+
+def request(case: Case, settings: dict[str, Any]) -> EvaluationRequest:
+    asked = {"timing": True, "timing_method": "replay", **case.settings, **settings}
+    return EvaluationRequest(
+        task_id="test/replay",
+        task_source=case.reference,
+        task_sha256=sha256_text(case.reference),
+        source=case.source,
+        source_sha256=sha256_text(case.source),
+        backend=case.backend,
+        backend_options={"mode": "gpu"},
+        settings=EvaluationSettings(**asked),
+        seed="ab" * 16,
+        api_version=API_VERSION,
+    )
+
+
+def not_recorded(evaluation: Evaluation) -> str:
+    return "; ".join(found.evidence for found in evaluation.findings if found.rule == "not_recorded")
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    yield made
+    made.close()
+
+
+def _named(cases: Sequence[Case]) -> Any:
+    return pytest.mark.parametrize("case", cases, ids=[case.name for case in cases])
+
+
+@_named(HONEST_CASES)
+def test_an_honest_kernel_is_recorded_and_timed(bench: Bench, case: Case) -> None:
+    (found,) = bench.judge(case)
+    assert (found.outcome, not_recorded(found)) == (Outcome.CORRECT, ""), found.detail
+    timed = case.settings.get("timing", True)
+    assert (found.speedup is not None) is timed
+
+
+@_named(NOT_RECORDED)
+def test_a_kernel_that_cannot_be_recorded_is_judged_by_eager_calls(bench: Bench, case: Case) -> None:
+    (found,) = bench.judge(case)
+    assert found.outcome is case.outcome, found.detail
+    assert case.says in not_recorded(found)
+    assert not_recorded(found)
+    assert found.speedup is None
+
+
+@_named(WRONG)
+def test_a_wrong_kernel_is_never_correct(bench: Bench, case: Case) -> None:
+    (found,) = bench.judge(case)
+    assert found.outcome is case.outcome, found.detail
+
+
+@_named(HACKS)
+def test_a_hack_is_not_rewarded(bench: Bench, case: Case) -> None:
+    (found,) = bench.judge(case)
+    assert found.outcome is case.outcome, found.detail
