@@ -13,7 +13,7 @@ MIB, GIB = 1 << 20, 1 << 30
 L2 = 50 * MIB
 
 
-def plan(*, input_bytes: int = 16 * MIB, output_bytes: int = 16 * MIB, call_us: float = 20.0, free: int = 64 * GIB):
+def plan(*, input_bytes: int = 16 * MIB, output_bytes: int = 16 * MIB, call_us: float = 20.0, free: int = 128 * GIB):
     return planned(input_bytes=input_bytes, output_bytes=output_bytes, call_us=call_us, cache_bytes=L2, free_bytes=free)
 
 
@@ -38,8 +38,8 @@ def test_one_call_that_moves_four_times_the_cache_is_a_window() -> None:
 
 
 def test_little_memory_allows_for_fewer_calls() -> None:
-    # 3 copies of 16 MiB in and 5 of 16 MiB out are 128 MiB a call; half of 1 GiB holds 4 calls.
-    found = plan(free=1 * GIB)
+    # 3 copies of 16 MiB in and 5 of 16 MiB out are 128 MiB a call; a quarter of 2 GiB holds 4 calls.
+    found = plan(free=2 * GIB)
     assert (found.calls, found.half, found.reduced) == (4, 2, True)
 
 

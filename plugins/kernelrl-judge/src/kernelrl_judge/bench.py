@@ -218,10 +218,15 @@ class Bench:
         """As `_judged`; from eager calls, where calls cannot be recorded.
 
         A candidate is not timed then. If the reference cannot be recorded, both sides are timed eagerly.
+
+        Raises:
+            DeviceMemoryError: a recording needs more memory than others leave.
         """
         try:
             return self._judged(request, target, backend, mode, environment, device, turns)
         except NotRecorded as error:
+            if error.lacks_memory and turns is not None:
+                raise DeviceMemoryError(f"{error.reason} (out of memory)") from error
             why = error
         timing = request.settings.timing and why.of_reference
         settings = attrs.evolve(request.settings, timing=timing, timing_method="window")

@@ -20,6 +20,7 @@ from kernelrl_judge.replay.capture import Captured, Recorder, storage_range
 from kernelrl_judge.replay.library import STAMPS, Library, Stamps, stamps_at
 from kernelrl_judge.replay.slope import Window
 from kernelrl_judge.running import Runner
+from kernelrl_judge.shortage import lacks_memory
 from kernelrl_judge.trees import mapped, tensors
 from kernelrl_judge.value_trees import TensorLeaf, decode_tree, encode_tree, leaves_of
 
@@ -251,7 +252,8 @@ class ReferenceSession:
                 for count in counts
             ]
         except (RuntimeError, ValueError) as error:
-            raise NotRecorded(str(error).partition("\n")[0], of_reference=True) from None
+            reason = str(error).partition("\n")[0]
+            raise NotRecorded(reason, of_reference=True, lacks_memory=lacks_memory(str(error))) from None
         finally:
             reference.restore()
 

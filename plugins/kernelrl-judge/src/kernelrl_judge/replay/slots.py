@@ -19,8 +19,8 @@ _COPIES_OF_INPUTS = 3
 """The runner's slots, the judge's slots, and the values that are drawn."""
 _COPIES_OF_OUTPUTS = 5
 """The recorded outputs of either side, copies of them, and one more for their comparison."""
-_MEMORY_SHARE = 0.5
-"""Of the free memory: intermediate results of a call need memory, too."""
+_MEMORY_SHARE = 0.25
+"""Of the free memory: intermediate results of a call need memory, and so do other evaluations."""
 
 
 @attrs.frozen
