@@ -12,8 +12,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
-from kernelrl_core.api.config import FileLock
-from kernelrl_core.api.evaluators import lock_directory
 from kernelrl_judge.suspending import descendants
 
 __all__ = ["Pair", "apart", "pairs", "siblings", "spare", "surroundings"]
@@ -97,6 +95,10 @@ def apart(root: int, environment: Mapping[str, str] = os.environ) -> Iterator[Pa
 
 
 def _taken(pair: Pair, stack: contextlib.ExitStack) -> bool:
+    # A judge calls `spare` before it imports anything that its zygotes need not have.
+    from kernelrl_core.api.config import FileLock
+    from kernelrl_core.api.evaluators import lock_directory
+
     path = lock_directory() / f"processors-{pair[0]}-{pair[1]}.turn"
     try:
         stack.enter_context(FileLock(path, wait=False))

@@ -7,7 +7,8 @@ import functools
 import importlib
 import logging
 import os
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from kernelrl_core.api import API_VERSION
 from kernelrl_core.api.components import registry
@@ -27,11 +28,13 @@ from kernelrl_core.api.evaluators import (
 )
 from kernelrl_judge import processors
 from kernelrl_judge.audit_process import Auditor
-from kernelrl_judge.building.calls import find_inline_calls
-from kernelrl_judge.building.service import BuildService
+from kernelrl_judge.modes import UNTIMED
 from kernelrl_judge.worker import JudgeDied
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.lanes import Lanes, visible_gpus
+
+if TYPE_CHECKING:
+    from kernelrl_judge.building.service import BuildService
 
 __all__ = ["LocalEvaluator"]
 
@@ -61,7 +64,7 @@ class LocalEvaluator(Evaluator):
         self._auditing = asyncio.Semaphore(self._audits)
         self._auditors: list[Auditor] = []
         self._store = cache_directory() / "builds"
-        self._builds = BuildService(self._store, apart)
+        self._apart = apart
         self._announced = False
         self._runners: dict[str, tuple[str, Any]] = {}
 
@@ -95,6 +98,15 @@ class LocalEvaluator(Evaluator):
                     Outcome.HACKED, "The process disturbed its surroundings.", evidence, findings=(finding,)
                 )
 
+    async def expect(self, backend: str) -> None:
+        """Start a judge; see `Evaluator.expect`."""
+        on_gpu = bool(self._gpus) and self._runner(backend)[1].mode({}, True) == "gpu"
+        await (self._on_gpu if on_gpu else self._on_cpu).start()
+
+    def why_untimed(self, backend: str, options: Mapping[str, Any]) -> str:
+        """See `Evaluator.why_untimed`."""
+        return UNTIMED.get(self._runner(backend)[1].mode(options, bool(self._gpus)), "")
+
     async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float) -> TaskAudit:
         """Audit a task on the first GPU, or on the CPU; see `Evaluator.audit`."""
         async with self._auditing:
@@ -113,6 +125,9 @@ class LocalEvaluator(Evaluator):
         """Build the extensions that can be read from the source; the judge builds the others on request."""
         if spec is None:
             return
+        # Patterns of text that this module prepares take longer than most commands have.
+        from kernelrl_judge.building.calls import find_inline_calls
+
         calls = [call for call in find_inline_calls(request.source) if call.complete]
         if calls:
             self._announce_preparation()
@@ -122,6 +137,12 @@ class LocalEvaluator(Evaluator):
                 await self._builds.prebuild(call, spec, request.settings)
 
         await asyncio.gather(*map(build, calls))
+
+    @functools.cached_property
+    def _builds(self) -> BuildService:
+        from kernelrl_judge.building.service import BuildService
+
+        return BuildService(self._store, self._apart)
 
     def _announce_preparation(self) -> None:
         """Log a reason for the duration of the very first build."""

@@ -129,6 +129,10 @@ class Lanes:
         self._alone = False
         self._proven = False
 
+    async def start(self) -> None:
+        """Start the judge that will have the first candidate; does not wait until it has started."""
+        await self._devices[0].idle[-1].start()
+
     async def evaluate(self, request: EvaluationRequest, runner: str) -> Evaluation:
         """Evaluate one candidate as soon as a lane is free.
 
