@@ -10,8 +10,10 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from kernelrl_core.api import API_VERSION
-from kernelrl_core.api.components import registry
+from kernelrl_core.api.components import Use, registry
 from kernelrl_core.api.config import cache_directory
 from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite
 from kernelrl_core.api.evaluators import (
@@ -19,9 +21,7 @@ from kernelrl_core.api.evaluators import (
     EvaluationRequest,
     EvaluationSettings,
     Evaluator,
-    Finding,
     Outcome,
-    Severity,
     Task,
     TaskAudit,
     sha256_text,
@@ -40,13 +40,16 @@ __all__ = ["LocalEvaluator"]
 
 logger = logging.getLogger(__name__)
 
+_ENDED_TWICE = "The process that evaluates the kernel ended twice with it, and does not with other kernels."
+
 
 class LocalEvaluator(Evaluator):
     """Evaluates candidates on this machine; see `Evaluator`.
 
     A candidate passes two queues. Its extensions are compiled on the CPU. Then a judge evaluates it, on a GPU if its
-    backend uses one. If the judge dies, it is replaced and the candidate is evaluated again while all other lanes are
-    empty. If the judge dies again and the GPU passes its probe, the outcome is `hacked`.
+    backend uses one. If the judge dies, a fresh one evaluates the candidate again while all other lanes are empty. If
+    that dies as well and the GPU passes its probe, a fresh judge evaluates a control: the example kernel of the backend.
+    If it can, the candidate ended the judges, and the outcome is `runtime_error`.
     """
 
     def __init__(self, config: LocalConfig) -> None:
@@ -92,11 +95,44 @@ class LocalEvaluator(Evaluator):
             try:
                 return await lanes.evaluate_alone(request, target)
             except JudgeDied as second:
-                evidence = f"ended its judge twice: {first.message}; {second.message}"
-                finding = Finding("judge_death", Severity.HACK, evidence, checker="judge")
-                return Evaluation(
-                    Outcome.HACKED, "The process disturbed its surroundings.", evidence, findings=(finding,)
-                )
+                evidence = f"{first.message}; {second.message}"
+                await self._evaluate_control(request, target, lanes, evidence)
+                return Evaluation(Outcome.RUNTIME_ERROR, _ENDED_TWICE, evidence)
+
+    async def _evaluate_control(self, request: EvaluationRequest, target: str, lanes: Lanes, evidence: str) -> None:
+        """Evaluate the example kernel of a backend as its candidate would have been.
+
+        Args:
+            evidence: how the candidate's judges died.
+
+        Raises:
+            InfrastructureError: the judge cannot evaluate that either.
+        """
+        example = registry().make("backends", Use(request.backend)).facts.example
+        control = attrs.evolve(
+            request,
+            task_id="control",
+            task_source=example.reference,
+            task_sha256=sha256_text(example.reference),
+            source=example.kernel,
+            source_sha256=sha256_text(example.kernel),
+            kernels=(),
+            kernels_complete=False,
+            suspect_rules=(),
+        )
+        try:
+            found = await lanes.evaluate_alone(control, target)
+        except JudgeDied as error:
+            raise InfrastructureError(
+                f"judges die under any kernel of backend {request.backend}: {evidence}; {error.message}",
+                fix="look above for what the judge printed; kernelrl doctor",
+            ) from error
+        if found.outcome is not Outcome.CORRECT and not found.checked:
+            raise InfrastructureError(
+                f"judges died under a candidate ({evidence}), and the example kernel of backend {request.backend} ends "
+                f"as {found.outcome.value}: {found.message}",
+                fix="kernelrl doctor",
+            )
 
     async def expect(self, backend: str) -> None:
         """Start a judge; see `Evaluator.expect`."""

@@ -143,7 +143,7 @@ class Lanes:
         return await self._evaluate(request, runner, alone=False)
 
     async def evaluate_alone(self, request: EvaluationRequest, runner: str) -> Evaluation:
-        """Evaluate one candidate while all other lanes are empty.
+        """Evaluate one candidate by a fresh judge while all other lanes are empty.
 
         Raises:
             JudgeDied: the judge died, and its device passed the probe.
@@ -162,6 +162,8 @@ class Lanes:
         lane = await self._take(alone)
         device = lane.device
         try:
+            if alone:
+                await lane.worker.aclose()
             evaluation = await lane.worker.evaluate(request, runner, lambda: self._leave(lane))
             self._trust(device)
             return evaluation
