@@ -43,7 +43,7 @@ def correct() -> Any:
     return make_turn(Outcome.CORRECT, extraction=extraction, evaluation=make_evaluation(Outcome.CORRECT))
 
 
-def test_kernels_are_timed_without_being_told_to() -> None:
+def test_kernels_are_timed_by_default() -> None:
     assert _why_untimed(spec(), FakeEvaluator(), (), False) == ""
 
 

@@ -48,7 +48,7 @@ class LocalEvaluator(Evaluator):
 
     A candidate passes two queues. Its extensions are compiled on the CPU. Then a judge evaluates it, on a GPU if its
     backend uses one. If the judge dies, a fresh one evaluates the candidate again while all other lanes are empty. If
-    that dies as well and the GPU passes its probe, a fresh judge evaluates a control: the example kernel of the backend.
+    that dies as well and the GPU passes its probe, a fresh one evaluates a control, the backend's example kernel.
     If it can, the candidate ended the judges, and the outcome is `runtime_error`.
     """
 
