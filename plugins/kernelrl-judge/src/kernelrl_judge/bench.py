@@ -23,7 +23,7 @@ from kernelrl_judge.exchange import ArenaExchange, Arenas, Exchange
 from kernelrl_judge.judging import Case
 from kernelrl_judge.modes import UNTIMED
 from kernelrl_judge.nursery import Zygote, Zygotes
-from kernelrl_judge.protocol import FrameKind
+from kernelrl_judge.protocol import FrameKind, ProtocolError
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded
 from kernelrl_judge.shortage import lacks_device_memory
@@ -270,6 +270,8 @@ class Bench:
             disabled: build kernels that do nothing; raises `Unreadable` where that is not certain.
         """
         spec = backend.toolchain(request.backend_options, mode)
+        if spec is None:
+            raise ProtocolError(f"an order for a build, which candidates of backend {request.backend} have no use for")
         try:
             return self._builds.answer(
                 *(asked, spec, request.settings),

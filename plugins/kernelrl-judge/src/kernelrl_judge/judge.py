@@ -15,6 +15,7 @@ import os
 import select
 import signal
 import sys
+import tempfile
 import traceback
 from typing import Any, BinaryIO
 
@@ -50,6 +51,8 @@ def _serve(requests: io.RawIOBase, replies: BinaryIO, zygotes: Any) -> None:
         return
     os.environ.clear()
     os.environ.update(surroundings)
+    # It may be remembered from before.
+    tempfile.tempdir = None
 
     def answer(message: dict[str, Any]) -> None:
         replies.write(wire.pack(message))
@@ -60,6 +63,7 @@ def _serve(requests: io.RawIOBase, replies: BinaryIO, zygotes: Any) -> None:
     if message is not None and "request" in message:
         # The zygote starts while this process imports the rest.
         zygotes.expect(message["runner"], message["request"]["backend_options"])
+    from kernelrl_core.api.errors import MissingPrerequisite
     from kernelrl_core.api.evaluators import EvaluationRequest, from_json, to_json
     from kernelrl_judge import health
     from kernelrl_judge.bench import Bench, DeviceFault, Unavailable
@@ -85,6 +89,8 @@ def _serve(requests: io.RawIOBase, replies: BinaryIO, zygotes: Any) -> None:
             return {"task_error": str(error)}
         except Unavailable as error:
             return {"missing": error.args[0], "fix": error.args[1]}
+        except MissingPrerequisite as error:
+            return {"missing": error.message, "fix": error.fix}
         except DeviceFault as error:
             return {"device_fault": str(error)}
         except ZygoteDied as error:
