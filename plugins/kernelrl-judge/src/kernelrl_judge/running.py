@@ -15,6 +15,7 @@ from typing import Any
 
 from kernelrl_judge import processors, protocol
 from kernelrl_judge.exchange import FileExchange
+from kernelrl_judge.forks import NotForked
 from kernelrl_judge.nursery import Zygote, ZygoteDied
 from kernelrl_judge.protocol import Frame, FrameKind
 from kernelrl_judge.speaking import Hearing
@@ -156,7 +157,7 @@ class Runner:
                 microseconds, which a clock that is read afterwards would show.
 
         Raises:
-            DeadlinePassed, Cancelled, RunnerEnded, ZygoteDied: there will be none.
+            DeadlinePassed, Cancelled, RunnerEnded, ZygoteDied, NotForked: there will be none.
             protocol.ProtocolError: what came is no frame, or not the runner's.
         """
         patient_until = time.monotonic() + self._patience_s
@@ -183,7 +184,7 @@ class Runner:
                 break
             if self._status in ready:
                 # The candidate is gone, and something that it started keeps the stream open.
-                raise RunnerEnded(self._ending())
+                raise self._ended()
         # A frame that has begun must end in time as well.
         self._stream.settimeout(max(0.05, self.deadline - time.monotonic()))
         try:
@@ -194,7 +195,7 @@ class Runner:
         if frame is None:
             if not self._zygote.alive:
                 raise ZygoteDied("the zygote ended under a candidate")
-            raise RunnerEnded(self._ending())
+            raise self._ended()
         return self._hearing.heard(frame)
 
     @property
@@ -225,6 +226,12 @@ class Runner:
                 # Where sessions share the processor fairly, priorities count within each alone.
                 with open(f"/proc/{child}/autogroup", "w") as file:
                     file.write(str(_SLOW_NICE))
+
+    def _ended(self) -> Exception:
+        if not self._hearing.begun:
+            # No line of a candidate has run: the machine had no room for a process, say.
+            return NotForked(f"a runner ended before it was given a candidate: {self._ending()}")
+        return RunnerEnded(self._ending())
 
     def _ending(self) -> str:
         if select.select([self._status], [], [], 2.0)[0]:
