@@ -54,12 +54,14 @@ class Watch:
         self._root = psutil.Process()
 
     def service(self) -> dict[str, list[psutil.Process]]:
-        """This process, its judges and their zygotes."""
-        found: dict[str, list[psutil.Process]] = {"main": [self._root], "judges": [], "zygotes": []}
+        """This process, its judges, their nurseries and zygotes."""
+        found: dict[str, list[psutil.Process]] = {"main": [self._root], "judges": [], "nurseries": [], "zygotes": []}
         for judge in self._root.children():
             if "kernelrl_judge.judge" in _words(judge):
                 found["judges"].append(judge)
-                found["zygotes"] += [child for child in judge.children() if "kernelrl_judge.zygote" in _words(child)]
+                found["nurseries"] += [child for child in judge.children() if "kernelrl_judge.nursery" in _words(child)]
+        for nursery in found["nurseries"]:
+            found["zygotes"] += [child for child in nursery.children() if "kernelrl_judge.zygote" in _words(child)]
         return found
 
     def strangers(self) -> list[str]:

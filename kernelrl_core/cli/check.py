@@ -11,14 +11,16 @@ import click
 from kernelrl_core.cli.output import print_json, print_lines
 
 if TYPE_CHECKING:
+    from kernelrl_core.interfaces.evaluators import Evaluator
     from kernelrl_core.plugins.registry import Registry
     from kernelrl_core.plugins.use import Use
     from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
     from kernelrl_core.types import Evaluation, Task, Turn
 
 _MAX_BYTES = 4 << 20
-_DEFAULT = {
+_DEFAULT: dict[str, Any] = {
     "backend": {"use": "triton"},
+    "evaluator": {"use": "local"},
     "checkers": {"source": {"use": "source_rules"}, "measured": {"use": "evaluation_rules"}},
 }
 """Evaluation keys that apply without `--recipe`."""
@@ -36,6 +38,7 @@ _FOUND = {"clean": "no hack found", "suspect": "suspect", "hack": "hack found"}
 @click.option("--backend", "-b", help="Backend of the kernel, such as cuda. Default: that of --recipe, or triton.")
 @click.option("--evaluator", "-e", help="Evaluator component. Default: that of --recipe, or local (this machine).")
 @click.option("--recipe", "-r", help="Take checkers, stated rules, precision and tolerances from this recipe.")
+@click.option("--no-timing", is_flag=True, help="Do not measure the speedup.")
 @click.option("--seed", type=int, help="Seed of the inputs, for a reproducible evaluation. Default: random.")
 @click.option("--cache", is_flag=True, help="Use the evaluation cache. Has an effect only together with --seed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -48,15 +51,17 @@ def command(
     backend: str | None,
     evaluator: str | None,
     recipe: str | None,
+    no_timing: bool,
     seed: int | None,
     cache: bool,
     as_json: bool,
 ) -> None:
-    """Evaluate KERNEL against TASK: build it, execute it in a sandbox, compare its outputs with the reference.
+    """Evaluate KERNEL against TASK: build it, execute it in a sandbox, compare its outputs with the reference, time it.
 
     TASK is the id of a task (see 'kernelrl tasks list') or a file in KernelBench's format. KERNEL is a Python file that
     defines ModelNew, a saved reply of a model, or - for standard input. KEY=VALUE override evaluation keys of the
-    recipe; evaluation.timing=true also measures the speedup.
+    recipe. A correct kernel is timed where that is possible: C++ on the CPU, other languages on a GPU. Triton's
+    interpreter has no meaningful run time; evaluation.timing=true makes that an error.
 
     Exit code 0: the kernel is correct; 1: it is not; 3: this machine cannot execute it.
 
@@ -64,22 +69,17 @@ def command(
     Examples:
       kernelrl check starter/1/relu_double my_kernel.py
       kernelrl check my_task.py reply.txt --seed 7 --json
-      kernelrl check my_task.py my_kernel.py -b cuda evaluation.timing=true
+      kernelrl check my_task.py my_kernel.py -b cuda evaluation.timing_trials=100
     """
     import asyncio
 
-    from kernelrl_core.plugins.registry import registry
-    from kernelrl_core.tasks.lookup import find_task
-
-    known = registry()
-    spec, tasks = _spec(recipe, backend, evaluator, overrides, known)
-    source = known.make("tasks", tasks) if tasks is not None and not Path(task).is_file() else None
-    found = find_task(task, registry=known, source=source)
-    turn = asyncio.run(_evaluate(spec, known, found, _read(kernel), seed, cache))
+    turn, spec, why_untimed = asyncio.run(
+        _checked(task, kernel, overrides, backend, evaluator, recipe, no_timing, seed, cache)
+    )
     if as_json:
-        print_json(_described(turn, spec))
+        print_json(_described(turn, spec, why_untimed))
     else:
-        print_lines(_lines(turn))
+        print_lines(_lines(turn, why_untimed))
     chosen = backend or recipe or spec.backend.use != "triton"
     if not chosen and any(finding.rule == "no_kernel" for finding in turn.findings):
         click.echo("note: evaluated with backend triton; select another with -b, such as -b cuda", err=True)
@@ -106,8 +106,84 @@ def _spec(
     return read_evaluation_spec(_DEFAULT, [*chosen, *overrides], registry=registry), None
 
 
+async def _checked(
+    task: str,
+    kernel: str,
+    overrides: tuple[str, ...],
+    backend: str | None,
+    evaluator: str | None,
+    recipe: str | None,
+    no_timing: bool,
+    seed: int | None,
+    cache: bool,
+) -> tuple[Turn, EvaluationSpec, str]:
+    """The turn, the evaluation specification, and why kernels are not timed with it, or nothing."""
+    import attrs
+
+    from kernelrl_core.plugins.registry import registry
+
+    known = registry()
+    made = await _expected_evaluator(recipe, backend, evaluator, overrides, known)
+    try:
+        from kernelrl_core.tasks.lookup import find_task
+
+        spec, tasks = _spec(recipe, backend, evaluator, overrides, known)
+        made = made or known.make("evaluators", spec.evaluator)
+        why_untimed = _why_untimed(spec, made, overrides, no_timing)
+        spec = attrs.evolve(spec, settings=attrs.evolve(spec.settings, timing=not why_untimed))
+        source = known.make("tasks", tasks) if tasks is not None and not Path(task).is_file() else None
+        found = find_task(task, registry=known, source=source)
+        return await _evaluate(spec, known, made, found, _read(kernel), seed, cache), spec, why_untimed
+    finally:
+        if made is not None:
+            await made.aclose()
+
+
+async def _expected_evaluator(
+    recipe: str | None, backend: str | None, evaluator: str | None, overrides: tuple[str, ...], registry: Registry
+) -> Evaluator | None:
+    """The evaluator, if it is known before the specification is read; it starts meanwhile."""
+    from kernelrl_core.errors import KernelRLError
+    from kernelrl_core.plugins.use import Use
+
+    if recipe or any(key.startswith(("evaluator", "backend")) for key in overrides):
+        return None
+    try:
+        made: Evaluator = registry.make("evaluators", Use(evaluator or _DEFAULT["evaluator"]["use"]))
+        await made.expect(backend or _DEFAULT["backend"]["use"])
+    except KernelRLError:
+        # Whatever reads the specification reports it, with everything else.
+        return None
+    return made
+
+
+def _why_untimed(spec: EvaluationSpec, evaluator: Evaluator, overrides: tuple[str, ...], no_timing: bool) -> str:
+    """Why the kernel is not timed, or nothing.
+
+    Raises:
+        UsageError: the arguments contradict each other.
+    """
+    from kernelrl_core.errors import UsageError
+    from kernelrl_core.types.serialization import to_json
+
+    stated = any(override.partition("=")[0].strip() == "evaluation.timing" for override in overrides)
+    if no_timing and stated and spec.settings.timing:
+        raise UsageError("--no-timing contradicts evaluation.timing=true", fix="remove one of them")
+    if no_timing:
+        return "timing is turned off by --no-timing"
+    if stated:
+        return "" if spec.settings.timing else "timing is turned off by evaluation.timing=false"
+    return evaluator.why_untimed(spec.backend.use, to_json(spec.backend.options))
+
+
 async def _evaluate(
-    spec: EvaluationSpec, registry: Registry, task: Task, text: str, seed: int | None, cache: bool
+    spec: EvaluationSpec,
+    registry: Registry,
+    made: Evaluator,
+    task: Task,
+    text: str,
+    seed: int | None,
+    cache: bool,
 ) -> Turn:
     import hashlib
     import secrets
@@ -121,7 +197,7 @@ async def _evaluate(
 
     secret = secrets.token_bytes(32) if seed is None else hashlib.sha256(f"check {seed}".encode()).digest()
     evaluator = CandidateEvaluator.from_spec(
-        spec, registry=registry, secret=secret, cache_dir=cache_directory() if cache else None
+        spec, registry=registry, secret=secret, cache_dir=cache_directory() if cache else None, evaluator=made
     )
     where, prompt, reply = SampleId(0, 0, 0, 0), Prompt((), ()), Reply(text, (), (), "stop")
     try:
@@ -149,7 +225,7 @@ def _head(path: Path) -> bytes:
         return file.read(_MAX_BYTES + 1)
 
 
-def _described(turn: Turn, spec: EvaluationSpec) -> dict[str, Any]:
+def _described(turn: Turn, spec: EvaluationSpec, why_untimed: str) -> dict[str, Any]:
     from kernelrl_core.types import serialization as codec
 
     evaluation = turn.evaluation
@@ -177,7 +253,14 @@ def _described(turn: Turn, spec: EvaluationSpec) -> dict[str, Any]:
         "isolation": described.get("isolation"),
         "provenance": described.get("provenance", {}),
         "seconds": {stage: round(seconds, 4) for stage, seconds in described.get("seconds", {}).items()},
+        "reasons": {} if turn.speedup is not None else {"speedup": _why_no_speedup(turn, why_untimed)},
     }
+
+
+def _why_no_speedup(turn: Turn, why_untimed: str) -> str:
+    if not turn.correct:
+        return f"only a correct kernel is timed; the outcome is {turn.outcome.value}"
+    return why_untimed or "a finding ended the evaluation before the kernel was timed"
 
 
 def _speed(evaluation: Evaluation, speedup: float) -> str:
@@ -190,7 +273,7 @@ def _speed(evaluation: Evaluation, speedup: float) -> str:
     return text
 
 
-def _lines(turn: Turn) -> list[str]:
+def _lines(turn: Turn, why_untimed: str = "") -> list[str]:
     evaluation = turn.evaluation
     outcome = "not executed" if _was_only_built(turn) else turn.outcome.value
     lines = [f"{outcome}; {_FOUND[turn.verdict.value]}  {turn.task.id}"]
@@ -211,5 +294,5 @@ def _lines(turn: Turn) -> list[str]:
     if turn.speedup is not None:
         lines.append(f"speedup   {_speed(evaluation, turn.speedup)}")
     elif turn.correct:
-        lines.append("speedup   not measured; requires evaluation.timing=true and a device that can be timed")
+        lines.append(f"speedup   not measured: {_why_no_speedup(turn, why_untimed)}")
     return [*lines, sandbox, *findings, *message]

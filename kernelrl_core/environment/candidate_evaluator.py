@@ -19,6 +19,7 @@ from kernelrl_core.environment.scoring import conclude, forbidden
 from kernelrl_core.errors import InfrastructureError
 from kernelrl_core.interfaces.backends import Backend
 from kernelrl_core.interfaces.checkers import Checker
+from kernelrl_core.interfaces.evaluators import Evaluator
 from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
@@ -79,13 +80,20 @@ class CandidateEvaluator:
 
     @classmethod
     def from_spec(
-        cls, spec: EvaluationSpec, *, registry: Registry, secret: bytes, cache_dir: Path | None
+        cls,
+        spec: EvaluationSpec,
+        *,
+        registry: Registry,
+        secret: bytes,
+        cache_dir: Path | None,
+        evaluator: Evaluator | None = None,
     ) -> CandidateEvaluator:
         """Create the components of an evaluation specification.
 
         Args:
             secret: key of the hidden input seeds.
             cache_dir: directory of the evaluation cache; None: no cache.
+            evaluator: that of the specification, if there is one already.
 
         Raises:
             MissingPrerequisite: this machine lacks prerequisites; the message lists all of them.
@@ -98,7 +106,7 @@ class CandidateEvaluator:
             backend=registry.make("backends", spec.backend),
             checkers={name: registry.make("checkers", use) for name, use in spec.checkers.items()},
             service=EvaluationService(
-                registry.make("evaluators", spec.evaluator),
+                evaluator or registry.make("evaluators", spec.evaluator),
                 cache_dir=cache_dir / "verdicts" if cache_dir is not None else None,
                 identity=str(sorted(versions.items())),
             ),

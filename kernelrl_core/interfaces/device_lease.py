@@ -19,10 +19,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from kernelrl_core.errors import MissingPrerequisite
 
 __all__ = ["DeviceLease", "HeldLease", "gpu_device_name", "lock_directory"]
 
@@ -44,9 +47,27 @@ def gpu_device_name(uuid: str) -> str:
 
 
 def lock_directory() -> Path:
-    """Directory of this user's lock files on this machine."""
+    """Directory of this user's lock files on this machine.
+
+    Raises:
+        MissingPrerequisite: something else has its place, or others may write to it. Locks in it would mean nothing.
+    """
     directory = Path(tempfile.gettempdir()) / f"kernelrl-{os.getuid()}"
-    directory.mkdir(mode=0o700, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        directory.mkdir(mode=0o700)
+    found = directory.lstat()
+    wrong = ""
+    if not stat.S_ISDIR(found.st_mode):
+        wrong = "is not a directory"
+    elif found.st_uid != os.getuid():
+        wrong = f"belongs to user {found.st_uid}"
+    elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        wrong = "can be written to by other users"
+    if wrong:
+        raise MissingPrerequisite(
+            f"{directory} is for the device leases of user {os.getuid()} and {wrong}",
+            fix=f"rm -rf {directory}, or set TMPDIR to a directory of your own",
+        )
     return directory
 
 
@@ -155,7 +176,7 @@ class DeviceLease:
 
     @staticmethod
     def _open(path: Path) -> int:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
 def _try(descriptor: int, kind: int) -> bool:

@@ -51,6 +51,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
@@ -94,6 +95,18 @@ class Evaluator(ABC):
 
     async def start(self) -> None:
         """Connect or start processes. Called once, before the first evaluation or audit."""
+
+    async def expect(self, backend: str) -> None:
+        """A request for this backend will follow soon: start what it needs, and do not wait for it. The default does
+        nothing."""
+
+    def why_untimed(self, backend: str, options: Mapping[str, Any]) -> str:
+        """Why kernels of a backend cannot be timed here; empty: they can, or it is not known.
+
+        Args:
+            options: of the backend, as in `EvaluationRequest.backend_options`.
+        """
+        return ""
 
     def identity(self) -> str:
         """Everything that an evaluation depends on besides the request and the versions of the plugins, such as the

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kernelrl_judge import running
+from kernelrl_judge import nursery
 
 SHUT_IN = """
 import json, os, signal, sys, time
@@ -195,14 +195,14 @@ def test_a_directory_whose_owner_was_killed_goes_when_the_next_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    used = running.Scratch()
+    used = nursery.Scratch()
     abandoned = tmp_path / "kernelrl-zygote_abandoned"
     abandoned.mkdir()
     (abandoned / "candidate.py").touch()
     long_ago = time.time() - 3600
     for path in (abandoned, Path(used.path)):
         os.utime(path, (long_ago, long_ago))
-    running.Scratch().close()
+    nursery.Scratch().close()
     assert not abandoned.exists()
     assert Path(used.path).exists()
     used.close()

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from kernelrl_judge.dialogue import Dialogue
+from kernelrl_judge.protocol import Frame, FrameKind
+from kernelrl_judge.runner_turns import _finish_kernels
+from kernelrl_judge.running import RunnerEnded
 
 
 class Device:
@@ -75,3 +78,56 @@ def test_nothing_happens_while_nobody_waits() -> None:
     device = Device(waited_for=False)
     assert dialogue(device).slow() is not None
     assert (device.said, device.deadline) == ([], 100.0)
+
+
+class Compiling(Device):
+    """A runner that compiles and has ended."""
+
+    def __init__(self, *frames: FrameKind) -> None:
+        super().__init__(waited_for=False)
+        self.frames = [*frames]
+
+    def receive(self) -> Frame:
+        if not self.frames:
+            raise RunnerEnded("killed")
+        return Frame(self.frames.pop(0), b"")
+
+    def send(self, kind: FrameKind) -> None:
+        self.said.append(kind.name)
+
+
+@pytest.mark.usefixtures("idle")
+def test_others_have_the_device_while_a_candidate_compiles() -> None:
+    device = Compiling(FrameKind.COMPILED)
+    talk = dialogue(device)
+    talk._compiled()
+    assert device.said == ["others", "RESUME"]
+    assert talk._holding is device
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_device_that_is_not_idle_is_not_handed_over_whatever_a_runner_says() -> None:
+    device = Compiling(FrameKind.COMPILED)
+    dialogue(device)._compiled()
+    assert device.said == ["RESUME"]
+
+
+@pytest.mark.usefixtures("idle")
+def test_the_lease_is_known_as_held_after_an_error_while_it_was_paused() -> None:
+    device = Compiling()
+    talk = dialogue(device)
+    with pytest.raises(RunnerEnded):
+        talk._compiled()
+    assert talk._holding is device
+
+
+@pytest.mark.parametrize(("initialised", "capturing", "waits"), [(True, False, 1), (True, True, 0), (False, False, 0)])
+def test_a_runner_finishes_its_kernels_before_others_have_the_device(
+    monkeypatch: pytest.MonkeyPatch, initialised: bool, capturing: bool, waits: int
+) -> None:
+    waited: list[int] = []
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: initialised)
+    monkeypatch.setattr("torch.cuda.is_current_stream_capturing", lambda: capturing)
+    monkeypatch.setattr("torch.cuda.synchronize", lambda: waited.append(1))
+    _finish_kernels()
+    assert len(waited) == waits

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from kernelrl_judge import protocol
+from kernelrl_judge.forks import NotForked
 from kernelrl_judge.protocol import FrameKind, ProtocolError
+from kernelrl_judge.running import Runner, RunnerEnded
 from kernelrl_judge.speaking import Hearing, speaking
 
 
@@ -86,3 +90,15 @@ def test_what_was_found_replaced_is_told_with_the_next_answer_and_those_after_it
     channel.say((FrameKind.STAGED, b"", True))
     channel.hear()
     assert channel.hearing.replaced
+
+
+def test_a_runner_that_ends_before_it_says_anything_is_no_ending_of_a_candidate() -> None:
+    runner: Any = object.__new__(Runner)
+    runner._hearing = Hearing()
+    runner._status, status = os.pipe()
+    with os.fdopen(status, "wb", buffering=0) as file, os.fdopen(runner._status, "rb"):
+        file.write(b"exit 70")
+        assert isinstance(runner._ended(), NotForked)
+        runner._hearing.heard(protocol.Frame(FrameKind.STARTED, bytes(32)))
+        file.write(b"exit 70")
+        assert isinstance(runner._ended(), RunnerEnded)

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_judge.suspending import descendants, ran_s, suspended
+from kernelrl_judge import suspending
+from kernelrl_judge.suspending import Held, descendants, ran_s, suspended
 
 # A process whose child, in a group of its own, counts as well.
 _COUNTING = """
@@ -127,7 +128,7 @@ def test_a_process_that_was_started_meanwhile_is_seen() -> None:
     with child_of(_WAITS) as (root, _), suspended(root) as standing:
         assert not standing.moved()
         # That it stands among the children is what counts, and not who has started it.
-        standing.pids.clear()
+        standing._held.close()
         assert standing.moved()
 
 
@@ -185,3 +186,25 @@ def test_a_process_that_is_gone_is_no_error() -> None:
     process.wait(10)
     with suspended(process.pid):
         assert descendants(process.pid) == []
+
+
+def test_a_process_that_has_the_number_of_one_that_ended_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["sleep", "60"]) as other:
+        listed = [[other.pid], [], [], []]
+        monkeypatch.setattr(suspending, "descendants", lambda root: listed.pop(0))
+        with suspended(os.getpid()) as standing:
+            assert standing.pids == set()
+            assert Path(f"/proc/{other.pid}/stat").read_text().rpartition(")")[2].split()[0] in "SR"
+        other.kill()
+
+
+def test_a_descriptor_does_not_mean_the_next_process_of_its_number() -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+        held = Held(os.getpid())
+        held.find()
+        assert held.lives(process.pid)
+        process.kill()
+        process.wait(10)
+        assert not held.lives(process.pid)
+        held.signal([process.pid], signal.SIGSTOP)
+        held.close()

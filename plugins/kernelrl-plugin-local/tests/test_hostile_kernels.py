@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from typing import Any
 
@@ -61,6 +62,239 @@ HARMLESS = {
 }
 """Tricks that have no effect on a kernel that is right all the same."""
 
+IN_FORWARD = {
+    "a thread that ends the process": (
+        "import os, threading, time\nthreading.Thread(target=os._exit, args=(3,)).start()\ntime.sleep(1)"
+    ),
+    "a signal to every process": "import os\nos.kill(-1, 9)",
+    "a signal to process 1": "import os\nos.kill(1, 9)",
+    "a stop of its own process": "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
+    "an abort": "import os\nos.abort()",
+    "no standard streams": "import os\nos.closerange(0, 3)",
+    "other files in the place of all": (
+        "import os\nnull = os.open('/dev/null', os.O_RDWR)\nfor f in range(3, 64):\n    if f != null: os.dup2(null, f)"
+    ),
+    "files cut off": "import os\nfor f in range(3, 64):\n    try: os.ftruncate(f, 0)\n    except OSError: pass",
+    "files that grow": "import os\nfor f in range(3, 64):\n    try: os.ftruncate(f, 1 << 40)\n    except OSError: pass",
+    "output without end": "import os\nwhile True: os.write(1, b'x' * 65536)",
+    "recursion": "def f(): return f()\nf()",
+    "recursion beyond the stack": "import sys\nsys.setrecursionlimit(10**9)\ndef f(): return f()\nf()",
+    "an exception that is none": "class E(BaseException): pass\nraise E('x')",
+    "an interrupt": "raise KeyboardInterrupt",
+    "a message that cannot be encoded": "raise RuntimeError('\\ud800 \\x00 \\x1b[31m')",
+    "a class that cannot be named": "raise type('\\ud800', (Exception,), {})('x')",
+    "causes in a circle": "a, b = RuntimeError('a'), RuntimeError('b')\na.__context__, b.__context__ = b, a\nraise a",
+    "a removed directory": "import os, shutil\nshutil.rmtree(os.getcwd(), ignore_errors=True)\nos.chdir('/')",
+    "no files of its own": "import shutil\nshutil.rmtree('/tmp', True)\nshutil.rmtree('/dev/shm', True)",
+    "every limit at zero": (
+        "import resource\nfor r in range(16):\n    try: resource.setrlimit(r, (0, 0))\n"
+        "    except (ValueError, OSError): pass"
+    ),
+    "no more files": "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))",
+    "no more memory": "import resource\nresource.setrlimit(resource.RLIMIT_AS, (1, 1))",
+    "signals that are blocked": (
+        "import signal, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\ntime.sleep(100)"
+    ),
+    "all descriptors in use": (
+        "import os\nself.kept = []\ntry:\n    while True: self.kept.append(os.open('/dev/null', 0))\n"
+        "except OSError: pass"
+    ),
+    "as many threads as there may be": (
+        "import threading, time\ntry:\n"
+        "    while True: threading.Thread(target=time.sleep, args=(99,), daemon=True).start()"
+        "\nexcept RuntimeError: pass"
+    ),
+    "no modules": "import sys\nsys.modules.clear()",
+    "no built-in functions": (
+        "import builtins\nfor n in list(vars(builtins)):\n    if n[0] != '_': setattr(builtins, n, None)"
+    ),
+    "no torch": "for n in list(vars(torch)):\n    try: setattr(torch, n, None)\n    except Exception: pass",
+    "tensors whose methods end the process": (
+        "import sys\nfor n in dir(torch.Tensor):\n    try: setattr(torch.Tensor, n, sys.exit)\n"
+        "    except Exception: pass"
+    ),
+    "a socket that sends nothing": "import socket\nsocket.socket.sendall = socket.socket.send = lambda *a: None",
+    "traces that fail": "import sys\nsys.settrace(lambda *a: 1 / 0)\nsys.setprofile(lambda *a: 1 / 0)",
+    "an audit hook that ends the process": "import sys\nsys.addaudithook(lambda *a: sys.exit())",
+    "an alarm": "import signal\nsignal.setitimer(signal.ITIMER_REAL, 0.001)",
+    "tensors without storage by default": "torch.set_default_device('meta')",
+    "an input without storage": "x.untyped_storage().resize_(0)",
+    "an input of another class": (
+        "x.__class__ = type('X', (torch.Tensor,), {'__torch_function__': classmethod(lambda *a, **k: 1 / 0)})"
+    ),
+    "headers of the protocol that lie": (
+        "import os, time\nfrom kernelrl_judge.protocol import HEADER, MAGIC\nfor f in range(3, 32):\n"
+        "    try: os.write(f, HEADER.pack(MAGIC, 5, 1 << 20))\n    except OSError: pass\ntime.sleep(100)"
+    ),
+    "answers that it reads itself": (
+        "import os\nfor f in range(3, 32):\n    try: os.set_blocking(f, False); os.read(f, 1 << 20)\n"
+        "    except OSError: pass"
+    ),
+    "a device that it hands over by itself": (
+        "import socket\nfrom kernelrl_judge.protocol import FrameKind, send\nfor f in range(3, 32):\n"
+        "    try: send(socket.socket(fileno=f), FrameKind.COMPILING)\n    except OSError: pass"
+    ),
+    "an order for a build that has no use here": (
+        "import json, socket\nfrom kernelrl_judge.protocol import FrameKind, send\n"
+        "lists = ('cpp_sources', 'device_sources', 'cflags', 'device_flags', 'ldflags', 'include_paths', 'functions')\n"
+        "order = json.dumps({'name': 'x', **{name: [] for name in lists}}).encode()\nfor f in range(3, 32):\n"
+        "    try: send(socket.socket(fileno=f), FrameKind.BUILD, order)\n    except OSError: pass"
+    ),
+}
+"""What the kernel does at the beginning of `forward`."""
+
+RETURNED = {
+    "nothing": "None",
+    "an integer without end": "10 ** 400",
+    "text that cannot be encoded": "'\\ud800'",
+    "a thousand outputs": "[y] * 1000",
+    "a list in itself": "(lambda l: (l.append(l), l)[1])([])",
+    "more elements than memory": "torch.zeros(1).expand(1 << 31, 1 << 31)",
+    "a tensor without storage": "torch.empty(300, device='meta')",
+    "a sparse tensor": "y.to_sparse()",
+    "an uncommon dtype": "y.to(torch.float8_e4m3fn)",
+    "NaN everywhere": "y * float('nan')",
+    "a nested tensor": "torch.nested.nested_tensor([y])",
+    "a class that claims to be a tensor": (
+        "type('H', (), {'__class__': torch.Tensor, '__getattr__': lambda s, n: exit()})()"
+    ),
+    "an object that ends the process when it goes": (
+        "type('H', (), {'__del__': lambda s: __import__('os')._exit(1), '__reduce__': lambda s: exit()})()"
+    ),
+    "a list that ends the process": (
+        "type('L', (list,), {'__iter__': lambda s: exit(), '__len__': lambda s: exit()})([y])"
+    ),
+    "values without end": "__import__('itertools').repeat(y)",
+    "memory that is freed": "(y.untyped_storage().resize_(0), y)[1]",
+}
+"""What `forward` returns."""
+
+LOADED = {
+    "ends at import": "import os; os._exit(0)\n",
+    "exits at import": "import sys; sys.exit(0)\n",
+    "is killed at import": "import os; os.kill(1, 9); os.abort()\n",
+    "forks at import": "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n",
+    "computes at import": "x = 2 ** (10 ** 9)\n",
+    "nests deeply": "x = " + "-" * 3000 + "1\n",
+    "removes itself": "import os; os.remove(__file__)\n",
+    "registers an end": "import atexit, os; atexit.register(os._exit, 1)\n",
+}
+"""What the module does before it defines its class."""
+
+REPLACED = {
+    "declares another encoding": ("import torch\n", "# -*- coding: utf-7 -*-\nimport torch\n"),
+    "is no class": ("class ModelNew(torch.nn.Module):", "ModelNew = 5\nclass Other(torch.nn.Module):"),
+    "has no class": ("class ModelNew(torch.nn.Module):", "class Other(torch.nn.Module):"),
+    "ends in the constructor": (
+        "    def forward",
+        "    def __init__(self): import os; os._exit(0)\n    def forward",
+    ),
+    "has a class that cannot be called": (
+        "class ModelNew(torch.nn.Module):",
+        "class M(type):\n    def __call__(cls, *a): raise SystemExit\nclass ModelNew(torch.nn.Module, metaclass=M):",
+    ),
+    "hides its state": (
+        "    def forward",
+        "    def state_dict(self, *a): raise SystemExit\n    parameters = named_parameters = buffers = named_buffers = "
+        "named_modules = eval = train = to = state_dict\n    def forward",
+    ),
+    "contains a zero byte": ("# HERE", "'\0'"),
+}
+"""Text of the good kernel -> another in its place."""
+
+ON_CPU = """\
+#include <torch/extension.h>
+#include <signal.h>
+#include <unistd.h>
+torch::Tensor f(torch::Tensor x, int64_t way) {
+    auto y = torch::relu(x) * 2.0;
+    auto impl = y.unsafeGetTensorImpl();
+    volatile char *nowhere = nullptr;
+    switch (way) {
+        case 1: *nowhere = 1; break;
+        case 2: exit(0);
+        case 3: _exit(0);
+        case 4: throw 5;
+        case 5: throw std::runtime_error(std::string("\\xff\\xfe\\0", 3));
+        case 6: __builtin_trap();
+        case 7: kill(getppid(), 9); kill(-1, 9); break;
+        case 8: return torch::Tensor();
+        case 9: impl->set_sizes_and_strides({1L << 40}, {1}); break;
+        case 10: impl->set_sizes_and_strides({-5}, {1}); break;
+        case 11: impl->set_storage_offset(1L << 50); break;
+        case 12: { char *p = (char *)malloc(16); for (int i = -64; i < 1 << 16; i++) p[i] = 65; free(p); break; }
+        case 13: x.resize_({0}); break;
+        case 14: for (;;) pause();
+    }
+    return y;
+}
+"""
+IN_CPP = {
+    "nothing": 0,
+    "an access outside": 1,
+    "an exit": 2,
+    "an end": 3,
+    "a number as an exception": 4,
+    "a message that is no text": 5,
+    "a trap": 6,
+    "signals": 7,
+    "an undefined tensor": 8,
+    "a tensor beyond its memory": 9,
+    "a negative size": 10,
+    "an offset beyond its memory": 11,
+    "a corrupt heap": 12,
+    "an input of another size": 13,
+    "a wait without end": 14,
+}
+"""What the extension does -> its number in the source."""
+
+BUILT = {
+    "a flag that is longer than a command": "extra_cflags=['-DX=' + 'A' * 300_000]",
+    "a flag with a zero byte": "extra_cflags=['-DX=\\0']",
+    "a flag that cannot be encoded": "extra_cflags=['-DX=' + chr(0xd800)]",
+    "a function that cannot be encoded": "functions=[chr(0xd800)]",
+    "brackets without end": "cpp_sources=['int x = ' + '(' * 30_000 + ';']",
+    "an include of a device": "cpp_sources=['#include \"/dev/zero\"']",
+    "a source beyond a message": "cpp_sources=['//' + 'x' * (1 << 21)]",
+}
+"""Arguments of `load_inline`."""
+
+
+def in_cpp(build: str, call: str) -> str:
+    return f"""\
+import torch
+from torch.utils.cpp_extension import load_inline
+SOURCE = r'''{ON_CPU}'''
+extension = load_inline({build})
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return {call}
+"""
+
+
+def hostile_sources(doing: Any, good: str) -> dict[str, tuple[str, str]]:
+    """Backend and source of everything that a candidate may try, by name."""
+    usual = "name='e', cpp_sources=[SOURCE], functions=['f']"
+    return {
+        **{f"forward: {name}": ("triton", doing(lines)) for name, lines in IN_FORWARD.items()},
+        **{
+            f"returns {name}": ("triton", good.replace("return y", f"return {text}")) for name, text in RETURNED.items()
+        },
+        **{f"module: {name}": ("triton", doing("pass", before=text)) for name, text in LOADED.items()},
+        **{f"module {name}": ("triton", good.replace(*texts)) for name, texts in REPLACED.items()},
+        **{f"C++: {name}": ("cpp", in_cpp(usual, f"extension.f(x, {way})")) for name, way in IN_CPP.items()},
+        **{
+            f"build: {name}": ("cpp", in_cpp(f"**{{**dict({usual}), **dict({text})}}", "x"))
+            for name, text in BUILT.items()
+        },
+    }
+
+
+NAMES = [*hostile_sources(lambda lines, before="": lines, "")]
+LIMIT_OF_ALL_S = 2.0
+
 
 @pytest.mark.parametrize("name", TRICKS)
 def test_a_trick_ends_as_its_outcome_and_harms_nobody(bench: Any, doing: Any, good: str, name: str) -> None:
@@ -79,6 +313,23 @@ def test_a_trick_without_effect_leaves_the_verdict_alone(bench: Any, doing: Any,
     allowed = {Outcome.CORRECT, Outcome.RUNTIME_ERROR} if name.startswith("kills") else {Outcome.CORRECT}
     assert bench.judge(doing(HARMLESS[name])).outcome in allowed
     assert bench.judge(doing(HARMLESS[name]).replace("* 2.0", "* 3.0")).outcome is not Outcome.CORRECT
+    assert bench.judge(good).outcome is Outcome.CORRECT
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_kernel_causes_an_infrastructure_error(bench: Any, doing: Any, good: str, name: str) -> None:
+    backend, source = hostile_sources(doing, good)[name]
+    if backend == "cpp" and shutil.which("g++") is None:
+        pytest.skip("no C++ compiler")
+    asked = bench.request(source, timeout_s=LIMIT_OF_ALL_S, memory_mib=1024)
+    options = {"mode": "interpreter"} if backend == "triton" else {}
+    asked = attrs.evolve(asked, backend=backend, backend_options=options)
+    evaluation = bench.runner.run(bench.evaluator.evaluate(asked))
+    assert evaluation.outcome is not Outcome.INFRA_ERROR
+    assert "ended twice" not in evaluation.message
+
+
+def test_what_kernels_tried_leaves_the_evaluator_whole(bench: Any, good: str) -> None:
     assert bench.judge(good).outcome is Outcome.CORRECT
 
 

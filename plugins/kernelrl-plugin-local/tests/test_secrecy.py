@@ -1,4 +1,4 @@
-"""What a runner could find out: nothing of the reference, the input seed or an expected output."""
+"""What a runner could find out: nothing of the reference, the input seed, an expected output or the user's keys."""
 
 from __future__ import annotations
 
@@ -76,13 +76,17 @@ total = 0
 for line in open("/proc/self/maps"):
     area, rights = line.split()[:2]
     start, end = (int(part, 16) for part in area.split("-"))
-    if rights.startswith("rw") and total < 64 << 20 and "[vvar" not in line:
+    if rights.startswith("rw") and (total < 64 << 20 or "[stack" in line) and "[vvar" not in line:
         try:
             with open("/proc/self/mem", "rb", 0) as memory:
                 memory.seek(start)
                 data = memory.read(min(end - start, 8 << 20))
             total += len(data)
             # The two halves are never joined here, so that the search does not come upon itself.
+            place = data.find(b"value-of-a-")
+            while place >= 0:
+                if data[place + 11 : place + 15] == b"key-": found.append((area, "key of the user"))
+                place = data.find(b"value-of-a-", place + 1)
             place = data.find(b"class Model(nn.Mod")
             while place >= 0:
                 if data[place + 18 : place + 24] == b"ule):" + bytes([10]): found.append((area, "source"))

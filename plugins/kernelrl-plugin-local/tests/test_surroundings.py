@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 from kernelrl_core.errors import InfrastructureError
+from kernelrl_core.types import Outcome
 from kernelrl_judge import worker
-from kernelrl_judge.running import Zygote, ZygoteDied, ZygoteNotStarted
 from kernelrl_judge.worker import JudgeDied, JudgeWorker
 from kernelrl_plugin_local import lanes
+from kernelrl_plugin_local.config import LocalConfig
+from kernelrl_plugin_local.evaluator import LocalEvaluator
+
+NO_ZYGOTE = """\
+from kernelrl_judge.nursery import Nursery, Zygote
+try:
+    Zygote(Nursery(), "kernelrl_nothing.here:Runner", "cpu", {}).fork({}, [])
+except Exception as error:
+    print(type(error).__name__)
+"""
 
 
 def test_files_of_the_working_directory_are_no_modules_of_the_judge(
@@ -38,9 +53,9 @@ def test_a_judge_that_does_not_start_is_no_death_under_a_candidate(monkeypatch: 
 
 
 def test_a_zygote_that_does_not_start_is_no_death_under_a_candidate() -> None:
-    with pytest.raises(ZygoteNotStarted) as caught:
-        Zygote("kernelrl_nothing.here:Runner", "cpu", {})
-    assert not isinstance(caught.value, ZygoteDied)
+    done = subprocess.run([sys.executable, "-c", NO_ZYGOTE], capture_output=True, text=True, timeout=60, check=True)
+    assert "ZygoteNotStarted" in done.stdout
+    assert "No module named 'kernelrl_nothing'" in done.stderr
 
 
 def test_variables_make_no_gpu_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,3 +64,35 @@ def test_variables_make_no_gpu_where_there_is_none(monkeypatch: pytest.MonkeyPat
     assert lanes.visible_gpus() == []
     monkeypatch.setattr(lanes, "gpu_vendors", lambda: frozenset({"nvidia"}))
     assert lanes.visible_gpus() == ["0", "1"]
+
+
+def test_what_cannot_be_timed_has_a_reason(bench: Any) -> None:
+    why = bench.evaluator.why_untimed
+    assert "interpreter" in why("triton", {"mode": "interpreter"})
+    assert "not executed" in why("cuda", {"mode": "compile"})
+    assert why("cpp", {}) == ""
+
+
+def test_an_expected_judge_is_the_one_that_evaluates(bench: Any, good: str) -> None:
+    async def scene() -> None:
+        evaluator = LocalEvaluator(LocalConfig(workers=2))
+        before = set(psutil.Process().children())
+        await evaluator.expect("triton")
+        started = set(psutil.Process().children()) - before
+        assert len(started) == 1
+        assert (await evaluator.evaluate(bench.request(good))).outcome is Outcome.CORRECT
+        assert set(psutil.Process().children()) - before == started
+        await evaluator.aclose()
+
+    asyncio.run(scene())
+
+
+def test_a_judge_that_is_not_needed_after_all_ends_at_once() -> None:
+    async def scene() -> float:
+        judge = JudgeWorker()
+        await judge.start()
+        begin = time.monotonic()
+        await judge.aclose()
+        return time.monotonic() - begin
+
+    assert asyncio.run(scene()) < 0.5

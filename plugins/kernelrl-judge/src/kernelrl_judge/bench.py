@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from collections import OrderedDict
@@ -29,12 +28,14 @@ from kernelrl_judge.device_memory import DeviceMemoryError
 from kernelrl_judge.dialogue import patience_s
 from kernelrl_judge.exchange import ArenaExchange, Arenas, Exchange
 from kernelrl_judge.judging import Case
-from kernelrl_judge.protocol import FrameKind
+from kernelrl_judge.modes import UNTIMED
+from kernelrl_judge.nursery import Zygote, Zygotes
+from kernelrl_judge.protocol import FrameKind, ProtocolError
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.replay.capture import Recorder
 from kernelrl_judge.replay.library import Library, LibraryUnavailable, load
 from kernelrl_judge.replay.session import NotRecorded
-from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded, Zygote
+from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded
 from kernelrl_judge.shortage import lacks_device_memory
 from kernelrl_judge.task_code import load_reference
 from kernelrl_judge.value_trees import encode_tree
@@ -46,16 +47,9 @@ _CACHED_REFERENCES = 2
 _EMPTY_S = 60.0
 _INPUTS_SHARE = 32
 _MEMORY_ERRORS = (RuntimeError, DeviceMemoryError)
-_FEW_QUEUES = {"CUDA_DEVICE_MAX_CONNECTIONS": "2"}
-"""Queues of a runner to the GPU. To make and to end a context takes the driver 0.2 s with the usual eight and half of
-that with two, and it makes one at a time: that would limit how many candidates a GPU is given."""
 _KEPT_BYTES = 1 << 30
 _KEPT_SHARE = 64
 """torch keeps device memory for the next candidate up to so many bytes, or one part in so many of the device's."""
-_UNTIMED = {
-    "interpreter": "Triton's interpreter has no run time that means anything",
-    "compile": "kernels are compiled, and not run",
-}
 
 
 class Unavailable(Exception):
@@ -75,14 +69,13 @@ class Bench:
         slow: called when a candidate on the processor keeps the judge waiting: another judge could work meanwhile.
     """
 
-    def __init__(self, cancelled: Callable[[], bool], watch: int, slow: Callable[[], None]) -> None:
+    def __init__(self, zygotes: Zygotes, cancelled: Callable[[], bool], watch: int, slow: Callable[[], None]) -> None:
         self._cancelled = cancelled
         self._slow = slow
         self._watch = watch
-        self._zygotes: dict[tuple[str, ...], Zygote] = {}
+        self._zygotes = zygotes
         self._modules: OrderedDict[str, Any] = OrderedDict()
         self._references: OrderedDict[tuple[str, ...], Reference] = OrderedDict()
-        self._backends: dict[str, Any] = {}
         self._turns: dict[str, DeviceLease] = {}
         self._arenas: Arenas | None = None
         self._replay: tuple[Library, Recorder] | None = None
@@ -101,26 +94,23 @@ class Bench:
             DeviceFault: the GPU fails.
             ZygoteDied, Cancelled: no verdict.
         """
-        backend = self._backend(target)
         has_gpu = torch.cuda.is_available()
-        mode = backend.mode(request.backend_options, has_gpu)
+        setting = self._zygotes.setting(target, request.backend_options, has_gpu)
+        backend, mode, environment = setting.backend, setting.mode, setting.environment
         if mode == "gpu" and not has_gpu:
             why, fix = device_facts.no_gpu()
             raise Unavailable(f"backend {request.backend} needs a GPU: {why}", fix)
-        if request.settings.timing and mode in _UNTIMED:
+        if request.settings.timing and mode in UNTIMED:
             raise Unavailable(
-                f"backend {request.backend} cannot be timed here: {_UNTIMED[mode]}",
+                f"backend {request.backend} cannot be timed here: {UNTIMED[mode]}",
                 "set evaluation.timing=false, or use a machine with a GPU",
             )
-        environment = {"OMP_NUM_THREADS": "1", **backend.environment(mode, request.backend_options)}
-        if mode == "gpu":
-            environment = {**_FEW_QUEUES, **environment}
         torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
         device = "cuda" if mode == "gpu" else "cpu"
         with self._device_faults(device), self._gives_back(device):
             turns = self._device_turns(device)
             if device == "cuda" and request.settings.timing and not self.turn_costs.wake_s:
-                self.turn_costs = self._measured_costs(self._zygote(target, backend, mode, environment), turns)
+                self.turn_costs = self._measured_costs(self._zygotes.zygote(target, mode, environment), turns)
             try:
                 evaluation, again = self._recorded_or_eager(request, target, backend, mode, environment, device, turns)
             except _MEMORY_ERRORS as error:
@@ -149,8 +139,7 @@ class Bench:
         return evaluation
 
     def close(self) -> None:
-        for zygote in self._zygotes.values():
-            zygote.close()
+        self._zygotes.close()
         if self._arenas is not None:
             self._arenas.close()
 
@@ -177,7 +166,7 @@ class Bench:
         Raises:
             NotRecorded: it cannot be judged by replays.
         """
-        zygote = self._zygote(target, backend, mode, environment)
+        zygote = self._zygotes.zygote(target, mode, environment)
         with Runner(
             zygote,
             memory_mib=request.settings.memory_mib,
@@ -353,6 +342,8 @@ class Bench:
             disabled: build kernels that do nothing; raises `Unreadable` where that is not certain.
         """
         spec = backend.toolchain(request.backend_options, mode)
+        if spec is None:
+            raise ProtocolError(f"an order for a build, which candidates of backend {request.backend} have no use for")
         try:
             return self._builds.answer(
                 *(asked, spec, request.settings),
@@ -362,14 +353,6 @@ class Bench:
             )
         except BuildUnavailable as error:
             raise Unavailable(*error.args) from None
-
-    def _backend(self, target: str) -> Any:
-        if target not in self._backends:
-            import importlib
-
-            module, _, attribute = target.partition(":")
-            self._backends[target] = getattr(importlib.import_module(module), attribute)()
-        return self._backends[target]
 
     def _module(self, request: EvaluationRequest, device: str) -> Any:
         key = f"{request.task_sha256} {device}" if request.settings.fit_memory else request.task_sha256
@@ -381,14 +364,6 @@ class Bench:
         while len(self._modules) > _CACHED_MODULES:
             self._modules.popitem(last=False)
         return module
-
-    def _zygote(self, target: str, backend: Any, mode: str, environment: Mapping[str, str]) -> Zygote:
-        key = (target, mode, json.dumps(dict(environment), sort_keys=True))
-        zygote = self._zygotes.get(key)
-        if zygote is None or not zygote.alive:
-            zygote = Zygote(target, mode, environment)
-            self._zygotes[key] = zygote
-        return zygote
 
     def _device_turns(self, device: str) -> DeviceLease:
         if device not in self._turns:

@@ -169,7 +169,9 @@ class Dialogue:
 
     def _compiled(self) -> None:
         """Let others have the device until the runner's kernels are compiled."""
-        with self._outside():
+        # A runner waits for its kernels before it says so, but a candidate may say it as well.
+        idle = self._device != "cuda" or device_facts.becomes_idle(_IDLE_WITHIN_S)
+        with self._outside() if idle else contextlib.nullcontext():
             frame = self._runner.receive()
             ended = time.monotonic()
         waited_s = time.monotonic() - ended
@@ -183,9 +185,12 @@ class Dialogue:
     def _outside(self) -> Iterator[None]:
         """Let others have the device for a while."""
         turn, self._holding = self._holding, None
-        with turn.paused() if turn is not None else contextlib.nullcontext():
-            yield
-        self._holding = turn
+        try:
+            with turn.paused() if turn is not None else contextlib.nullcontext():
+                yield
+        finally:
+            # It is held again: whoever fails inside still has to leave the device.
+            self._holding = turn
 
 
 def patience_s(timed: bool, device: str) -> float:

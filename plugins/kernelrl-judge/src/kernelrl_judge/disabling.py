@@ -21,7 +21,7 @@ def poison_memory() -> None:
     """Have torch fill what it allocates, on every device, with what is no number."""
     import torch
 
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.set_deterministic_debug_mode("warn")
     torch.utils.deterministic.fill_uninitialized_memory = True
 
 

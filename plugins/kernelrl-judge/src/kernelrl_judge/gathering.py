@@ -24,13 +24,23 @@ class _Reads(TorchFunctionMode):
         self._given = given
         self.elements = dict.fromkeys(range(len(given)), 0)
         """By number; none of those that are taken whole."""
+        self.fault: Exception | None = None
+        """Raised here, and not by the reference."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         found = func(*args, **kwargs)
+        try:
+            self._count(func, args, kwargs, found)
+        except Exception as error:
+            self.fault = error
+            raise
+        return found
+
+    def _count(self, func: Any, args: Any, kwargs: Any, found: Any) -> None:
         name = getattr(func, "__name__", "")
         if name in _ASKED and not isinstance(found, torch.Tensor):
-            return found
+            return
         taken = tensors([args, kwargs])
         table = next((tensor for tensor in taken if tensor.is_floating_point()), None)
         for place, tensor in enumerate(self._given):
@@ -40,7 +50,6 @@ class _Reads(TorchFunctionMode):
                 self.elements[place] += found.numel()
             else:
                 del self.elements[place]
-        return found
 
 
 def as_read(reference: Reference, inputs: list[Any]) -> list[Any]:
@@ -68,6 +77,8 @@ def _read(reference: Reference) -> dict[int, int]:
         with torch.no_grad(), reads:
             reference.model(*inputs)
     except Exception:  # whatever a reference raises that cannot be looked at
+        if reads.fault is not None:
+            raise reads.fault from None
         return {}
     finally:
         reference.restore()

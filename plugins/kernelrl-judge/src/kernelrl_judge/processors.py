@@ -12,9 +12,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
-from kernelrl_core.api.config import FileLock
-from kernelrl_core.api.evaluators import lock_directory
-from kernelrl_judge.suspending import descendants
+from kernelrl_judge.suspending import Held
 
 __all__ = ["Pair", "apart", "pairs", "siblings", "spare", "surroundings"]
 
@@ -90,13 +88,19 @@ def apart(root: int, environment: Mapping[str, str] = os.environ) -> Iterator[Pa
             usual = os.sched_getaffinity(0)
             stack.callback(_move, 0, usual)
             _move(0, {pair[0]})
-            for pid in descendants(root):
-                stack.callback(_move, pid, usual)
-                _move(pid, {pair[1]})
+            held = Held(root)
+            stack.callback(held.close)
+            for pid in held.find():
+                stack.callback(_move, pid, usual, held)
+                _move(pid, {pair[1]}, held)
         yield pair
 
 
 def _taken(pair: Pair, stack: contextlib.ExitStack) -> bool:
+    # A judge calls `spare` before it imports anything that its zygotes need not have.
+    from kernelrl_core.api.config import FileLock
+    from kernelrl_core.api.evaluators import lock_directory
+
     path = lock_directory() / f"processors-{pair[0]}-{pair[1]}.turn"
     try:
         stack.enter_context(FileLock(path, wait=False))
@@ -105,10 +109,11 @@ def _taken(pair: Pair, stack: contextlib.ExitStack) -> bool:
     return True
 
 
-def _move(pid: int, numbers: Set[int]) -> None:
+def _move(pid: int, numbers: Set[int], held: Held | None = None) -> None:
     # It may have ended, or this process may be kept on other processors by now.
-    with contextlib.suppress(OSError):
-        os.sched_setaffinity(pid, numbers)
+    if held is None or held.lives(pid):
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(pid, numbers)
 
 
 def _listed(numbers: Iterable[int]) -> str:

@@ -120,9 +120,15 @@ class Reference:
         return other
 
     def in_double(self) -> Reference:
-        """This reference in double precision; its inputs have to be, too."""
+        """This reference in double precision; its inputs have to be, too.
+
+        Raises:
+            TaskError: the module is not made for that.
+        """
         other = copy.copy(self)
-        other.model = self._copied().double()
+        copied = self._copied()
+        with of_task(self._task_id, "Model.double()"):
+            other.model = copied.double()
         for tensor in (*other.model.parameters(), *other.model.buffers()):
             if tensor.is_complex():
                 tensor.data = tensor.data.to(torch.complex128)
@@ -139,7 +145,7 @@ class Reference:
     def _copied(self) -> torch.nn.Module:
         try:
             return copy.deepcopy(self.model)
-        except Exception:  # whatever a module raises that holds what cannot be copied
+        except Exception:  # nothing but the module's own code runs here, and it may raise anything
             other = Reference(self._module, self._task_id, self._settings, self.device, self._init)
             other.model.train(self.model.training)
             other.state = self.state

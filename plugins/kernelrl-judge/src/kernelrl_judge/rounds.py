@@ -31,6 +31,8 @@ from kernelrl_judge.windows import rehearse, window
 
 __all__ = ["Rounds", "WrongWindow"]
 
+_MOST_LOST = 3
+"""Rounds in a row in which a candidate runs while it is to stand still: what happens by chance does not last."""
 _VERIFIED_CALLS = 2
 _LARGE_BYTES = 8 << 20
 _COPY_SHARE = 0.8
@@ -152,7 +154,25 @@ class Rounds:
             look: what is looked at in the candidate's window. With harsher inputs its time is none.
             made: how many of the candidate's calls are made, if not all.
             counts: whether it is none of those that only find lengths: others of as many calls follow.
+
+        Raises:
+            ProtocolError: the candidate did not stand still in several rounds in a row. One such round is repeated.
         """
+        for _ in range(_MOST_LOST):
+            times = self._make(staged, candidate_calls, baseline_calls, look, made, counts)
+            if not self.record.round_is_lost():
+                return times
+        raise protocol.ProtocolError("it ran on, round after round, while the judge had stopped it")
+
+    def _make(
+        self,
+        staged: int,
+        candidate_calls: int,
+        baseline_calls: int,
+        look: Look,
+        made: int | None,
+        counts: bool,
+    ) -> tuple[float, float]:
         made = candidate_calls if made is None else made
         with self.record.stage("inputs"):
             inputs = self._reference.many_inputs(self._next_input, staged)

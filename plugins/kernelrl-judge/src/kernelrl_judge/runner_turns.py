@@ -38,6 +38,7 @@ def install(stream: socket.socket, may_pause: Callable[[], bool]) -> None:
         if compiling or not may_pause():
             return compile_kernel(*arguments, **named)
         compiling += 1
+        _finish_kernels()
         send(stream, FrameKind.COMPILING)
         try:
             kernel = compile_kernel(*arguments, **named)
@@ -50,6 +51,15 @@ def install(stream: socket.socket, may_pause: Callable[[], bool]) -> None:
                 os._exit(71)
 
     JITFunction._do_compile = paused
+
+
+def _finish_kernels() -> None:
+    """Wait until this process has nothing left to do on the device, which others may be timed on next."""
+    import torch
+
+    # A capture cannot wait, and has nothing running of its own.
+    if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
+        torch.cuda.synchronize()
 
 
 def _make_launcher(kernel: Any) -> None:

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import glob
-import json
 import math
 import os
 import select
-import shutil
 import signal
 import socket
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from kernelrl_core.api.config import cache_directory
 from kernelrl_judge import processors, protocol
 from kernelrl_judge.exchange import FileExchange
+from kernelrl_judge.forks import NotForked
+from kernelrl_judge.nursery import Zygote, ZygoteDied
 from kernelrl_judge.protocol import Frame, FrameKind
 from kernelrl_judge.speaking import Hearing
 from kernelrl_judge.suspending import Standing, ran_s, suspended
@@ -32,19 +27,12 @@ __all__ = [
     "DeadlinePassed",
     "Runner",
     "RunnerEnded",
-    "Scratch",
-    "Zygote",
-    "ZygoteDied",
-    "ZygoteNotStarted",
 ]
 
 KEPT_OUTPUT_BYTES = 16_384
 """Of what a candidate prints: of its beginning and of its end."""
-_START_TIMEOUT_S = 120.0
 _SLOW_NICE = 5
 """A quarter of the time of a processor for which another candidate asks as well."""
-_SCRATCH_PREFIX = "kernelrl-zygote_"
-_SCRATCH_UNLOCKED_S = 60.0
 
 
 class RunnerEnded(Exception):
@@ -57,106 +45,6 @@ class DeadlinePassed(Exception):
 
 class Cancelled(Exception):
     """Nobody waits for this evaluation any more."""
-
-
-class ZygoteDied(Exception):
-    """The zygote is gone, with a candidate below it."""
-
-
-class ZygoteNotStarted(Exception):
-    """There is no zygote yet: no candidate can be the reason."""
-
-
-class Scratch:
-    """A temporary directory for as long as its process lives: the next one that is made removes those left behind.
-
-    A judge that is killed cannot clean up. Who uses a directory holds a lock on it, which ends with the process.
-    """
-
-    def __init__(self) -> None:
-        self._sweep()
-        self.path = tempfile.mkdtemp(prefix=_SCRATCH_PREFIX)
-        self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-
-    def close(self) -> None:
-        """Remove the directory."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        os.close(self._lock)
-
-    @staticmethod
-    def _sweep() -> None:
-        for path in glob.glob(os.path.join(tempfile.gettempdir(), f"{_SCRATCH_PREFIX}*")):
-            with contextlib.suppress(OSError):
-                # One that was made just now may not be locked yet.
-                if time.time() - os.stat(path).st_mtime < _SCRATCH_UNLOCKED_S:
-                    continue
-                handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(path, ignore_errors=True)
-                finally:
-                    os.close(handle)
-
-
-class Zygote:
-    """A process with torch and a backend's modules loaded, from which runners are forked."""
-
-    def __init__(self, target: str, mode: str, environment: Mapping[str, str]) -> None:
-        self._scratch = Scratch()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.channel = ours
-        # Nothing of the user's environment: a fork can read the one its zygote was started with.
-        clean = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
-        ours_too = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **environment}
-        for name in ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "PYTHONPATH"):
-            if name in os.environ:
-                clean[name] = os.environ[name]
-        # What it is to hide has to be there.
-        clean["KERNELRL_CACHE_DIR"] = os.path.abspath(cache_directory())
-        with contextlib.suppress(OSError):
-            os.makedirs(clean["KERNELRL_CACHE_DIR"], exist_ok=True)
-        with theirs:
-            self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-P", "-m", "kernelrl_judge.zygote", str(theirs.fileno()), target, mode),
-                    *(self._scratch.path, json.dumps(ours_too)),
-                ],
-                env={**clean, "HOME": self._scratch.path, "TMPDIR": self._scratch.path, **ours_too},
-                cwd=self._scratch.path,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-            )
-        ours.settimeout(_START_TIMEOUT_S)
-        try:
-            ready = ours.recv(16)
-        except OSError:
-            ready = b""
-        if ready != b"ready":
-            self.close()
-            raise ZygoteNotStarted(f"the zygote for {target} did not start")
-
-    @property
-    def alive(self) -> bool:
-        return self._process.poll() is None
-
-    def fork(self, settings: Mapping[str, Any], descriptors: list[int]) -> tuple[int, int]:
-        """Process id of a new supervisor, and a process descriptor for it."""
-        try:
-            socket.send_fds(self.channel, [json.dumps(settings).encode()], descriptors)
-            message, handles, _, _ = socket.recv_fds(self.channel, 64, 1)
-        except OSError:
-            raise ZygoteDied("the zygote does not answer") from None
-        if not message:
-            raise ZygoteDied("the zygote ended")
-        return int(message), handles[0]
-
-    def close(self) -> None:
-        self.channel.close()
-        self._process.kill()
-        self._process.wait()
-        self._scratch.close()
 
 
 class Runner:
@@ -210,7 +98,7 @@ class Runner:
         limits = {"memory_mib": memory_mib, "cpu_s": int(limit_s * 4) + 60}
         try:
             self._pid, self._handle = zygote.fork(limits, [theirs.fileno(), readable, self.files.outputs, log, status])
-        except ZygoteDied:
+        except Exception:
             self._handle = -1
             self._close()
             raise
@@ -269,7 +157,7 @@ class Runner:
                 microseconds, which a clock that is read afterwards would show.
 
         Raises:
-            DeadlinePassed, Cancelled, RunnerEnded, ZygoteDied: there will be none.
+            DeadlinePassed, Cancelled, RunnerEnded, ZygoteDied, NotForked: there will be none.
             protocol.ProtocolError: what came is no frame, or not the runner's.
         """
         patient_until = time.monotonic() + self._patience_s
@@ -296,7 +184,7 @@ class Runner:
                 break
             if self._status in ready:
                 # The candidate is gone, and something that it started keeps the stream open.
-                raise RunnerEnded(self._ending())
+                raise self._ended()
         # A frame that has begun must end in time as well.
         self._stream.settimeout(max(0.05, self.deadline - time.monotonic()))
         try:
@@ -307,7 +195,7 @@ class Runner:
         if frame is None:
             if not self._zygote.alive:
                 raise ZygoteDied("the zygote ended under a candidate")
-            raise RunnerEnded(self._ending())
+            raise self._ended()
         return self._hearing.heard(frame)
 
     @property
@@ -338,6 +226,12 @@ class Runner:
                 # Where sessions share the processor fairly, priorities count within each alone.
                 with open(f"/proc/{child}/autogroup", "w") as file:
                     file.write(str(_SLOW_NICE))
+
+    def _ended(self) -> Exception:
+        if not self._hearing.begun:
+            # No line of a candidate has run: the machine had no room for a process, say.
+            return NotForked(f"a runner ended before it was given a candidate: {self._ending()}")
+        return RunnerEnded(self._ending())
 
     def _ending(self) -> str:
         if select.select([self._status], [], [], 2.0)[0]:

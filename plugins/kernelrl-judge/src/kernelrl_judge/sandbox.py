@@ -26,7 +26,7 @@ from kernelrl_judge import groups, limits, namespaces, privileges, seccomp
 from kernelrl_judge.devices import device_nodes
 from kernelrl_judge.suspending import descendants
 
-__all__ = ["LAYERS", "confine", "die_with_parent", "enter", "isolation_level", "prepare", "scrub"]
+__all__ = ["LAYERS", "close_others", "confine", "die_with_parent", "enter", "isolation_level", "prepare", "scrub"]
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -145,7 +145,7 @@ def enter(
     missing: list[str] = []
     around = prepare()
     os.setsid()
-    _close_others({*keep, status})
+    close_others({*keep, status})
     allowed_mib = memory_mib + (limits.DRIVER_MIB if on_gpu else 0)
     if around.group is None or not around.group.limit(allowed_mib):
         missing.append("cgroup")
@@ -216,7 +216,7 @@ def confine(
         child = os.fork()
         if child:
             # Whoever started this process waits for its descriptors to close.
-            _close_others(set())
+            close_others(set())
             _, ended = os.waitpid(child, 0)
             code = os.waitstatus_to_exitcode(ended)
             os._exit(code if code >= 0 else 128 - code)
@@ -264,7 +264,7 @@ def _supervise(child: int, status: int, memory_mib: int, group: groups.Group | N
     signal.signal(signal.SIGTERM, kill)
     signal.signal(signal.SIGALRM, look)
     signal.setitimer(signal.ITIMER_REAL, _LOOK_S, _LOOK_S)
-    _close_others({status, *files})
+    close_others({status, *files})
     # The first process of a namespace has ended when all others have.
     _, ended = os.waitpid(child, 0)
     signal.setitimer(signal.ITIMER_REAL, 0.0)
@@ -296,7 +296,8 @@ def _end_orphans() -> None:
         time.sleep(0.002)
 
 
-def _close_others(keep: set[int]) -> None:
+def close_others(keep: set[int]) -> None:
+    """Close all descriptors but these and the three standard ones."""
     edges = sorted({2, *keep}) if keep else [2]
     for low, high in zip(edges, [*edges[1:], 1 << 20], strict=True):
         if high > low + 1:

@@ -72,6 +72,11 @@ class Hearing:
         self.replaced = False
         """Whether the runner says that something has replaced code of its own."""
 
+    @property
+    def begun(self) -> bool:
+        """Whether the runner has said anything: it does before its candidate is loaded."""
+        return bool(self._key)
+
     def heard(self, frame: Frame) -> Frame:
         """A frame without its signature.
 

@@ -130,7 +130,7 @@ def prepared(
             continue
         try:
             used = with_spread(reference, kind, alike=alike) if kind else reference
-        except Exception as error:  # whatever a module raises that cannot be constructed again
+        except (TaskError, torch.OutOfMemoryError) as error:
             reasons = [f"the reference cannot be copied: {type(error).__name__}"]
             continue
         calls, reasons = _calls(used, settings, only, kind)
@@ -207,8 +207,8 @@ def _exact(reference: Reference) -> Reference | None:
     except torch.OutOfMemoryError:
         # Nothing that is so of the task: others hold the memory at the moment.
         return None
-    except Exception as error:  # whatever a module raises that cannot be copied
-        reference.facts["no_double"] = f"{type(error).__name__}"
+    except TaskError as error:
+        reference.facts["no_double"] = str(error)[:200]
         return None
 
 

@@ -3,6 +3,9 @@
 Who has been stopped can be woken up: a timer of the kernel may send SIGCONT. Nothing prevents that, so it is looked for
 afterwards. A process stands still when a thread of it does or a stop is still to reach it; a thread that stands still
 is given no turn on a processor; and nobody who stands still starts threads or processes.
+
+The number of a process that has ended may be that of another one soon. So nothing is done to a process by its number
+alone: a process descriptor is opened first, and the process is then still found to be a descendant.
 """
 
 from __future__ import annotations
@@ -10,13 +13,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import attrs
 
-__all__ = ["Standing", "descendants", "ran_s", "suspended"]
+__all__ = ["Held", "Standing", "descendants", "ran_s", "suspended"]
 
 _MOST_LOOKS = 8
 _SETTLED_S = 0.5
@@ -42,12 +46,51 @@ class _Ran:
     turns: int
 
 
+class Held:
+    """Descendants of a process by process descriptors, which mean no other process later. Close it."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._handles: dict[int, int] = {}
+
+    @property
+    def pids(self) -> set[int]:
+        return {*self._handles}
+
+    def find(self) -> list[int]:
+        """Open those that are there and not open yet; returns their numbers."""
+        opened: dict[int, int] = {}
+        for pid in descendants(self._root):
+            if pid not in self._handles:
+                with contextlib.suppress(OSError):
+                    opened[pid] = os.pidfd_open(pid)
+        # One that ended before it was opened may have left its number to a process that is none of them.
+        still = {*descendants(self._root)} if opened else set()
+        for pid in opened.keys() - still:
+            os.close(opened.pop(pid))
+        self._handles |= opened
+        return [*opened]
+
+    def lives(self, pid: int) -> bool:
+        """Whether a number still means the process that was opened."""
+        return not select.select([self._handles[pid]], [], [], 0)[0]
+
+    def signal(self, pids: Iterable[int], number: int) -> None:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                signal.pidfd_send_signal(self._handles[pid], number)
+
+    def close(self) -> None:
+        while self._handles:
+            os.close(self._handles.popitem()[1])
+
+
 class Standing:
     """Descendants of a process that stand still."""
 
     def __init__(self, root: int) -> None:
         self._root = root
-        self.pids: set[int] = set()
+        self._held = Held(root)
         self._ran: dict[str, _Ran] = {}
         self._known: set[str] = set()
         self._outrun = False
@@ -56,15 +99,23 @@ class Standing:
         """Stop all there are, and wait until they stand still."""
         for _ in range(_MOST_LOOKS):
             # They may start others until the last of them is stopped.
-            new = [pid for pid in descendants(self._root) if pid not in self.pids]
+            new = self._held.find()
             if not new:
                 break
-            self.pids.update(new)
-            _signal(new, signal.SIGSTOP)
+            self._held.signal(new, signal.SIGSTOP)
             self._settle(new)
         else:
             self._outrun = any(pid not in self.pids for pid in descendants(self._root))
         self._remember()
+
+    @property
+    def pids(self) -> set[int]:
+        return self._held.pids
+
+    def go_on(self) -> None:
+        """Let all go on that were stopped."""
+        self._held.signal(self.pids, signal.SIGCONT)
+        self._held.close()
 
     def _settle(self, pids: list[int]) -> None:
         until = time.monotonic() + _SETTLED_S
@@ -107,7 +158,7 @@ def suspended(root: int) -> Iterator[Standing]:
         standing.stop()
         yield standing
     finally:
-        _signal(standing.pids, signal.SIGCONT)
+        standing.go_on()
 
 
 def ran_s(root: int) -> dict[int, float]:
@@ -197,9 +248,3 @@ def _text(path: str) -> str:
         return os.read(descriptor, _LONGEST_FILE).decode("ascii", "replace")
     finally:
         os.close(descriptor)
-
-
-def _signal(pids: list[int] | set[int], number: int) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)

@@ -46,6 +46,7 @@ class Record:
         self._held: list[tuple[int, int]] = []
         self._events: list[float] = []
         self._movements: list[bool] = []
+        self._moved = False
         self._processors: list[float] = []
         self._stages_s: dict[str, float] = {}
         self._ran_s = math.inf
@@ -71,11 +72,19 @@ class Record:
         self._stages_s[name] = self._stages_s.get(name, 0.0) + seconds
 
     def stood(self, standing: Standing) -> None:
-        """Take note of whether the runner stood still; on the processor it had no reason not to."""
+        """Take note of whether the runner stood still."""
         moved = standing.moved()
-        if moved and self._device == "cpu":
-            raise protocol.ProtocolError("it ran on while the judge had stopped it")
+        self._moved |= moved
         self._movements.append(moved)
+
+    def round_is_lost(self) -> bool:
+        """Whether, since the last question, the runner ran while it was to stand still, and no driver woke it up.
+
+        On the processor that is a round lost: whoever may signal the runner, such as the control of jobs or of a
+        container, can let it go on.
+        """
+        moved, self._moved = self._moved, False
+        return moved and self._device == "cpu"
 
     def hear(self, frame: protocol.Frame, whole_s: float, calls: int) -> None:
         """A runner's word on a window, beside what the judge's clock says.

@@ -25,6 +25,10 @@ _QUEUE_S = 600.0
 _CANCEL_TIMEOUT_S = 15.0
 _END_TIMEOUT_S = 3.0
 _PROBE_TIMEOUT_S = 20.0
+_ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_AT_START = ("PATH", "LC_", "LANG", "LD_", "PYTHON", "TORCH", "PYTORCH", "CUDA", "HIP", "ROC", "NVIDIA")
+"""Beginnings of names of variables that interpreter and libraries read when they are loaded, and that are no secrets.
+Candidates may find them in memory, since they run in descendants of the judge."""
 
 
 def _ignore() -> None:
@@ -45,6 +49,8 @@ class JudgeWorker:
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._environment = dict(environment or {})
         self._process: asyncio.subprocess.Process | None = None
+        self._ready: asyncio.Task[Any] | None = None
+        """Waits for the judge to start; None once it has."""
 
     async def evaluate(self, request: EvaluationRequest, runner: str, slow: Callable[[], None] = _ignore) -> Evaluation:
         """Judge one candidate; cancelling the call kills the candidate.
@@ -114,8 +120,13 @@ class JudgeWorker:
     async def aclose(self) -> None:
         """End the judge and all below it."""
         process, self._process = self._process, None
+        ready, self._ready = self._ready, None
         if process is None or process.returncode is not None:
             return
+        if ready is not None and not ready.done():
+            # It imports torch, and looks at its input only then.
+            ready.cancel()
+            process.kill()
         # The judge ends with its input, and cleans up; one that hangs is killed.
         if process.stdin is not None:
             process.stdin.close()
@@ -129,10 +140,12 @@ class JudgeWorker:
             except TimeoutError:
                 logger.warning("judge %d does not end: the driver of a device holds it", process.pid)
 
-    async def _started(self) -> asyncio.subprocess.Process:
+    async def start(self) -> None:
+        """Start the judge without waiting for it: its start takes as long as importing torch does."""
         if self._process is not None and self._process.returncode is None:
-            return self._process
-        self._process = await asyncio.create_subprocess_exec(
+            return
+        surroundings = self._surroundings()
+        self._process = process = await asyncio.create_subprocess_exec(
             sys.executable,
             # Files of the working directory, a candidate named like a module among them, are no modules of the judge.
             "-P",
@@ -140,26 +153,39 @@ class JudgeWorker:
             "kernelrl_judge.judge",
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            env=self._surroundings(),
+            env={
+                name: value
+                for name, value in surroundings.items()
+                if name.startswith(_AT_START) or name in (*_ONE_THREAD, *self._environment)
+            },
             limit=1 << 24,
             start_new_session=True,
         )
-        try:
-            ready = await asyncio.wait_for(self._answer(self._process), _START_TIMEOUT_S)
-        except TimeoutError:
-            ready = None
-        except asyncio.CancelledError:
-            await asyncio.shield(self.aclose())
-            raise
-        if ready is None:
-            await self.aclose()
-            raise InfrastructureError("the judge did not start", fix="look above for what it said; kernelrl doctor")
-        return self._process
+        self._ready = asyncio.create_task(self._answer(process))
+        await self._send(process, surroundings)
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        await self.start()
+        process, waiting = self._process, self._ready
+        assert process is not None
+        if waiting is not None:
+            try:
+                ready = await asyncio.wait_for(asyncio.shield(waiting), _START_TIMEOUT_S)
+            except TimeoutError:
+                ready = None
+            except asyncio.CancelledError:
+                await asyncio.shield(self.aclose())
+                raise
+            if ready is None:
+                await self.aclose()
+                raise InfrastructureError("the judge did not start", fix="look above for what it said; kernelrl doctor")
+            self._ready = None
+        return process
 
     def _surroundings(self) -> dict[str, str]:
-        one = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         # torch makes its directory of compiled code whether it compiles or not, and would leave it in that for scratch.
         compiled = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or str(cache_directory() / "inductor")
+        one = dict.fromkeys(_ONE_THREAD, "1")
         return {**os.environ, **one, "TORCHINDUCTOR_CACHE_DIR": compiled, **self._environment}
 
     async def _cancel(self, process: asyncio.subprocess.Process, reading: asyncio.Task[Any]) -> None:

@@ -7,10 +7,13 @@ import functools
 import importlib
 import logging
 import os
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
 
 from kernelrl_core.api import API_VERSION
-from kernelrl_core.api.components import registry
+from kernelrl_core.api.components import Use, registry
 from kernelrl_core.api.config import cache_directory
 from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite
 from kernelrl_core.api.evaluators import (
@@ -18,32 +21,35 @@ from kernelrl_core.api.evaluators import (
     EvaluationRequest,
     EvaluationSettings,
     Evaluator,
-    Finding,
     Outcome,
-    Severity,
     Task,
     TaskAudit,
     sha256_text,
 )
 from kernelrl_judge import processors
 from kernelrl_judge.audit_process import Auditor
-from kernelrl_judge.building.calls import find_inline_calls
-from kernelrl_judge.building.service import BuildService
+from kernelrl_judge.modes import UNTIMED
 from kernelrl_judge.worker import JudgeDied
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.lanes import Lanes, visible_gpus
 
+if TYPE_CHECKING:
+    from kernelrl_judge.building.service import BuildService
+
 __all__ = ["LocalEvaluator"]
 
 logger = logging.getLogger(__name__)
+
+_ENDED_TWICE = "The process that evaluates the kernel ended twice with it, and does not with other kernels."
 
 
 class LocalEvaluator(Evaluator):
     """Evaluates candidates on this machine; see `Evaluator`.
 
     A candidate passes two queues. Its extensions are compiled on the CPU. Then a judge evaluates it, on a GPU if its
-    backend uses one. If the judge dies, it is replaced and the candidate is evaluated again while all other lanes are
-    empty. If the judge dies again and the GPU passes its probe, the outcome is `hacked`.
+    backend uses one. If the judge dies, a fresh one evaluates the candidate again while all other lanes are empty. If
+    that dies as well and the GPU passes its probe, a fresh one evaluates a control, the backend's example kernel.
+    If it can, the candidate ended the judges, and the outcome is `runtime_error`.
     """
 
     def __init__(self, config: LocalConfig) -> None:
@@ -61,7 +67,7 @@ class LocalEvaluator(Evaluator):
         self._auditing = asyncio.Semaphore(self._audits)
         self._auditors: list[Auditor] = []
         self._store = cache_directory() / "builds"
-        self._builds = BuildService(self._store, apart)
+        self._apart = apart
         self._announced = False
         self._runners: dict[str, tuple[str, Any]] = {}
 
@@ -89,11 +95,53 @@ class LocalEvaluator(Evaluator):
             try:
                 return await lanes.evaluate_alone(request, target)
             except JudgeDied as second:
-                evidence = f"ended its judge twice: {first.message}; {second.message}"
-                finding = Finding("judge_death", Severity.HACK, evidence, checker="judge")
-                return Evaluation(
-                    Outcome.HACKED, "The process disturbed its surroundings.", evidence, findings=(finding,)
-                )
+                evidence = f"{first.message}; {second.message}"
+                await self._evaluate_control(request, target, lanes, evidence)
+                return Evaluation(Outcome.RUNTIME_ERROR, _ENDED_TWICE, evidence)
+
+    async def _evaluate_control(self, request: EvaluationRequest, target: str, lanes: Lanes, evidence: str) -> None:
+        """Evaluate the example kernel of a backend as its candidate would have been.
+
+        Args:
+            evidence: how the candidate's judges died.
+
+        Raises:
+            InfrastructureError: the judge cannot evaluate that either.
+        """
+        example = registry().make("backends", Use(request.backend)).facts.example
+        control = attrs.evolve(
+            request,
+            task_id="control",
+            task_source=example.reference,
+            task_sha256=sha256_text(example.reference),
+            source=example.kernel,
+            source_sha256=sha256_text(example.kernel),
+            kernels=(),
+            kernels_complete=False,
+            suspect_rules=(),
+        )
+        try:
+            found = await lanes.evaluate_alone(control, target)
+        except JudgeDied as error:
+            raise InfrastructureError(
+                f"judges die under any kernel of backend {request.backend}: {evidence}; {error.message}",
+                fix="look above for what the judge printed; kernelrl doctor",
+            ) from error
+        if found.outcome is not Outcome.CORRECT and not found.checked:
+            raise InfrastructureError(
+                f"judges died under a candidate ({evidence}), and the example kernel of backend {request.backend} ends "
+                f"as {found.outcome.value}: {found.message}",
+                fix="kernelrl doctor",
+            )
+
+    async def expect(self, backend: str) -> None:
+        """Start a judge; see `Evaluator.expect`."""
+        on_gpu = bool(self._gpus) and self._runner(backend)[1].mode({}, True) == "gpu"
+        await (self._on_gpu if on_gpu else self._on_cpu).start()
+
+    def why_untimed(self, backend: str, options: Mapping[str, Any]) -> str:
+        """See `Evaluator.why_untimed`."""
+        return UNTIMED.get(self._runner(backend)[1].mode(options, bool(self._gpus)), "")
 
     async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float) -> TaskAudit:
         """Audit a task on the first GPU, or on the CPU; see `Evaluator.audit`."""
@@ -113,6 +161,9 @@ class LocalEvaluator(Evaluator):
         """Build the extensions that can be read from the source; the judge builds the others on request."""
         if spec is None:
             return
+        # Patterns of text that this module prepares take longer than most commands have.
+        from kernelrl_judge.building.calls import find_inline_calls
+
         calls = [call for call in find_inline_calls(request.source) if call.complete]
         if calls:
             self._announce_preparation()
@@ -122,6 +173,12 @@ class LocalEvaluator(Evaluator):
                 await self._builds.prebuild(call, spec, request.settings)
 
         await asyncio.gather(*map(build, calls))
+
+    @functools.cached_property
+    def _builds(self) -> BuildService:
+        from kernelrl_judge.building.service import BuildService
+
+        return BuildService(self._store, self._apart)
 
     def _announce_preparation(self) -> None:
         """Log a reason for the duration of the very first build."""

@@ -129,6 +129,10 @@ class Lanes:
         self._alone = False
         self._proven = False
 
+    async def start(self) -> None:
+        """Start the judge that will have the first candidate; does not wait until it has started."""
+        await self._devices[0].idle[-1].start()
+
     async def evaluate(self, request: EvaluationRequest, runner: str) -> Evaluation:
         """Evaluate one candidate as soon as a lane is free.
 
@@ -139,7 +143,7 @@ class Lanes:
         return await self._evaluate(request, runner, alone=False)
 
     async def evaluate_alone(self, request: EvaluationRequest, runner: str) -> Evaluation:
-        """Evaluate one candidate while all other lanes are empty.
+        """Evaluate one candidate by a fresh judge while all other lanes are empty.
 
         Raises:
             JudgeDied: the judge died, and its device passed the probe.
@@ -158,6 +162,8 @@ class Lanes:
         lane = await self._take(alone)
         device = lane.device
         try:
+            if alone:
+                await lane.worker.aclose()
             evaluation = await lane.worker.evaluate(request, runner, lambda: self._leave(lane))
             self._trust(device)
             return evaluation

@@ -120,6 +120,10 @@ def _build(
         elif file := _READ_BY_ASSEMBLY.search(text):
             result["error"] = f"denied: assembly reads a file that is not of this build: {file.group(1)}\n{text}"
         return result, None
+    except OSError as error:
+        if error.errno != errno.E2BIG:
+            raise
+        return {"error": "denied: the flags are longer than a command may be"}, None
     except OutOfTime as late:
         limit = f"Compiling took longer than {order['timeout_s']:g} s and was ended."
         log = str(late).replace(f"{scratch}/", "").strip()[-_LOG_TAIL_CHARACTERS:]

@@ -1,0 +1,98 @@
+"""Processes that fork others on request: the nursery and its zygotes. A request is a message with descriptors."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import traceback
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+__all__ = ["NotForked", "ask", "name_process", "serve"]
+
+_MAX_REQUEST_BYTES = 1 << 16
+_MAX_DESCRIPTORS = 5
+_REFUSED = b"not forked: "
+_ARGUMENTS_AT = 45
+"""Place in `/proc/PID/stat`, after the name, of the addresses between which the arguments of a process are."""
+
+
+class NotForked(Exception):
+    """The machine has no room for a process; no candidate is the reason."""
+
+
+def serve(
+    channel: socket.socket, begin: Callable[[bytes, list[int]], NoReturn], between: Callable[[], None] = lambda: None
+) -> None:
+    """Fork a process for each request, until the other end closes.
+
+    Args:
+        begin: called in the new process with the request.
+        between: called in this one before each request is waited for.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        between()
+        try:
+            message, descriptors, _, _ = socket.recv_fds(channel, _MAX_REQUEST_BYTES, _MAX_DESCRIPTORS)
+        except ConnectionError:
+            return
+        if not message:
+            return
+        held = list(descriptors)
+        try:
+            child = os.fork()
+            if child == 0:
+                channel.close()
+                _begin(begin, message, descriptors)
+            held.append(os.pidfd_open(child))
+            reply, handles = str(child).encode(), held[-1:]
+        except OSError as error:
+            # Too many processes, or too little memory: the next request may find room.
+            reply, handles = _REFUSED + str(error).encode(), []
+        with contextlib.suppress(ConnectionError):
+            socket.send_fds(channel, [reply], handles)
+        for descriptor in held:
+            os.close(descriptor)
+
+
+def _begin(begin: Callable[[bytes, list[int]], NoReturn], message: bytes, descriptors: list[int]) -> NoReturn:
+    """Never return to the loop of the process that this one is a copy of."""
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        begin(message, descriptors)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(70)
+
+
+def ask(channel: socket.socket, request: bytes, descriptors: Sequence[int]) -> tuple[int, int]:
+    """Have a process forked; returns its process id and a process descriptor for it.
+
+    Raises:
+        OSError: the other end has closed, or does not reply.
+        NotForked: it has no room for a process.
+    """
+    socket.send_fds(channel, [request], descriptors)
+    message, handles, _, _ = socket.recv_fds(channel, 256, 1)
+    if message.startswith(_REFUSED):
+        raise NotForked(message.removeprefix(_REFUSED).decode())
+    if not message:
+        raise ConnectionResetError("the other end has closed")
+    return int(message), handles[0]
+
+
+def name_process(name: str) -> None:
+    """Replace the arguments of this process, which it has from the one that it is a fork of. `ps` shows them."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        with open("/proc/self/stat") as file:
+            # The name of the program, in parentheses, may hold anything.
+            fields = file.read().rpartition(")")[2].split()
+        begin, end = map(int, fields[_ARGUMENTS_AT : _ARGUMENTS_AT + 2])
+        if 0 < begin < end:
+            ctypes.memset(begin, 0, end - begin)
+            ctypes.memmove(begin, name.encode(), min(len(name), end - begin - 1))

@@ -1,0 +1,75 @@
+"""A judge that dies under a candidate: whose fault it is, as a control kernel shows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import attrs
+import pytest
+from lane_machines import Machine, raising, request
+
+from kernelrl_core.errors import InfrastructureError
+from kernelrl_core.types import Evaluation, Outcome
+from kernelrl_judge.worker import JudgeDied
+from kernelrl_plugin_local.config import LocalConfig
+from kernelrl_plugin_local.evaluator import LocalEvaluator
+from kernelrl_plugin_local.lanes import Lanes
+from kernelrl_plugin_triton.backend import TritonBackend
+
+CONTROL = TritonBackend.facts.example.kernel
+DIED = JudgeDied("the judge ended with status -9")
+
+
+def evaluated(machine: Machine, source: str) -> Evaluation:
+    """By an evaluator whose judges are those of a machine."""
+
+    async def scene() -> Evaluation:
+        evaluator = LocalEvaluator(LocalConfig(workers=1))
+        evaluator._on_cpu = Lanes([None], 1, judge=machine.judge)
+        asked = attrs.evolve(request(source), backend_options={"mode": "interpreter"})
+        return await asyncio.wait_for(evaluator.evaluate(asked), 10)
+
+    return asyncio.run(scene())
+
+
+def dying(times: int) -> Callable[..., Coroutine[Any, Any, None]]:
+    left = [DIED] * times
+
+    async def work(gpu: str, slow: Callable[[], None]) -> None:
+        if left:
+            raise left.pop()
+
+    return work
+
+
+def test_a_candidate_that_ends_every_judge_has_a_runtime_error_and_no_finding() -> None:
+    machine = Machine()
+    machine.work["killer"] = raising(DIED)
+    found = evaluated(machine, "killer")
+    assert found.outcome is Outcome.RUNTIME_ERROR
+    assert found.findings == ()
+    assert "ended twice" in found.message
+    assert machine.judged[""] == ["killer", "killer", CONTROL]
+
+
+def test_a_machine_on_which_every_judge_dies_is_an_infrastructure_error() -> None:
+    machine = Machine()
+    machine.work["candidate"] = machine.work[CONTROL] = raising(DIED)
+    with pytest.raises(InfrastructureError, match="under any kernel of backend triton"):
+        evaluated(machine, "candidate")
+
+
+def test_a_single_death_has_no_consequence() -> None:
+    machine = Machine()
+    machine.work["candidate"] = dying(1)
+    assert evaluated(machine, "candidate").outcome is Outcome.CORRECT
+    assert machine.judged[""] == ["candidate", "candidate"]
+
+
+def test_every_further_judge_is_a_fresh_one() -> None:
+    machine = Machine()
+    machine.work["killer"] = raising(DIED)
+    evaluated(machine, "killer")
+    assert [judge.n_ends for judge in machine.judges] == [2]

@@ -1,0 +1,109 @@
+"""`kernelrl check` measures a speedup where that is possible, and otherwise prints why there is none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import attrs
+import pytest
+
+from kernelrl_core.cli.check import _described, _expected_evaluator, _lines, _why_untimed
+from kernelrl_core.errors import UsageError
+from kernelrl_core.interfaces.component import Component
+from kernelrl_core.plugins.registry import PluginInfo, Registry
+from kernelrl_core.plugins.use import Use
+from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
+from kernelrl_core.testing.fakes import FakeEvaluator
+from kernelrl_core.testing.values import make_evaluation, make_turn
+from kernelrl_core.types import Candidate, EvaluationSettings, Extraction, Outcome
+
+WHY = "this device has no run times"
+
+
+class Untimed(FakeEvaluator):
+    """An evaluator on a device that cannot be timed, and that remembers what it is to expect."""
+
+    expected: ClassVar[list[str]] = []
+
+    def why_untimed(self, backend: str, options: Mapping[str, Any]) -> str:
+        return WHY
+
+    async def expect(self, backend: str) -> None:
+        self.expected.append(backend)
+
+
+def spec(timing: bool = False) -> EvaluationSpec:
+    return EvaluationSpec(Use("triton", options={}), Use("local"), EvaluationSettings(timing=timing), {}, ())
+
+
+def correct() -> Any:
+    extraction = Extraction(Candidate("class ModelNew: ...", "triton"))
+    return make_turn(Outcome.CORRECT, extraction=extraction, evaluation=make_evaluation(Outcome.CORRECT))
+
+
+def test_kernels_are_timed_by_default() -> None:
+    assert _why_untimed(spec(), FakeEvaluator(), (), False) == ""
+
+
+def test_a_device_that_cannot_be_timed_is_the_reason() -> None:
+    assert _why_untimed(spec(), Untimed(), (), False) == WHY
+
+
+def test_a_stated_setting_is_not_replaced() -> None:
+    assert _why_untimed(spec(timing=True), Untimed(), ("evaluation.timing=true",), False) == ""
+    assert "evaluation.timing=false" in _why_untimed(spec(), FakeEvaluator(), ("evaluation.timing=false",), False)
+
+
+def test_the_flag_turns_timing_off() -> None:
+    assert "--no-timing" in _why_untimed(spec(), FakeEvaluator(), (), True)
+    assert "--no-timing" in _why_untimed(spec(), FakeEvaluator(), ("evaluation.timing=false",), True)
+
+
+def test_a_contradiction_is_one_error() -> None:
+    with pytest.raises(UsageError, match=r"--no-timing contradicts evaluation\.timing=true"):
+        _why_untimed(spec(timing=True), FakeEvaluator(), ("evaluation.timing=true",), True)
+
+
+def test_the_reason_is_printed_where_there_is_no_speedup() -> None:
+    turn = correct()
+    described = _described(turn, spec(), WHY)
+    assert described["speedup"] is None
+    assert described["reasons"] == {"speedup": WHY}
+    assert f"speedup   not measured: {WHY}" in _lines(turn, WHY)
+
+
+def test_a_wrong_kernel_has_its_outcome_as_the_reason() -> None:
+    turn = make_turn(Outcome.INCORRECT, evaluation=make_evaluation(Outcome.INCORRECT))
+    assert "incorrect" in _described(turn, spec(), "")["reasons"]["speedup"]
+
+
+def test_a_measured_speedup_needs_no_reason() -> None:
+    turn = correct()
+    turn = attrs.evolve(turn, evaluation=attrs.evolve(turn.evaluation, speedup=2.0))
+    assert _described(turn, spec(), "")["reasons"] == {}
+
+
+def known(evaluator: str) -> Registry:
+    component = Component(evaluator, f"{__name__}:Untimed")
+    return Registry((PluginInfo("fake", "dist-fake", "1", "ok", components={"evaluators": (component,)}),))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "backend", "evaluator", "overrides", "expected"),
+    [
+        (None, None, None, (), ["triton"]),
+        (None, "cpp", "local", ("evaluation.trials=3",), ["cpp"]),
+        ("mine.yaml", None, None, (), []),
+        (None, None, None, ("evaluator.use=other",), []),
+        (None, None, "nowhere", (), []),
+    ],
+)
+def test_an_evaluator_starts_early_where_the_arguments_name_it(
+    recipe: str | None, backend: str | None, evaluator: str | None, overrides: tuple[str, ...], expected: list[str]
+) -> None:
+    Untimed.expected = []
+    made = asyncio.run(_expected_evaluator(recipe, backend, evaluator, overrides, known("local")))
+    assert Untimed.expected == expected
+    assert (made is not None) == bool(expected)
