@@ -1,6 +1,9 @@
 """Repeatability of measured times, and agreement with CUDA events. Needs an idle GPU.
 
     python benchmarks/timing_repeatability.py [--times 20]
+    python benchmarks/timing_repeatability.py --method replay --load 24 --lanes 12
+
+`--load` adds a second series beside that many busy processes, with `--lanes` evaluations at once.
 
 Each kernel is evaluated many times, each time in a fresh process with fresh inputs. The spread is the interquartile
 range of the medians divided by their median. Then the same kernels are timed by KernelBench's method `cuda_event`,
@@ -13,6 +16,8 @@ import argparse
 import asyncio
 import json
 import statistics
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +27,8 @@ from provenance import provenance
 from kernelrl_core.testing.values import make_request
 from kernelrl_core.types import EvaluationSettings
 
-RESULT = Path(__file__).parent / "results" / "timing_repeatability.json"
+RESULTS = Path(__file__).parent / "results"
+BUSY = "while True: sum(range(1_000_000))"
 
 TASK = """\
 import torch
@@ -106,12 +112,44 @@ async def check(evaluator: Any, task: str, kernel: str, settings: EvaluationSett
     )
 
 
-async def run(times: int) -> list[dict[str, Any]]:
+async def run_under_load(times: int, method: Any, lanes: int) -> list[dict[str, Any]]:
+    """Many evaluations at once, where other processes keep the machine busy."""
+    from kernelrl_plugin_local.config import LocalConfig
+    from kernelrl_plugin_local.evaluator import LocalEvaluator
+
+    evaluator = LocalEvaluator(LocalConfig(gpu_workers=lanes))
+    settings = EvaluationSettings(timing=True, trials=2, timing_method=method)
+    rows = []
+    try:
+        for name, (task, expression) in CASES.items():
+            kernel = SOFTMAX if expression is None else MAP.format(expression=expression)
+            checks = (check(evaluator, task, kernel, settings, seed) for seed in range(times))
+            found = [one for one in await asyncio.gather(*checks) if one.runtime]
+            medians = [one.runtime.median_us for one in found]
+            quartiles = statistics.quantiles(medians, n=4)
+            median_us = statistics.median(medians)
+            row = {
+                "kernel": name,
+                "checks": len(medians),
+                "runtime_us": round(median_us, 2),
+                "interquartile_share": round((quartiles[2] - quartiles[0]) / median_us, 4),
+                "within_5_percent": sum(abs(value / median_us - 1) <= 0.05 for value in medians) / len(medians),
+                "baseline_us": round(statistics.median(one.baseline.median_us for one in found), 2),
+                "runtimes_us": [round(value, 2) for value in medians],
+            }
+            print(json.dumps(row), flush=True)
+            rows.append(row)
+    finally:
+        await evaluator.aclose()
+    return rows
+
+
+async def run(times: int, method: Any) -> list[dict[str, Any]]:
     from kernelrl_plugin_local.config import LocalConfig
     from kernelrl_plugin_local.evaluator import LocalEvaluator
 
     evaluator = LocalEvaluator(LocalConfig(gpu_workers=1))
-    windows = EvaluationSettings(timing=True, trials=2)
+    windows = EvaluationSettings(timing=True, trials=2, timing_method=method)
     events = attrs.evolve(windows, profile="kernelbench", timing_method="cuda_event", timing_trials=100)
     rows = []
     try:
@@ -152,16 +190,30 @@ async def run(times: int) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=20)
-    parser.add_argument("--output", type=Path, default=RESULT)
+    parser.add_argument("--method", choices=("window", "replay"), default="window")
+    parser.add_argument("--load", type=int, default=0, help="busy processes of a second series")
+    parser.add_argument("--lanes", type=int, default=12, help="evaluations at once in that series")
+    parser.add_argument("--output", type=Path)
     given = parser.parse_args()
     import torch
 
     result = {
         **provenance("torch"),
         "gpu": torch.cuda.get_device_name(),
-        "rows": asyncio.run(run(given.times)),
+        "method": given.method,
+        "rows": asyncio.run(run(given.times, given.method)),
     }
-    given.output.write_text(json.dumps(result, indent=1) + "\n")
+    if given.load:
+        busy = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(given.load)]
+        try:
+            result["load"] = {"busy_processes": given.load, "lanes": given.lanes}
+            result["rows_under_load"] = asyncio.run(run_under_load(given.times, given.method, given.lanes))
+        finally:
+            for process in busy:
+                process.kill()
+    suffix = "" if given.method == "window" else f"_{given.method}"
+    output = given.output or RESULTS / f"timing_repeatability{suffix}.json"
+    output.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

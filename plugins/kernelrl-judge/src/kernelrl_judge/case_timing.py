@@ -64,7 +64,7 @@ class CaseTiming:
         self._result: Callable[[], timing.Timing]
         self._measurement: timing.Measurement | ReplayMeasurement | None = replayed
         self._is_replay = replayed is not None
-        if replayed is not None or self._settings.timing_method != "window":
+        if replayed is not None or self._settings.timing_method not in ("window", "replay"):
             return
         self._runner.deadline = time.monotonic() + self._settings.timeout_s
         watch = self._watch(harsh)
