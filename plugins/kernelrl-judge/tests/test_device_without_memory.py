@@ -6,7 +6,7 @@ import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -14,6 +14,7 @@ import torch
 from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Outcome
 from kernelrl_judge.bench import Bench, DeviceFault
 from kernelrl_judge.device_memory import DeviceMemoryError
+from kernelrl_judge.nursery import Zygotes
 from kernelrl_judge.shortage import lacks_device_memory
 
 CORRECT = Evaluation(Outcome.CORRECT, "")
@@ -52,7 +53,7 @@ def judge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
             return ending
 
         monkeypatch.setattr(Bench, "_judged", judged)
-        bench = Bench(lambda: False, 0, lambda: None)
+        bench = Bench(Zygotes(cast(Any, None)), lambda: False, 0, lambda: None)
         request = EvaluationRequest("t", "", "", "", "", "b", {}, EvaluationSettings(), "0" * 32, "0")
         return bench.evaluate(request, "backend_of_this_test:Backend"), alone
 
