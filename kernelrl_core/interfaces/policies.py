@@ -143,6 +143,8 @@ class PolicyContext:
     """Loss of the training that follows; empty: no training follows."""
     reference: bool = False
     """True if a KL penalty will need `logprobs` of the reference policy."""
+    weights_follow: bool = False
+    """True if `load` or `begin_from` is the next call, so that initial weights and a warm start would be in vain."""
 
 
 @attrs.frozen
@@ -217,6 +219,18 @@ class TrainablePolicy(Policy):
     @abstractmethod
     async def load(self, state: Mapping[str, Any], directory: Path) -> None:
         """Restore the state from the return value of `save`. `directory` is the present path of that checkpoint."""
+
+    async def begin_from(self, state: Mapping[str, Any], directory: Path) -> None:
+        """Begin a new run with the weights of another run's checkpoint, in place of the initial ones. Called once,
+        directly after `start`. The optimizer state is new, and these weights are the reference policy.
+
+        Args:
+            state, directory: as for `load`. The directory belongs to the new run.
+
+        Raises:
+            UsageError: the weights are of another model, or the policy does not implement this.
+        """
+        raise UsageError(f"policy {type(self).__name__} cannot begin with the weights of another run")
 
     async def logprobs(
         self, samples: Sequence[TrainingSample], weights: Literal["current", "reference"]
