@@ -197,7 +197,7 @@ def _loss(given: Parts, registry: Registry) -> Iterator[Contradiction]:
         message = f"no ratio is between {mismatch.sequence_low:g} and {mismatch.sequence_high:g}: all would be filtered"
         yield Contradiction(("train", "mismatch", "sequence_low"), message, "set it below sequence_high")
     offered = sorted(capabilities.ratios)
-    if given.train.ratio not in offered:
+    if given.train.ratio_level not in offered:
         message = f"policy {given.policy.use!r} with these options supports only ratio {' or '.join(offered)}"
         yield Contradiction(("train", "ratio"), message, "remove it, or choose another policy")
 

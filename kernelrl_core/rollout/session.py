@@ -137,7 +137,7 @@ def require_learning(recipe: Recipe, policy: Policy) -> TrainablePolicy:
             f"train.loss: policy {recipe.policy.use!r} has no loss {recipe.train.loss!r}; "
             f"it has {', '.join(sorted(losses))}"
         )
-    if recipe.train.ratio not in policy.capabilities.ratios:
+    if recipe.train.ratio_level not in policy.capabilities.ratios:
         raise UsageError(
             f"train.ratio: policy {recipe.policy.use!r} supports only "
             f"{' or '.join(sorted(policy.capabilities.ratios))}, not {recipe.train.ratio}",
