@@ -20,22 +20,29 @@ from kernelrl_core.tasks.selection import training_tasks
 __all__ = ["Origin", "accept_changes", "choose_origin", "differences", "extend_run", "run_recipe"]
 
 
-def run_recipe(run: RunDir, registry: Registry) -> LoadedRecipe:
+def run_recipe(run: RunDir, registry: Registry, overrides: Sequence[str] = ()) -> LoadedRecipe:
     """The recipe of a run, from its recipe.yaml.
 
     Raises:
         RecipeError: lists all mistakes.
     """
     path = run.path / "recipe.yaml"
+    return load_recipe(str(path), (*_since_former_versions(path), *overrides), registry=registry)
+
+
+def _since_former_versions(path: Path) -> list[str]:
+    """Overrides under which the recipe of a run means what it meant in the version that saved it."""
     saved = load_yaml(path.read_text(encoding="utf-8"), path)
     train = saved.get("train") if isinstance(saved, dict) else None
-    # Keeps the training tasks of a run whose version had no `train.decontaminate`.
-    is_former = isinstance(train, dict) and "decontaminate" not in train
-    return load_recipe(str(path), ("train.decontaminate=false",) if is_former else (), registry=registry)
+    if not isinstance(train, dict):
+        return []
+    kept = [] if "decontaminate" in train else ["train.decontaminate=false"]
+    # It was the default, and accepted with every policy.
+    return [*kept, "train.exact_resume=null"] if train.get("exact_resume") is True else kept
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """A text such as `train.steps (20 -> 30)` for each key of two resolved recipes that differs."""
+    """A text such as `train.steps (20 -> 30)` for each key of two resolved recipes that differs and has an effect."""
     return [f"{key} ({_shown(before)} -> {_shown(after)})" for key, before, after in _changes(old, new)]
 
 
@@ -173,7 +180,7 @@ def _changes(old: Any, new: Any, path: Sequence[str] = ()) -> list[tuple[str, An
             for key in dict.fromkeys((*old, *new))
             for change in _changes(old.get(key), new.get(key), (*path, str(key)))
         ]
-    return [] if old == new else [(".".join(path), old, new)]
+    return [] if old == new or path == ("train", "exact_resume") else [(".".join(path), old, new)]
 
 
 def _shown(value: Any) -> str:

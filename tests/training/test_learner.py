@@ -282,3 +282,19 @@ def test_replies_that_were_lost_in_an_earlier_interruption_are_not_counted_again
     ledger = RunJournal(run)
     ledger.close()
     assert ledger.lost == 2
+
+
+def test_step_whose_samples_are_all_filtered_by_mismatch_is_skipped_and_trains_nothing(tmp_path: Path) -> None:
+    """The forward passes that found the mismatch are billed: they were made."""
+
+    class Different(Policy):
+        async def logprobs(self, samples: Any, weights: Any) -> Any:
+            return [[value - 9.0 for value in row] for row in await super().logprobs(samples, weights)]
+
+    recipe = with_train(steps=1, mismatch=MismatchSettings())
+    run, policy, _ = play(tmp_path / "run", recipe, Different([0.0] * 9))
+    (row,) = run.rows("metrics")
+    assert policy.updates == []
+    assert (row["train/skipped"], row["train/rejected"]) == (1.0, 1.0)
+    assert row["cost/train_tokens"] == 0
+    assert row["cost/scored_tokens"] > 0

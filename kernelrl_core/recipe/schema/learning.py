@@ -117,9 +117,9 @@ class TrainSettings:
     staleness: NonNegativeInt = NonNegativeInt(0)
     """Maximum steps sampled ahead of the update, and so the maximum updates between sampling a reply and training on
     it. 0: no step is sampled ahead."""
-    exact_resume: bool = True
-    """Reject settings (`order: completion`, `staleness` above 0) with which a resumed run differs from an uninterrupted
-    one."""
+    exact_resume: bool | None = None
+    """Reject settings with which a resumed run differs from an uninterrupted one: `order: completion`, `staleness`
+    above 0, a policy that is not deterministic. Null: true if the policy is deterministic, else false."""
     checkpoint_every: PositiveInt = PositiveInt(1)
     """Steps between checkpoints. The last step always has one."""
     keep_checkpoints: PositiveInt | None = PositiveInt(3)
