@@ -120,17 +120,20 @@ train:     {tasks_per_step: 2, group_size: 2, steps: 1, loss: ppo, learning_rate
 """Replies are scored by their characters, so that an almost untrained model has advantages other than 0."""
 
 
-def test_extended_run_equals_a_run_with_more_steps_bit_for_bit(tmp_path: Path) -> None:
+def test_extended_run_equals_a_run_with_more_steps_bit_for_bit_and_is_evaluated_without_a_warm_start(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "small.yaml").write_text(RECIPE)
     environment = {**os.environ, "KERNELRL_RUN_SECRET": "5a" * 32, "KERNELRL_CACHE_DIR": str(tmp_path / "cache")}
     environment |= {"PYTHONPATH": str(Path(__file__).parents[3] / "tests/fakes")}
 
-    def kernelrl(*arguments: str) -> None:
+    def kernelrl(*arguments: str) -> str:
         command = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()", *arguments]
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200)
         assert done.returncode == 0, done.stderr
+        return done.stderr
 
-    kernelrl("run", "small.yaml", "--name", "a")
+    assert "warm start" in kernelrl("run", "small.yaml", "--name", "a")
     kernelrl("run", "small.yaml", "--name", "a", "--extend", "train.steps=2")
     kernelrl("run", "small.yaml", "--name", "whole", "train.steps=2")
     a, whole = tmp_path / "runs/a", tmp_path / "runs/whole"
@@ -148,3 +151,5 @@ def test_extended_run_equals_a_run_with_more_steps_bit_for_bit(tmp_path: Path) -
     ]
     assert learned[0] == learned[1]
     assert not any(row["train/skipped"] for row in learned[0])
+    environment["KERNELRL_CACHE_DIR"] = str(tmp_path / "empty")
+    assert "warm start" not in kernelrl("eval", "a", "eval.max_tasks=1")
