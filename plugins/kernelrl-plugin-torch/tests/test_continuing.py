@@ -120,6 +120,7 @@ train:     {tasks_per_step: 2, group_size: 2, steps: 1, loss: ppo, learning_rate
 """Replies are scored by their characters, so that an almost untrained model has advantages other than 0."""
 
 
+@pytest.mark.slow
 def test_extended_run_equals_a_run_with_more_steps_bit_for_bit_and_is_evaluated_without_a_warm_start(
     tmp_path: Path,
 ) -> None:
@@ -152,4 +153,4 @@ def test_extended_run_equals_a_run_with_more_steps_bit_for_bit_and_is_evaluated_
     assert learned[0] == learned[1]
     assert not any(row["train/skipped"] for row in learned[0])
     environment["KERNELRL_CACHE_DIR"] = str(tmp_path / "empty")
-    assert "warm start" not in kernelrl("eval", "a", "eval.max_tasks=1")
+    assert "warm start" not in kernelrl("eval", "a", "--split", "train", "eval.max_tasks=1")
