@@ -93,12 +93,13 @@ def planned_samples(recipe: Recipe, n_tasks: int) -> int | None:
 def loss_denominator(batch: Sequence[Credit], train: TrainSettings, max_tokens: int, planned: int | None) -> float:
     """Loss denominator of one optimizer step: the denominator of the whole step divided by `train.substeps`.
 
-    With n samples in the step, `train.length_norm` selects: `tokens`: sum of the reply lengths; `max_tokens`: n times
-    `max_tokens`; a number L: n times L; `none`: n. The result is at least 1 / `train.substeps`. Filtered samples count,
-    so filtering changes no other sample's weight.
+    With n samples in the step, `train.length_norm` selects: `tokens`: sum of the reply lengths, but n with
+    `train.ratio: sequence`; `per_sample`: n; `max_tokens`: n times `max_tokens`; a number L: n times L; `none`: n. The
+    result is at least 1 / `train.substeps`. Filtered samples count, so filtering changes no other sample's weight.
 
     Source: `max_tokens` is the constant of Dr. GRPO, arXiv 2503.20783; `tokens` is the token mean of DAPO,
-    arXiv 2503.14476. GRPO's mean over the tokens of each reply is not available.
+    arXiv 2503.14476; `per_sample`, with `per_sample` of `shape_samples`, is the mean of GRPO, arXiv 2402.03300, and of
+    GSPO, arXiv 2507.18071.
 
     Args:
         batch: credits of the step.
@@ -108,14 +109,14 @@ def loss_denominator(batch: Sequence[Credit], train: TrainSettings, max_tokens: 
     """
     turns = [credit.turn for credit in batch if not credit.masked]
     n = len(turns) if planned is None else planned
-    if train.length_norm == "tokens":
+    if train.length_norm == "tokens" and train.ratio != "sequence":
         total = sum(len(turn.reply.tokens) for turn in turns)
     elif train.length_norm == "max_tokens":
         total = n * max_tokens
-    elif train.length_norm == "none":
-        total = n
-    else:
+    elif isinstance(train.length_norm, int):
         total = n * train.length_norm
+    else:
+        total = n
     return max(total, 1) / train.substeps
 
 

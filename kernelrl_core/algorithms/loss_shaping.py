@@ -35,6 +35,7 @@ def shape_samples(
     samples: Sequence[TrainingSample],
     denominator: float,
     *,
+    per_sample: bool = False,
     mismatch: MismatchSettings | None = None,
     current: Sequence[Sequence[float]] | None = None,
     kl: float = 0.0,
@@ -44,13 +45,14 @@ def shape_samples(
 
     Token t of a sample with advantage A gets (A + kl * (mean(d) - d_t)) / denominator, where d_t = log p_sampler(t) -
     log p_reference(t) and the mean is over all tokens of all samples that were not rejected. The penalty terms of all
-    tokens sum to 0.
+    tokens sum to 0. With `per_sample`, it is also divided by the number of tokens of the sample.
 
     Source: rejection: Dr. Kernel, arXiv 2602.05885; KL penalty: `incorporate_kl_penalty` of tinker-cookbook 0.5.8.
 
     Args:
         samples: training samples of a step.
         denominator: see `loss_denominator`.
+        per_sample: the loss of a sample is the mean over its tokens, not their sum.
         mismatch: bounds of the rejection; None: no sample is rejected.
         current: [sample][token] log-probabilities under the weights before the step; required with `mismatch`.
         kl: weight of the KL penalty; 0: no penalty.
@@ -66,19 +68,23 @@ def shape_samples(
     if mismatch is not None and current is not None:
         kept = [i for i in kept if not mismatched(samples[i].sampler_logprobs, current[i], mismatch)]
         metrics["rejected"] = 1 - len(kept) / max(len(samples), 1)
+    divisors = [len(samples[i].tokens) or 1 if per_sample else 1 for i in kept]
     if not kl or reference is None:
-        rows = [(samples[i].advantage / denominator,) * len(samples[i].tokens) for i in kept]
+        rows = [
+            (samples[i].advantage / (denominator * n),) * len(samples[i].tokens)
+            for i, n in zip(kept, divisors, strict=True)
+        ]
     else:
         log_ratios = [
             [sampler - base for sampler, base in zip(samples[i].sampler_logprobs, reference[i], strict=True)]
             for i in kept
         ]
-        n = sum(len(row) for row in log_ratios)
-        mean = math.fsum(d for row in log_ratios for d in row) / max(n, 1)
+        tokens = sum(len(row) for row in log_ratios)
+        mean = math.fsum(d for row in log_ratios for d in row) / max(tokens, 1)
         metrics["kl_reference"] = mean
         rows = [
-            tuple((samples[i].advantage + kl * (mean - d)) / denominator for d in row)
-            for i, row in zip(kept, log_ratios, strict=True)
+            tuple((samples[i].advantage + kl * (mean - d)) / (denominator * n) for d in row)
+            for i, n, row in zip(kept, divisors, log_ratios, strict=True)
         ]
     shaped = (_loss_sample(samples[i], row) for i, row in zip(kept, rows, strict=True))
     return ShapedSamples(tuple(shaped), metrics)

@@ -100,6 +100,7 @@ def choose_job(
     from kernelrl_core.runs.checkpoints import choose_checkpoint
     from kernelrl_core.runs.directory import find_run
     from kernelrl_core.runs.provenance import retriever_identity
+    from kernelrl_core.training.continuation import run_recipe
 
     is_run = (Path(name) / "recipe.yaml").is_file() or checkpoint is not None
     if not is_run:
@@ -114,7 +115,7 @@ def choose_job(
             label = f"the untrained policy of recipe {loaded.name!r}"
             return EvalJob(loaded.recipe, registry, label, resolved=loaded.resolved)
     run = find_run(name)
-    loaded = load_recipe(str(run.path / "recipe.yaml"), overrides, registry=registry)
+    loaded = run_recipe(run, registry, overrides)
     if not any(re.match(r"retriever[.=]", override) for override in overrides):
         same = retriever_identity(loaded.recipe, registry) == run.provenance().get("retriever", {})
         if not same:

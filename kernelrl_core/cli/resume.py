@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 def command(context: click.Context, run: str, accept_changes: bool, as_json: bool) -> None:
     """Continue RUN, a run directory or a name below ./runs.
 
-    Recorded replies and evaluations are reused, not repeated. For a finished run, only the result is printed.
+    Recorded replies and evaluations are reused, not repeated. For a finished run, only the result is printed, unless
+    its recipe.yaml was given more steps; 'kernelrl run --extend' does that in one command.
 
     \b
     Examples:
@@ -39,24 +40,33 @@ def continue_run(context: click.Context, run: RunDir, *, accept_changes: bool = 
         UsageError: the recipe of the run or the index of its retriever was changed, or another process has locked the
             run.
     """
-    if run.state()[0] == "finished":
+    changed = run.recipe_changed()
+    if run.state()[0] == "finished" and not changed:
         print_result(run, as_json=as_json)
         return
-    from kernelrl_core.errors import UsageError
-    from kernelrl_core.planning.load import load_recipe
     from kernelrl_core.plugins.registry import registry
-    from kernelrl_core.runs.provenance import retriever_identity
-    from kernelrl_core.training.execution import execute_run
+    from kernelrl_core.training import continuation
 
     run.lock()
-    if run.recipe_changed():
-        if not accept_changes:
-            raise UsageError(
-                f"{run.path / 'recipe.yaml'} was changed after the run started",
-                fix=f"undo the change, or kernelrl resume {run.path} --accept-changes",
-            )
-        run.accept_recipe()
-    loaded = load_recipe(str(run.path / "recipe.yaml"), _keys_added_since(run), registry=registry())
+    if changed and accept_changes:
+        continuation.accept_changes(run, registry())
+    continuation.require_unchanged(run)
+    train_on(context, run, as_json=as_json)
+
+
+def train_on(context: click.Context, run: RunDir, *, as_json: bool) -> None:
+    """Train a locked run from its last checkpoint, print its result, and exit with its exit code.
+
+    Raises:
+        UsageError: the index of the run's retriever was changed.
+    """
+    from kernelrl_core.errors import UsageError
+    from kernelrl_core.plugins.registry import registry
+    from kernelrl_core.runs.provenance import retriever_identity
+    from kernelrl_core.training.continuation import run_recipe
+    from kernelrl_core.training.execution import execute_run
+
+    loaded = run_recipe(run, registry())
     if retriever_identity(loaded.recipe, registry()) != run.provenance().get("retriever", {}):
         raise UsageError(
             f"the retriever searches other data than when run {run.path} started",
@@ -65,16 +75,6 @@ def continue_run(context: click.Context, run: RunDir, *, accept_changes: bool = 
     code = execute_run(run, loaded.recipe, loaded.resolved, registry())
     print_result(run, as_json=as_json)
     context.exit(code)
-
-
-def _keys_added_since(run: RunDir) -> tuple[str, ...]:
-    """Overrides that keep the training tasks of a run whose version had no `train.decontaminate`."""
-    from kernelrl_core.sources.yaml import load_yaml
-
-    path = run.path / "recipe.yaml"
-    saved = load_yaml(path.read_text(encoding="utf-8"), path)
-    train = saved.get("train") if isinstance(saved, dict) else None
-    return ("train.decontaminate=false",) if isinstance(train, dict) and "decontaminate" not in train else ()
 
 
 def print_result(run: RunDir, *, as_json: bool) -> None:

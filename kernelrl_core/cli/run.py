@@ -14,6 +14,14 @@ from kernelrl_core.cli.output import print_json, print_lines, table
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--name", help="Name of the run directory below ./runs. Default: recipe name and time stamp.")
 @click.option("--exist-ok", is_flag=True, help="If the run exists, continue it; if it is finished, print its result.")
+@click.option("--extend", is_flag=True, help="Continue the finished run --name up to a higher train.steps.")
+@click.option(
+    "--from",
+    "origin",
+    metavar="RUN[@CHECKPOINT]",
+    help="Begin with the weights of another run's checkpoint (its step count; default: the last one) and a new "
+    "optimizer state.",
+)
 @click.option(
     "--dry-run",
     is_flag=True,
@@ -27,6 +35,8 @@ def command(
     overrides: tuple[str, ...],
     name: str | None,
     exist_ok: bool,
+    extend: bool,
+    origin: str | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -40,6 +50,8 @@ def command(
       kernelrl run quickstart
       kernelrl run quickstart --name first train.steps=10 rewards.correct.weight=0.5
       kernelrl run quickstart --dry-run
+      kernelrl run quickstart --name first --extend train.steps=20 rewards.correct.weight=0.5
+      kernelrl run quickstart --from first@5 train.learning_rate=1e-5
     """
     from kernelrl_core.cli.validate import show_warnings
     from kernelrl_core.errors import UsageError
@@ -50,6 +62,10 @@ def command(
     show_warnings(loaded)
     if name is not None and (Path(name).name != name or name.startswith(".")):
         raise UsageError(f"--name {name!r} must be a directory name without path separators or a leading dot")
+    if extend + exist_ok + (origin is not None) > 1:
+        raise UsageError("--extend, --exist-ok and --from exclude each other")
+    if extend and name is None:
+        raise UsageError("--extend needs the --name of the finished run")
     if dry_run:
         from kernelrl_core.planning.plan import plan, plan_notes, plan_rows
 
@@ -60,30 +76,38 @@ def command(
             print_lines([*table(plan_rows(facts)), *plan_notes(facts)])
         return
 
-    from kernelrl_core.cli.resume import continue_run, print_result
+    from kernelrl_core.cli.resume import continue_run, print_result, train_on
     from kernelrl_core.planning.plan import preflight
-    from kernelrl_core.runs.directory import RunDir, default_name, recipe_text
+    from kernelrl_core.runs.directory import RunDir, default_name, find_run
     from kernelrl_core.runs.provenance import provenance
+    from kernelrl_core.training.continuation import choose_origin, differences, extend_run, run_recipe
     from kernelrl_core.training.execution import execute_run
-    from kernelrl_core.types import sha256_text
 
     run = RunDir(Path("runs") / (name or default_name(loaded.name)))
+    if extend:
+        run = find_run(str(run.path)) if run.path.exists() else find_run(run.name)
+        run.lock()
+        extend_run(run, loaded, registry())
+        click.echo(f"run: {run.path}", err=as_json)
+        train_on(context, run, as_json=as_json)
+        return
     if exist_ok and (run.path / "provenance.json").exists() and not run.blank():
-        same = sha256_text(recipe_text(loaded.resolved)) == run.provenance().get("recipe_sha256")
-        if not same and run.state()[0] != "finished":
+        if changed := differences(run_recipe(run, registry()).resolved, loaded.resolved):
             raise UsageError(
-                f"run {run.path} was started with another recipe",
-                fix=f"kernelrl resume {run.path}, or choose another --name",
+                f"run {run.path} was started with another recipe; it differs in {', '.join(changed)}",
+                fix=f"kernelrl resume {run.path}, choose another --name, or raise train.steps of the finished run with "
+                "--extend in place of --exist-ok",
             )
-        if not same:
-            click.echo(f"note: run {run.path} was made with another recipe; its result is shown unchanged", err=True)
         click.echo(f"run: {run.path}", err=as_json)
         continue_run(context, run, as_json=as_json)
         return
+    begins = choose_origin(origin, loaded.recipe.policy.use) if origin is not None else None
     if not run.path.exists() or run.blank():
         preflight(loaded.recipe, registry())
     details = provenance(loaded.recipe, registry(), sources=loaded.sources, overrides=overrides)
-    run = RunDir.create(run.path, loaded.resolved, details)
+    if begins is not None:
+        details["origin"] = begins.provenance()
+    run = RunDir.create(run.path, loaded.resolved, details, begins.files if begins is not None else None)
     click.echo(f"run: {run.path}", err=as_json)
     code = execute_run(run, loaded.recipe, loaded.resolved, registry())
     print_result(run, as_json=as_json)

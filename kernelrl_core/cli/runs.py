@@ -50,7 +50,7 @@ def show_command(run: str, as_json: bool) -> None:
 
     found = find_run(run)
     facts, origin = summary(found), found.provenance()
-    checkpoints = [row["name"] for row in found.rows("checkpoints")]
+    checkpoints = list(dict.fromkeys(row["name"] for row in found.rows("checkpoints")))
     if as_json:
         print_json({**facts, "checkpoints": checkpoints, "provenance": origin})
         return

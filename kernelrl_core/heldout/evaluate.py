@@ -18,7 +18,6 @@ from kernelrl_core.monitoring.events import TurnFinished
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.rollout.session import open_session
-from kernelrl_core.runs.checkpoints import load_checkpoint
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.runs.journal import Journal, read_rows
 from kernelrl_core.runs.provenance import provenance, retriever_identity
@@ -73,12 +72,14 @@ async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, A
         return {sample_id(row): turn_from_row(row, tasks[row["task_index"]]) for row in recorder.kept}
 
     try:
-        async with open_session(recipe, job.registry, secret=secret, run_dir=None, say=console.say) as session:
-            if job.checkpoint is not None and job.run is not None:
-                label = session.policy_label
-                await load_checkpoint(session.policy, job.run.checkpoints, job.checkpoint, component=label)
-                if identity == job.run.provenance().get("retriever", {}):
-                    session.environment.restore(job.checkpoint["loop"])
+        async with open_session(
+            recipe, job.registry, secret=secret, run_dir=None, say=console.say,
+            origin=job.run.origin() if job.run is not None else None,
+            checkpoint=(job.run.checkpoints, job.checkpoint) if job.run is not None and job.checkpoint else None,
+        ) as session:  # fmt: skip
+            of_run = job.run.provenance().get("retriever", {}) if job.run is not None else None
+            if job.checkpoint is not None and identity == of_run:
+                session.environment.restore(job.checkpoint["loop"])
             session.sampler.updates = update
             groups = await rollout_split(session, recorder, console.handle, update=update, finished=finished)
     finally:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from kernelrl_core.heldout.scoreboard import best_turn
+from kernelrl_core.heldout.scoreboard import best_turn, counted_speedup
 from kernelrl_core.types import Group
 
 __all__ = [
@@ -149,7 +149,7 @@ def task_values(groups: Sequence[Group]) -> dict[str, dict[str, float | None]]:
         values[group.task.id] = {
             "correct": statistics.fmean(turn.correct for turn in turns),
             "pass@1": statistics.fmean(turn.correct for turn in best),
-            "fast_1": statistics.fmean((turn.speedup or 0.0) > 1 for turn in best) if timed else None,
+            "fast_1": statistics.fmean((counted_speedup(turn) or 0.0) > 1 for turn in best) if timed else None,
             "reward": statistics.fmean(turn.score.total for turn in best),
         }
     return values

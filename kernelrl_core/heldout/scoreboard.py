@@ -1,7 +1,8 @@
 """The scoreboard of a held-out evaluation: pass@k, fast_p, geometric mean of speedups, outcomes.
 
 The unit is the episode. It counts once, with its best turn, and is solved if any of its turns is correct. In metric
-names "sample" means episode. Episodes lost to infrastructure errors are excluded and counted in `num_lost`.
+names "sample" means episode. Episodes lost to infrastructure errors are excluded and counted in `num_lost`. The speedup
+of a turn with verdict suspect counts as at most 1, as it does in scores; keys `*_as_measured` have it in full.
 
 Sources: pass@k: unbiased estimator of arXiv 2107.03374, section 2.1. fast_p: KernelBench, arXiv 2502.10517, section
 3.3: fraction of episodes that are correct with a speedup above p.
@@ -16,9 +17,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernelrl_core.recipe.schema import EvalSettings
-from kernelrl_core.types import Episode, Group, Outcome, Turn
+from kernelrl_core.types import Episode, Group, Outcome, Turn, Verdict
 
-__all__ = ["best_turn", "pass_at_k", "scoreboard", "wilson_interval"]
+__all__ = ["best_turn", "counted_speedup", "pass_at_k", "scoreboard", "wilson_interval"]
 
 
 def pass_at_k(n: int, correct: int, k: int) -> float:
@@ -55,13 +56,25 @@ def wilson_interval(share: float, n: int) -> tuple[float, float]:
 
 
 def best_turn(episode: Episode) -> Turn | None:
-    """The turn that represents an episode: the correct turn of highest speedup, else the last turn that is not masked,
-    else None."""
+    """The turn that represents an episode: the correct turn of highest counted speedup, else the last turn that is not
+    masked, else None."""
     turns = [turn for turn in episode.turns if not turn.masked]
     correct = [turn for turn in turns if turn.correct]
     if correct:
-        return max(correct, key=lambda turn: turn.speedup or 0.0)
+        return max(correct, key=lambda turn: counted_speedup(turn) or 0.0)
     return turns[-1] if turns else None
+
+
+def counted_speedup(turn: Turn) -> float | None:
+    """Speedup of a correct turn, at most 1 if the turn is suspect; None if it was not measured."""
+    if turn.speedup is None or turn.verdict is not Verdict.SUSPECT:
+        return turn.speedup
+    return min(turn.speedup, 1.0)
+
+
+def _measured_speedup(episode: Episode) -> float | None:
+    """The highest speedup of an episode's correct turns, whatever their verdict."""
+    return max((turn.speedup for turn in episode.turns if turn.speedup is not None), default=None)
 
 
 def scoreboard(groups: Sequence[Group], settings: EvalSettings) -> dict[str, Any]:
@@ -89,19 +102,27 @@ def scoreboard(groups: Sequence[Group], settings: EvalSettings) -> dict[str, Any
         statistics.fmean(t.evaluation is not None and t.evaluation.compiled for t in samples) if samples else None
     )
     row["reward_mean"] = statistics.fmean(turn.score.total for turn in samples) if samples else None
-    speedups = [turn.speedup for turn in solved if turn.speedup is not None]
-    unmeasured = _why_unmeasured(samples, len(solved), len(speedups))
-    for p in settings.fast_thresholds:
-        key = f"fast_{p:g}"
-        if not p and samples:
-            row[key] = row["correct_rate"]
-        elif unmeasured:
-            row[key], reasons[key] = None, unmeasured
-        else:
-            row[key] = sum(speedup > p for speedup in speedups) / len(samples)
-    row["geometric_mean_speedup"] = statistics.geometric_mean(speedups) if speedups else None
-    if not speedups:
-        reasons["geometric_mean_speedup"] = unmeasured or "no sample is correct"
+    counted = [speedup for turn in solved if (speedup := counted_speedup(turn)) is not None]
+    unmeasured = _why_unmeasured(samples, len(solved), len(counted))
+    episodes = [episode for group in groups for episode in group.episodes]
+    measured = [speedup for episode in episodes if (speedup := _measured_speedup(episode)) is not None]
+    faster = [p for p in settings.fast_thresholds if p]
+    for suffix, speedups, thresholds in (
+        ("", counted, settings.fast_thresholds),
+        ("_as_measured", measured, faster),
+    ):
+        for p in thresholds:
+            key = f"fast_{p:g}{suffix}"
+            if not p and samples:
+                row[key] = row["correct_rate"]
+            elif unmeasured:
+                row[key], reasons[key] = None, unmeasured
+            else:
+                row[key] = sum(speedup > p for speedup in speedups) / len(samples)
+        key = f"geometric_mean_speedup{suffix}"
+        row[key] = statistics.geometric_mean(speedups) if speedups else None
+        if not speedups:
+            reasons[key] = unmeasured or "no sample is correct"
     verified = [turn.verified for turn in solved if turn.verified is not None]
     if verified:
         row["hack_gap"] = sum(not held for held in verified) / len(verified)

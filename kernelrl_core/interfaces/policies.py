@@ -12,6 +12,7 @@ A `TrainablePolicy` has `update`, `save` and `load`, and further methods by its 
 | `logprobs(samples, "reference")` | `reference` | `train.kl` |
 | `backward(samples, loss)` | `streams` | computing gradients while others are still sampled (docs/pipelining.md) |
 | `export(directory)` | `exports` | use as `learner` of policy `openai` |
+| `begin_from(state, directory)` | none | `kernelrl run --from` |
 
 `update` gets an `Update`: all samples of the step, divided into `substeps`, one optimizer step each. The loss of an
 optimizer step is the sum over the tokens of its samples, each token with its own advantage. The advantages already
@@ -143,6 +144,8 @@ class PolicyContext:
     """Loss of the training that follows; empty: no training follows."""
     reference: bool = False
     """True if a KL penalty will need `logprobs` of the reference policy."""
+    weights_follow: bool = False
+    """True if `load` or `begin_from` is the next call, so that initial weights and a warm start would be in vain."""
 
 
 @attrs.frozen
@@ -217,6 +220,18 @@ class TrainablePolicy(Policy):
     @abstractmethod
     async def load(self, state: Mapping[str, Any], directory: Path) -> None:
         """Restore the state from the return value of `save`. `directory` is the present path of that checkpoint."""
+
+    async def begin_from(self, state: Mapping[str, Any], directory: Path) -> None:
+        """Begin a new run with the weights of another run's checkpoint, in place of the initial ones. Called once,
+        directly after `start`. The optimizer state is new, and these weights are the reference policy.
+
+        Args:
+            state, directory: as for `load`. The directory belongs to the new run.
+
+        Raises:
+            UsageError: the weights are of another model, or the policy does not implement this.
+        """
+        raise UsageError(f"policy {type(self).__name__} cannot begin with the weights of another run")
 
     async def logprobs(
         self, samples: Sequence[TrainingSample], weights: Literal["current", "reference"]

@@ -197,7 +197,7 @@ def _loss(given: Parts, registry: Registry) -> Iterator[Contradiction]:
         message = f"no ratio is between {mismatch.sequence_low:g} and {mismatch.sequence_high:g}: all would be filtered"
         yield Contradiction(("train", "mismatch", "sequence_low"), message, "set it below sequence_high")
     offered = sorted(capabilities.ratios)
-    if given.train.ratio not in offered:
+    if given.train.ratio_level not in offered:
         message = f"policy {given.policy.use!r} with these options supports only ratio {' or '.join(offered)}"
         yield Contradiction(("train", "ratio"), message, "remove it, or choose another policy")
 
@@ -232,10 +232,14 @@ def _optimizer(given: Parts, registry: Registry) -> Iterator[Contradiction]:
 
 
 def _pipeline(given: Parts, registry: Registry) -> Iterator[Contradiction]:
-    train = given.train
+    train, capabilities = given.train, given.policy.options.capabilities()
+    if train.exact_resume and capabilities.losses and not capabilities.deterministic:
+        message = f"replies of policy {given.policy.use!r} with these options cannot be repeated exactly"
+        yield Contradiction(("train", "exact_resume"), message, "remove it, or set it to false")
+    exact = capabilities.deterministic if train.exact_resume is None else train.exact_resume
     loose = (("order", train.order != "canonical"), ("staleness", train.staleness > 0))
     for key, set_so in loose:
-        if set_so and train.exact_resume:
+        if set_so and exact:
             message = (
                 f"with {getattr(train, key)}, timing affects the updates, so a resumed run differs from an "
                 "uninterrupted one"
@@ -344,7 +348,7 @@ _RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("train", "advantage"), _estimator),
     (("policy", "train"), _loss),
     (("train",), _optimizer),
-    (("train", "curriculum"), _pipeline),
+    (("train", "curriculum", "policy"), _pipeline),
     (("cost", "policy", "evaluator"), _budget),
     (("sampling",), _sampling),
     (("prompt",), _template),

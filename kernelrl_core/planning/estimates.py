@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kernelrl_core.monitoring.costs import Spent, prices_of, spent_on_training
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.schema import LastHistory, Recipe
@@ -14,14 +16,14 @@ HISTORY_TOKENS_PER_TURN = 1200
 
 
 def spent_at_most(
-    recipe: Recipe, prompt_tokens: float, *, episodes: int, steps: range, on_gpu: bool, trains: bool
+    recipe: Recipe, prompt_tokens: float, *, episodes: int, steps: Sequence[int], on_gpu: bool, trains: bool
 ) -> Spent:
     """Upper estimate of the amounts that some steps spend.
 
     Args:
         prompt_tokens: mean prompt tokens of a first turn.
         episodes: episodes per step.
-        steps: the steps; each may have its own reply limit.
+        steps: the steps, or the numbers of updates before held-out evaluations; each may have its own reply limit.
         on_gpu: kernels are evaluated on a GPU.
         trains: every sample is trained on once, and scored for `train.mismatch` and `train.kl`.
     """

@@ -14,6 +14,7 @@ from kernelrl_core.prompts import Composer
 from kernelrl_core.recipe.evaluation_spec import spec_of
 from kernelrl_core.recipe.prerequisites import missing_prerequisites, recipe_uses, require_prerequisites
 from kernelrl_core.recipe.schema import PriceSettings, Recipe
+from kernelrl_core.rollout.episode import reply_limit
 from kernelrl_core.tasks.curriculum import TaskSchedule
 from kernelrl_core.tasks.selection import eval_tasks, training_tasks
 from kernelrl_core.types import Example, Task
@@ -78,12 +79,13 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
     }
     on_gpu, prices = evaluates_on_gpu(recipe, registry), prices_of(recipe)
     episodes = recipe.train.tasks_per_step * recipe.train.group_size
-    one = spent_at_most(recipe, prompt, episodes=episodes, steps=range(1), on_gpu=on_gpu, trains=True)
+    longest = max(range(steps or 1), key=lambda step: reply_limit(recipe, step))
+    one = spent_at_most(recipe, prompt, episodes=episodes, steps=[longest], on_gpu=on_gpu, trains=True)
     facts |= _amounts("_per_step", one, prices) | _amounts("", None, prices) | {"budget_usd": recipe.cost.budget_usd}
     if steps is not None:
         whole = spent_at_most(recipe, prompt, episodes=episodes, steps=range(steps), on_gpu=on_gpu, trains=True)
-        held_out = _held_out_episodes(recipe, registry, steps)
-        whole += spent_at_most(recipe, prompt, episodes=held_out, steps=range(1), on_gpu=on_gpu, trains=False)
+        held_out, updates = _held_out_episodes(recipe, registry), _held_out_updates(recipe, steps)
+        whole += spent_at_most(recipe, prompt, episodes=held_out, steps=updates, on_gpu=on_gpu, trains=False)
         facts |= _amounts("", whole, prices)
     return facts | {"missing": missing}
 
@@ -136,15 +138,15 @@ def budget_lines(facts: dict[str, Any]) -> list[str]:
     ]
 
 
-def _held_out_episodes(recipe: Recipe, registry: Registry, steps: int) -> int:
-    """Episodes of all held-out evaluations of the run."""
-    settings = recipe.eval
-    times = int(settings.at_start) + (steps // settings.every if settings.every else 0)
-    times += settings.at_end and not (settings.every and steps % settings.every == 0)
-    if not times:
-        return 0
+def _held_out_updates(recipe: Recipe, steps: int) -> list[int]:
+    """Numbers of updates before each held-out evaluation of the run."""
+    return [*([0] if recipe.eval.at_start else []), *(n for n in range(1, steps + 1) if recipe.eval.is_due(n, steps))]
+
+
+def _held_out_episodes(recipe: Recipe, registry: Registry) -> int:
+    """Episodes of one held-out evaluation; 0 if its tasks cannot be read."""
     try:
-        return times * settings.samples * len(eval_tasks(registry.make("tasks", recipe.tasks), settings))
+        return recipe.eval.samples * len(eval_tasks(registry.make("tasks", recipe.tasks), recipe.eval))
     except KernelRLError:
         return 0
 

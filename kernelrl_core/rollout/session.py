@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -20,6 +21,7 @@ from kernelrl_core.prompts.history import require_kept_thinking
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.rollout.sampler import Sampler
 from kernelrl_core.rollout.sampling_slots import SamplingSlots
+from kernelrl_core.runs.checkpoints import begin_from, load_checkpoint
 from kernelrl_core.storage import cache_directory
 from kernelrl_core.types.seeds import derived_seed
 
@@ -50,7 +52,14 @@ class Session:
 
 @asynccontextmanager
 async def open_session(
-    recipe: Recipe, registry: Registry, *, secret: bytes, run_dir: Path | None, say: Callable[[str], None]
+    recipe: Recipe,
+    registry: Registry,
+    *,
+    secret: bytes,
+    run_dir: Path | None,
+    say: Callable[[str], None],
+    origin: tuple[Mapping[str, Any], Path] | None = None,
+    checkpoint: tuple[Path, Mapping[str, Any]] | None = None,
 ) -> AsyncIterator[Session]:
     """Create the environment and start the policy; close both at the end.
 
@@ -58,6 +67,8 @@ async def open_session(
         secret: key of the hidden input seeds.
         run_dir: directory of the run; None: the policy is evaluated, not trained.
         say: prints a line for the user.
+        origin: state and files of another run's checkpoint, whose weights replace the initial ones.
+        checkpoint: directory of checkpoints, and the row of the one to load; see `load_checkpoint`.
 
     Raises:
         UsageError, MissingPrerequisite: a component of the recipe cannot be used.
@@ -81,10 +92,15 @@ async def open_session(
             # Only a run has a directory and is trained; an evaluation is not.
             loss=recipe.train.loss if run_dir is not None else "",
             reference=recipe.train.kl > 0 and run_dir is not None,
+            weights_follow=origin is not None or checkpoint is not None,
         )
         with plugin_boundary(session.policy_label, "start"):
             await policy.start(context)
         _require_warm_start(recipe, policy)  # `start` may remove capabilities; `require_learning` checks the others
+        if checkpoint is not None:
+            await load_checkpoint(policy, *checkpoint, component=session.policy_label)
+        elif origin is not None:
+            await begin_from(policy, *origin, component=session.policy_label)
         with plugin_boundary(session.policy_label, "render"):
             require_kept_thinking(recipe, policy.render)
         yield session
@@ -121,7 +137,7 @@ def require_learning(recipe: Recipe, policy: Policy) -> TrainablePolicy:
             f"train.loss: policy {recipe.policy.use!r} has no loss {recipe.train.loss!r}; "
             f"it has {', '.join(sorted(losses))}"
         )
-    if recipe.train.ratio not in policy.capabilities.ratios:
+    if recipe.train.ratio_level not in policy.capabilities.ratios:
         raise UsageError(
             f"train.ratio: policy {recipe.policy.use!r} supports only "
             f"{' or '.join(sorted(policy.capabilities.ratios))}, not {recipe.train.ratio}",

@@ -1,19 +1,32 @@
-"""Files of checkpoints. A checkpoint directory is either complete or absent."""
+"""Files of checkpoints. A checkpoint directory is either complete or absent.
+
+The row of a checkpoint has the hashes of its files, so that later damage, such as that of a failing disk, is detected.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError
+from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError, nearest
 from kernelrl_core.interfaces.policies import Policy, TrainablePolicy
 from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.storage import disk_error, remove_directory, replace_directory
 
-__all__ = ["checkpoint_name", "choose_checkpoint", "load_checkpoint", "prune_checkpoints", "save_checkpoint", "sweep"]
+__all__ = [
+    "begin_from",
+    "checkpoint_damage",
+    "checkpoint_name",
+    "choose_checkpoint",
+    "load_checkpoint",
+    "prune_checkpoints",
+    "save_checkpoint",
+    "sweep",
+]
 
 
 def checkpoint_name(steps_done: int) -> str:
@@ -21,11 +34,12 @@ def checkpoint_name(steps_done: int) -> str:
     return f"{steps_done:06d}"
 
 
-async def save_checkpoint(policy: TrainablePolicy, directory: Path, name: str, *, component: str) -> Mapping[str, Any]:
+async def save_checkpoint(policy: TrainablePolicy, directory: Path, name: str, *, component: str) -> dict[str, Any]:
     """Save the policy as `directory/name`.
 
     Returns:
-        The state that `Policy.load` requires, for the row of the checkpoint.
+        Entries of the checkpoint's row: `policy`, the state that `Policy.load` requires; `files`, the hex SHA-256 of
+        each file by its path in the checkpoint.
 
     Raises:
         KernelRLError: the disk is full, or the policy fails.
@@ -39,11 +53,41 @@ async def save_checkpoint(policy: TrainablePolicy, directory: Path, name: str, *
                 state: Mapping[str, Any] = await policy.save(growing)
             except OSError as error:
                 raise disk_error(growing, error) from error
+        files = await asyncio.to_thread(_file_hashes, growing)
         # A crash between rename and commit leaves a directory of this name without a row.
         await asyncio.to_thread(replace_directory, growing, directory / name)
     except OSError as error:
         raise disk_error(growing, error) from error
-    return state
+    return {"policy": state, "files": files}
+
+
+def checkpoint_damage(directory: Path, row: Mapping[str, Any]) -> str:
+    """The damage of a checkpoint's files, as text; empty if they are as they were saved.
+
+    Args:
+        row: its row of `checkpoints.jsonl`. Without `files`, as former versions wrote it, the contents are not checked.
+    """
+    if row["policy"] is None:
+        return ""
+    files = directory / row["name"]
+    if not files.is_dir():
+        return "its files are missing"
+    try:
+        present = _file_hashes(files) if row.get("files") else {}
+    except OSError as error:
+        return f"its files cannot be read: {error.strerror}"
+    for name, digest in row.get("files", {}).items():
+        if present.get(name) != digest:
+            return f"{name} {'differs from the saved file' if name in present else 'is missing'}"
+    return ""
+
+
+def _file_hashes(directory: Path) -> dict[str, str]:
+    hashes = {}
+    for path in sorted(path for path in directory.rglob("*") if path.is_file()):
+        with path.open("rb") as stream:
+            hashes[path.relative_to(directory).as_posix()] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return hashes
 
 
 async def load_checkpoint(policy: Policy, directory: Path, row: Mapping[str, Any], *, component: str) -> None:
@@ -54,17 +98,41 @@ async def load_checkpoint(policy: Policy, directory: Path, row: Mapping[str, Any
 
     Raises:
         UsageError: the policy cannot load checkpoints.
-        KernelRLError: the files are missing, or the policy fails.
+        KernelRLError: the files are damaged, or the policy fails.
     """
     if row["policy"] is None:
         return
-    files = directory / row["name"]
+    trainable = _require_trainable(policy, component)
+    if damage := await asyncio.to_thread(checkpoint_damage, directory, row):
+        raise KernelRLError(
+            f"checkpoint {row['name']} in {directory} is damaged: {damage}", fix="use an earlier checkpoint"
+        )
+    with plugin_boundary(component, "load"):
+        await trainable.load(row["policy"], directory / row["name"])
+
+
+async def begin_from(policy: Policy, state: Mapping[str, Any], files: Path, *, component: str) -> None:
+    """Let the policy begin with the weights of another run's checkpoint.
+
+    Args:
+        state: `policy` of the checkpoint's row.
+        files: directory with the files of the checkpoint.
+
+    Raises:
+        UsageError: the policy cannot begin with saved weights, or these are of another model.
+        KernelRLError: the files are missing, or the policy fails.
+    """
+    trainable = _require_trainable(policy, component)
+    if not files.is_dir():
+        raise KernelRLError(f"the weights that the run began with are missing: {files}", fix="restore the directory")
+    with plugin_boundary(component, "begin_from"):
+        await trainable.begin_from(state, files)
+
+
+def _require_trainable(policy: Policy, component: str) -> TrainablePolicy:
     if not isinstance(policy, TrainablePolicy):
         raise UsageError(f"{component} cannot load checkpoints", fix="use the policy that the run was trained with")
-    if not files.is_dir():
-        raise KernelRLError(f"the files of checkpoint {row['name']} are missing in {directory}")
-    with plugin_boundary(component, "load"):
-        await policy.load(row["policy"], files)
+    return policy
 
 
 def choose_checkpoint(rows: Sequence[Mapping[str, Any]], directory: Path, name: str) -> Mapping[str, Any]:
@@ -78,8 +146,10 @@ def choose_checkpoint(rows: Sequence[Mapping[str, Any]], directory: Path, name: 
     for row in reversed(kept):
         if wanted in ("last", row["name"]):
             return dict(row)
-    have = ", ".join(row["name"] for row in kept) or "none"
-    raise LookupFailed(f"no checkpoint {name!r} in {directory}; known: {have}")
+    names = list(dict.fromkeys(row["name"] for row in kept))
+    close = nearest(wanted, names)
+    hint = f"did you mean {close!r}? known" if close else "known"
+    raise LookupFailed(f"no checkpoint {name!r} in {directory}; {hint}: {', '.join(names) or 'none'}")
 
 
 def prune_checkpoints(directory: Path, keep: int | None) -> None:

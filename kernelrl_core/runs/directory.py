@@ -3,7 +3,7 @@
 runs/NAME/
   recipe.yaml  provenance.json  secret.key  state.json  lock
   samples.jsonl  credits.jsonl  metrics.jsonl  checkpoints.jsonl  eval_samples.jsonl  begun.jsonl
-  logs.log  checkpoints/NNNNNN/
+  logs.log  checkpoints/NNNNNN/  origin/
 """
 
 from __future__ import annotations
@@ -62,11 +62,22 @@ class RunDir:
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
+    def origin(self) -> tuple[Mapping[str, Any], Path] | None:
+        """State and files of the checkpoint whose weights the run began with; None: the policy's initial weights."""
+        found = self.provenance().get("origin")
+        return None if found is None else (found["policy"], self.path / "origin")
+
     @classmethod
-    def create(cls, path: Path, resolved: Mapping[str, Any], provenance: dict[str, Any]) -> RunDir:
+    def create(
+        cls, path: Path, resolved: Mapping[str, Any], provenance: dict[str, Any], origin: Path | None = None
+    ) -> RunDir:
         """Create a run directory with its first files, and lock it.
 
         Replaces a run that ended before it recorded anything.
+
+        Args:
+            provenance: content of provenance.json. `origin` describes the checkpoint that the run begins with.
+            origin: files of that checkpoint, which are copied.
 
         Raises:
             UsageError: the directory exists.
@@ -83,6 +94,8 @@ class RunDir:
             growing.path.mkdir(parents=True)
             growing.lock()
             growing._fill(resolved, provenance)
+            if origin is not None:
+                shutil.copytree(origin, growing.path / "origin")
             if path.exists():
                 earlier.lock()
                 shutil.rmtree(path)
@@ -163,6 +176,11 @@ class RunDir:
         provenance["recipe_changes"] = [*provenance.get("recipe_changes", []), provenance["recipe_sha256"]]
         provenance["recipe_sha256"] = sha256_text(text)
         self._write_provenance(provenance)
+
+    def replace_recipe(self, resolved: Mapping[str, Any]) -> None:
+        """Replace recipe.yaml, and record the hash of the former one in the provenance."""
+        self._write("recipe.yaml", recipe_text(resolved))
+        self.accept_recipe()
 
     def _write_provenance(self, provenance: dict[str, Any]) -> None:
         self._write("provenance.json", json.dumps(provenance, indent=2, sort_keys=True) + "\n")

@@ -3,7 +3,7 @@
 One thread writes all rows, so that waiting for the disk never blocks the event loop. The existing rows determine where
 an opened run continues:
 
-    checkpoints.jsonl   the last row is the commit point: all steps before it are complete
+    checkpoints.jsonl   the last row whose files are intact is the commit point: all steps before it are complete
     samples.jsonl       rows of later steps are turns that are reused, not sampled or evaluated again
     credits.jsonl       rows of later steps were written before a crash and are not written twice
     metrics.jsonl       lacks at most the row that the last checkpoint contains
@@ -24,6 +24,7 @@ from kernelrl_core.monitoring.costs import Spent, spent_on_row, spent_on_step, s
 from kernelrl_core.monitoring.events import TurnFinished
 from kernelrl_core.monitoring.metrics import SeenKernels
 from kernelrl_core.monitoring.monitor import Monitor
+from kernelrl_core.runs.checkpoints import checkpoint_damage
 from kernelrl_core.runs.directory import JOURNALS, RunDir
 from kernelrl_core.runs.journal import Journal
 from kernelrl_core.runs.rows import sample_id, sample_row, turn_from_row
@@ -40,7 +41,9 @@ class RunJournal:
         self._journals = {name: Journal(run.journal_path(name)) for name in JOURNALS}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
         self.checkpoints = run.rows("checkpoints")
-        """Rows of the checkpoints, oldest first."""
+        """Rows of the checkpoints, oldest first, without damaged ones at the end."""
+        self.damaged = self._drop_damaged(run)
+        """A line for the user, if the newest checkpoint is damaged."""
         self._credited = {row["sample"] for row in run.rows("credits")}
         metrics = run.rows("metrics")
         self._metric_steps = {row["step"] for row in metrics}
@@ -51,11 +54,12 @@ class RunJournal:
         training = sum((spent_on_step(row) for row in metrics), Spent())
         self.spent = Spent(train_tokens=training.train_tokens, scored_tokens=training.scored_tokens)
         """Amounts that the run has spent, as recorded in the journals."""
-        self.lost = sum(1 for _ in run.each_row("begun"))
-        """Number of replies that were started and, because of an interruption, not recorded."""
+        self._started = {(row["purpose"], row["sample"]) for row in run.each_row("begun")}
+        """Replies that were started and, because of an interruption, not recorded."""
         self._open_samples = self._read_samples(run)
         self._open_evals = self._read_evals(run)
-        self.lost = max(self.lost, 0)
+        self.lost = len(self._started)
+        """Number of replies that an interruption ended before they were recorded, and that will be sampled again."""
 
     @property
     def last_checkpoint(self) -> Mapping[str, Any] | None:
@@ -136,7 +140,7 @@ class RunJournal:
         open_rows: dict[SampleId, dict[str, Any]] = {}
         for row in run.each_row("samples"):
             where = sample_id(row)
-            self._account(row)
+            self._account("train", row)
             if where.step >= self.next_step:
                 open_rows[where] = row
             else:
@@ -153,15 +157,26 @@ class RunJournal:
     def _read_evals(self, run: RunDir) -> dict[int, list[dict[str, Any]]]:
         waiting: dict[int, list[dict[str, Any]]] = defaultdict(list)
         for row in run.each_row("eval_samples"):
-            self._account(row)
+            self._account("eval", row)
             committed = 0 < self.next_step >= row["step"]
             if not committed and row["outcome"] != Outcome.INFRA_ERROR:
                 waiting[row["step"]].append(row)
         return waiting
 
-    def _account(self, row: Mapping[str, Any]) -> None:
+    def _account(self, purpose: str, row: Mapping[str, Any]) -> None:
         self.spent += spent_on_row(row)
-        self.lost -= 1
+        self._started.discard((purpose, row["sample"]))
+
+    def _drop_damaged(self, run: RunDir) -> str:
+        """Remove damaged checkpoints from the end of `checkpoints`; the line that reports them, or an empty one."""
+        line = ""
+        while self.checkpoints and (damage := checkpoint_damage(run.checkpoints, self.checkpoints[-1])):
+            line = line or f"checkpoint {self.checkpoints[-1]['name']} is damaged: {damage}"
+            self.checkpoints.pop()
+        if not line:
+            return ""
+        before = f"checkpoint {self.checkpoints[-1]['name']}" if self.checkpoints else "the initial weights"
+        return f"{line}; continuing from {before}: later steps are trained again with their recorded samples"
 
 
 class RunRecorder:

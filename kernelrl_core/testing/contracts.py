@@ -492,7 +492,7 @@ class EvaluatorContract(ComponentContract):
 
 
 class PolicyContract(ComponentContract):
-    """A policy samples replies within its limits; a trainable one updates, saves and loads."""
+    """A policy samples replies within its limits; a trainable one updates, saves, loads and begins from weights."""
 
     kind = "policies"
 
@@ -511,14 +511,15 @@ class PolicyContract(ComponentContract):
     def settings(self, seed: int) -> SamplingSettings:
         return SamplingSettings(max_tokens=32, temperature=1.0, top_p=1.0, top_k=-1, stop=(), seed=seed)
 
-    def run(self, folder: Path, scene: Any) -> None:
+    def run(self, folder: Path, scene: Any, *, weights_follow: bool = False) -> None:
         """Start the policy, await `scene(policy)`, close the policy twice."""
+        context = attrs.evolve(self.context(folder), weights_follow=weights_follow)
 
         async def whole() -> None:
             policy = self.make()
             try:
                 with _skipped_where_missing():
-                    await policy.start(self.context(folder))
+                    await policy.start(context)
                 await scene(policy)
             finally:
                 await policy.aclose()
@@ -572,16 +573,7 @@ class PolicyContract(ComponentContract):
             if not isinstance(policy, TrainablePolicy) or not policy.capabilities.losses:
                 raise SkipTest("the policy is not trainable")
             prompt = policy.render(self.messages())
-            replies = [await policy.sample(prompt, self.settings(seed)) for seed in (1, 2)]
-            samples = tuple(
-                LossSample(
-                    f"0.0.{number}.0", prompt.tokens, reply.tokens, reply.logprobs, (sign / 10,) * len(reply.tokens)
-                )
-                for number, (sign, reply) in enumerate(zip((1, -1), replies, strict=True))
-            )
-            loss = Loss(sorted(policy.capabilities.losses)[0], 0.2, 0.2)
-            optimizer = OptimizerSettings(1e-3, 0.9, 0.95, 1e-8, 0.0, 1.0)
-            metrics = await policy.update(Update(0, (samples,), (), loss, optimizer))
+            metrics = await policy.update(await self._update(policy, prompt))
             assert all(math.isfinite(value) for value in metrics.values()), f"a metric is not finite: {metrics}"
             state = json.loads(json.dumps(await policy.save(saved)))
             after = await policy.sample(prompt, self.settings(3))
@@ -595,6 +587,40 @@ class PolicyContract(ComponentContract):
 
         self.run(cache, train)
         self.run(cache, self._then)
+
+    def test_a_policy_that_begins_from_saved_weights_samples_the_same(self, tmp_path: Path) -> None:
+        cache, saved = tmp_path / "cache", tmp_path / "checkpoint"
+        cache.mkdir()
+        saved.mkdir()
+
+        async def save(policy: Any) -> None:
+            if getattr(type(policy), "begin_from", None) in (None, TrainablePolicy.begin_from):
+                raise SkipTest("the policy does not implement `begin_from`")
+            prompt = policy.render(self.messages())
+            await policy.update(await self._update(policy, prompt))
+            state = json.loads(json.dumps(await policy.save(saved)))
+            reply = await policy.sample(prompt, self.settings(3))
+
+            async def begin(other: Any) -> None:
+                await other.begin_from(state, saved)
+                if other.capabilities.deterministic:
+                    again = await other.sample(other.render(self.messages()), self.settings(3))
+                    assert again == reply, "the policy replies differently with the saved weights"
+
+            self._then = begin
+
+        self.run(cache, save)
+        self.run(cache, self._then, weights_follow=True)
+
+    async def _update(self, policy: Any, prompt: Prompt) -> Update:
+        """An update with two replies, of which the first is better."""
+        replies = [await policy.sample(prompt, self.settings(seed)) for seed in (1, 2)]
+        samples = tuple(
+            LossSample(f"0.0.{number}.0", prompt.tokens, reply.tokens, reply.logprobs, (sign / 10,) * len(reply.tokens))
+            for number, (sign, reply) in enumerate(zip((1, -1), replies, strict=True))
+        )
+        loss = Loss(sorted(policy.capabilities.losses)[0], 0.2, 0.2)
+        return Update(0, (samples,), (), loss, OptimizerSettings(1e-3, 0.9, 0.95, 1e-8, 0.0, 1.0))
 
     _then: Any
 

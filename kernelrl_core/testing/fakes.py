@@ -142,6 +142,10 @@ class FakePolicy(TrainablePolicy):
     async def load(self, state: Mapping[str, Any], directory: Path) -> None:
         self.weight = json.loads((directory / state["file"]).read_text())
 
+    async def begin_from(self, state: Mapping[str, Any], directory: Path) -> None:
+        await self._enter("begin_from", state)
+        await self.load(state, directory)
+
 
 class FakeEvaluator(Evaluator):
     """Returns `evaluation(request)`, raises it where it is an exception, and remembers the requests.

@@ -74,7 +74,9 @@ async def _train(
     journal = RunJournal(run)
     state: State = "failed"
     try:
-        async with open_session(recipe, registry, secret=run.secret(), run_dir=run.path, say=console.say) as session:
+        async with open_session(
+            recipe, registry, secret=run.secret(), run_dir=run.path, say=console.say, origin=run.origin()
+        ) as session:
             policy = require_learning(recipe, session.policy)
             interrupts.started()
             prices, budget = prices_of(recipe), recipe.cost.budget_usd
@@ -103,6 +105,8 @@ def task_schedule(session: Session, journal: RunJournal, say: Callable[[str], No
         say(excluded)
     if repeats_tasks(len(tasks), settings):
         say(f"train.tasks_per_step={settings.tasks_per_step} exceeds the {len(tasks)} tasks; tasks repeat in a batch")
+    if journal.damaged:
+        say(f"warning: {journal.damaged}")
     if journal.lost:
         say(f"resampling {journal.lost} replies that were unfinished when the run was interrupted")
     return TaskSchedule(tasks, session.recipe)

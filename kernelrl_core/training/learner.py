@@ -31,7 +31,7 @@ class Learner:
         train = recipe.train
         self.recipe, self.policy, self.meter, self.timeline = recipe, policy, meter, timeline
         self.label = f"policy {recipe.policy.use!r}"
-        self.loss = Loss(train.loss, train.clip_low, train.clip_high, train.ratio)
+        self.loss = Loss(train.loss, train.clip_low, train.clip_high, train.ratio_level)
         self.streams = not streaming_obstacle(recipe, policy.capabilities)
 
     def begin(self, step: int, n_steps: int, planned: int | None) -> StepUpdate:
@@ -87,6 +87,7 @@ class StepUpdate:
             shaped = shape_samples(
                 samples,
                 self._denominator(self._credits),
+                per_sample=train.weighs_samples,
                 mismatch=train.mismatch,
                 current=await self._logprobs(samples, "current") if train.mismatch is not None else None,
                 kl=train.kl,
@@ -110,7 +111,7 @@ class StepUpdate:
 
     async def _backward(self, part: Sequence[TrainingSample]) -> None:
         learner = self._learner
-        shaped = shape_samples(part, self._denominator([]))
+        shaped = shape_samples(part, self._denominator([]), per_sample=learner.recipe.train.weighs_samples)
         with learner.timeline.span("training"), plugin_boundary(learner.label, "backward"):
             await learner.policy.backward(shaped.samples, learner.loss)
         learner.meter.add(spent_on_training(_n_tokens(part), learner.recipe.train, scored=0))
@@ -133,7 +134,7 @@ def streaming_obstacle(recipe: Recipe, capabilities: PolicyCapabilities) -> str:
         return "train.stream is false"
     if not capabilities.streams:
         return f"policy {recipe.policy.use!r} learns from whole steps only"
-    if train.length_norm == "tokens":
+    if train.length_norm == "tokens" and train.ratio != "sequence":
         return "train.length_norm: tokens needs the number of sampled tokens, which is known only after the last reply"
     if recipe.episode.stop != "never":
         return "episode.stop lets episodes end early, so the number of samples is known only at the end"

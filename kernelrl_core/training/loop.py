@@ -127,14 +127,14 @@ async def commit(run: TrainingRun, schedule: TaskSchedule, step: int, row: dict[
     if (step + 1) % settings.checkpoint_every == 0 or last or run.stop_requested():
         name, label = checkpoint_name(step + 1), run.session.policy_label
         with run.session.timeline.span("saving"):
-            state = await save_checkpoint(run.learner.policy, run.directory.checkpoints, name, component=label)
+            saved = await save_checkpoint(run.learner.policy, run.directory.checkpoints, name, component=label)
         row |= {"time/save_checkpoint": time.monotonic() - began, **run.monitor.book()}
         loop = schedule.state() | run.monitor.state() | run.session.environment.state()
         await run.journal.commit(
             {
                 "name": name,
                 "step": step,
-                "policy": state,
+                **saved,
                 "loop": {"next_step": step + 1, **loop},
                 "metrics": row,
                 "time": now(),

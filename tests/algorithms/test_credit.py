@@ -79,14 +79,21 @@ def test_kevin_scores_give_the_advantages_of_the_formula() -> None:
 
 @pytest.mark.parametrize(
     ("length_norm", "divisor"),
-    [("tokens", 12), ("none", 4), ("max_tokens", 4 * 22528), (16384, 4 * 16384)],
+    [("tokens", 12), ("per_sample", 4), ("none", 4), ("max_tokens", 4 * 22528), (16384, 4 * 16384)],
 )
 def test_loss_denominator(length_norm: Any, divisor: float) -> None:
-    """Four samples of 3 tokens, reply limit 22,528: 4 * 3; 4; 4 times the limit; 4 times the constant."""
+    """Four samples of 3 tokens, reply limit 22,528: 4 * 3; 4; 4; 4 times the limit; 4 times the constant."""
     group = Group(TASK, tuple(Episode((turn(i, 0, float(i)),)) for i in range(4)))
     train = TrainSettings(length_norm=length_norm)
     batch = assign_credit([group], grpo, ReturnSettings(), train, 0)
     assert loss_denominator(batch, train, 22528, None) == divisor
+
+
+@pytest.mark.parametrize(("ratio", "divisor"), [("token", 12), ("sequence", 4), ("sequence_sum", 12)])
+def test_loss_with_one_term_per_reply_is_averaged_over_replies(ratio: Any, divisor: float) -> None:
+    """Four samples of 3 tokens with `length_norm: tokens`: 12 terms, but 4 terms where a reply has one."""
+    batch = [Credit(turn(i, 0, 1.0), return_=1.0, advantage=1.0) for i in range(4)]
+    assert loss_denominator(batch, TrainSettings(ratio=ratio), 50, None) == divisor
 
 
 def test_loss_denominator_is_divided_by_substeps() -> None:

@@ -23,6 +23,17 @@ def test_advantages_are_divided_by_the_denominator() -> None:
     assert shaped.metrics == {}
 
 
+def test_per_sample_also_divides_by_the_tokens_of_the_sample() -> None:
+    """Two replies of 2 and 1 tokens, denominator 2: each sample has the total weight A / 2, as in GRPO and GSPO."""
+    samples = [_sample("a", (-1.0, -2.0), 3.0), _sample("b", (-1.0,), -1.0), _sample("empty", (), 1.0)]
+    shaped = shape_samples(samples, 2.0, per_sample=True)
+    assert [sample.advantages for sample in shaped.samples] == [(0.75, 0.75), (-0.5,), ()]
+    # d = [0.3, 0, 0.6], mean 0.3; A + 0.5 * (0.3 - d) = [3, 3.15 | -1.15], over 2 tokens and over 1, over 2.
+    penalised = shape_samples(samples, 2.0, per_sample=True, kl=0.5, reference=[[-1.3, -2.0], [-1.6], []])
+    assert penalised.samples[0].advantages == pytest.approx((0.75, 0.7875))
+    assert penalised.samples[1].advantages == pytest.approx((-0.575,))
+
+
 def test_kl_penalty_raises_the_advantage_of_tokens_near_the_reference_policy() -> None:
     samples = [_sample("a", (-1.0, -2.0), 3.0), _sample("b", (-1.0,), -1.0)]
     # d = [-1 - -1.3, -2 - -2, -1 - -1.6] = [0.3, 0, 0.6], mean 0.3;

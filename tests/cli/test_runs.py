@@ -300,6 +300,14 @@ def test_a_dry_run_touches_nothing(kernelrl: Run, tmp_path: Path) -> None:
     assert "samples per step" in kernelrl("run", "small.yaml", "--dry-run").stdout
 
 
+def test_no_run_exceeds_the_reply_tokens_of_its_dry_run(kernelrl: Run) -> None:
+    """16 replies per step and per evaluation; limit 10, and 20 from step 2 on. Training: 16 * (10 + 10 + 20) = 640;
+    evaluations after 0 and 3 updates: 16 * (10 + 20) = 480. The longest step: 16 * 20."""
+    extended = ("sampling.max_tokens=10", "sampling.extend={after_step: 2, max_tokens: 20}")
+    plan = json.loads(kernelrl("run", "small.yaml", "--dry-run", "--json", *extended).stdout)
+    assert (plan["reply_tokens_at_most"], plan["reply_tokens_per_step_at_most"]) == (1120, 320)
+
+
 def test_errors_of_the_first_step_are_refused_before_the_run_all_at_once(kernelrl: Run, tmp_path: Path) -> None:
     (tmp_path / "kernel.py").write_text("class ModelNew: ...")
     wrong = ("curriculum={stages: [{levels: [7]}]}", "demonstrations.file=kernel.py")

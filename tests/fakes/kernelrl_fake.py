@@ -106,6 +106,9 @@ class Policy(policies.TrainablePolicy):
     async def load(self, state: Mapping[str, Any], directory: Path) -> None:
         self.weight = json.loads((directory / "weight.json").read_text())
 
+    async def begin_from(self, state: Mapping[str, Any], directory: Path) -> None:
+        await self.load(state, directory)
+
     def _fail(self, where: str) -> None:
         if self.options.fail == where:
             raise RuntimeError(f"planted in {where}")

@@ -17,6 +17,7 @@ from kernelrl_core.types import (
     Outcome,
     Task,
     Turn,
+    Verdict,
 )
 
 SETTINGS = EvalSettings(
@@ -65,6 +66,27 @@ def test_fast_p_counts_all_episodes() -> None:
     assert board["geometric_mean_speedup"] == pytest.approx((1.5 * 0.8 * 3.0) ** (1 / 3))
     assert board["outcomes"]["correct"] == 3
     assert not board["reasons"]
+
+
+def test_speedup_of_a_suspect_counts_as_at_most_one() -> None:
+    """Counted speedups 1 (suspect, 50 measured), 0.5 (suspect) and 1.5, one episode wrong.
+
+    fast_1 = 1/4 and the geometric mean is (1 * 0.5 * 1.5) ** (1/3); as measured 2/4 and (50 * 0.5 * 1.5) ** (1/3).
+    """
+    suspects = [[attrs.evolve(turn(RIGHT, x), verdict=Verdict.SUSPECT)] for x in (50.0, 0.5)]
+    board = scoreboard([group(*suspects, [turn(RIGHT, 1.5)], [turn(WRONG)])], SETTINGS)
+    assert (board["fast_0"], board["fast_1"], board["fast_2"]) == (0.75, 0.25, 0.0)
+    assert (board["fast_1_as_measured"], board["fast_2_as_measured"]) == (0.5, 0.25)
+    assert board["geometric_mean_speedup"] == pytest.approx(0.75 ** (1 / 3))
+    assert board["geometric_mean_speedup_as_measured"] == pytest.approx(37.5 ** (1 / 3))
+    assert "fast_0_as_measured" not in board
+
+
+def test_clean_turn_represents_an_episode_with_a_faster_suspect_one() -> None:
+    suspect = attrs.evolve(turn(RIGHT, 50.0), verdict=Verdict.SUSPECT)
+    board = scoreboard([group([suspect, turn(RIGHT, 1.5)])], SETTINGS)
+    assert board["geometric_mean_speedup"] == pytest.approx(1.5)
+    assert board["geometric_mean_speedup_as_measured"] == pytest.approx(50.0)
 
 
 def test_unmeasured_speedup_is_null_with_a_reason() -> None:

@@ -71,6 +71,14 @@ def check(plugins: Registry, **parts: str) -> list[str]:
             {"policy": "{use: silent}", "train": "{mismatch: {}}"},
             "train.mismatch: policy 'silent' gives no log-probabilities of its current weights",
         ),
+        (
+            {"train": "{mismatch: {sequence_low: 2.0, sequence_high: 1.0}}"},
+            "train.mismatch.sequence_low: no ratio is between 2 and 1: all would be filtered",
+        ),
+        (
+            {"train": "{exact_resume: true}"},
+            "train.exact_resume: replies of policy 'tiny' with these options cannot be",
+        ),
         ({"train": "{beta2: 1}"}, "train.beta2: must be below 1"),
         (
             {"train": "{exact_resume: false, staleness: 1, mismatch: {}}"},
@@ -117,6 +125,7 @@ def test_a_contradiction_is_reported(plugins: Registry, parts: dict[str, str], m
         {"train": "{steps: 0}"},
         {"train": "{kl: 0.1, mismatch: {}}"},
         {"train": "{exact_resume: false, staleness: 2, loss: importance_sampling}"},
+        {"train": "{staleness: 1}"},
         {"train": "{exact_resume: false, staleness: 3, loss: ppo}"},
         {"train": "{epochs: 0.5, warmup_ratio: 1}"},
         {"eval": "{samples: 1, pass_at: [1, 10]}"},

@@ -186,6 +186,23 @@ def test_the_header_of_kevin_lists_the_unpublished_parts_of_the_paper() -> None:
     assert "LoRA" in header
 
 
+@pytest.mark.parametrize(
+    ("name", "departures"),
+    [
+        (
+            "kevin",
+            ("temperature 0.9; the log-probabilities in the loss are those at temperature 1", "and `pass` are acc"),
+        ),
+        ("single_turn", ("temperature 0.9; the log-probabilities in the loss are those", "timing_method: window")),
+        ("dr_kernel", ("prompt.max_tokens 10240 and max_grad_norm 1.0 are choices", "LoRA of the instruct model")),
+    ],
+)
+def test_header_lists_departures_from_the_source(name: str, departures: tuple[str, ...]) -> None:
+    header = " ".join((RECIPES / f"{name}.yaml").read_text().split("\n\n")[0].replace("#", " ").split())
+    listed = header.split(" Departures ")[1]
+    assert [text for text in departures if text not in listed] == []
+
+
 def test_kevin_triton_and_hip_differ_from_kevin_only_in_language_and_tasks() -> None:
     kevin, triton, hip = (load(name) for name in ("kevin", "kevin_triton", "hip_multi_turn"))
     for other in (triton, hip):

@@ -399,6 +399,17 @@ def test_broken_policies_fail(failing: Failing) -> None:
             self.weight = 2.0
             return {}
 
+    class Ignores(Good):
+        async def begin_from(self, state: Any, directory: Path) -> None:
+            pass
+
+        async def update(self, update: Any) -> Any:
+            self.weight = 2.0
+            return {}
+
+        def reply(self, prompt: Any, settings: Any) -> Any:
+            return self.reply_with("right" if self.weight > 1 else "wrong")
+
     # The fake has public methods that no policy has.
     helpers = {"test_is_found_and_loads": lambda self: None}
     assert failing("policies", Good, Config, **helpers) == set()
@@ -407,8 +418,15 @@ def test_broken_policies_fail(failing: Failing) -> None:
     assert failing("policies", Random, Config, **helpers) == {
         "a_deterministic_policy_repeats_a_reply",
         "a_trainable_policy_updates_saves_and_loads",
+        "a_policy_that_begins_from_saved_weights_samples_the_same",
     }
-    assert failing("policies", Forgets, Config, **helpers) == {"a_trainable_policy_updates_saves_and_loads"}
+    assert failing("policies", Ignores, Config, **helpers) == {
+        "a_policy_that_begins_from_saved_weights_samples_the_same"
+    }
+    assert failing("policies", Forgets, Config, **helpers) == {
+        "a_trainable_policy_updates_saves_and_loads",
+        "a_policy_that_begins_from_saved_weights_samples_the_same",
+    }
 
 
 def test_broken_evaluators_fail(failing: Failing) -> None:

@@ -13,6 +13,7 @@ import pytest
 from kernelrl_core.algorithms.advantages import grpo
 from kernelrl_core.errors import InfrastructureError
 from kernelrl_core.interfaces.backends import BackendFacts
+from kernelrl_core.interfaces.policies import PolicyCapabilities, PolicyConfig
 from kernelrl_core.planning.checks import contradictions
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.prompts import Composer
@@ -27,6 +28,7 @@ from kernelrl_core.recipe.schema import (
     ReturnSettings,
     SamplingOptions,
     TrainSettings,
+    Use,
 )
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.testing.fakes import FakeEnvironment, FakePolicy, FakeTasks, numbered_tasks
@@ -123,7 +125,7 @@ def observed(path: Path, recipe: Recipe, *, lost: int | None = None) -> dict[str
 
 
 def refusals(recipe: Recipe) -> list[tuple[str, ...]]:
-    parts = {key: getattr(recipe, key) for key in ("train", "curriculum")}
+    parts = {key: getattr(recipe, key) for key in ("train", "curriculum", "policy")}
     return [found.path for found in contradictions(parts, Registry(()))]
 
 
@@ -217,9 +219,16 @@ def test_every_key_changes_the_run(
     assert observed(tmp_path / "after", changed(base, block, **{key: value}), lost=lost) != before
 
 
+class Deterministic(PolicyConfig):
+    def capabilities(self) -> PolicyCapabilities:
+        return PolicyCapabilities(frozenset({"ppo"}), deterministic=True)
+
+
+@pytest.mark.parametrize("given", [True, None])
 @pytest.mark.parametrize("loose", [{"order": "completion"}, {"staleness": 1}])
-def test_exact_resume_rejects_settings_that_change_a_resumed_run(loose: dict[str, Any]) -> None:
-    exact = changed(RECIPE, "train", **loose)
+def test_exact_resume_rejects_settings_that_change_a_resumed_run(given: bool | None, loose: dict[str, Any]) -> None:
+    exact = changed(RECIPE, "train", exact_resume=given, **loose)
+    exact = attrs.evolve(exact, policy=Use("fake", Deterministic()))
     assert refusals(exact) == [("train", next(iter(loose)))]
     assert refusals(changed(exact, "train", exact_resume=False)) == []
 

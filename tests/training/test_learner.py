@@ -270,3 +270,31 @@ def test_unfinished_replies_are_counted_on_resume(tmp_path: Path) -> None:
     _, _, said = play(tmp_path / "run")
     assert any(line.startswith("resampling 2 replies") for line in said)
     assert not any("resampling" in line for line in play(tmp_path / "other")[2])
+
+
+def test_replies_that_were_lost_in_an_earlier_interruption_are_not_counted_again(tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path / "run", {}, {})
+    run.unlock()
+    run.journal_path("begun").write_text('{"purpose":"train","sample":"0.0.0.0"}\n')
+    play(tmp_path / "run")
+    with run.journal_path("begun").open("a") as stream:
+        stream.write('{"purpose":"train","sample":"7.0.0.0"}\n{"purpose":"eval","sample":"0.0.0.0"}\n')
+    ledger = RunJournal(run)
+    ledger.close()
+    assert ledger.lost == 2
+
+
+def test_step_whose_samples_are_all_filtered_by_mismatch_is_skipped_and_trains_nothing(tmp_path: Path) -> None:
+    """The forward passes that found the mismatch are billed: they were made."""
+
+    class Different(Policy):
+        async def logprobs(self, samples: Any, weights: Any) -> Any:
+            return [[value - 9.0 for value in row] for row in await super().logprobs(samples, weights)]
+
+    recipe = with_train(steps=1, mismatch=MismatchSettings())
+    run, policy, _ = play(tmp_path / "run", recipe, Different([0.0] * 9))
+    (row,) = run.rows("metrics")
+    assert policy.updates == []
+    assert (row["train/skipped"], row["train/rejected"]) == (1.0, 1.0)
+    assert row["cost/train_tokens"] == 0
+    assert row["cost/scored_tokens"] > 0

@@ -70,7 +70,8 @@ class EvalSettings:
         NonNegativeFloat(1.5),
         NonNegativeFloat(2.0),
     )
-    """Values of p for fast_p, the share of episodes that are correct with a speedup above p."""
+    """Values of p for fast_p, the share of episodes that are correct with a speedup above p. A suspect's speedup counts
+    as at most 1; `fast_<p>_as_measured` has it in full."""
 
     def is_due(self, updates: int, n_steps: int) -> bool:
         """Whether a run of `n_steps` evaluates after `updates` steps."""

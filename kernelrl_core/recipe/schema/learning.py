@@ -82,15 +82,18 @@ class TrainSettings:
     """Weight of the KL penalty against the reference policy, the weights before the first step. 0: none."""
     mismatch: MismatchSettings | None = None
     """Filter training samples whose sampler and trainer log-probabilities disagree. Null: none."""
-    ratio: Literal["token", "sequence"] = "token"
-    """Ratio p_train / p_sampled in the loss: of each `token`, or of the `sequence` (geometric mean over the reply)."""
+    ratio: Literal["token", "sequence", "sequence_sum"] = "token"
+    """Ratio p_train / p_sampled in the loss: of each `token`, or of the whole reply (geometric mean over its tokens).
+    With `sequence` (GSPO) the loss has one term per reply; with `sequence_sum` it has that term for each of its tokens.
+    """
     coverage_rejection: CoverageRejection | None = None
     """Filter correct training samples that spend too little device time in their own kernels. Requires
     `evaluation.timing` and `evaluation.profile_kernels`. Null: none."""
-    length_norm: Literal["tokens", "max_tokens", "none"] | PositiveInt = "tokens"
+    length_norm: Literal["tokens", "per_sample", "max_tokens", "none"] | PositiveInt = "tokens"
     """Loss denominator of an optimizer step, where n is the number of training samples in the batch. `tokens`: sampled
-    tokens of the batch; `max_tokens`: n times the reply limit of the step; `none`: n; an integer L: n times L. Each is
-    divided by `substeps`."""
+    tokens of the batch (with `ratio: sequence` n, as the loss has one term per reply); `per_sample`: n, and the loss of
+    a sample is the mean over its tokens; `max_tokens`: n times the reply limit of the step; `none`: n; an integer L: n
+    times L. Each is divided by `substeps`."""
     max_grad_norm: PositiveFloat | None = None
     """Clip the global norm of the gradient to this value. Null: no clipping."""
     beta1: Fraction = Fraction(0.9)
@@ -114,10 +117,20 @@ class TrainSettings:
     staleness: NonNegativeInt = NonNegativeInt(0)
     """Maximum steps sampled ahead of the update, and so the maximum updates between sampling a reply and training on
     it. 0: no step is sampled ahead."""
-    exact_resume: bool = True
-    """Reject settings (`order: completion`, `staleness` above 0) with which a resumed run differs from an uninterrupted
-    one."""
+    exact_resume: bool | None = None
+    """Reject settings with which a resumed run differs from an uninterrupted one: `order: completion`, `staleness`
+    above 0, a policy that is not deterministic. Null: true if the policy is deterministic, else false."""
     checkpoint_every: PositiveInt = PositiveInt(1)
     """Steps between checkpoints. The last step always has one."""
     keep_checkpoints: PositiveInt | None = PositiveInt(3)
     """Number of most recent checkpoints whose files are kept. Null: all."""
+
+    @property
+    def ratio_level(self) -> Literal["token", "sequence"]:
+        """The ratio of a token in the policy's loss: its own, or that of its reply."""
+        return "token" if self.ratio == "token" else "sequence"
+
+    @property
+    def weighs_samples(self) -> bool:
+        """Whether the loss of a sample is the mean over its tokens, so that all samples have the same weight."""
+        return self.ratio == "sequence" or self.length_norm == "per_sample"

@@ -195,7 +195,10 @@ def test_each_step_loads_new_adapters_and_unloads_the_old_ones(
     assert list((tmp_path / "adapters").iterdir()) == []
 
 
-def test_a_loaded_checkpoint_samples_the_same_reply(server: OpenAIServer, model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["load", "begin_from"])
+def test_a_loaded_checkpoint_samples_the_same_reply(
+    server: OpenAIServer, model: Path, tmp_path: Path, method: str
+) -> None:
     saved = tmp_path / "checkpoint"
     saved.mkdir()
 
@@ -206,7 +209,7 @@ def test_a_loaded_checkpoint_samples_the_same_reply(server: OpenAIServer, model:
         return before, await policy.save(saved), await one_reply(policy)
 
     async def again(policy: LearningPolicy) -> Reply:
-        await policy.load(state, saved)
+        await getattr(policy, method)(state, saved)
         return await one_reply(policy)
 
     before, state, after = played(options(server, model, tmp_path), learn, tmp_path)

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -168,3 +171,47 @@ def test_path_and_replies_exclude_each_other() -> None:
     assert list(ScriptedConfig().problems())
     assert list(ScriptedConfig(path=Path("x"), replies=(ScriptedReply("a"),)).problems())
     assert not list(ScriptedConfig(replies=(ScriptedReply("a"),)).problems())
+
+
+RECIPE = """
+tasks:     {use: fake}
+backend:   {use: fake}
+policy:
+  use: scripted
+  replies:
+    - reply: |
+        ```python
+        import torch
+
+        class ModelNew(torch.nn.Module):
+            def forward(self, x):
+                return 'right'
+        ```
+    - {reply: nothing}
+evaluator: {use: fake}
+feedback:  {use: fake}
+forbid:    []
+rewards:   {correct: {use: fake}}
+train:     {tasks_per_step: 2, group_size: 4, steps: 1}
+"""
+
+
+def test_extended_run_equals_a_run_with_more_steps(tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(RECIPE)
+    environment = {**os.environ, "KERNELRL_RUN_SECRET": "5a" * 32, "KERNELRL_CACHE_DIR": str(tmp_path / "cache")}
+    environment |= {"PYTHONPATH": str(Path(__file__).parents[3] / "tests/fakes")}
+
+    def kernelrl(*arguments: str) -> None:
+        command = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+
+    kernelrl("run", "small.yaml", "--name", "a")
+    kernelrl("run", "small.yaml", "--name", "a", "--extend", "train.steps=3")
+    kernelrl("run", "small.yaml", "--name", "whole", "train.steps=3")
+    a, whole = tmp_path / "runs/a", tmp_path / "runs/whole"
+    assert (a / "credits.jsonl").read_bytes() == (whole / "credits.jsonl").read_bytes()
+    rows = [[json.loads(line) for line in (run / "checkpoints.jsonl").read_text().splitlines()] for run in (a, whole)]
+    assert [row["policy"] for row in rows[0]] == [row["policy"] for row in rows[1]]
+    assert [row["metrics"]["train/loss"] for row in rows[0]] == [row["metrics"]["train/loss"] for row in rows[1]]
+    assert any(row["metrics"]["train/loss"] for row in rows[0])

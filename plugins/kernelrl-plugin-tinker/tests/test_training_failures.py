@@ -48,6 +48,31 @@ def test_a_run_starts_from_saved_weights(run, learn, one_reply, policy, tmp_path
         run(policy(start_from=f"{path}x"), nothing)
 
 
+def test_a_run_begins_with_the_checkpoint_of_another_run(run, learn, one_reply, policy, tmp_path) -> None:
+    """Its reference policy is the weights of that checkpoint, and its steps are counted from 0."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+
+    async def save(started: TinkerPolicy):
+        await learn(2)(started)
+        return await started.save(first), await one_reply(started)
+
+    state, reply = run(policy(), save)
+
+    async def begin(started: TinkerPolicy):
+        await started.begin_from(state, first)
+        begun = await one_reply(started)
+        return begun, await started.save(second)
+
+    begun, saved = run(policy(), begin)
+    assert begun == reply
+    assert saved["steps"] == 0
+    assert saved["first_sampler"] == saved["sampler"] is not None
+    with pytest.raises(UsageError, match="is of the model"):
+        run(policy(), lambda started: started.begin_from({**state, "model": "other"}, first))
+
+
 # --- training -------------------------------------------------------------------------------------------------------
 
 

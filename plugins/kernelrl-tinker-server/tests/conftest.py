@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
 import pytest
 
 from kernelrl_tinker_server.local import LocalServer
 
 os.environ["TINKER_TELEMETRY"] = "0"
+sys.path.insert(0, str(Path(__file__).parent))  # for the modules of this folder that are not tests
 
 
 @pytest.fixture(scope="session")

@@ -62,7 +62,7 @@ def test_any_bytes_are_parsed_or_refused(body: bytes, encoding: str) -> None:
 def test_invalid_inputs_are_refused_by_name() -> None:
     with pytest.raises(UsageError, match="needs logprobs: one number for each of the 3 tokens"):
         read_training_request(request([1, 2], [3, 4], {"advantages": [1.0, 1.0]}), "")
-    with pytest.raises(UsageError, match="unknown loss 'dro'"):
+    with pytest.raises(UsageError, match="does not serve the loss 'dro'; it has cispo, cross_entropy"):
         read_training_request(request([1], [2], {"logprobs": [1.0], "advantages": [1.0]}, "dro"), "")
 
 

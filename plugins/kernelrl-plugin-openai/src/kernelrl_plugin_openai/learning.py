@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import attrs
+
 from kernelrl_core.api.components import registry
 from kernelrl_core.api.errors import InfrastructureError, KernelRLError, UsageError
 from kernelrl_core.api.policies import (
@@ -59,7 +61,8 @@ class LearningPolicy(TrainablePolicy):
 
     async def start(self, context: PolicyContext) -> None:
         self._endpoint = Endpoint(self._options)
-        await self._learner.start(context)
+        # The endpoint and the prompt of the probe need a model now, also where other weights follow.
+        await self._learner.start(attrs.evolve(context, weights_follow=False))
         self.context_tokens = min(self._learner.context_tokens, self.context_tokens or self._learner.context_tokens)
         await self._publish()
         hello = self._learner.render([Message("user", "Say yes.")])
@@ -86,6 +89,10 @@ class LearningPolicy(TrainablePolicy):
 
     async def load(self, state: Mapping[str, Any], directory: Path) -> None:
         await self._learner.load(state, directory)
+        await self._publish()
+
+    async def begin_from(self, state: Mapping[str, Any], directory: Path) -> None:
+        await self._learner.begin_from(state, directory)
         await self._publish()
 
     async def aclose(self) -> None:

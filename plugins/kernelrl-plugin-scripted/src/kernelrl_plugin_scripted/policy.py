@@ -126,6 +126,9 @@ class ScriptedPolicy(TrainablePolicy):
         except (KeyError, TypeError, ValueError) as error:
             raise KernelRLError(f"not a checkpoint of policy scripted: {error!r}") from error
 
+    async def begin_from(self, state: Mapping[str, Any], directory: Path) -> None:
+        """Begin with the first replies: the policy has no weights."""
+
     async def aclose(self) -> None:
         """Do nothing: no resource is open."""
 

@@ -201,16 +201,31 @@ class TinkerPolicy(TrainablePolicy):
         await self._prune(directory.parent)
         return content
 
-    async def load(self, state: Mapping[str, Any], directory: Path) -> None:
+    async def begin_from(self, state: Mapping[str, Any], directory: Path) -> None:
+        saved = await self._adopt(state, directory)
+        if saved.state is None:
+            raise UsageError(f"the checkpoint {directory} has no path of the state")
+        await _present(self._trainer).begin_from(saved.state)
+
+    async def _adopt(self, state: Mapping[str, Any], directory: Path) -> SavedState:
+        """The paths of a checkpoint, whose files are copied to an own server.
+
+        Raises:
+            UsageError: the checkpoint is of another model.
+        """
         if state.get("model") != self._model_key:
             raise UsageError(
                 f"the checkpoint {directory} is of the model {state.get('model')!r}, "
                 f"but the recipe's model is {self._model_key!r}",
                 fix="set policy.model to the checkpoint's model, or start a new run",
             )
-        trainer, saved = _present(self._trainer), SavedState.from_json(state)
+        saved = SavedState.from_json(state)
         if self._own is not None:
             await asyncio.to_thread(self._own.adopt, saved, directory)
+        return saved
+
+    async def load(self, state: Mapping[str, Any], directory: Path) -> None:
+        trainer, saved = _present(self._trainer), await self._adopt(state, directory)
         try:
             await trainer.restore(saved, int(state["steps"]), learning=self._learns)
         except UsageError as error:

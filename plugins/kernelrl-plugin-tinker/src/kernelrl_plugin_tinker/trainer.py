@@ -40,6 +40,8 @@ class Trainer:
         """
         self._service, self._options, self._model, self._seed = service, options, model, seed
         self._ttl = None if options.server == "local" else seconds_to_live(options.checkpoint_days)
+        self._start = options.start_from
+        """Path of the weights before the first step; None: the initial weights."""
         self._client: Any = None
         self._reference: Any = None
         self._ahead: PassesAhead | None = None
@@ -64,9 +66,9 @@ class Trainer:
         Raises:
             UsageError: the server does not support the loss, or log-probabilities of prompts for the reference policy.
         """
-        if self._options.start_from is None:
+        if self._start is None:
             self.sampler = await self._service.sampling_client(base_model=self._model)
-        if loss or self._options.start_from is not None:
+        if loss or self._start is not None:
             await self._service.retrying(lambda: self._begin_client(loss))
         if reference:
             await self._probe_reference()
@@ -74,15 +76,15 @@ class Trainer:
     async def _begin_client(self, loss: str = "") -> None:
         """Create a training client at the initial weights; with a loss, check that the server supports it."""
         client, options = self._service.client, self._options
-        if options.start_from is not None:
-            await self._check_start(options.start_from)
-            future = client.create_training_client_from_state(options.start_from)
+        if self._start is not None:
+            await self._check_start(self._start)
+            future = client.create_training_client_from_state(self._start)
         else:
             future = client.create_lora_training_client(
                 base_model=self._model, rank=options.lora_rank, seed=self._seed % 2**31
             )
         self._client = await self._call(f"a training client for {self._model}", future)
-        if options.start_from is not None and self.sampler is None:
+        if self._start is not None and self.sampler is None:
             path = await self._save_for_sampler("start")
             self.saved = SavedState(sampler=path, first_sampler=path)
             self.sampler = await self._service.sampling_client(model_path=path)
@@ -91,12 +93,23 @@ class Trainer:
 
     async def _check_start(self, path: str) -> None:
         """Refuse saved weights of another base model, whose tokenizer may differ."""
-        info = await self._call("policy.start_from", self._service.rest.get_weights_info_by_tinker_path(path))
+        doing = "policy.start_from" if path == self._options.start_from else "the weights of the other run"
+        info = await self._call(doing, self._service.rest.get_weights_info_by_tinker_path(path))
         if info.base_model != self._model:
             raise UsageError(
-                f"policy.start_from: {path} is of the model {info.base_model!r}, but policy.model is {self._model!r}",
+                f"{path} is of the model {info.base_model!r}, but policy.model is {self._model!r}",
                 fix=f"set policy.model={info.base_model}, or another path",
             )
+
+    async def begin_from(self, path: str) -> None:
+        """Begin with the weights at a `tinker://` path, in place of the initial ones.
+
+        Raises:
+            UsageError: they do not exist, or are of another base model.
+        """
+        self._start, self.saved = path, SavedState()
+        self._client = self._reference = self.sampler = None
+        await self._service.retrying(self._begin_client)
 
     async def _probe(self, loss: str) -> None:
         """Try the loss on one token with advantage 0: its gradient is 0, so the training client is unchanged."""

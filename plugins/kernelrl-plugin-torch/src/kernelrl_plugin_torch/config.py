@@ -62,7 +62,8 @@ class TorchConfig(PolicyConfig):
     lora_alpha: PositiveFloat | None = None
     """Scale (alpha) of the LoRA adapters. Null: twice the rank."""
     lora_targets: tuple[str, ...] = ()
-    """Names of the adapted modules. Empty: every linear layer."""
+    """Names of the adapted modules; `all-linear`: every linear layer but the output layer; `unembed`: the output layer.
+    Empty: `all-linear`."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """With `model`: dtype of the weights."""
     device: Literal["cpu", "cuda"] = "cpu"

@@ -205,6 +205,18 @@ def _located(name: str) -> str:
     return name
 
 
+def _targets(net: Any, wanted: Sequence[str]) -> str | list[str]:
+    """`target_modules` of peft for `policy.lora_targets`."""
+    if not wanted or list(wanted) == ["all-linear"]:
+        return "all-linear"
+    output = net.get_output_embeddings()
+    found = {"all-linear": [], "unembed": []}
+    for name, module in net.named_modules():
+        if module is output or isinstance(module, torch.nn.Linear):
+            found["unembed" if module is output else "all-linear"].append(name)
+    return [target for name in wanted for target in found.get(name, [name])]
+
+
 def _with_lora(net: Any, options: TorchConfig, seed: int) -> Any:
     try:
         import peft
@@ -215,7 +227,7 @@ def _with_lora(net: Any, options: TorchConfig, seed: int) -> Any:
     settings = peft.LoraConfig(
         r=options.lora_rank,
         lora_alpha=options.lora_alpha or 2 * options.lora_rank,
-        target_modules=list(options.lora_targets) or "all-linear",
+        target_modules=_targets(net, options.lora_targets),
         lora_dropout=0.0,
         task_type="CAUSAL_LM",
     )

@@ -6,7 +6,7 @@ Policy `torch` and the Tinker-compatible server both train through `Learner`, so
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -33,11 +33,17 @@ class Datum(NamedTuple):
 class Learner:
     """The optimizer of a model."""
 
-    def __init__(self, model: LanguageModel, max_tokens: int) -> None:
-        """`max_tokens`: maximum tokens of prompts and replies in one forward and backward pass."""
+    def __init__(self, model: LanguageModel, max_tokens: int, frozen: Collection[str] = ()) -> None:
+        """
+        Args:
+            max_tokens: maximum tokens of prompts and replies in one forward and backward pass.
+            frozen: names of parameters that are not trained.
+        """
         self._model = model
         self.max_tokens = max_tokens
-        self._parameters = [p for p in model.module.parameters() if p.requires_grad]
+        trainable = [(name, p) for name, p in model.module.named_parameters() if p.requires_grad]
+        self._parameters = [p for name, p in trainable if name not in frozen]
+        self._frozen = [p for name, p in trainable if name in frozen]
         self._optimizer = torch.optim.AdamW(self._parameters, lr=0.0, weight_decay=0.0)
 
     def backward(
@@ -63,6 +69,8 @@ class Learner:
             total = tokens.loss.sum()
             if total.requires_grad:
                 total.backward()
+                for parameter in self._frozen:
+                    parameter.grad = None
             trainer = scores.logprobs.detach()
             totals.add(total, tokens.ratio, tokens.clipped, sampled - trainer, scores.entropy)
             seen += trainer.split([len(datum.reply) for datum in batch])

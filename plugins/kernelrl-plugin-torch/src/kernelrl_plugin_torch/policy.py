@@ -79,8 +79,16 @@ class TorchPolicy(TrainablePolicy):
 
     async def start(self, context: PolicyContext) -> None:
         self._context = context
-        await self._start(context)
-        if context.reference:
+        if not context.weights_follow:
+            await self._start(context)
+            await self._keep_reference()
+        elif self._options.model is not None:
+            await self._do(lambda: self._adopt(self._build(())))
+        # A model from scratch is built with the tokenizer of the checkpoint.
+
+    async def _keep_reference(self) -> None:
+        """Let the current weights be the reference policy, if the loss needs one."""
+        if _present(self._context).reference:
             state = _present(self._model).state()
             self._reference = await self._do(lambda: {name: tensor.clone() for name, tensor in state.items()})
 
@@ -306,28 +314,38 @@ class TorchPolicy(TrainablePolicy):
             )
 
     async def load(self, state: Mapping[str, Any], directory: Path) -> None:
-        def work() -> None:
-            path = directory / str(state.get("file", _STATE_FILE))
-            try:
-                content = read_tensors(path)
-            except Exception as error:
-                raise KernelRLError(f"cannot read the checkpoint {path}: {error}") from error
-            model = self._model
-            if self._options.model is None:
-                text = (directory / TOKENIZER_FILE).read_text(encoding="utf-8")
-                model = self._scratch(ScratchTokenizer.from_json(text))
-            model = _present(model)
-            try:
-                model.load_state(content["weights"])
-                self._adopt(model)
-                _present(self._learner).load_state(content["optimizer"])
-            except (RuntimeError, ValueError, KeyError) as error:
-                raise UsageError(
-                    f"the checkpoint {path} is of another model than the recipe's policy: {error}"
-                ) from error
-            self._steps = content["steps"]
+        await self._do(lambda: self._restore(state, directory, optimizer=True))
 
-        await self._do(work)
+    async def begin_from(self, state: Mapping[str, Any], directory: Path) -> None:
+        await self._do(lambda: self._restore(state, directory, optimizer=False))
+        await self._keep_reference()
+
+    def _restore(self, state: Mapping[str, Any], directory: Path, *, optimizer: bool) -> None:
+        """Load a checkpoint; without `optimizer` its weights only."""
+        path = directory / str(state.get("file", _STATE_FILE))
+        try:
+            content = read_tensors(path)
+        except Exception as error:
+            raise KernelRLError(f"cannot read the checkpoint {path}: {error}") from error
+        model, tokenizer = self._model, directory / TOKENIZER_FILE
+        if (self._options.model is None) != tokenizer.is_file():
+            theirs = "a model from scratch" if tokenizer.is_file() else "a Hugging Face model"
+            raise UsageError(f"the checkpoint {directory} is of {theirs}", fix="set policy.model as that run did")
+        if self._options.model is None:
+            model = self._scratch(ScratchTokenizer.from_json(tokenizer.read_text(encoding="utf-8")))
+        model = _present(model)
+        try:
+            model.load_state(content["weights"])
+            self._adopt(model)
+            if optimizer:
+                _present(self._learner).load_state(content["optimizer"])
+        except (RuntimeError, ValueError, KeyError) as error:
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            raise UsageError(
+                f"the checkpoint {directory} is of another model than the recipe's policy: {' '.join(lines[:2])}",
+                fix="set the options of policy to those of the run that saved it",
+            ) from error
+        self._steps = content["steps"] if optimizer else 0
 
     # --- helpers --------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import hmac
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from concurrent.futures import CancelledError
 from typing import Any
 
@@ -26,6 +26,7 @@ from kernelrl_tinker_server.models import ServedModel
 from kernelrl_tinker_server.pending import Body, Pendings
 from kernelrl_tinker_server.sampling import SamplerBook, read_sampling
 from kernelrl_tinker_server.store import CheckpointPath, Store
+from kernelrl_tinker_server.trained_parts import TrainedParts
 from kernelrl_tinker_server.wire import read_training_request, sampled_body, trained_body
 from kernelrl_tinker_server.worker import Worker
 
@@ -85,8 +86,11 @@ class _Server:
             get("/api/v1/training_runs/{run}", self.training_run),
             get("/api/v1/training_runs/{run}/checkpoints", self.checkpoints),
             get("/api/v1/checkpoints", self.checkpoints),
+            get("/api/v1/sessions", self.sessions),
+            get("/api/v1/sessions/{session}", self.session),
             web.delete(one, self.delete_checkpoint),
             web.put(f"{one}/ttl", self.set_ttl),
+            web.route("*", "/api/v1/{call:.*}", self.not_served),
         ]
 
     @web.middleware
@@ -181,15 +185,17 @@ class _Server:
 
     async def create_model(self, request: web.Request) -> web.Response:
         body = await request.json()
-        run = f"{body['session_id']}:train:{body['model_seq_id']}"
-        model, rank = str(body["base_model"]), int((body.get("lora_config") or {}).get("rank", 32))
+        run, lora = f"{body['session_id']}:train:{body['model_seq_id']}", body.get("lora_config") or {}
+        model, rank, parts = str(body["base_model"]), int(lora.get("rank", 32)), TrainedParts.from_request(lora)
         self._served.check(model, rank)
+        _require_adam(body)
+        parts.frozen(self._engine.trainable)
 
         def work(engine: Engine) -> str:
-            engine.create(run)
+            engine.create(run, parts=parts, seed=lora.get("seed"))
             return run
 
-        self._register(run, model, rank, body.get("user_metadata"))
+        self._register(run, model, rank, parts, body.get("user_metadata"))
         return self._later(("create", run), work, lambda run: {"model_id": run, "type": "create_model"}, model_id=run)
 
     async def load_weights(self, request: web.Request) -> web.Response:
@@ -199,17 +205,19 @@ class _Server:
         about = self._store.about(path)
         model = str(body.get("base_model") or about["model"])
         self._served.check(model, about["rank"])
+        _require_adam(body)
+        parts = TrainedParts.from_request(about)
 
         def work(engine: Engine) -> None:
-            engine.create(run, *self._store.load(path, optimizer=bool(body["optimizer"])))
+            engine.create(run, *self._store.load(path, optimizer=bool(body["optimizer"])), parts=parts)
 
-        self._register(run, model, about["rank"], body.get("user_metadata"))
+        self._register(run, model, about["rank"], parts, body.get("user_metadata"))
         loaded = {"path": str(path), "model_id": run, "type": "load_weights"}
         return self._later(("load", run, body.get("seq_id")), work, lambda _: loaded, model_id=run)
 
-    def _register(self, run: str, model: str, rank: int, metadata: Any) -> None:
+    def _register(self, run: str, model: str, rank: int, parts: TrainedParts, metadata: Any) -> None:
         about = {"model": model, "rank": rank, "user_metadata": metadata, "time": time.time()}
-        self._store.put("runs", run, about)
+        self._store.put("runs", run, about | parts.to_json())
         self._loaded.add(run)
 
     async def get_info(self, request: web.Request) -> web.Response:
@@ -260,6 +268,27 @@ class _Server:
             "last_request_time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(about["time"])),
             "user_metadata": about["user_metadata"],
         }
+
+    async def sessions(self, request: web.Request) -> web.Response:
+        """Sessions with a heartbeat, a training run or a sampling session."""
+        stored = [name.partition(":")[0] for kind in ("runs", "samplers") for name in self._store.names(kind)]
+        names = sorted({*self._heard, *stored})
+        offset, limit = int(request.query.get("offset", 0)), int(request.query.get("limit", 20))
+        return web.json_response({"sessions": names[offset : offset + limit]})
+
+    async def session(self, request: web.Request) -> web.Response:
+        session = request.match_info["session"]
+        runs, samplers = (
+            [name for name in self._store.names(kind) if name.partition(":")[0] == session]
+            for kind in ("runs", "samplers")
+        )
+        if not runs and not samplers and session not in self._heard:
+            raise LookupFailed(f"there is no session {session!r}")
+        return web.json_response({"training_run_ids": runs, "sampler_ids": samplers})
+
+    async def not_served(self, request: web.Request) -> web.Response:
+        # Not 404, which the SDK explains as a missing checkpoint or session, and not 5xx, which it repeats for minutes.
+        raise UsageError(f"this server does not serve {request.method} {request.path}; its README lists the calls")
 
     async def forward_backward(self, request: web.Request) -> web.Response:
         training = read_training_request(await request.read(), request.headers.get("Content-Encoding", ""))
@@ -336,6 +365,7 @@ class _Server:
         return {
             "model": known["model"],
             "rank": known["rank"],
+            **TrainedParts.from_request(known).to_json(),
             "time": time.time(),
             "expires": None if ttl is None else time.time() + float(ttl),
             "user_metadata": body.get("user_metadata"),
@@ -344,7 +374,8 @@ class _Server:
     async def weights_info(self, request: web.Request) -> web.Response:
         body = await request.json()
         about = self._store.about(CheckpointPath.parse(str(body["tinker_path"])))
-        return web.json_response({"base_model": about["model"], "is_lora": True, "lora_rank": about["rank"]})
+        parts = TrainedParts.from_request(about).to_json()
+        return web.json_response({"base_model": about["model"], "is_lora": True, "lora_rank": about["rank"], **parts})
 
     async def checkpoints(self, request: web.Request) -> web.Response:
         rows = [found.row() for found in self._store.checkpoints(request.match_info.get("run"))]
@@ -378,7 +409,9 @@ class _Server:
     async def sampler(self, request: web.Request) -> web.Response:
         name = request.match_info["sampler"]
         about = self._samplers.about(name)
-        return web.json_response({"sampler_id": name, "base_model": about["model"], "model_path": about["path"]})
+        # The SDK loads the tokenizer under the name of the base model.
+        model = self._served.tokenizer
+        return web.json_response({"sampler_id": name, "base_model": model, "model_path": about["path"]})
 
     async def sample(self, request: web.Request) -> web.Response:
         body = await request.json()
@@ -435,6 +468,16 @@ class _Server:
         if isinstance(made, bytes):
             return web.Response(body=made, content_type="application/x-protobuf")
         return web.json_response(made)
+
+
+def _require_adam(body: Mapping[str, Any]) -> None:
+    """
+    Raises:
+        UsageError: the training run requests another optimizer.
+    """
+    name = (body.get("optimizer_config") or {}).get("type", "adamw")
+    if name != "adamw":
+        raise UsageError(f"optimizer {name!r}: this server supports only the Adam optimizer")
 
 
 def make_app(worker: Worker, store: Store, served: ServedModel, *, api_key: str | None = None) -> web.Application:

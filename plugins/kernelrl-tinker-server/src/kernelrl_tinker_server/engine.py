@@ -6,6 +6,7 @@ accumulated gradients, so runs can alternate between any two requests. Used by o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from kernelrl_core.api.policies import OptimizerSettings
 from kernelrl_plugin_torch.language_model import LanguageModel, PromptAndReply
 from kernelrl_plugin_torch.learner import Datum, Learner, Totals
 from kernelrl_plugin_torch.sampler import Request, Sampler, rows_agree
+from kernelrl_tinker_server.trained_parts import ALL_PARTS, TrainedParts, parameters_of
 
 __all__ = ["Engine", "Weights"]
 
@@ -48,6 +50,8 @@ class Engine:
         self.model = model
         self._train_tokens = train_tokens
         self.base: Weights = _copy(model.state())
+        self.trainable = [name for name, parameter in model.module.named_parameters() if parameter.requires_grad]
+        """Names of the parameters that a run trains, unless it freezes them."""
         self._runs: dict[str, _Run] = {}
         self._owner: _Run | Weights = self.base
         """The run or the sampler weights that the model has loaded."""
@@ -56,19 +60,48 @@ class Engine:
 
     # --- training -------------------------------------------------------------------------------------------------
 
-    def create(self, run: str, weights: Weights | None = None, optimizer: Mapping[str, Any] | None = None) -> None:
+    def create(
+        self,
+        run: str,
+        weights: Weights | None = None,
+        optimizer: Mapping[str, Any] | None = None,
+        *,
+        parts: TrainedParts = ALL_PARTS,
+        seed: int | None = None,
+    ) -> None:
         """Start a training run at the initial weights, or at those of a checkpoint.
+
+        Args:
+            parts: the parts of the model that are trained.
+            seed: seed of the initial adapters; None: those that the model was loaded with. No effect without adapters,
+                or with `weights`.
+
+        Raises:
+            UsageError: the weights are of another model, or a part cannot be frozen.
+        """
+        if weights is None:
+            weights = self.base if seed is None else _with_new_adapters(self.base, seed)
+        else:
+            weights, parts = self.completed(weights, parts)
+        made = _Run(Learner(self.model, self._train_tokens, parts.frozen(self.trainable)), weights)
+        if optimizer is not None:
+            made.learner.load_state(optimizer)
+        self._runs[run] = made
+
+    def completed(self, weights: Weights, parts: TrainedParts = ALL_PARTS) -> tuple[Weights, TrainedParts]:
+        """The weights of a checkpoint for the served model. Former versions had no adapters of the output layer: it
+        then has its initial ones, and is not trained.
 
         Raises:
             UsageError: the weights are of another model.
         """
-        weights = self.base if weights is None else weights
+        absent = self.base.keys() - weights.keys()
+        if absent and absent <= parameters_of("unembed", absent) and all(".lora_" in name for name in absent):
+            weights = {name: weights.get(name, tensor) for name, tensor in self.base.items()}
+            parts = attrs.evolve(parts, unembed=False)
         if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in self.base.items()}:
             raise UsageError("the checkpoint is of another model than the served one")
-        made = _Run(Learner(self.model, self._train_tokens), weights)
-        if optimizer is not None:
-            made.learner.load_state(optimizer)
-        self._runs[run] = made
+        return weights, parts
 
     def forget(self, run: str) -> None:
         """End a run and free its memory."""
@@ -149,6 +182,17 @@ class Engine:
             [PromptAndReply(tuple(prompt[:-n]), tuple(prompt[-n:]))]
         ).logprobs.tolist()
         return logprobs
+
+
+def _with_new_adapters(base: Weights, seed: int) -> Weights:
+    """The initial weights with other random adapters, from the distribution that peft uses."""
+    generator = torch.Generator().manual_seed(seed)
+    made = _copy(base)
+    for name in sorted(made):
+        if ".lora_A." in name:
+            drawn = torch.empty(made[name].shape, dtype=torch.float32)
+            made[name].copy_(torch.nn.init.kaiming_uniform_(drawn, a=math.sqrt(5), generator=generator))
+    return made
 
 
 def _copy(weights: Weights) -> dict[str, Tensor]:

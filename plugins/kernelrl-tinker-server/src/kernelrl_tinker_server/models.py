@@ -103,7 +103,8 @@ def load_served_model(name: str, options: TorchConfig, state: Path) -> tuple[Lan
     from kernelrl_plugin_torch.huggingface import HuggingFaceModel
 
     hub_logging.set_verbosity_error()  # the hub logs a line per retry; the final error is more useful
-    loaded = HuggingFaceModel(attrs.evolve(options, model=name), seed=0)
+    targets = ("all-linear", "unembed") if options.lora_rank else ()  # a run freezes the parts it does not train
+    loaded = HuggingFaceModel(attrs.evolve(options, model=name, lora_targets=targets), seed=0)
     return loaded, ServedModel((name,), "huggingface", name, _special_tokens(name), options.lora_rank)
 
 

@@ -68,9 +68,7 @@ class SamplerBook:
             found = self._weights.pop(path, None)
             if found is None:
                 self._served.check(self._store.about(path)["model"], None)
-                found, _ = self._store.load(path, optimizer=False)
-                if {k: v.shape for k, v in found.items()} != {k: v.shape for k, v in self._engine.base.items()}:
-                    raise UsageError(f"the checkpoint {path} is of another model than the served one")
+                found, _ = self._engine.completed(self._store.load(path, optimizer=False)[0])
             self._weights[path] = found
             if len(self._weights) > _LOADED:
                 self._weights.popitem(last=False)

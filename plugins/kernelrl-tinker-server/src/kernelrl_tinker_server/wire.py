@@ -18,6 +18,8 @@ from kernelrl_plugin_torch.learner import Datum
 __all__ = ["LOSSES", "TrainingRequest", "read_training_request", "sampled_body", "trained_body"]
 
 LOSSES = frozenset({"cross_entropy", "importance_sampling", "ppo", "cispo"})
+UNSERVED_LOSSES = frozenset({"dro", "gspo", "stable_reinforce"})
+"""Losses of the SDK whose formulas the service does not publish."""
 _NUMBERS: dict[int, Any] = {pb.DTYPE_FLOAT32: np.float32, pb.DTYPE_INT64: np.int64, pb.DTYPE_INT32: np.int32}
 _MAX_BODY_BYTES = 1 << 30
 
@@ -54,7 +56,8 @@ def read_training_request(body: bytes, encoding: str) -> TrainingRequest:
     except (DecodeError, zstandard.ZstdError) as error:
         raise UsageError(f"the training request cannot be read: {error}") from error
     if message.loss_fn not in LOSSES:
-        raise UsageError(f"unknown loss {message.loss_fn!r}; this server has {', '.join(sorted(LOSSES))}")
+        known = "does not serve the" if message.loss_fn in UNSERVED_LOSSES else "knows no"
+        raise UsageError(f"this server {known} loss {message.loss_fn!r}; it has {', '.join(sorted(LOSSES))}")
     options = dict(message.loss_fn_config) | {k: v.number for k, v in message.loss_fn_config_v2.items()}
     bounds = (options.get("clip_low_threshold", 0.8), options.get("clip_high_threshold", 1.2))
     read = [_read_datum(datum, message.loss_fn, message.forward_only) for datum in message.data]

@@ -1,0 +1,188 @@
+"""Continuing a run: more steps for a finished one (`--extend`), or a new run from its weights (`--from`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from kernelrl_core.errors import KernelRLError, UsageError
+from kernelrl_core.planning.load import LoadedRecipe, load_recipe
+from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.runs.checkpoints import checkpoint_damage, choose_checkpoint
+from kernelrl_core.runs.directory import RunDir, find_run
+from kernelrl_core.sources.yaml import load_yaml
+from kernelrl_core.tasks.curriculum import TaskSchedule
+from kernelrl_core.tasks.selection import training_tasks
+
+__all__ = ["Origin", "accept_changes", "choose_origin", "differences", "extend_run", "run_recipe"]
+
+
+def run_recipe(run: RunDir, registry: Registry, overrides: Sequence[str] = ()) -> LoadedRecipe:
+    """The recipe of a run, from its recipe.yaml.
+
+    Raises:
+        RecipeError: lists all mistakes.
+    """
+    path = run.path / "recipe.yaml"
+    return load_recipe(str(path), (*_since_former_versions(path), *overrides), registry=registry)
+
+
+def _since_former_versions(path: Path) -> list[str]:
+    """Overrides under which the recipe of a run means what it meant in the version that saved it."""
+    saved = load_yaml(path.read_text(encoding="utf-8"), path)
+    train = saved.get("train") if isinstance(saved, dict) else None
+    if not isinstance(train, dict):
+        return []
+    kept = [] if "decontaminate" in train else ["train.decontaminate=false"]
+    # It was the default, and accepted with every policy.
+    return [*kept, "train.exact_resume=null"] if train.get("exact_resume") is True else kept
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """A text such as `train.steps (20 -> 30)` for each key of two resolved recipes that differs and has an effect."""
+    return [f"{key} ({_shown(before)} -> {_shown(after)})" for key, before, after in _changes(old, new)]
+
+
+def extend_run(run: RunDir, wanted: LoadedRecipe, registry: Registry) -> None:
+    """Give a finished run the recipe `wanted`, which differs from its own in a higher `train.steps` only, so that the
+    run continues. It then equals a run that was started with `wanted`. The caller holds the lock of the run.
+
+    Raises:
+        UsageError: the run is not finished, another key differs, or the number of steps cannot be raised.
+    """
+    if (state := run.state()[0]) != "finished":
+        raise UsageError(f"--extend: run {run.path} is not finished, but {state}", fix=f"kernelrl resume {run.path}")
+    require_unchanged(run)
+    own = run_recipe(run, registry)
+    old, new = own.recipe.train.steps, wanted.recipe.train.steps
+    others = [change for change in _changes(own.resolved, wanted.resolved) if change[0] not in _LENGTH]
+    if others:
+        listed = ", ".join(differences(own.resolved, wanted.resolved))
+        raise UsageError(
+            f"--extend changes train.steps only; run {run.path} and this recipe differ in {listed}",
+            fix=f"kernelrl run {run.path / 'recipe.yaml'} --name {run.name} --extend train.steps=N",
+        )
+    branch = f"train a new run from its weights: kernelrl run RECIPE --from {run.path}"
+    if old is None or new is None:
+        raise UsageError(
+            f"--extend: {'run ' + str(run.path) if old is None else 'this recipe'} has its number of steps from "
+            "train.epochs, whose last batch may be smaller than that of a longer run",
+            fix=branch if old is None else f"train.steps=N with N above {old}",
+        )
+    if new <= old:
+        raise UsageError(f"--extend: train.steps={new} is not above the {old} steps that run {run.path} has made")
+    if own.recipe.train.warmup_ratio > 0:
+        raise UsageError(
+            f"--extend: the learning rates of run {run.path} depend on its number of steps (train.warmup_ratio), so a "
+            "longer run would have had others",
+            fix=branch,
+        )
+    run.replace_recipe(wanted.resolved)
+
+
+def accept_changes(run: RunDir, registry: Registry) -> None:
+    """Accept an edited recipe.yaml of a run. The caller holds the lock of the run.
+
+    Raises:
+        RecipeError: lists all mistakes of the recipe.
+        UsageError: the run is finished, and the edited recipe has no further step.
+    """
+    recipe = run_recipe(run, registry).recipe
+    rows = run.rows("checkpoints")
+    done = int(rows[-1]["loop"]["next_step"]) if rows else 0
+    if run.state()[0] == "finished":
+        tasks = training_tasks(registry.make("tasks", recipe.tasks), recipe.train, recipe.eval.split)[0]
+        planned = TaskSchedule(tasks, recipe).n_steps
+        if planned <= done:
+            raise UsageError(
+                f"run {run.path} is finished: it has made {done} steps, and the changed recipe has {planned}, so the "
+                "changes would have no effect",
+                fix=f"raise train.steps, or start a new run: kernelrl run {run.path / 'recipe.yaml'} --from {run.path}",
+            )
+    run.accept_recipe()
+
+
+def require_unchanged(run: RunDir) -> None:
+    """
+    Raises:
+        UsageError: recipe.yaml was edited after the run started.
+    """
+    if run.recipe_changed():
+        raise UsageError(
+            f"{run.path / 'recipe.yaml'} was changed after the run started",
+            fix=f"undo the change, or kernelrl resume {run.path} --accept-changes",
+        )
+
+
+@attrs.frozen
+class Origin:
+    """The checkpoint of another run whose weights a new run begins with."""
+
+    run: RunDir
+    row: Mapping[str, Any]
+    """Its row of `checkpoints.jsonl`."""
+
+    @property
+    def files(self) -> Path:
+        return self.run.checkpoints / str(self.row["name"])
+
+    def provenance(self) -> dict[str, Any]:
+        """Entry `origin` of the new run's `provenance.json`."""
+        return {
+            "run": str(self.run.path.absolute()),
+            "recipe_sha256": self.run.provenance().get("recipe_sha256"),
+            "checkpoint": self.row["name"],
+            "policy": self.row["policy"],
+        }
+
+
+def choose_origin(text: str, policy: str) -> Origin:
+    """The checkpoint that `RUN` (its last one) or `RUN@CHECKPOINT` means.
+
+    Args:
+        policy: name of the policy of the new run.
+
+    Raises:
+        LookupFailed: there is no such run or checkpoint.
+        UsageError: the run was trained with another policy.
+        KernelRLError: the files of the checkpoint are damaged.
+    """
+    name, _, checkpoint = text.partition("@")
+    run = find_run(name)
+    path = run.path / "recipe.yaml"
+    saved = load_yaml(path.read_text(encoding="utf-8"), path)
+    theirs = saved.get("policy", {}).get("use") if isinstance(saved, dict) else None
+    if str(theirs).split(":")[-1] != policy.split(":")[-1]:
+        raise UsageError(
+            f"--from {text}: run {run.path} was trained with policy {theirs!r}, and the recipe has policy {policy!r}",
+            fix=f"choose a recipe with policy.use={theirs}",
+        )
+    row = choose_checkpoint(run.rows("checkpoints"), run.checkpoints, checkpoint or "last")
+    if damage := checkpoint_damage(run.checkpoints, row):
+        raise KernelRLError(
+            f"--from {text}: checkpoint {row['name']} is damaged: {damage}",
+            fix=f"choose an earlier one, see kernelrl runs show {run.name}",
+        )
+    return Origin(run, row)
+
+
+_LENGTH = ("train.steps", "train.epochs")
+
+
+def _changes(old: Any, new: Any, path: Sequence[str] = ()) -> list[tuple[str, Any, Any]]:
+    """(key, old value, new value) for each key of plain data that differs."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return [
+            change
+            for key in dict.fromkeys((*old, *new))
+            for change in _changes(old.get(key), new.get(key), (*path, str(key)))
+        ]
+    return [] if old == new or path == ("train", "exact_resume") else [(".".join(path), old, new)]
+
+
+def _shown(value: Any) -> str:
+    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
