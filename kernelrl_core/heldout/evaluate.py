@@ -73,10 +73,14 @@ async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, A
 
     try:
         async with open_session(
-            recipe, job.registry, secret=secret, run_dir=None, say=console.say,
+            recipe,
+            job.registry,
+            secret=secret,
+            run_dir=None,
+            say=console.say,
             origin=job.run.origin() if job.run is not None else None,
             checkpoint=(job.run.checkpoints, job.checkpoint) if job.run is not None and job.checkpoint else None,
-        ) as session:  # fmt: skip
+        ) as session:
             of_run = job.run.provenance().get("retriever", {}) if job.run is not None else None
             if job.checkpoint is not None and identity == of_run:
                 session.environment.restore(job.checkpoint["loop"])
