@@ -14,7 +14,7 @@ import pytest
 from kernelrl_core.api import Component
 from kernelrl_core.api.checkers import Candidate, Checker, Evaluation, Finding, Rule, Severity
 from kernelrl_core.api.config import ComponentConfig, Fraction, NonNegativeFloat, PositiveInt
-from kernelrl_core.api.errors import MissingPrerequisite
+from kernelrl_core.api.errors import MissingPrerequisite, UsageError
 from kernelrl_core.api.policies import PolicyCapabilities, PolicyConfig
 from kernelrl_core.api.retrievers import RetrieverConfig
 from kernelrl_core.api.rewards import RewardBounds, RewardConfig
@@ -71,8 +71,17 @@ class Options(ComponentConfig):
 
 @attrs.frozen
 class PolicyOptions(Options, PolicyConfig):
+    context: PositiveInt | None = None
+    """Context, if it is known."""
+    warms: bool = False
+    """Whether it has a warm start."""
+
     def capabilities(self) -> PolicyCapabilities:
-        return PolicyCapabilities(frozenset({"importance_sampling", "ppo"}), logprobs=True, reference=True)
+        losses = frozenset({"importance_sampling", "ppo"})
+        return PolicyCapabilities(losses, logprobs=True, reference=True, warm_start=self.warms)
+
+    def context_limit(self) -> int | None:
+        return self.context
 
 
 @attrs.frozen
@@ -85,7 +94,11 @@ class SilentPolicyOptions(PolicyOptions):
 
 @attrs.frozen
 class TaskOptions(Options, TaskConfig):
-    pass
+    network: bool = False
+    """Whether listing needs the network."""
+
+    def remote(self) -> bool:
+        return self.network
 
 
 @attrs.frozen
@@ -129,6 +142,8 @@ class Files(TaskSource):
         return ("train",)
 
     def tasks(self, split: str) -> tuple[Task, ...]:
+        if split not in self.splits():
+            raise UsageError(f"no split {split!r}; known: train", fix="set holdout")
         return (Task("t", "", level=1),)
 
 

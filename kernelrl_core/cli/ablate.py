@@ -187,7 +187,7 @@ def _arms(name: str, changes: Sequence[str], eval_only: bool, registry: Registry
             stem = job.run.name if job.run is not None else Path(name).stem
             require_prerequisites(recipe_uses(recipe), spec_of(recipe), registry)
         else:
-            overrides = (*overrides, "eval.at_end=true")
+            overrides = (*(one for one in overrides if not one.startswith("eval.at_end=")), "eval.at_end=true")
             loaded = load_recipe(name, overrides, registry=registry)
             recipe, plain, label, stem = loaded.recipe, loaded.resolved, "", loaded.name
             preflight(recipe, registry)

@@ -58,8 +58,9 @@ def command(
     from kernelrl_core.plugins.registry import registry
     from kernelrl_core.storage import disk_error, write_atomically
 
+    options = {"split": split, "samples": samples, "temperature": temperature}
+    overrides += tuple(f"eval.{key}={json.dumps(value)}" for key, value in options.items() if value is not None)
     job = choose_job(recipe_or_run, overrides, checkpoint, registry=registry())
-    job = job.with_settings(split=split, samples=samples, temperature=temperature)
     if output is not None and not output.absolute().parent.is_dir():
         from kernelrl_core.errors import UsageError
 
@@ -94,6 +95,7 @@ def choose_job(
         UsageError: the recipe is invalid, or the retriever searches other data than the run did, and no override
             changes the retriever.
     """
+    from kernelrl_core.cli.validate import show_warnings
     from kernelrl_core.errors import LookupFailed, UsageError
     from kernelrl_core.heldout.evaluate import EvalJob
     from kernelrl_core.planning.load import load_recipe
@@ -111,10 +113,12 @@ def choose_job(
                     raise LookupFailed(f"no run {name!r}, and {error.message}", fix=error.fix) from None
                 raise
         else:
+            show_warnings(loaded)
             label = f"the untrained policy of recipe {loaded.name!r}"
             return EvalJob(loaded.recipe, registry, label, resolved=loaded.resolved)
     run = find_run(name)
     loaded = load_recipe(str(run.path / "recipe.yaml"), overrides, registry=registry)
+    show_warnings(loaded)
     if not any(re.match(r"retriever[.=]", override) for override in overrides):
         same = retriever_identity(loaded.recipe, registry) == run.provenance().get("retriever", {})
         if not same:

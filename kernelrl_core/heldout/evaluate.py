@@ -44,12 +44,6 @@ class EvalJob:
     checkpoint: Mapping[str, Any] | None = None
     """Checkpoint row of `run`; None: the untrained policy."""
 
-    def with_settings(self, *, split: str | None, samples: int | None, temperature: float | None) -> EvalJob:
-        """A copy with the given settings of `eval` replaced; None keeps the recipe's value."""
-        given: dict[str, Any] = {"split": split, "samples": samples, "temperature": temperature}
-        settings = attrs.evolve(self.recipe.eval, **{key: value for key, value in given.items() if value is not None})
-        return attrs.evolve(self, recipe=attrs.evolve(self.recipe, eval=settings))
-
 
 async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, Any]:
     """Run the evaluation and return its report: scoreboard, `provenance`, and `rows` with one row per turn.

@@ -16,7 +16,7 @@ from kernelrl_core.recipe.blocks import block_at, core_keys
 from kernelrl_core.recipe.problems import COMMAND_LINE, Origin, Problem, RecipeError
 from kernelrl_core.sources import yaml
 
-__all__ = ["Merged", "merge_files", "merge_layers", "override_layer"]
+__all__ = ["Merged", "merge_files", "merge_layers", "override_layer", "override_layers"]
 
 _MAX_BYTES = 1 << 20
 
@@ -87,6 +87,30 @@ def override_layer(text: str) -> Merged:
     origins = {keys[:end]: origin for end in range(1, len(keys) + 1)}
     origins |= {(*keys, *below): origin for below in document.lines}
     return Merged(data, origins)
+
+
+def override_layers(texts: Sequence[str]) -> list[Merged]:
+    """The layers of all overrides of a command.
+
+    Raises:
+        RecipeError: lists all mistakes, also keys that are given twice.
+    """
+    layers: list[Merged] = []
+    problems: list[Problem] = []
+    seen: dict[str, str] = {}
+    for text in texts:
+        key = text.partition("=")[0].strip()
+        if key in seen and seen[key] != text:
+            hint = f"remove {seen[key]!r} or {text!r}"
+            problems.append(Problem(Origin(COMMAND_LINE), key, "is given twice", hint))
+        seen[key] = text
+        try:
+            layers.append(override_layer(text))
+        except RecipeError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise RecipeError(problems)
+    return layers
 
 
 def merge_layers(layers: Sequence[Merged]) -> Merged:

@@ -15,6 +15,8 @@ ONE_TURN = "has no effect: an episode has one turn (episode.turns)"
 NO_LATER_EXAMPLE = "has no effect: no later turn could show an example (episode.turns, prompt.shots)"
 UNCLIPPED = "has no effect: importance_sampling clips nothing (train.loss)"
 GREEDY = "has no effect: temperature 0 takes the most probable token (sampling.temperature)"
+CONTEXT = "has no effect: a reply ends where the context of the policy is full"
+FEW_SAMPLES = "has no effect for k above the episodes per task (eval.samples)"
 TOO_LATE = "has no effect: the run ends before that step (train.steps)"
 
 
@@ -39,6 +41,8 @@ def warnings(plugins: Registry, folder: Path, *overrides: str, text: str = "") -
         ("train.clip_high", "0.1", ("train.loss=importance_sampling",), UNCLIPPED),
         ("sampling.top_p", "0.9", ("sampling.temperature=0",), GREEDY),
         ("sampling.top_k", "20", ("sampling.temperature=0",), GREEDY),
+        ("sampling.max_tokens", "1000", ("policy.context=1000",), CONTEXT),
+        ("eval.pass_at", "[1, 8]", ("eval.samples=7",), FEW_SAMPLES),
         ("sampling.extend", "{after_step: 3, max_tokens: 20000}", ("train.steps=3",), TOO_LATE),
     ],
 )
@@ -57,6 +61,8 @@ def test_a_key_without_effect_is_reported_with_the_reason(
         ("episode.turns=2", "prompt.example_turns=all"),
         ("train.loss=ppo", "train.clip_low=0.1", "train.clip_high=0.1"),
         ("sampling.top_p=0.9", "sampling.top_k=20"),
+        ("sampling.max_tokens=999", "policy.context=1000"),
+        ("eval.pass_at=[1, 8]", "eval.samples=8"),
         ("sampling.extend={after_step: 3, max_tokens: 20000}", "train.steps=4"),
         ("sampling.extend={after_step: 3, max_tokens: 20000}",),
     ],

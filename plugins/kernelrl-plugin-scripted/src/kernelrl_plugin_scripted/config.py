@@ -53,6 +53,9 @@ class ScriptedConfig(PolicyConfig):
     def capabilities(self) -> PolicyCapabilities:
         return PolicyCapabilities(losses=LOSSES, deterministic=self.choose == "seed")
 
+    def context_limit(self) -> int | None:
+        return self.context_tokens
+
     def problems(self) -> Iterable[str]:
         if (self.path is None) == (not self.replies):
             yield "set exactly one of `path` and `replies`"
