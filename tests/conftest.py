@@ -17,7 +17,7 @@ from kernelrl_core.api.config import ComponentConfig, Fraction, NonNegativeFloat
 from kernelrl_core.api.errors import MissingPrerequisite, UsageError
 from kernelrl_core.api.policies import PolicyCapabilities, PolicyConfig
 from kernelrl_core.api.retrievers import RetrieverConfig
-from kernelrl_core.api.rewards import RewardBounds, RewardConfig
+from kernelrl_core.api.rewards import Reward, RewardBounds, RewardConfig, Turn
 from kernelrl_core.api.tasks import Task, TaskConfig, TaskSource
 from kernelrl_core.plugins.loading import PluginInfo
 from kernelrl_core.plugins.registry import Registry
@@ -134,6 +134,19 @@ class Bounded(RewardConfig):
         return self.timing
 
 
+class BoundedReward(Reward):
+    def __init__(self, options: Bounded) -> None:
+        pass
+
+    def score(self, turn: Turn) -> float:
+        return 0.0
+
+
+class Scoreless(Reward):
+    def __init__(self, options: Bounded) -> None:
+        pass
+
+
 class Files(TaskSource):
     def __init__(self, options: TaskOptions) -> None:
         pass
@@ -164,6 +177,10 @@ class RulesChecker(Checker):
         return ()
 
 
+class WordsChecker(RulesChecker):
+    rules = ("sleep",)  # type: ignore[assignment]
+
+
 @pytest.fixture(scope="session")
 def plugins() -> Registry:
     """A plugin `demo` with a component of each kind, and two plugins that offer `twice`."""
@@ -179,10 +196,15 @@ def plugins() -> Registry:
         "tasks": tuple(component(name.lower(), "TaskOptions", name) for name in ("Files", "Elsewhere", "Failing")),
         "backends": (component("triton"),),
         "policies": (component("tiny", "PolicyOptions"), component("silent", "SilentPolicyOptions")),
-        "rewards": (component("bounded", "Bounded"), component("boundless", "Boundless"), component("twice")),
+        "rewards": (
+            component("bounded", "Bounded", "BoundedReward"),
+            component("boundless", "Boundless"),
+            component("scoreless", "Bounded", "Scoreless"),
+            component("twice"),
+        ),
         "evaluators": (component("local"),),
         "feedback": (component("structured"),),
-        "checkers": (component("rules", target="RulesChecker"),),
+        "checkers": (component("rules", target="RulesChecker"), component("words", target="WordsChecker")),
         "retrievers": (component("bm25", "RetrieverOptions"),),
         "advantages": (component("raw"),),
         "loggers": (component("unreadable", "Missing"),),

@@ -16,7 +16,7 @@ from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.prompts.composer import MINIMUM_REPLY_TOKENS
 from kernelrl_core.recipe.blocks import blocks
-from kernelrl_core.recipe.component_checks import Contradiction, own_problems, unknown_rules
+from kernelrl_core.recipe.component_checks import Contradiction, made, own_problems, unknown_rules
 from kernelrl_core.recipe.schema import EvalSettings, RewardUse, SpeedupStop, Use
 from kernelrl_core.types import Task
 
@@ -114,6 +114,17 @@ def _gaps(given: Parts, registry: Registry) -> Iterator[Contradiction]:
             f"a wrong kernel could score as much as a correct one: least score differences for correctness: {listed}",
             "raise the weight of a reward for correctness, or lower the weights of rewards that ignore correctness",
         )
+
+
+def _reward_code(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    for name, use in given.rewards.items():
+        try:
+            use.options.bounds()
+        except Exception:  # reported by `_gaps`
+            continue
+        _, mistake = made("rewards", ("rewards", name), use, registry)
+        if mistake is not None:
+            yield mistake
 
 
 def _weighted_gap(use: RewardUse) -> float:
@@ -390,6 +401,7 @@ _RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("rewards", "verdicts"), _hack_reward),
     (("evaluation",), _precision),
     (("rewards",), _gaps),
+    (("rewards",), _reward_code),
     (("rewards", "curriculum"), _curriculum),
     (("train", "evaluation"), _coverage),
     (("curriculum", "tasks", "train", "eval"), _tasks),

@@ -34,6 +34,7 @@ def summary(run: RunDir) -> dict[str, Any]:
         "held_out_before": next((row["eval_start/pass@1"] for row in rows if "eval_start/pass@1" in row), None),
         "held_out_after": next((row["eval/pass@1"] for row in reversed(rows) if "eval/pass@1" in row), None),
         "best_speedup": max((row["multiturn/best_speedup_max"] for row in rows if _fast(row)), default=None),
+        "checker_failed_steps": sum("checker_failed_rate" in row for row in rows),
         "skipped_steps": sum(row.get("train/skipped", 0) > 0 for row in rows),
         "seconds": sum(row["time/total"] for row in rows),
         "seconds_per_step": _mean(rows[-10:], "time/total"),
@@ -57,6 +58,9 @@ def result_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     if facts["held_out_after"] is not None:
         held_out = _change(facts["held_out_before"], facts["held_out_after"], "{:.0%}")
         rows.append(("held-out correct", f"{held_out}  (before training -> latest)"))
+    if facts["checker_failed_steps"]:
+        steps = f"in {facts['checker_failed_steps']} of {facts['steps']} steps; the first failure is in logs.log"
+        rows.append(("checker failures", f"{steps}; findings are incomplete"))
     if facts["best_speedup"] is not None:
         rows.append(("best speedup", f"{facts['best_speedup']:.2f}x"))
     if facts["steps"]:

@@ -212,6 +212,15 @@ def test_a_failing_logger_stops_nothing(kernelrl: Run, tmp_path: Path) -> None:
     assert "logger 'mine' failed in step" in (tmp_path / "runs/a/logs.log").read_text()
 
 
+def test_a_failing_checker_is_in_the_metrics_and_in_the_summary(kernelrl: Run, tmp_path: Path) -> None:
+    done = kernelrl("run", "small.yaml", "--name", "a", "checkers.mine.use=fake")
+    assert done.returncode == 0
+    warning = "checkers.mine failed: Checker of kernelrl_fake: RuntimeError: planted in the checker; first on kernel"
+    assert done.stderr.count(warning) == 1
+    assert "checker failures  in 3 of 3 steps; the first failure is in logs.log" in done.stdout
+    assert [row["checker_failed_rate"] for row in rows(tmp_path / "runs/a/metrics.jsonl")] == [1.0, 1.0, 1.0]
+
+
 def test_a_full_disk_fails_the_run_which_can_resume(kernelrl: Run, tmp_path: Path) -> None:
     import resource
 

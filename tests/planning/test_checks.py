@@ -97,6 +97,14 @@ def check(plugins: Registry, **parts: str) -> list[str]:
         ({"prompt": "{template: kernelrI}"}, "prompt.template: unknown template 'kernelrI'"),
         ({"checkers": "{c: {use: rules}}", "forbid": "[no_kernal]"}, "did you mean 'no_kernel'?"),
         ({"forbid": "[anything]"}, "forbid: the recipe has no checker"),
+        (
+            {"checkers": "{c: {use: words}}", "forbid": "[]"},
+            "checkers.c: plugin demo: checker 'words': rules must be a list or tuple of Rule, such as",
+        ),
+        (
+            {"rewards": "{r: {use: bounded}, s: {use: scoreless, gap: 0.0}}"},
+            "rewards.s: plugin demo (dist-demo 1): cannot make the reward 'scoreless': TypeError: Can't instantiate",
+        ),
         ({"policy": "{use: tiny, width: 2000}"}, "policy: a width above 1000 does not fit"),
         ({"requires": "[no-such-distribution>=1]"}, "requires: no-such-distribution>=1 is not installed"),
         ({"requires": "['kernelrl>=99']"}, "requires: kernelrl>=99 is required"),
