@@ -1,22 +1,25 @@
-"""`kernelrl check`: evaluate one kernel file against one task."""
+"""`kernelrl check`: evaluate kernel files against one task."""
 
 from __future__ import annotations
 
-import sys
+import contextlib
+import time
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernelrl_core.cli.output import print_json, print_lines
+from kernelrl_core.cli.output import print_json, print_lines, table
 
 if TYPE_CHECKING:
+    from kernelrl_core.cli.check_kernels import CheckedKernel
+    from kernelrl_core.interfaces.tasks import TaskSource
     from kernelrl_core.plugins.registry import Registry
     from kernelrl_core.plugins.use import Use
     from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
-    from kernelrl_core.types import Evaluation, Task, Turn
+    from kernelrl_core.types import Evaluation, Turn
 
-_MAX_BYTES = 4 << 20
 _DEFAULT = {
     "backend": {"use": "triton"},
     "checkers": {"source": {"use": "source_rules"}, "measured": {"use": "evaluation_rules"}},
@@ -31,59 +34,96 @@ _FOUND = {"clean": "no hack found", "suspect": "suspect", "hack": "hack found"}
 
 @click.command("check")
 @click.argument("task")
-@click.argument("kernel")
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.argument("words", nargs=-1, required=True, metavar="KERNEL... [KEY=VALUE]...")
 @click.option("--backend", "-b", help="Backend of the kernel, such as cuda. Default: that of --recipe, or triton.")
 @click.option("--evaluator", "-e", help="Evaluator component. Default: that of --recipe, or local (this machine).")
 @click.option("--recipe", "-r", help="Take checkers, stated rules, precision and tolerances from this recipe.")
 @click.option("--seed", type=int, help="Seed of the inputs, for a reproducible evaluation. Default: random.")
-@click.option("--cache", is_flag=True, help="Use the evaluation cache. Has an effect only together with --seed.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--cache", is_flag=True, help="Use the evaluation cache. Without --seed, the seed is 0.")
+@click.option("--strict", is_flag=True, help="Exit with 1 also for a correct kernel with verdict suspect.")
+@click.option("--watch", is_flag=True, help="Evaluate a kernel again when its file changes, until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document per kernel, each on one line.")
 @click.pass_context
 def command(
     context: click.Context,
     task: str,
-    kernel: str,
-    overrides: tuple[str, ...],
+    words: tuple[str, ...],
     backend: str | None,
     evaluator: str | None,
     recipe: str | None,
     seed: int | None,
     cache: bool,
+    strict: bool,
+    watch: bool,
     as_json: bool,
 ) -> None:
-    """Evaluate KERNEL against TASK: build it, execute it in a sandbox, compare its outputs with the reference.
+    """Evaluate KERNELs against TASK: build each, execute it in a sandbox, compare its outputs with the reference.
 
     TASK is the id of a task (see 'kernelrl tasks list') or a file in KernelBench's format. KERNEL is a Python file that
-    defines ModelNew, a saved reply of a model, or - for standard input. KEY=VALUE override evaluation keys of the
-    recipe; evaluation.timing=true also measures the speedup.
+    defines ModelNew, a saved reply of a model, a folder with such Python files, or - for standard input. Several
+    kernels are evaluated concurrently with one started evaluator. KEY=VALUE override evaluation keys of the recipe;
+    evaluation.timing=true also measures the speedup.
 
-    Exit code 0: the kernel is correct; 1: it is not; 3: this machine cannot execute it.
+    Exit code 0: all kernels are correct; 1: one is not; 3: this machine cannot execute one, and the others are correct.
 
     \b
     Examples:
       kernelrl check starter/1/relu_double my_kernel.py
       kernelrl check my_task.py reply.txt --seed 7 --json
+      kernelrl check starter/1/relu_double kernels/ --strict
+      kernelrl check starter/1/relu_double my_kernel.py --watch
       kernelrl check my_task.py my_kernel.py -b cuda evaluation.timing=true
     """
     import asyncio
 
+    from kernelrl_core.cli.check_kernels import split_arguments
+    from kernelrl_core.errors import UsageError
     from kernelrl_core.plugins.registry import registry
-    from kernelrl_core.tasks.lookup import find_task
+    from kernelrl_core.sources.kernel_files import STANDARD_INPUT
 
+    begin = time.monotonic()
+    names, overrides = split_arguments(words)
+    if not names:
+        raise UsageError("no kernel is given", fix="name a file with a kernel, or - for standard input")
+    if watch and STANDARD_INPUT in names:
+        raise UsageError("--watch needs a file, not standard input")
     known = registry()
     spec, tasks = _spec(recipe, backend, evaluator, overrides, known)
-    source = known.make("tasks", tasks) if tasks is not None and not Path(task).is_file() else None
-    found = find_task(task, registry=known, source=source)
-    turn = asyncio.run(_evaluate(spec, known, found, _read(kernel), seed, cache))
-    if as_json:
-        print_json(_described(turn, spec))
-    else:
-        print_lines(_lines(turn))
+    seed = 0 if cache and seed is None else seed
+    found = _Check(task, tasks, names, spec, known, seed, cache, watch)
+    checked = []
+
+    async def show() -> None:
+        async for one in found.results(begin):
+            checked.append(one)
+            if as_json:
+                print_json(_described(one, spec))
+            else:
+                print_lines([*([f"{one.name}:"] if found.several else []), *_lines(one.turn, cached=one.cached)])
+
+    asyncio.run(show())
+    if found.several and not as_json:
+        print_lines(["", *_table(checked)])
     chosen = backend or recipe or spec.backend.use != "triton"
-    if not chosen and any(finding.rule == "no_kernel" for finding in turn.findings):
+    if not chosen and any(finding.rule == "no_kernel" for one in checked for finding in one.turn.findings):
         click.echo("note: evaluated with backend triton; select another with -b, such as -b cuda", err=True)
-    context.exit(0 if turn.correct else 3 if _was_only_built(turn) else 1)
+    context.exit(_exit_code(checked, strict=strict))
+
+
+def _exit_code(checked: Sequence[CheckedKernel], *, strict: bool) -> int:
+    turns = [one.turn for one in checked]
+    wrong = [turn for turn in turns if not turn.correct or (strict and turn.verdict.value != "clean")]
+    return 0 if not wrong else 3 if all(map(_was_only_built, wrong)) else 1
+
+
+def _table(checked: Sequence[CheckedKernel]) -> list[str]:
+    """One row per kernel, and the number of correct ones."""
+    rows = []
+    for name, turn in ((one.name, one.turn) for one in checked):
+        speedup = "" if turn.speedup is None else f"speedup {turn.speedup:.2f}"
+        outcome = "not executed" if _was_only_built(turn) else turn.outcome.value
+        rows.append((name, outcome, _FOUND[turn.verdict.value], speedup))
+    return [*table(rows), f"{sum(one.turn.correct for one in checked)} of {len(checked)} correct"]
 
 
 def _was_only_built(turn: Turn) -> bool:
@@ -106,56 +146,98 @@ def _spec(
     return read_evaluation_spec(_DEFAULT, [*chosen, *overrides], registry=registry), None
 
 
-async def _evaluate(
-    spec: EvaluationSpec, registry: Registry, task: Task, text: str, seed: int | None, cache: bool
-) -> Turn:
-    import hashlib
-    import secrets
-
-    from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
-    from kernelrl_core.environment.scoring import lost_turn
-    from kernelrl_core.errors import InfrastructureError
-    from kernelrl_core.prompts.extraction import extract_file
-    from kernelrl_core.storage import cache_directory
-    from kernelrl_core.types import Prompt, Reply, SampleId
-
-    secret = secrets.token_bytes(32) if seed is None else hashlib.sha256(f"check {seed}".encode()).digest()
-    evaluator = CandidateEvaluator.from_spec(
-        spec, registry=registry, secret=secret, cache_dir=cache_directory() if cache else None
-    )
-    where, prompt, reply = SampleId(0, 0, 0, 0), Prompt((), ()), Reply(text, (), (), "stop")
-    try:
-        extraction = extract_file(text, fences=evaluator.backend.facts.fences, backend=spec.backend.use)
-        return await evaluator.evaluate(where, task, prompt, reply, extraction)
-    except InfrastructureError as error:
-        return lost_turn(where, task, prompt, error, reply=reply)
-    finally:
-        await evaluator.aclose()
+def _source(task: str, tasks: Use | None, registry: Registry) -> TaskSource | None:
+    """The task source of the recipe, if the id `task` does not begin with the name of another installed source."""
+    named = task.partition("/")[0]
+    installed = {component.name for component in registry.components("tasks")}
+    if tasks is None or Path(task).is_file() or (named in installed and named != tasks.use.rpartition(":")[2]):
+        return None
+    return registry.make("tasks", tasks)
 
 
-def _read(kernel: str) -> str:
-    from kernelrl_core.errors import UsageError
+class _Check:
+    """The kernels, the task and the evaluator of one command."""
 
-    try:
-        content = sys.stdin.buffer.read(_MAX_BYTES + 1) if kernel == "-" else _head(Path(kernel))
-    except OSError as error:
-        raise UsageError(f"{kernel}: kernel file cannot be read: {error.strerror}") from None
-    # Binary or oversized input is a bad reply: it gets an outcome, not an exception.
-    return content.decode("utf-8", "replace")
+    def __init__(
+        self,
+        task: str,
+        tasks: Use | None,
+        names: Sequence[str],
+        spec: EvaluationSpec,
+        registry: Registry,
+        seed: int | None,
+        cache: bool,
+        watch: bool,
+    ) -> None:
+        from kernelrl_core.sources.kernel_files import kernel_files, read_kernel
+        from kernelrl_core.tasks.lookup import find_task
+
+        self._name, self._names, self._spec, self._registry = task, names, spec, registry
+        self._seed, self._cache, self._watch = seed, cache, watch
+        self._task = find_task(task, registry=registry, source=_source(task, tasks, registry))
+        self._kernels = [(name, read_kernel(name)) for name in kernel_files(names)]
+        self.several = len(self._kernels) > 1 or watch
+        """Whether the output names each kernel."""
+
+    async def results(self, since: float) -> AsyncIterator[CheckedKernel]:
+        """The results in the order of the kernels; with `--watch`, then those of changed kernels without end."""
+        import hashlib
+        import secrets
+
+        from kernelrl_core.cli.check_kernels import check_kernels
+        from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
+        from kernelrl_core.storage import cache_directory
+
+        seed = self._seed
+        secret = secrets.token_bytes(32) if seed is None else hashlib.sha256(f"check {seed}".encode()).digest()
+        evaluator = CandidateEvaluator.from_spec(
+            self._spec, registry=self._registry, secret=secret, cache_dir=cache_directory() if self._cache else None
+        )
+        try:
+            async for one in check_kernels(evaluator, self._task, self._kernels, since):
+                yield one
+            async for kernels in self._changed():
+                async for one in check_kernels(evaluator, self._task, kernels, time.monotonic()):
+                    yield one
+        finally:
+            await evaluator.aclose()
+
+    async def _changed(self) -> AsyncIterator[list[tuple[str, str]]]:
+        """File and text of changed kernels; after a change of the task's file, of all kernels."""
+        if not self._watch:
+            return
+        from kernelrl_core.cli.check_kernels import changes
+        from kernelrl_core.errors import UsageError
+        from kernelrl_core.sources.kernel_files import kernel_files, read_kernel
+        from kernelrl_core.tasks.lookup import find_task
+
+        click.echo("watching for changes; Ctrl-C ends", err=True)
+        own = [self._name] if Path(self._name).is_file() else []
+
+        def watched() -> list[str]:
+            with contextlib.suppress(UsageError):  # a folder without kernels
+                return [*own, *kernel_files(self._names)]
+            return own
+
+        async for changed in changes(watched):
+            try:
+                if self._name in changed:
+                    self._task = find_task(self._name, registry=self._registry)
+                files = kernel_files(self._names)
+                yield [(name, read_kernel(name)) for name in files if name in changed or self._name in changed]
+            except UsageError as error:  # half written; the next change is evaluated
+                click.echo(f"kernelrl: {error}", err=True)
 
 
-def _head(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(_MAX_BYTES + 1)
-
-
-def _described(turn: Turn, spec: EvaluationSpec) -> dict[str, Any]:
+def _described(checked: CheckedKernel, spec: EvaluationSpec) -> dict[str, Any]:
     from kernelrl_core.types import serialization as codec
 
+    turn = checked.turn
     evaluation = turn.evaluation
     described = codec.to_json(evaluation) if evaluation is not None else {}
     return {
         "task": turn.task.id,
+        "kernel": checked.name,
         "kernel_sha256": turn.candidate.sha256 if turn.candidate is not None else None,
         "backend": spec.backend.use,
         "evaluator": spec.evaluator.use,
@@ -176,7 +258,7 @@ def _described(turn: Turn, spec: EvaluationSpec) -> dict[str, Any]:
         "message": turn.message,
         "isolation": described.get("isolation"),
         "provenance": described.get("provenance", {}),
-        "seconds": {stage: round(seconds, 4) for stage, seconds in described.get("seconds", {}).items()},
+        "seconds": {phase: round(seconds, 4) for phase, seconds in checked.seconds().items()},
     }
 
 
@@ -190,7 +272,7 @@ def _speed(evaluation: Evaluation, speedup: float) -> str:
     return text
 
 
-def _lines(turn: Turn) -> list[str]:
+def _lines(turn: Turn, *, cached: bool = False) -> list[str]:
     evaluation = turn.evaluation
     outcome = "not executed" if _was_only_built(turn) else turn.outcome.value
     lines = [f"{outcome}; {_FOUND[turn.verdict.value]}  {turn.task.id}"]
@@ -212,4 +294,6 @@ def _lines(turn: Turn) -> list[str]:
         lines.append(f"speedup   {_speed(evaluation, turn.speedup)}")
     elif turn.correct:
         lines.append("speedup   not measured; requires evaluation.timing=true and a device that can be timed")
+    if cached:
+        lines.append("cached    this is the result of an earlier check with the same seed")
     return [*lines, sandbox, *findings, *message]

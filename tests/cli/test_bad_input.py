@@ -166,6 +166,12 @@ CASES = {
     "kernel that is not Python": Case(
         ["check", RELU, "k.py"], 1, r"(?s)^format_error; .*Line 1: invalid syntax", {"k.py": "def broken(:\n"}
     ),
+    "prose for a kernel": Case(
+        ["check", RELU, "k.py"],
+        1,
+        r"Line 1: invalid syntax.*\nThe file defines no class `ModelNew`, as Python or in a code block",
+        {"k.py": "Sure, here is my kernel.\n"},
+    ),
     "binary junk for a kernel": Case(["check", RELU, "k.py"], 1, r"^format_error; ", {"k.py": bytes(range(256)) * 40}),
     "10 MB for a kernel": Case(
         ["check", RELU, "k.py"],
