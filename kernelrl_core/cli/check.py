@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kernelrl_core.plugins.registry import Registry
     from kernelrl_core.plugins.use import Use
     from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
-    from kernelrl_core.types import Evaluation, Turn
+    from kernelrl_core.types import Evaluation, EvaluationSettings, Turn
 
 _DEFAULT = {
     "backend": {"use": "triton"},
@@ -99,14 +99,18 @@ def command(
             if as_json:
                 print_json(_described(one, spec))
             else:
-                print_lines([*([f"{one.name}:"] if found.several else []), *_lines(one.turn, cached=one.cached)])
+                print_lines(
+                    [
+                        *([f"{one.name}:"] if found.several else []),
+                        *_lines(one.turn, cached=one.cached, settings=spec.settings),
+                    ]
+                )
 
     asyncio.run(show())
     if found.several and not as_json:
         print_lines(["", *_table(checked)])
-    chosen = backend or recipe or spec.backend.use != "triton"
-    if not chosen and any(finding.rule == "no_kernel" for one in checked for finding in one.turn.findings):
-        click.echo("note: evaluated with backend triton; select another with -b, such as -b cuda", err=True)
+    for other in sorted({name for one in checked if (name := _other_backend(one.turn, spec, known))}):
+        click.echo(f"note: evaluated with backend {spec.backend.use}; for this kernel, try -b {other}", err=True)
     context.exit(_exit_code(checked, strict=strict))
 
 
@@ -124,6 +128,24 @@ def _table(checked: Sequence[CheckedKernel]) -> list[str]:
         outcome = "not executed" if _was_only_built(turn) else turn.outcome.value
         rows.append((name, outcome, _FOUND[turn.verdict.value], speedup))
     return [*table(rows), f"{sum(one.turn.correct for one in checked)} of {len(checked)} correct"]
+
+
+def _other_backend(turn: Turn, spec: EvaluationSpec, registry: Registry) -> str:
+    """Another installed backend that finds kernels in the source, in which the selected one finds none; else empty."""
+    from kernelrl_core.errors import KernelRLError
+    from kernelrl_core.plugins.use import Use
+
+    if turn.correct or turn.candidate is None or turn.candidate.facts.kernels:
+        return ""
+    for component in registry.components("backends"):
+        name = registry.label("backends", component)
+        try:
+            facts = registry.make("backends", Use(name)).source_facts(turn.candidate.source)
+        except (KernelRLError, TypeError, ValueError):  # a plugin that is not installed completely
+            continue
+        if name != spec.backend.use and facts.kernels:
+            return name
+    return ""
 
 
 def _was_only_built(turn: Turn) -> bool:
@@ -272,7 +294,7 @@ def _speed(evaluation: Evaluation, speedup: float) -> str:
     return text
 
 
-def _lines(turn: Turn, *, cached: bool = False) -> list[str]:
+def _lines(turn: Turn, *, cached: bool = False, settings: EvaluationSettings | None = None) -> list[str]:
     evaluation = turn.evaluation
     outcome = "not executed" if _was_only_built(turn) else turn.outcome.value
     lines = [f"{outcome}; {_FOUND[turn.verdict.value]}  {turn.task.id}"]
@@ -294,6 +316,10 @@ def _lines(turn: Turn, *, cached: bool = False) -> list[str]:
         lines.append(f"speedup   {_speed(evaluation, turn.speedup)}")
     elif turn.correct:
         lines.append("speedup   not measured; requires evaluation.timing=true and a device that can be timed")
+    if turn.outcome.value == "timeout" and settings is not None:
+        limits = f"evaluation.timeout_s={settings.timeout_s:g}, evaluation.build_timeout_s={settings.build_timeout_s:g}"
+        slow = "; an interpreter on the CPU is slow" if evaluation.provenance.get("mode") == "interpreter" else ""
+        lines.append(f"limits    {limits}{slow}")
     if cached:
         lines.append("cached    this is the result of an earlier check with the same seed")
     return [*lines, sandbox, *findings, *message]

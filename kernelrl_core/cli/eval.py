@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernelrl_core.cli.output import print_json, print_lines, table
+from kernelrl_core.cli.output import print_json, print_lines, require_output, table
 
 if TYPE_CHECKING:
     from kernelrl_core.heldout.evaluate import EvalJob
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="JSON file for results and samples. After an interruption, the same command continues.",
 )
+@click.option("--force", is_flag=True, help="Overwrite an existing --output file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON document.")
 def command(
     recipe_or_run: str,
@@ -41,6 +42,7 @@ def command(
     samples: int | None,
     temperature: float | None,
     output: Path | None,
+    force: bool,
     as_json: bool,
 ) -> None:
     """Measure a policy on a held-out split: pass@k, fast_p, speedup, outcomes.
@@ -61,13 +63,8 @@ def command(
     options = {"split": split, "samples": samples, "temperature": temperature}
     overrides += tuple(f"eval.{key}={json.dumps(value)}" for key, value in options.items() if value is not None)
     job = choose_job(recipe_or_run, overrides, checkpoint, registry=registry())
-    if output is not None and not output.absolute().parent.is_dir():
-        from kernelrl_core.errors import UsageError
-
-        raise UsageError(
-            f"--output {output}: directory {output.absolute().parent} does not exist",
-            fix=f"mkdir -p {output.absolute().parent}",
-        )
+    if output is not None:
+        require_output(output, force=force)
     click.echo(f"evaluating {job.label} on split {job.recipe.eval.split!r}", err=True)
     partial = output.with_name(f"{output.name}.partial") if output is not None else None
     report = _run(evaluate_job(job, partial))

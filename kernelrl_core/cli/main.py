@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -137,14 +138,15 @@ def main(argv: list[str] | None = None) -> None:
         code = ExitCode.OK
     except KernelRLError as error:
         if debug:
-            raise
+            traceback.print_exc()
         _say(str(error))
         code = error.exit_code
     except Exception as error:  # the last resort: one line; --debug shows the traceback
         if debug:
-            raise
+            traceback.print_exc()
         _say(f"{type(error).__name__}: {' '.join(str(error).split())}")
-        _say("fix: rerun with --debug for the traceback")
+        if not debug:
+            _say("fix: rerun with --debug for the traceback")
         code = ExitCode.FAILED
     sys.exit(int(code) if isinstance(code, int) else ExitCode.OK)
 

@@ -48,8 +48,8 @@ def command(
 
     loaded = load_recipe(recipe, overrides, registry=registry())
     show_warnings(loaded)
-    if name is not None and (Path(name).name != name or name.startswith(".")):
-        raise UsageError(f"--name {name!r} must be a directory name without path separators or a leading dot")
+    if name is not None and (Path(name).name != name or name[0] in ".-"):
+        raise UsageError(f"--name {name!r} must be a directory name without path separators, leading dot or hyphen")
     if dry_run:
         from kernelrl_core.planning.plan import plan, plan_notes, plan_rows
 

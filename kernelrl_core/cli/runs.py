@@ -23,9 +23,9 @@ def list_command(as_json: bool) -> None:
     found = []
     for run in list_runs():
         try:
-            found.append(summary(run))
+            found.append({**summary(run), "damage": None})
         except KernelRLError as error:
-            click.echo(f"kernelrl: {error.message}", err=True)
+            found.append({"run": str(run.path), "state": run.state()[0], "damage": error.message})
     if as_json:
         print_json({"runs": found})
         return
@@ -33,6 +33,9 @@ def list_command(as_json: bool) -> None:
         click.echo("no runs below ./runs; start one with: kernelrl run quickstart", err=True)
     rows = []
     for facts in found:
+        if facts["damage"] is not None:
+            rows.append((facts["run"], facts["state"], "damaged", facts["damage"]))
+            continue
         rate = facts["last_correct_rate"]
         correct = "" if rate is None else f"correct {rate:.0%}"
         rows.append((facts["run"], facts["state"], f"step {facts['steps']}/{facts['steps_total'] or '?'}", correct))

@@ -14,7 +14,7 @@ from kernelrl_core.errors import LookupFailed, nearest, suggestion
 from kernelrl_core.planning.checks import contradictions
 from kernelrl_core.planning.effects import keys_without_effect
 from kernelrl_core.plugins.registry import Registry
-from kernelrl_core.recipe.merge import Merged, merge_files, merge_layers, override_layers
+from kernelrl_core.recipe.merge import Merged, merge_files, merge_layers, override_layers, shown_path
 from kernelrl_core.recipe.problems import Origin, Problem, RecipeError
 from kernelrl_core.recipe.schema import PromptSettings, Recipe
 from kernelrl_core.recipe.structure import plain, structure_recipe
@@ -44,6 +44,13 @@ class LoadedRecipe:
     """Files read, base recipes first."""
     warnings: tuple[Problem, ...] = ()
     """Keys that are set and have no effect."""
+
+    def files(self) -> str:
+        """The files read, the recipe first, then its base recipes."""
+        bundled = set(bundled_recipes().values())
+        return ", extends ".join(
+            f"{shown_path(path)}{' (bundled)' if path in bundled else ''}" for path in reversed(self.sources)
+        )
 
 
 def load_recipe(name_or_path: str, overrides: Sequence[str] = (), *, registry: Registry) -> LoadedRecipe:

@@ -57,7 +57,8 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
         tasks = list(training_tasks(registry.make("tasks", recipe.tasks), recipe.train, recipe.eval.split)[0])
     except KernelRLError as error:
         text = str(error) if error.message.startswith(f"{recipe.tasks.use}:") else f"{recipe.tasks.use}: {error}"
-        missing.append(text.replace("\n", "; "))
+        if (line := text.replace("\n", "; ")) not in missing:
+            missing.append(line)
     steps = TaskSchedule(tasks, recipe).n_steps if tasks is not None else recipe.train.steps
     per_step = recipe.train.tasks_per_step * recipe.train.group_size * recipe.episode.turns
     sampled = (tasks or [])[:SAMPLED_TASKS]

@@ -16,7 +16,7 @@ from kernelrl_core.recipe.blocks import block_at, core_keys
 from kernelrl_core.recipe.problems import COMMAND_LINE, Origin, Problem, RecipeError
 from kernelrl_core.sources import yaml
 
-__all__ = ["Merged", "merge_files", "merge_layers", "override_layer", "override_layers"]
+__all__ = ["Merged", "merge_files", "merge_layers", "override_layer", "override_layers", "shown_path"]
 
 _MAX_BYTES = 1 << 20
 
@@ -131,7 +131,7 @@ def _read(
     hint: Callable[[str, Path], str],
     including: tuple[Path, ...],
 ) -> Merged:
-    origin = Origin(_shown(path))
+    origin = Origin(shown_path(path))
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -236,7 +236,8 @@ def _sort(value: Any) -> str:
     return {dict: "a mapping", list: "a list", str: "text", type(None): "nothing"}.get(type(value), "a single value")
 
 
-def _shown(path: Path) -> str:
+def shown_path(path: Path) -> str:
+    """A path for messages: relative if it is below the working directory."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:

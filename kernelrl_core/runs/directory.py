@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError, suggestion
+from kernelrl_core.errors import KernelRLError, LookupFailed, StorageError, UsageError, suggestion
 from kernelrl_core.runs.journal import read_rows
 from kernelrl_core.sources.yaml import dump
 from kernelrl_core.storage import FileLock, disk_error, is_locked, write_atomically
@@ -30,6 +30,10 @@ State = Literal["running", "finished", "stopped", "failed", "killed"]
 
 JOURNALS = ("samples", "credits", "metrics", "checkpoints", "eval_samples", "begun")
 """Names of the journals, which are created with the run directory."""
+
+
+_SHORT_ERROR = 1000
+"""Characters of an error in a state that is written to a full disk."""
 
 
 class RunDir:
@@ -87,8 +91,9 @@ class RunDir:
                 earlier.lock()
                 shutil.rmtree(path)
             os.rename(growing.path, path)
-        except OSError as error:
-            raise disk_error(path, error) from error
+        except (OSError, StorageError) as error:
+            cause = error.__cause__ if isinstance(error, StorageError) else error
+            raise disk_error(path, cause if isinstance(cause, OSError) else OSError(str(error))) from error
         finally:
             earlier.unlock()
             shutil.rmtree(growing.path, ignore_errors=True)
@@ -170,7 +175,13 @@ class RunDir:
     def set_state(self, state: State, error: str = "") -> None:
         """Write the state of the run."""
         entry = {"state": state, "error": error, "pid": os.getpid(), "since": now()}
-        self._write("state.json", json.dumps(entry) + "\n")
+        try:
+            self._write("state.json", json.dumps(entry) + "\n")
+        except StorageError:
+            # A full disk has no space for a second file, but the present one keeps its block.
+            entry["error"] = error[:_SHORT_ERROR]
+            if not _overwrite(self.path / "state.json", json.dumps(entry) + "\n"):
+                raise
 
     def state(self) -> tuple[State, str]:
         """State of the run, and its last error. State `running` without a lock means that the process was killed."""
@@ -203,6 +214,17 @@ class RunDir:
             raise disk_error(self.path / name, error) from error
 
 
+def _overwrite(path: Path, text: str) -> bool:
+    """Replace the content of an existing file in place. Not atomic. False if that fails, too."""
+    try:
+        with path.open("r+", encoding="utf-8") as file:
+            file.write(text)
+            file.truncate()
+    except OSError:
+        return False
+    return True
+
+
 def recipe_text(resolved: Mapping[str, Any]) -> str:
     """Content of a run's recipe.yaml."""
     return dump(dict(resolved))
@@ -222,6 +244,11 @@ def find_run(name: str) -> RunDir:
     for path in (Path(name), Path("runs") / name):
         if (path / "recipe.yaml").is_file():
             return RunDir(path)
+    for path in (Path(name), Path("runs") / name):
+        if _is_run(path):
+            raise UsageError(
+                f"run {path} has no recipe.yaml", fix="restore it from a copy of the run, or delete the directory"
+            )
     hint = suggestion(name, [run.name for run in list_runs()])
     raise LookupFailed(f"no run {name!r}: no run directory has this path or this name below runs/; {hint}")
 
@@ -230,8 +257,18 @@ def list_runs(directory: Path = Path("runs")) -> list[RunDir]:
     """The runs below a directory, oldest first."""
     if not directory.is_dir():
         return []
-    found = [path for path in directory.glob("[!.]*") if (path / "recipe.yaml").is_file()]
-    return [RunDir(path) for path in sorted(found, key=lambda path: ((path / "recipe.yaml").stat().st_mtime, path))]
+    found = [path for path in directory.glob("[!.]*") if (path / "recipe.yaml").is_file() or _is_run(path)]
+
+    def age(path: Path) -> tuple[float, Path]:
+        recipe = path / "recipe.yaml"
+        return (recipe if recipe.exists() else path).stat().st_mtime, path
+
+    return [RunDir(path) for path in sorted(found, key=age)]
+
+
+def _is_run(path: Path) -> bool:
+    """Whether a directory is a run, also if its recipe is missing."""
+    return (path / "provenance.json").is_file() or (path / "samples.jsonl").is_file()
 
 
 def now() -> str:

@@ -15,7 +15,7 @@ _MAX_BYTES = 4 << 20
 
 
 def kernel_files(names: Sequence[str]) -> list[str]:
-    """The files that `names` select, each once: a folder stands for its `*.py` files, ordered by name.
+    """The files that `names` select, each once: a folder gives its `*.py` files, ordered by name.
 
     Files whose name starts with `_` or `.` are not selected by their folder.
 

@@ -14,7 +14,7 @@ import pytest
 from kernelrl_command_server import Command, CommandServer
 
 FAKES = Path(__file__).parents[1] / "fakes"
-KERNEL = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return {answer!r}\n"
+KERNEL = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return {value!r}\n"
 FAKE = ("-b", "fake", "-e", "fake", "checkers=null", "forbid=[]")
 TASK = "fake/train/0"
 
@@ -25,8 +25,8 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 def start(tmp_path: Path, command_server: CommandServer) -> Callable[..., Command]:
     environment = {**os.environ, "PYTHONPATH": str(FAKES), "KERNELRL_CACHE_DIR": str(tmp_path / "cache")}
     (tmp_path / "kernels").mkdir()
-    for name, answer in (("good", "right"), ("bad", "wrong"), ("_skipped", "wrong")):
-        (tmp_path / "kernels" / f"{name}.py").write_text(KERNEL.format(answer=answer))
+    for name, value in (("good", "right"), ("bad", "wrong"), ("_skipped", "wrong")):
+        (tmp_path / "kernels" / f"{name}.py").write_text(KERNEL.format(value=value))
     return lambda *arguments: command_server.start("check", TASK, *arguments, cwd=tmp_path, env=environment)
 
 
@@ -103,7 +103,7 @@ def test_a_changed_kernel_is_evaluated_again(start: Callable[..., Command], tmp_
     process = start("kernels/bad.py", "--watch", "--json", *FAKE)
     wait_for(process, lambda out, err: "watching for changes" in err)
     time.sleep(0.1)  # the first look at the files
-    (tmp_path / "kernels/bad.py").write_text(KERNEL.format(answer="right") + "# changed\n")
+    (tmp_path / "kernels/bad.py").write_text(KERNEL.format(value="right") + "# changed\n")
     wait_for(process, lambda out, err: out.count("\n") == 2)
     assert [json.loads(line)["outcome"] for line in process.so_far()[0].splitlines()] == ["incorrect", "correct"]
     process.send_signal(signal.SIGINT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -238,7 +239,72 @@ def test_a_directory_that_cannot_be_written_is_an_error(kernelrl: Run, tmp_path:
     (tmp_path / "runs").write_text("not a directory")
     failed = kernelrl("run", "small.yaml", "--name", "a")
     assert failed.returncode == 1
-    assert len(failed.stderr.strip().splitlines()) <= 2
+    assert failed.stderr.splitlines()[1:] == [
+        "kernelrl: runs/a: Not a directory",
+        "kernelrl: fix: free disk space or permit access, then repeat this",
+    ]
+
+
+def test_a_state_on_a_full_disk_overwrites_the_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kernelrl_core.runs import directory
+
+    def full(*arguments: Any, **options: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "recipe.yaml").write_text("{}")
+    run = directory.RunDir(tmp_path)
+    run.set_state("running", "x" * 2000)
+    monkeypatch.setattr(directory, "write_atomically", full)
+    run.set_state("failed", "samples.jsonl: No space left on device")
+    assert run.state() == ("failed", "samples.jsonl: No space left on device")
+
+
+def test_a_closed_terminal_stops_the_run_after_its_step(kernelrl: Run, start: Any, tmp_path: Path) -> None:
+    process = start("run", "small.yaml", "--name", "a", "policy.delay_s=0.3")
+    wait_until(
+        process, lambda: (tmp_path / "runs/a/samples.jsonl").exists() and rows(tmp_path / "runs/a/samples.jsonl")
+    )
+    process.send_signal(signal.SIGHUP)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert json.loads(kernelrl("status", "a", "--json").stdout)["state"] == "stopped"
+    assert kernelrl("resume", "a").returncode == 0
+
+
+def test_a_damaged_run_is_listed_with_its_damage(kernelrl: Run, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        assert kernelrl("run", "small.yaml", "--name", name, "train.steps=1", "eval.at_start=false").returncode == 0
+    metrics = tmp_path / "runs/a/metrics.jsonl"
+    metrics.write_text("{broken\n" + metrics.read_text())
+    (tmp_path / "runs/b/recipe.yaml").unlink()
+    listed = kernelrl("runs", "list")
+    assert listed.returncode == 0
+    assert "runs/a  finished  damaged  runs/a/metrics.jsonl" in listed.stdout
+    assert "runs/b  finished  damaged  run runs/b has no recipe.yaml" in listed.stdout
+    assert {one["damage"] is None for one in json.loads(kernelrl("runs", "list", "--json").stdout)["runs"]} == {False}
+    assert "run runs/b has no recipe.yaml" in kernelrl("status", "b").stderr
+
+
+def test_an_output_file_is_overwritten_only_with_force(kernelrl: Run, tmp_path: Path) -> None:
+    assert kernelrl("run", "small.yaml", "--name", "a", "train.steps=1", "eval.at_start=false").returncode == 0
+    output = tmp_path / "out"
+    output.write_text("mine")
+    for command in (("distill", "runs/a", "-o", "out"), ("eval", "runs/a", "--output", "out")):
+        refused = kernelrl(*command)
+        assert (refused.returncode, output.read_text()) == (2, "mine")
+        assert "--output out already exists" in refused.stderr
+        assert kernelrl(*command, "--force").returncode == 0
+        assert output.read_text() != "mine"
+        output.write_text("mine")
+
+
+def test_the_files_of_a_recipe_are_reported(kernelrl: Run, tmp_path: Path) -> None:
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes/smoke.yaml").write_text("extends: ../small.yaml\n")
+    (tmp_path / "mine.yaml").write_text("extends: smoke\n")
+    assert kernelrl("validate", "smoke").stderr == "recipe: recipes/smoke.yaml, extends small.yaml\n"
+    bundled = kernelrl("validate", "mine.yaml").stderr.splitlines()[0]
+    assert re.fullmatch(r"recipe: mine\.yaml, extends .*/recipes/smoke\.yaml \(bundled\).*", bundled)
 
 
 def test_damage_in_the_middle_of_a_journal_is_an_error(kernelrl: Run, tmp_path: Path) -> None:
