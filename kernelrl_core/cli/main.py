@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "distill": ("kernelrl_core.cli.distill", "Export the best samples of a run as supervised data."),
     "check": ("kernelrl_core.cli.check", "Evaluate one kernel file against one task."),
     "validate": ("kernelrl_core.cli.validate", "Check a recipe and report all of its errors."),
+    "explain": ("kernelrl_core.cli.explain", "Explain a recipe key, option, component, metric or rule."),
     "schema": ("kernelrl_core.cli.schema", "Print the JSON schema of recipes."),
     "plugins": ("kernelrl_core.cli.plugins", "List, describe and check plugins."),
     "recipes": ("kernelrl_core.cli.recipes", "List, show and copy recipes."),
