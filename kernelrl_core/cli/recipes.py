@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
 
-from kernelrl_core.cli.output import print_json, print_lines, table
+from kernelrl_core.cli.output import print_json, table
 
 
 @click.group("recipes")
@@ -17,14 +18,24 @@ def command() -> None:
 @command.command("list", short_help="List all recipes, with a line each.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def list_command(as_json: bool) -> None:
-    """List the recipes of ./recipes and the bundled ones. A recipe of ./recipes hides a bundled one of its name."""
+    """List the recipes of ./recipes and the bundled ones, with their needs and their duration or amounts.
+
+    A recipe of ./recipes hides a bundled one of its name.
+    """
     from kernelrl_core.planning.load import recipes
 
-    rows = [{"name": name, "summary": _summary(path), "path": str(path)} for name, path in sorted(recipes().items())]
+    rows = [
+        {"name": name, "summary": _summary(path), "path": str(path), **_header(path)}
+        for name, path in sorted(recipes().items())
+    ]
     if as_json:
         print_json({"recipes": rows})
         return
-    print_lines(table([(row["name"], row["summary"]) for row in rows]))
+    for row, line in zip(rows, table([(row["name"], row["summary"]) for row in rows]), strict=True):
+        click.echo(line)
+        for key in ("needs", "costs"):
+            if row[key]:
+                click.echo(f"    {key}: {row[key]}")
 
 
 @command.command("show", short_help="Print a recipe as written or resolved.")
@@ -92,3 +103,19 @@ def _summary(path: Path) -> str:
         first = file.readline().strip()
     text = first.lstrip("# ") if first.startswith("#") else ""
     return text.removeprefix(f"{path.stem}:").strip()
+
+
+def _header(path: Path) -> dict[str, str]:
+    """The first sentence of the entries `Needs` and `Costs` of the header comment; empty without such an entry."""
+    found = {"Needs": "", "Costs": ""}
+    entry = ""
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        if not line.startswith("#"):
+            break
+        text = line.lstrip("#").strip()
+        word, _, rest = text.partition(" ")
+        starts = line.startswith("# ") and not line.startswith("#  ")
+        entry = word if starts and word in found else "" if starts else entry
+        if entry:
+            found[entry] += f" {rest if starts else text}"
+    return {key.lower(): re.split(r"(?<=\.) ", text.strip())[0].strip() for key, text in found.items()}

@@ -8,6 +8,9 @@ import click
 
 from kernelrl_core.cli.output import print_json, print_lines, table
 
+_INSTALLATION_TEST = "smoke"
+"""Recipe whose run ends with the list of the parts that worked."""
+
 
 @click.command("run")
 @click.argument("recipe")
@@ -87,4 +90,8 @@ def command(
     click.echo(f"run: {run.path}", err=as_json)
     code = execute_run(run, loaded.recipe, loaded.resolved, registry())
     print_result(run, as_json=as_json)
+    if loaded.name == _INSTALLATION_TEST and not as_json:
+        from kernelrl_core.runs.summary import tested_parts
+
+        print_lines(["", *table(tested_parts(run, loaded.recipe))])
     context.exit(code)

@@ -66,6 +66,7 @@ async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, A
     def finished(tasks: Sequence[Task]) -> dict[SampleId, Turn]:
         return {sample_id(row): turn_from_row(row, tasks[row["task_index"]]) for row in recorder.kept}
 
+    reporting = asyncio.create_task(console.keep_reporting())
     try:
         async with open_session(recipe, job.registry, secret=secret, run_dir=None, say=console.say) as session:
             if job.checkpoint is not None and job.run is not None:
@@ -76,6 +77,7 @@ async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, A
             session.sampler.updates = update
             groups = await rollout_split(session, recorder, console.handle, update=update, finished=finished)
     finally:
+        reporting.cancel()
         console.close()
         recorder.close()
     episodes = [episode for group in groups for episode in group.episodes]

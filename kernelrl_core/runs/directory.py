@@ -13,7 +13,9 @@ import os
 import re
 import secrets
 import shutil
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -42,6 +44,8 @@ class RunDir:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: FileLock | None = None
+        # The progress is recorded in a thread; a late record must not replace the final state.
+        self._writing, self._ended = threading.Lock(), False
 
     @property
     def name(self) -> str:
@@ -175,13 +179,31 @@ class RunDir:
     def set_state(self, state: State, error: str = "") -> None:
         """Write the state of the run."""
         entry = {"state": state, "error": error, "pid": os.getpid(), "since": now()}
+        with self._writing:
+            self._ended = state != "running"
+            try:
+                self._write("state.json", json.dumps(entry) + "\n")
+            except StorageError:
+                # A full disk has no space for a second file, but the present one keeps its block.
+                entry["error"] = error[:_SHORT_ERROR]
+                if not _overwrite(self.path / "state.json", json.dumps(entry) + "\n"):
+                    raise
+
+    def set_progress(self, facts: Mapping[str, Any]) -> None:
+        """Record the progress of the running process beside its state. A disk error is ignored: it is no result."""
+        entry = {"state": "running", "error": "", "pid": os.getpid(), "since": now(), "progress": dict(facts)}
+        with suppress(OSError), self._writing:
+            if not self._ended:
+                write_atomically(self.path / "state.json", json.dumps(entry) + "\n", sync=False)
+
+    def progress(self) -> dict[str, Any] | None:
+        """The progress that the running process has recorded; None if no process runs or it recorded none."""
         try:
-            self._write("state.json", json.dumps(entry) + "\n")
-        except StorageError:
-            # A full disk has no space for a second file, but the present one keeps its block.
-            entry["error"] = error[:_SHORT_ERROR]
-            if not _overwrite(self.path / "state.json", json.dumps(entry) + "\n"):
-                raise
+            entry = json.loads((self.path / "state.json").read_text())
+        except (OSError, ValueError):
+            return None
+        found = entry.get("progress") if isinstance(entry, dict) and self.state()[0] == "running" else None
+        return found if isinstance(found, dict) else None
 
     def state(self) -> tuple[State, str]:
         """State of the run, and its last error. State `running` without a lock means that the process was killed."""
@@ -235,17 +257,23 @@ def default_name(stem: str) -> str:
     return f"{stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
 
-def find_run(name: str) -> RunDir:
+def find_run(name: str, *, damaged: bool = False) -> RunDir:
     """The run at a path, or with a name below `./runs`.
+
+    Args:
+        damaged: also find a run whose recipe is missing.
 
     Raises:
         LookupFailed: there is none; the message names the nearest run.
+        UsageError: its recipe is missing.
     """
     for path in (Path(name), Path("runs") / name):
         if (path / "recipe.yaml").is_file():
             return RunDir(path)
     for path in (Path(name), Path("runs") / name):
         if _is_run(path):
+            if damaged:
+                return RunDir(path)
             raise UsageError(
                 f"run {path} has no recipe.yaml", fix="restore it from a copy of the run, or delete the directory"
             )

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -48,7 +49,7 @@ def execute_run(run: RunDir, recipe: Recipe, resolved: Mapping[str, Any], regist
     Raises:
         KernelRLError: the run failed. The error is recorded in the run's state; the run can be resumed.
     """
-    console = Console()
+    console = Console(run.set_progress)
     with _log_to(run.path / "logs.log", console):
         try:
             run.set_state("running")
@@ -73,13 +74,15 @@ async def _train(
     advantage = registry.make("advantages", recipe.advantage)
     journal = RunJournal(run)
     state: State = "failed"
+    began = time.monotonic()
+    reporting = asyncio.create_task(console.keep_reporting())
     try:
         async with open_session(recipe, registry, secret=run.secret(), run_dir=run.path, say=console.say) as session:
             policy = require_learning(recipe, session.policy)
             interrupts.started()
             prices, budget = prices_of(recipe), recipe.cost.budget_usd
             meter = CostMeter(prices, budget, before=journal.spent, booked=journal.booked)
-            monitor = Monitor((console, loggers), meter, session.timeline, console.say)
+            monitor = Monitor((console, loggers), meter, session.timeline, console.say, began)
             learner = Learner(recipe, policy, meter, session.timeline)
             schedule = task_schedule(session, journal, console.say)
             await _say_leak_rate(session, schedule, console.say)
@@ -91,6 +94,7 @@ async def _train(
     except asyncio.CancelledError:
         interrupts.leave()
     finally:
+        reporting.cancel()
         await asyncio.to_thread(loggers.finish, state)
         journal.close()
 

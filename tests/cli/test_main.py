@@ -326,3 +326,11 @@ def test_doctor_for_a_recipe_exits_with_3_if_a_prerequisite_is_missing(
     monkeypatch.setenv("OPENAI_API_KEY", "any")
     code, out, _ = call("doctor", "--recipe", "mine.yaml")
     assert (code, "missing" in out) == (0, False)
+
+
+def test_recipes_are_listed_with_needs_and_costs(call: Call) -> None:
+    found = {row["name"]: row for row in json.loads(call("recipes", "list", "--json")[1])["recipes"]}
+    assert found["quickstart"]["needs"] == "A CPU with 2 cores."
+    assert found["quickstart"]["costs"] == "A few minutes and less than 3 GiB of memory, warm start included."
+    assert all(row["needs"] and row["costs"] for row in found.values())
+    assert "    costs: About 30 seconds." in call("recipes", "list")[1]

@@ -429,3 +429,47 @@ def test_bad_arguments_are_one_clear_line(kernelrl: Run, tmp_path: Path, argumen
     assert failed.returncode == 2
     assert words in failed.stderr
     assert not (tmp_path / "runs").exists()
+
+
+def test_the_times_of_a_run_add_up(kernelrl: Run, tmp_path: Path) -> None:
+    begin = time.monotonic()
+    assert kernelrl("run", "small.yaml", "--name", "a", "policy.start_s=1").returncode == 0
+    wall_s = time.monotonic() - begin
+    facts = json.loads(kernelrl("status", "a", "--json").stdout)
+    steps_s = facts["seconds"] - sum(row.get("time/eval", 0.0) for row in rows(tmp_path / "runs/a/metrics.jsonl"))
+    assert facts["seconds_start"] >= 1
+    assert facts["seconds_start"] + steps_s + facts["seconds_held_out"] == pytest.approx(facts["seconds_all"])
+    assert facts["seconds_all"] <= wall_s
+    assert "  start           1 s  (loading and warm start)" in kernelrl("status", "a").stdout
+
+
+def test_status_shows_the_phase_of_a_running_run_from_its_start_on(kernelrl: Run, start: Any, tmp_path: Path) -> None:
+    process = start("run", "small.yaml", "--name", "a", "policy.start_s=60")
+    state = tmp_path / "runs/a/state.json"
+    wait_until(process, lambda: state.exists() and "progress" in json.loads(state.read_text()))
+    facts = json.loads(kernelrl("status", "a", "--json").stdout)
+    assert (facts["state"], facts["progress"]["phase"]) == ("running", "start")
+    assert "now    start: " in kernelrl("status", "a").stdout
+    assert "in use by another process: runs/a" in kernelrl("runs", "rm", "a", "--yes").stderr
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    facts = json.loads(kernelrl("status", "a", "--json").stdout)
+    assert (facts["state"], facts["progress"]) == ("stopped", None)
+
+
+def test_a_run_is_deleted_after_confirmation(kernelrl: Run, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        assert kernelrl("run", "small.yaml", "--name", name, "train.steps=1", "eval.at_start=false").returncode == 0
+    (tmp_path / "runs/b/recipe.yaml").unlink()
+    refused = kernelrl("runs", "rm", "a", stdin=subprocess.DEVNULL)
+    assert refused.returncode == 130
+    assert (tmp_path / "runs/a").is_dir()
+    assert kernelrl("runs", "rm", "a", "b", "--yes").returncode == 0
+    assert list((tmp_path / "runs").glob("[!.]*")) == []
+
+
+def test_the_parts_that_a_run_has_tested(kernelrl: Run, tmp_path: Path) -> None:
+    (tmp_path / "smoke.yaml").write_text("extends: small.yaml\n")
+    lines = kernelrl("run", "smoke.yaml", "--name", "a").stdout.splitlines()
+    assert next(line.split()[:2] for line in lines if "  works  " in line) == ["policy", "fake"]
+    assert lines[-1] == "installation         works  a small model need not write correct kernels"
