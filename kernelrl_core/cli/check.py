@@ -14,7 +14,6 @@ from kernelrl_core.cli.output import print_json, print_lines, table
 
 if TYPE_CHECKING:
     from kernelrl_core.cli.check_kernels import CheckedKernel
-    from kernelrl_core.interfaces.tasks import TaskSource
     from kernelrl_core.plugins.registry import Registry
     from kernelrl_core.plugins.use import Use
     from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
@@ -168,15 +167,6 @@ def _spec(
     return read_evaluation_spec(_DEFAULT, [*chosen, *overrides], registry=registry), None
 
 
-def _source(task: str, tasks: Use | None, registry: Registry) -> TaskSource | None:
-    """The task source of the recipe, if the id `task` does not begin with the name of another installed source."""
-    named = task.partition("/")[0]
-    installed = {component.name for component in registry.components("tasks")}
-    if tasks is None or Path(task).is_file() or (named in installed and named != tasks.use.rpartition(":")[2]):
-        return None
-    return registry.make("tasks", tasks)
-
-
 class _Check:
     """The kernels, the task and the evaluator of one command."""
 
@@ -192,11 +182,12 @@ class _Check:
         watch: bool,
     ) -> None:
         from kernelrl_core.sources.kernel_files import kernel_files, read_kernel
-        from kernelrl_core.tasks.lookup import find_task
+        from kernelrl_core.tasks.lookup import find_task, source_for
 
         self._name, self._names, self._spec, self._registry = task, names, spec, registry
         self._seed, self._cache, self._watch = seed, cache, watch
-        self._task = find_task(task, registry=registry, source=_source(task, tasks, registry))
+        source = source_for(task, tasks, registry) if tasks is not None else None
+        self._task = find_task(task, registry=registry, source=source)
         self._kernels = [(name, read_kernel(name)) for name in kernel_files(names)]
         self.several = len(self._kernels) > 1 or watch
         """Whether the output names each kernel."""

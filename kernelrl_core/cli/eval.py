@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,6 +16,8 @@ from kernelrl_core.cli.output import print_json, print_lines, require_output, ta
 if TYPE_CHECKING:
     from kernelrl_core.heldout.evaluate import EvalJob
     from kernelrl_core.plugins.registry import Registry
+
+_T = TypeVar("_T")
 
 
 @click.command("eval")
@@ -67,7 +69,7 @@ def command(
         require_output(output, force=force)
     click.echo(f"evaluating {job.label} on split {job.recipe.eval.split!r}", err=True)
     partial = output.with_name(f"{output.name}.partial") if output is not None else None
-    report = _run(evaluate_job(job, partial))
+    report = run_job(evaluate_job(job, partial))
     if output is not None and partial is not None:
         try:
             write_atomically(output, json.dumps(report, indent=1) + "\n")
@@ -129,11 +131,12 @@ def choose_job(
     return EvalJob(loaded.recipe, registry, f"checkpoint {row['name']} of run {run.path}", run, loaded.resolved, row)
 
 
-def _run(evaluation: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+def run_job(work: Coroutine[Any, Any, _T]) -> _T:
+    """The result of a job, or its first error."""
     from kernelrl_core.plugins.boundary import first_error
 
     try:
-        return asyncio.run(evaluation)
+        return asyncio.run(work)
     except BaseExceptionGroup as group:
         raise first_error(group) from group
 

@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("kernelrl_core.cli.run", "Train a policy with a recipe."),
     "resume": ("kernelrl_core.cli.resume", "Continue an interrupted run."),
     "eval": ("kernelrl_core.cli.eval", "Measure a policy or a checkpoint on a split."),
+    "sample": ("kernelrl_core.cli.sample", "Sample kernels for one task and evaluate them."),
     "ablate": ("kernelrl_core.cli.ablate", "Measure the effect of a change to a recipe."),
     "distill": ("kernelrl_core.cli.distill", "Export the best samples of a run as supervised data."),
     "check": ("kernelrl_core.cli.check", "Evaluate one kernel file against one task."),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,10 +15,11 @@ from kernelrl_core.errors import KernelRLError
 from kernelrl_core.heldout.scoreboard import best_turn, scoreboard
 from kernelrl_core.heldout.split import rollout_split
 from kernelrl_core.monitoring.console import Console
-from kernelrl_core.monitoring.events import TurnFinished
+from kernelrl_core.monitoring.events import PhaseStarted, TurnFinished
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.schema import Recipe
-from kernelrl_core.rollout.session import open_session
+from kernelrl_core.rollout.groups import session_rollout
+from kernelrl_core.rollout.session import Session, open_session
 from kernelrl_core.runs.checkpoints import load_checkpoint
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.runs.journal import Journal, read_rows
@@ -26,7 +28,7 @@ from kernelrl_core.runs.rows import sample_id, sample_row, turn_from_row, why_lo
 from kernelrl_core.types import Episode, Outcome, SampleId, Task, Turn, sha256_text
 from kernelrl_core.types.serialization import dumps, to_json
 
-__all__ = ["EvalJob", "evaluate_job"]
+__all__ = ["EvalJob", "evaluate_job", "sample_task"]
 
 
 @attrs.frozen
@@ -58,27 +60,16 @@ async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, A
     """
     console = Console()
     recipe, settings = job.recipe, job.recipe.eval
-    secret = job.run.secret() if job.run is not None else os.urandom(32)
-    update = int(job.checkpoint["loop"]["next_step"]) if job.checkpoint is not None else 0
-    identity = retriever_identity(recipe, job.registry)
-    recorder = _PartialRecorder(job, partial, console, identity)
+    recorder = _PartialRecorder(job, partial, console, retriever_identity(recipe, job.registry))
 
     def finished(tasks: Sequence[Task]) -> dict[SampleId, Turn]:
         return {sample_id(row): turn_from_row(row, tasks[row["task_index"]]) for row in recorder.kept}
 
-    reporting = asyncio.create_task(console.keep_reporting())
     try:
-        async with open_session(recipe, job.registry, secret=secret, run_dir=None, say=console.say) as session:
-            if job.checkpoint is not None and job.run is not None:
-                label = session.policy_label
-                await load_checkpoint(session.policy, job.run.checkpoints, job.checkpoint, component=label)
-                if identity == job.run.provenance().get("retriever", {}):
-                    session.environment.restore(job.checkpoint["loop"])
-            session.sampler.updates = update
+        async with _opened(job, console) as session:
+            update = session.sampler.updates
             groups = await rollout_split(session, recorder, console.handle, update=update, finished=finished)
     finally:
-        reporting.cancel()
-        console.close()
         recorder.close()
     episodes = [episode for group in groups for episode in group.episodes]
     turns = [turn for episode in episodes for turn in episode.turns]
@@ -92,6 +83,47 @@ async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, A
         "provenance": provenance(recipe, job.registry),
         "rows": [sample_row(turn) for turn in turns],
     }
+
+
+async def sample_task(job: EvalJob, task: Task, episodes: int) -> list[Episode]:
+    """Sample and evaluate episodes of one task, as in a held-out evaluation. Equal calls sample equal replies, if the
+    policy is deterministic.
+
+    Raises:
+        UsageError, MissingPrerequisite: a component of the recipe cannot be used.
+        KernelRLError: all episodes were lost to infrastructure errors, or a plugin failed.
+    """
+    console = Console()
+    recorder = _PartialRecorder(job, None, console, {})
+    async with _opened(job, console) as session:
+        console.handle(PhaseStarted(f"sampling {task.id}", episodes * job.recipe.episode.turns))
+        rollout = session_rollout(
+            session, [task], episodes, recorder, purpose="eval", step=session.sampler.updates, finished={}
+        )
+        async with rollout:
+            found = [episode async for group in rollout for episode in group.episodes]
+    _say_lost(found, console)
+    return found
+
+
+@asynccontextmanager
+async def _opened(job: EvalJob, console: Console) -> AsyncIterator[Session]:
+    """The session of a job with its checkpoint loaded, and the progress on the console."""
+    recipe = job.recipe
+    secret = job.run.secret() if job.run is not None else os.urandom(32)
+    reporting = asyncio.create_task(console.keep_reporting())
+    try:
+        async with open_session(recipe, job.registry, secret=secret, run_dir=None, say=console.say) as session:
+            if job.checkpoint is not None and job.run is not None:
+                label = session.policy_label
+                await load_checkpoint(session.policy, job.run.checkpoints, job.checkpoint, component=label)
+                if retriever_identity(recipe, job.registry) == job.run.provenance().get("retriever", {}):
+                    session.environment.restore(job.checkpoint["loop"])
+                session.sampler.updates = int(job.checkpoint["loop"]["next_step"])
+            yield session
+    finally:
+        reporting.cancel()
+        console.close()
 
 
 def _say_lost(episodes: Sequence[Episode], console: Console) -> None:

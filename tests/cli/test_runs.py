@@ -473,3 +473,19 @@ def test_the_parts_that_a_run_has_tested(kernelrl: Run, tmp_path: Path) -> None:
     lines = kernelrl("run", "smoke.yaml", "--name", "a").stdout.splitlines()
     assert next(line.split()[:2] for line in lines if "  works  " in line) == ["policy", "fake"]
     assert lines[-1] == "installation         works  a small model need not write correct kernels"
+
+
+def test_sample_prints_code_and_outcome_for_one_task(kernelrl: Run, tmp_path: Path) -> None:
+    assert kernelrl("run", "small.yaml", "--name", "a", "train.steps=1", "eval.at_start=false").returncode == 0
+    arguments = ("sample", "runs/a", "fake/train/1", "episode.turns=1", "-n", "3")
+    done = kernelrl(*arguments)
+    assert done.returncode == 0, done.stderr
+    heads = [line for line in done.stdout.splitlines() if line.startswith("--- ")]
+    assert [head.partition(":")[0] for head in heads] == ["--- episode 1", "--- episode 2", "--- episode 3"]
+    assert done.stdout.count("class ModelNew") == 3
+    assert "checkpoint 000001 of run runs/a" in done.stderr
+    found = json.loads(kernelrl(*arguments, "--json").stdout)
+    assert (found["task"], len(found["samples"])) == ("fake/train/1", 3)
+    assert [row["outcome"] for row in found["samples"]] == [head.split(": ")[1].split(";")[0] for head in heads]
+    assert kernelrl(*arguments).stdout == done.stdout
+    assert "did you mean" in kernelrl("sample", "small.yaml", "fake/train/11").stderr
