@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import click
@@ -22,10 +21,11 @@ def list_command(as_json: bool) -> None:
 
     A recipe of ./recipes hides a bundled one of its name.
     """
+    from kernelrl_core.planning.duration import header_entries
     from kernelrl_core.planning.load import recipes
 
     rows = [
-        {"name": name, "summary": _summary(path), "path": str(path), **_header(path)}
+        {"name": name, "summary": _summary(path), "path": str(path), **header_entries(path)}
         for name, path in sorted(recipes().items())
     ]
     if as_json:
@@ -103,19 +103,3 @@ def _summary(path: Path) -> str:
         first = file.readline().strip()
     text = first.lstrip("# ") if first.startswith("#") else ""
     return text.removeprefix(f"{path.stem}:").strip()
-
-
-def _header(path: Path) -> dict[str, str]:
-    """The first sentence of the entries `Needs` and `Costs` of the header comment; empty without such an entry."""
-    found = {"Needs": "", "Costs": ""}
-    entry = ""
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        if not line.startswith("#"):
-            break
-        text = line.lstrip("#").strip()
-        word, _, rest = text.partition(" ")
-        starts = line.startswith("# ") and not line.startswith("#  ")
-        entry = word if starts and word in found else "" if starts else entry
-        if entry:
-            found[entry] += f" {rest if starts else text}"
-    return {key.lower(): re.split(r"(?<=\.) ", text.strip())[0].strip() for key, text in found.items()}

@@ -489,3 +489,31 @@ def test_sample_prints_code_and_outcome_for_one_task(kernelrl: Run, tmp_path: Pa
     assert [row["outcome"] for row in found["samples"]] == [head.split(": ")[1].split(";")[0] for head in heads]
     assert kernelrl(*arguments).stdout == done.stdout
     assert "did you mean" in kernelrl("sample", "small.yaml", "fake/train/11").stderr
+
+
+def test_a_dry_run_estimates_its_duration_from_an_earlier_run(kernelrl: Run, tmp_path: Path) -> None:
+    unknown = kernelrl("run", "small.yaml", "--dry-run").stdout
+    assert "duration                       unknown: no earlier run to compare with" in unknown
+    assert kernelrl("run", "small.yaml", "--name", "a", "policy.delay_s=0.2").returncode == 0
+    known = json.loads(kernelrl("status", "a", "--json").stdout)
+    steps_s = known["seconds_all"] - known["seconds_start"] - known["seconds_held_out"]
+    # Twice the steps of the earlier run, with the same two held-out evaluations.
+    plan = json.loads(
+        kernelrl("run", "small.yaml", "policy.delay_s=0.2", "train.steps=6", "--dry-run", "--json").stdout
+    )
+    assert plan["seconds"] == round(known["seconds_start"] + 2 * steps_s + known["seconds_held_out"])
+    assert plan["seconds_from"] == "runs/a"
+    other = json.loads(kernelrl("run", "small.yaml", "policy.delay_s=0.1", "--dry-run", "--json").stdout)
+    assert (other["seconds"], other["seconds_from"]) == (None, None)
+
+
+def test_a_dry_run_names_components_and_splits_and_shows_a_prompt_on_request(kernelrl: Run, tmp_path: Path) -> None:
+    (tmp_path / "stated.yaml").write_text("extends: small.yaml\ncheckers: {c: {use: fake}}\nforbid: [planted]\n")
+    plan = json.loads(kernelrl("run", "stated.yaml", "--dry-run", "--show-prompt", "--json").stdout)
+    assert (plan["policy"], plan["backend"], plan["rewards"]) == ("fake", "fake", {"correct": 1.0})
+    assert plan["splits"] == {"train": "train", "held_out": "held_out"}
+    assert (plan["held_out_tasks"], plan["held_out_samples"]) == (4, 4 * 2 * 2 * 2)
+    assert "Do nothing." in plan["prompt"][-1]["content"]
+    assert "prompt" not in json.loads(kernelrl("run", "stated.yaml", "--dry-run", "--json").stdout)
+    assert "[user]" in kernelrl("run", "stated.yaml", "--dry-run", "--show-prompt").stdout
+    assert "--show-prompt needs --dry-run" in kernelrl("run", "stated.yaml", "--show-prompt").stderr
