@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,17 +93,14 @@ def command(
     checked = []
 
     async def show() -> None:
-        async for one in found.results(begin):
-            checked.append(one)
-            if as_json:
-                print_json(_described(one, spec))
-            else:
-                print_lines(
-                    [
-                        *([f"{one.name}:"] if found.several else []),
-                        *_lines(one.turn, cached=one.cached, settings=spec.settings),
-                    ]
-                )
+        async with contextlib.aclosing(found.results(begin)) as results:
+            async for one in results:
+                checked.append(one)
+                if as_json:
+                    print_json(_described(one, spec))
+                    continue
+                lines = _lines(one.turn, cached=one.cached, settings=spec.settings)
+                print_lines([f"{one.name}:", *lines] if found.several else lines)
 
     asyncio.run(show())
     if found.several and not as_json:
@@ -192,7 +189,7 @@ class _Check:
         self.several = len(self._kernels) > 1 or watch
         """Whether the output names each kernel."""
 
-    async def results(self, since: float) -> AsyncIterator[CheckedKernel]:
+    async def results(self, since: float) -> AsyncGenerator[CheckedKernel, None]:
         """The results in the order of the kernels; with `--watch`, then those of changed kernels without end."""
         import hashlib
         import secrets

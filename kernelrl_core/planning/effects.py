@@ -62,6 +62,21 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[Recipe], bool], str], ...] = (
         ": temperature 0 takes the most probable token (sampling.temperature)",
     ),
     (("sampling.extend",), _extended_too_late, ": the run ends before that step (train.steps)"),
+    (
+        (
+            "evaluation.timing_method",
+            "evaluation.timing_trials",
+            "evaluation.baseline",
+            "evaluation.excessive_speedup",
+        ),
+        lambda recipe: not recipe.evaluation.timing,
+        ": no run time is measured (evaluation.timing)",
+    ),
+    (
+        ("verify.trials", "verify.sizes"),
+        lambda recipe: not recipe.verify.train and not recipe.verify.eval,
+        ": no kernel is verified (verify.train, verify.eval)",
+    ),
     (("sampling.max_tokens",), _beyond_context, ": a reply ends where the context of the policy is full"),
     (
         ("eval.pass_at",),

@@ -59,3 +59,5 @@ class ScriptedConfig(PolicyConfig):
     def problems(self) -> Iterable[str]:
         if (self.path is None) == (not self.replies):
             yield "set exactly one of `path` and `replies`"
+        elif self.path is not None and not self.path.is_file():
+            yield f"path: no such file: {self.path}"
