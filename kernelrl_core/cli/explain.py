@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def command(name: tuple[str, ...], as_json: bool) -> None:
     """Explain NAME: type, default, range, effect, source and an example.
 
-    NAME is a recipe key, an option of a component, a component, a metric or a rule. A component may be preceded by its
-    kind.
+    NAME is a recipe key, an option of a component, a component, a metric, a rule, an outcome or a verdict. A component
+    may be preceded by its kind.
 
     \b
     Examples:

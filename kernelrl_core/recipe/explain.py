@@ -1,4 +1,4 @@
-"""Explanations of recipe keys, options, components, metrics and rules, from the places that define them.
+"""Explanations of recipe keys, options, components, metrics, rules and outcomes, from the places that define them.
 
 Keys and options: docstrings and types of their classes. Components: their declarations. Metrics: the tables of
 `docs/metrics.md`. Rules: the checkers.
@@ -21,8 +21,9 @@ from kernelrl_core.plugins.kinds import KINDS_BY_NAME
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.plugins.use import Use
 from kernelrl_core.recipe.blocks import block_at, blocks
-from kernelrl_core.recipe.field_docs import FieldDescription, describe_fields
+from kernelrl_core.recipe.field_docs import FieldDescription, describe_fields, field_docs
 from kernelrl_core.recipe.schema import Recipe
+from kernelrl_core.types.outcomes import Outcome, Severity, Verdict
 
 __all__ = ["Explanation", "explain"]
 
@@ -48,7 +49,8 @@ class Explanation:
 
 
 def explain(name: str, registry: Registry) -> list[Explanation]:
-    """All meanings of a name: a recipe key, an option, a component (also `KIND NAME`), a metric or a rule.
+    """All meanings of a name: a recipe key, an option, a component (also `KIND NAME`), a metric, a rule, an outcome, a
+    severity or a verdict.
 
     The name that a recipe gives to a component may be part of a key: `rewards.correct.weight`.
 
@@ -80,6 +82,7 @@ def _everything(registry: Registry) -> Iterator[Explanation]:
     yield from _components(registry)
     yield from _rules(registry)
     yield from _metrics()
+    yield from _words()
 
 
 def _keys() -> Iterator[Explanation]:
@@ -154,6 +157,15 @@ def _rules(registry: Registry) -> Iterator[Explanation]:
             yield Explanation(
                 rule.id, what, text, component.target, example=f"kernelrl run RECIPE 'forbid=[{rule.id}]'"
             )
+
+
+def _words() -> Iterator[Explanation]:
+    """The words for the result of an evaluation."""
+    for what, cls in (("outcome", Outcome), ("severity of a finding", Severity), ("verdict", Verdict)):
+        docs = field_docs(cls)
+        for member in cls:
+            source = f"{cls.__module__}:{cls.__name__}"
+            yield Explanation(member.value, what, docs.get(member.name, ""), source)
 
 
 def _metrics() -> Iterator[Explanation]:

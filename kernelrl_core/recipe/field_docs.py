@@ -7,7 +7,7 @@ import inspect
 import itertools
 import textwrap
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,11 +19,12 @@ from kernelrl_core.recipe.structure import field_types, plain, type_words
 __all__ = ["FieldDescription", "describe_fields", "field_docs", "yaml_text"]
 
 
-def field_docs(cls: type[Any]) -> dict[str, str]:
-    """Field -> the string literal below it in the source, as one line. Empty if the source is not available."""
+def field_docs(cls: type[Any]) -> Mapping[str, str]:
+    """Field of an attrs class, or member of an enumeration -> the string literal below it in the source, as one line.
+    Empty if the source is not available."""
     docs: dict[str, str] = {}
     for owner in reversed(cls.__mro__):
-        if not attrs.has(owner):
+        if not (attrs.has(owner) or owner is cls):
             continue
         try:
             tree = ast.parse(textwrap.dedent(inspect.getsource(owner)))
@@ -31,14 +32,15 @@ def field_docs(cls: type[Any]) -> dict[str, str]:
             continue
         body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
         for field, below in itertools.pairwise(body):
+            target: ast.AST | None = field.target if isinstance(field, ast.AnnAssign) else None
+            target = field.targets[0] if isinstance(field, ast.Assign) else target
             if (
-                isinstance(field, ast.AnnAssign)
-                and isinstance(field.target, ast.Name)
+                isinstance(target, ast.Name)
                 and isinstance(below, ast.Expr)
                 and isinstance(below.value, ast.Constant)
                 and isinstance(below.value.value, str)
             ):
-                docs[field.target.id] = " ".join(below.value.value.split())
+                docs[target.id] = " ".join(below.value.value.split())
     return docs
 
 

@@ -49,6 +49,8 @@ def test_an_option_is_explained_for_every_component_that_has_it() -> None:
 def test_metrics_and_rules_are_found() -> None:
     assert one("kernel/correct_rate").text == "share that ended as `correct`"
     assert one("finding/anything").name == "finding/*"
+    assert one("compile_error").text == "The candidate does not build, or its module does not load."
+    assert {found.what for found in explain("suspect", registry())} == {"severity of a finding", "verdict"}
     assert one("no_kernel").what.startswith("rule of checker 'source_rules', severity ")
 
 
