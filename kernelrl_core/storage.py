@@ -36,7 +36,7 @@ def cache_directory() -> Path:
 
 def disk_error(path: Path, error: OSError) -> StorageError:
     """The error for the user about a failed read or write."""
-    return StorageError(f"{path}: {error.strerror or error}", fix="free disk space or permit access; resume the run")
+    return StorageError(f"{path}: {error.strerror or error}", fix="free disk space or permit access, then repeat this")
 
 
 def sync_to_disk(path: Path) -> None:

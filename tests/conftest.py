@@ -14,10 +14,10 @@ import pytest
 from kernelrl_core.api import Component
 from kernelrl_core.api.checkers import Candidate, Checker, Evaluation, Finding, Rule, Severity
 from kernelrl_core.api.config import ComponentConfig, Fraction, NonNegativeFloat, PositiveInt
-from kernelrl_core.api.errors import MissingPrerequisite
+from kernelrl_core.api.errors import MissingPrerequisite, UsageError
 from kernelrl_core.api.policies import PolicyCapabilities, PolicyConfig
 from kernelrl_core.api.retrievers import RetrieverConfig
-from kernelrl_core.api.rewards import RewardBounds, RewardConfig
+from kernelrl_core.api.rewards import Reward, RewardBounds, RewardConfig, Turn
 from kernelrl_core.api.tasks import Task, TaskConfig, TaskSource
 from kernelrl_core.plugins.loading import PluginInfo
 from kernelrl_core.plugins.registry import Registry
@@ -71,8 +71,17 @@ class Options(ComponentConfig):
 
 @attrs.frozen
 class PolicyOptions(Options, PolicyConfig):
+    context: PositiveInt | None = None
+    """Context, if it is known."""
+    warms: bool = False
+    """Whether it has a warm start."""
+
     def capabilities(self) -> PolicyCapabilities:
-        return PolicyCapabilities(frozenset({"importance_sampling", "ppo"}), logprobs=True, reference=True)
+        losses = frozenset({"importance_sampling", "ppo"})
+        return PolicyCapabilities(losses, logprobs=True, reference=True, warm_start=self.warms)
+
+    def context_limit(self) -> int | None:
+        return self.context
 
 
 @attrs.frozen
@@ -85,7 +94,11 @@ class SilentPolicyOptions(PolicyOptions):
 
 @attrs.frozen
 class TaskOptions(Options, TaskConfig):
-    pass
+    network: bool = False
+    """Whether listing needs the network."""
+
+    def remote(self) -> bool:
+        return self.network
 
 
 @attrs.frozen
@@ -121,6 +134,19 @@ class Bounded(RewardConfig):
         return self.timing
 
 
+class BoundedReward(Reward):
+    def __init__(self, options: Bounded) -> None:
+        pass
+
+    def score(self, turn: Turn) -> float:
+        return 0.0
+
+
+class Scoreless(Reward):
+    def __init__(self, options: Bounded) -> None:
+        pass
+
+
 class Files(TaskSource):
     def __init__(self, options: TaskOptions) -> None:
         pass
@@ -129,6 +155,8 @@ class Files(TaskSource):
         return ("train",)
 
     def tasks(self, split: str) -> tuple[Task, ...]:
+        if split not in self.splits():
+            raise UsageError(f"no split {split!r}; known: train", fix="set holdout")
         return (Task("t", "", level=1),)
 
 
@@ -149,6 +177,10 @@ class RulesChecker(Checker):
         return ()
 
 
+class WordsChecker(RulesChecker):
+    rules = ("sleep",)  # type: ignore[assignment]
+
+
 @pytest.fixture(scope="session")
 def plugins() -> Registry:
     """A plugin `demo` with a component of each kind, and two plugins that offer `twice`."""
@@ -164,10 +196,15 @@ def plugins() -> Registry:
         "tasks": tuple(component(name.lower(), "TaskOptions", name) for name in ("Files", "Elsewhere", "Failing")),
         "backends": (component("triton"),),
         "policies": (component("tiny", "PolicyOptions"), component("silent", "SilentPolicyOptions")),
-        "rewards": (component("bounded", "Bounded"), component("boundless", "Boundless"), component("twice")),
+        "rewards": (
+            component("bounded", "Bounded", "BoundedReward"),
+            component("boundless", "Boundless"),
+            component("scoreless", "Bounded", "Scoreless"),
+            component("twice"),
+        ),
         "evaluators": (component("local"),),
         "feedback": (component("structured"),),
-        "checkers": (component("rules", target="RulesChecker"),),
+        "checkers": (component("rules", target="RulesChecker"), component("words", target="WordsChecker")),
         "retrievers": (component("bm25", "RetrieverOptions"),),
         "advantages": (component("raw"),),
         "loggers": (component("unreadable", "Missing"),),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from kernelrl_core.cli.output import print_json, print_lines, table
+from kernelrl_core.cli.output import print_json, print_lines, require_output, table
 
 if TYPE_CHECKING:
     from kernelrl_core.heldout.paired import TaskValues
@@ -120,7 +120,8 @@ def command(
     """
     from kernelrl_core.plugins.registry import registry
 
-    _require_new(output)
+    if output is not None:
+        require_output(output)
     arms = _arms(recipe, changes, eval_only, registry())
     tasks = _same_tasks(arms, registry())
     seeds = seeds or (arms[0].recipe.seed,)
@@ -150,18 +151,6 @@ def command(
         print_lines(_lines(document))
 
 
-def _require_new(output: Path | None) -> None:
-    from kernelrl_core.errors import UsageError
-
-    if output is None:
-        return
-    if output.exists():
-        raise UsageError(f"--output {output} already exists", fix="choose another file, or remove this one")
-    parent = output.absolute().parent
-    if not parent.is_dir():
-        raise UsageError(f"--output {output}: directory {parent} does not exist", fix=f"mkdir -p {parent}")
-
-
 def _arms(name: str, changes: Sequence[str], eval_only: bool, registry: Registry) -> list[_Arm]:
     """The base recipe and the changed one.
 
@@ -187,7 +176,7 @@ def _arms(name: str, changes: Sequence[str], eval_only: bool, registry: Registry
             stem = job.run.name if job.run is not None else Path(name).stem
             require_prerequisites(recipe_uses(recipe), spec_of(recipe), registry)
         else:
-            overrides = (*overrides, "eval.at_end=true")
+            overrides = (*(one for one in overrides if not one.startswith("eval.at_end=")), "eval.at_end=true")
             loaded = load_recipe(name, overrides, registry=registry)
             recipe, plain, label, stem = loaded.recipe, loaded.resolved, "", loaded.name
             preflight(recipe, registry)

@@ -1,23 +1,25 @@
-"""`kernelrl check`: evaluate one kernel file against one task."""
+"""`kernelrl check`: evaluate kernel files against one task."""
 
 from __future__ import annotations
 
-import sys
+import contextlib
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernelrl_core.cli.output import print_json, print_lines
+from kernelrl_core.cli.output import print_json, print_lines, table
 
 if TYPE_CHECKING:
+    from kernelrl_core.cli.check_kernels import CheckedKernel
     from kernelrl_core.interfaces.evaluators import Evaluator
     from kernelrl_core.plugins.registry import Registry
     from kernelrl_core.plugins.use import Use
     from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
-    from kernelrl_core.types import Evaluation, Task, Turn
+    from kernelrl_core.types import Evaluation, EvaluationSettings, Turn
 
-_MAX_BYTES = 4 << 20
 _DEFAULT: dict[str, Any] = {
     "backend": {"use": "triton"},
     "evaluator": {"use": "local"},
@@ -33,57 +35,130 @@ _FOUND = {"clean": "no hack found", "suspect": "suspect", "hack": "hack found"}
 
 @click.command("check")
 @click.argument("task")
-@click.argument("kernel")
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.argument("words", nargs=-1, required=True, metavar="KERNEL... [KEY=VALUE]...")
 @click.option("--backend", "-b", help="Backend of the kernel, such as cuda. Default: that of --recipe, or triton.")
 @click.option("--evaluator", "-e", help="Evaluator component. Default: that of --recipe, or local (this machine).")
 @click.option("--recipe", "-r", help="Take checkers, stated rules, precision and tolerances from this recipe.")
 @click.option("--no-timing", is_flag=True, help="Do not measure the speedup.")
 @click.option("--seed", type=int, help="Seed of the inputs, for a reproducible evaluation. Default: random.")
-@click.option("--cache", is_flag=True, help="Use the evaluation cache. Has an effect only together with --seed.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--cache", is_flag=True, help="Use the evaluation cache. Without --seed, the seed is 0.")
+@click.option("--strict", is_flag=True, help="Exit with 1 also for a correct kernel with verdict suspect.")
+@click.option("--watch", is_flag=True, help="Evaluate a kernel again when its file changes, until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document per kernel, each on one line.")
 @click.pass_context
 def command(
     context: click.Context,
     task: str,
-    kernel: str,
-    overrides: tuple[str, ...],
+    words: tuple[str, ...],
     backend: str | None,
     evaluator: str | None,
     recipe: str | None,
     no_timing: bool,
     seed: int | None,
     cache: bool,
+    strict: bool,
+    watch: bool,
     as_json: bool,
 ) -> None:
-    """Evaluate KERNEL against TASK: build it, execute it in a sandbox, compare its outputs with the reference, time it.
+    """Evaluate KERNELs against TASK: build, execute in a sandbox, compare the outputs with the reference, and time.
 
     TASK is the id of a task (see 'kernelrl tasks list') or a file in KernelBench's format. KERNEL is a Python file that
-    defines ModelNew, a saved reply of a model, or - for standard input. KEY=VALUE override evaluation keys of the
-    recipe. A correct kernel is timed where that is possible: C++ on the CPU, other languages on a GPU. Triton's
-    interpreter has no meaningful run time; evaluation.timing=true makes that an error.
+    defines ModelNew, a saved reply of a model, a folder with such Python files, or - for standard input. Several
+    kernels are evaluated concurrently with one started evaluator. KEY=VALUE override evaluation keys of the recipe.
 
-    Exit code 0: the kernel is correct; 1: it is not; 3: this machine cannot execute it.
+    A correct kernel is timed where that is possible: C++ on the CPU, other languages on a GPU. Triton's interpreter has
+    no meaningful run time; evaluation.timing=true makes that an error.
+
+    Exit code 0: all kernels are correct; 1: one is not; 3: this machine cannot execute one, and the others are correct.
 
     \b
     Examples:
       kernelrl check starter/1/relu_double my_kernel.py
       kernelrl check my_task.py reply.txt --seed 7 --json
+      kernelrl check starter/1/relu_double kernels/ --strict
+      kernelrl check starter/1/relu_double my_kernel.py --watch
       kernelrl check my_task.py my_kernel.py -b cuda evaluation.timing_trials=100
     """
     import asyncio
 
-    turn, spec, why_untimed = asyncio.run(
-        _checked(task, kernel, overrides, backend, evaluator, recipe, no_timing, seed, cache)
-    )
-    if as_json:
-        print_json(_described(turn, spec, why_untimed))
-    else:
-        print_lines(_lines(turn, why_untimed))
-    chosen = backend or recipe or spec.backend.use != "triton"
-    if not chosen and any(finding.rule == "no_kernel" for finding in turn.findings):
-        click.echo("note: evaluated with backend triton; select another with -b, such as -b cuda", err=True)
-    context.exit(0 if turn.correct else 3 if _was_only_built(turn) else 1)
+    import attrs
+
+    from kernelrl_core.cli.check_kernels import split_arguments
+    from kernelrl_core.errors import UsageError
+    from kernelrl_core.plugins.registry import registry
+    from kernelrl_core.sources.kernel_files import STANDARD_INPUT
+
+    begin = time.monotonic()
+    names, overrides = split_arguments(words)
+    if not names:
+        raise UsageError("no kernel is given", fix="name a file with a kernel, or - for standard input")
+    if watch and STANDARD_INPUT in names:
+        raise UsageError("--watch needs a file, not standard input")
+    known = registry()
+    seed = 0 if cache and seed is None else seed
+    checked: list[CheckedKernel] = []
+
+    async def show() -> tuple[EvaluationSpec, bool]:
+        made = await _expected_evaluator(recipe, backend, evaluator, overrides, known)
+        try:
+            spec, tasks = _spec(recipe, backend, evaluator, overrides, known)
+            made = made or known.make("evaluators", spec.evaluator)
+            why_untimed = _why_untimed(spec, made, overrides, no_timing)
+            spec = attrs.evolve(spec, settings=attrs.evolve(spec.settings, timing=not why_untimed))
+            found = _Check(task, tasks, names, spec, known, made, seed, cache, watch)
+            async with contextlib.aclosing(found.results(begin)) as results:
+                async for one in results:
+                    checked.append(one)
+                    if as_json:
+                        print_json(_described(one, spec, why_untimed))
+                        continue
+                    lines = _lines(one.turn, why_untimed, cached=one.cached, settings=spec.settings)
+                    print_lines([f"{one.name}:", *lines] if found.several else lines)
+            return spec, found.several
+        finally:
+            if made is not None:
+                await made.aclose()
+
+    spec, several = asyncio.run(show())
+    if several and not as_json:
+        print_lines(["", *_table(checked)])
+    for other in sorted({name for one in checked if (name := _other_backend(one.turn, spec, known))}):
+        click.echo(f"note: evaluated with backend {spec.backend.use}; for this kernel, try -b {other}", err=True)
+    context.exit(_exit_code(checked, strict=strict))
+
+
+def _exit_code(checked: Sequence[CheckedKernel], *, strict: bool) -> int:
+    turns = [one.turn for one in checked]
+    wrong = [turn for turn in turns if not turn.correct or (strict and turn.verdict.value != "clean")]
+    return 0 if not wrong else 3 if all(map(_was_only_built, wrong)) else 1
+
+
+def _table(checked: Sequence[CheckedKernel]) -> list[str]:
+    """One row per kernel, and the number of correct ones."""
+    rows = []
+    for name, turn in ((one.name, one.turn) for one in checked):
+        speedup = "" if turn.speedup is None else f"speedup {turn.speedup:.2f}"
+        outcome = "not executed" if _was_only_built(turn) else turn.outcome.value
+        rows.append((name, outcome, _FOUND[turn.verdict.value], speedup))
+    return [*table(rows), f"{sum(one.turn.correct for one in checked)} of {len(checked)} correct"]
+
+
+def _other_backend(turn: Turn, spec: EvaluationSpec, registry: Registry) -> str:
+    """Another installed backend that finds kernels in the source, in which the selected one finds none; else empty."""
+    from kernelrl_core.errors import KernelRLError
+    from kernelrl_core.plugins.use import Use
+
+    if turn.correct or turn.candidate is None or turn.candidate.facts.kernels:
+        return ""
+    for component in registry.components("backends"):
+        name = registry.label("backends", component)
+        try:
+            facts = registry.make("backends", Use(name)).source_facts(turn.candidate.source)
+        except (KernelRLError, TypeError, ValueError):  # a plugin that is not installed completely
+            continue
+        if name != spec.backend.use and facts.kernels:
+            return name
+    return ""
 
 
 def _was_only_built(turn: Turn) -> bool:
@@ -104,39 +179,6 @@ def _spec(
         recipe = load_recipe(name, [*chosen, *overrides], registry=registry).recipe
         return spec_of(recipe), recipe.tasks
     return read_evaluation_spec(_DEFAULT, [*chosen, *overrides], registry=registry), None
-
-
-async def _checked(
-    task: str,
-    kernel: str,
-    overrides: tuple[str, ...],
-    backend: str | None,
-    evaluator: str | None,
-    recipe: str | None,
-    no_timing: bool,
-    seed: int | None,
-    cache: bool,
-) -> tuple[Turn, EvaluationSpec, str]:
-    """The turn, the evaluation specification, and why kernels are not timed with it, or nothing."""
-    import attrs
-
-    from kernelrl_core.plugins.registry import registry
-
-    known = registry()
-    made = await _expected_evaluator(recipe, backend, evaluator, overrides, known)
-    try:
-        from kernelrl_core.tasks.lookup import find_task
-
-        spec, tasks = _spec(recipe, backend, evaluator, overrides, known)
-        made = made or known.make("evaluators", spec.evaluator)
-        why_untimed = _why_untimed(spec, made, overrides, no_timing)
-        spec = attrs.evolve(spec, settings=attrs.evolve(spec.settings, timing=not why_untimed))
-        source = known.make("tasks", tasks) if tasks is not None and not Path(task).is_file() else None
-        found = find_task(task, registry=known, source=source)
-        return await _evaluate(spec, known, made, found, _read(kernel), seed, cache), spec, why_untimed
-    finally:
-        if made is not None:
-            await made.aclose()
 
 
 async def _expected_evaluator(
@@ -176,62 +218,95 @@ def _why_untimed(spec: EvaluationSpec, evaluator: Evaluator, overrides: tuple[st
     return evaluator.why_untimed(spec.backend.use, to_json(spec.backend.options))
 
 
-async def _evaluate(
-    spec: EvaluationSpec,
-    registry: Registry,
-    made: Evaluator,
-    task: Task,
-    text: str,
-    seed: int | None,
-    cache: bool,
-) -> Turn:
-    import hashlib
-    import secrets
+class _Check:
+    """The kernels, the task and the evaluator of one command."""
 
-    from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
-    from kernelrl_core.environment.scoring import lost_turn
-    from kernelrl_core.errors import InfrastructureError
-    from kernelrl_core.prompts.extraction import extract_file
-    from kernelrl_core.storage import cache_directory
-    from kernelrl_core.types import Prompt, Reply, SampleId
+    def __init__(
+        self,
+        task: str,
+        tasks: Use | None,
+        names: Sequence[str],
+        spec: EvaluationSpec,
+        registry: Registry,
+        evaluator: Evaluator,
+        seed: int | None,
+        cache: bool,
+        watch: bool,
+    ) -> None:
+        from kernelrl_core.sources.kernel_files import kernel_files, read_kernel
+        from kernelrl_core.tasks.lookup import find_task, source_for
 
-    secret = secrets.token_bytes(32) if seed is None else hashlib.sha256(f"check {seed}".encode()).digest()
-    evaluator = CandidateEvaluator.from_spec(
-        spec, registry=registry, secret=secret, cache_dir=cache_directory() if cache else None, evaluator=made
-    )
-    where, prompt, reply = SampleId(0, 0, 0, 0), Prompt((), ()), Reply(text, (), (), "stop")
-    try:
-        extraction = extract_file(text, fences=evaluator.backend.facts.fences, backend=spec.backend.use)
-        return await evaluator.evaluate(where, task, prompt, reply, extraction)
-    except InfrastructureError as error:
-        return lost_turn(where, task, prompt, error, reply=reply)
-    finally:
-        await evaluator.aclose()
+        self._name, self._names, self._spec, self._registry = task, names, spec, registry
+        self._evaluator, self._seed, self._cache, self._watch = evaluator, seed, cache, watch
+        source = source_for(task, tasks, registry) if tasks is not None else None
+        self._task = find_task(task, registry=registry, source=source)
+        self._kernels = [(name, read_kernel(name)) for name in kernel_files(names)]
+        self.several = len(self._kernels) > 1 or watch
+        """Whether the output names each kernel."""
+
+    async def results(self, since: float) -> AsyncGenerator[CheckedKernel, None]:
+        """The results in the order of the kernels; with `--watch`, then those of changed kernels without end."""
+        import hashlib
+        import secrets
+
+        from kernelrl_core.cli.check_kernels import check_kernels
+        from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
+        from kernelrl_core.storage import cache_directory
+
+        seed = self._seed
+        secret = secrets.token_bytes(32) if seed is None else hashlib.sha256(f"check {seed}".encode()).digest()
+        evaluator = CandidateEvaluator.from_spec(
+            self._spec,
+            registry=self._registry,
+            secret=secret,
+            cache_dir=cache_directory() if self._cache else None,
+            evaluator=self._evaluator,
+        )
+        try:
+            async for one in check_kernels(evaluator, self._task, self._kernels, since):
+                yield one
+            async for kernels in self._changed():
+                async for one in check_kernels(evaluator, self._task, kernels, time.monotonic()):
+                    yield one
+        finally:
+            await evaluator.aclose()
+
+    async def _changed(self) -> AsyncIterator[list[tuple[str, str]]]:
+        """File and text of changed kernels; after a change of the task's file, of all kernels."""
+        if not self._watch:
+            return
+        from kernelrl_core.cli.check_kernels import changes
+        from kernelrl_core.errors import UsageError
+        from kernelrl_core.sources.kernel_files import kernel_files, read_kernel
+        from kernelrl_core.tasks.lookup import find_task
+
+        click.echo("watching for changes; Ctrl-C ends", err=True)
+        own = [self._name] if Path(self._name).is_file() else []
+
+        def watched() -> list[str]:
+            with contextlib.suppress(UsageError):  # a folder without kernels
+                return [*own, *kernel_files(self._names)]
+            return own
+
+        async for changed in changes(watched):
+            try:
+                if self._name in changed:
+                    self._task = find_task(self._name, registry=self._registry)
+                files = kernel_files(self._names)
+                yield [(name, read_kernel(name)) for name in files if name in changed or self._name in changed]
+            except UsageError as error:  # half written; the next change is evaluated
+                click.echo(f"kernelrl: {error}", err=True)
 
 
-def _read(kernel: str) -> str:
-    from kernelrl_core.errors import UsageError
-
-    try:
-        content = sys.stdin.buffer.read(_MAX_BYTES + 1) if kernel == "-" else _head(Path(kernel))
-    except OSError as error:
-        raise UsageError(f"{kernel}: kernel file cannot be read: {error.strerror}") from None
-    # Binary or oversized input is a bad reply: it gets an outcome, not an exception.
-    return content.decode("utf-8", "replace")
-
-
-def _head(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(_MAX_BYTES + 1)
-
-
-def _described(turn: Turn, spec: EvaluationSpec, why_untimed: str) -> dict[str, Any]:
+def _described(checked: CheckedKernel, spec: EvaluationSpec, why_untimed: str) -> dict[str, Any]:
     from kernelrl_core.types import serialization as codec
 
+    turn = checked.turn
     evaluation = turn.evaluation
     described = codec.to_json(evaluation) if evaluation is not None else {}
     return {
         "task": turn.task.id,
+        "kernel": checked.name,
         "kernel_sha256": turn.candidate.sha256 if turn.candidate is not None else None,
         "backend": spec.backend.use,
         "evaluator": spec.evaluator.use,
@@ -252,7 +327,7 @@ def _described(turn: Turn, spec: EvaluationSpec, why_untimed: str) -> dict[str, 
         "message": turn.message,
         "isolation": described.get("isolation"),
         "provenance": described.get("provenance", {}),
-        "seconds": {stage: round(seconds, 4) for stage, seconds in described.get("seconds", {}).items()},
+        "seconds": {phase: round(seconds, 4) for phase, seconds in checked.seconds().items()},
         "reasons": {} if turn.speedup is not None else {"speedup": _why_no_speedup(turn, why_untimed)},
     }
 
@@ -260,6 +335,8 @@ def _described(turn: Turn, spec: EvaluationSpec, why_untimed: str) -> dict[str, 
 def _why_no_speedup(turn: Turn, why_untimed: str) -> str:
     if not turn.correct:
         return f"only a correct kernel is timed; the outcome is {turn.outcome.value}"
+    if turn.evaluation is not None and turn.evaluation.not_timed:
+        return turn.evaluation.not_timed
     return why_untimed or "a finding ended the evaluation before the kernel was timed"
 
 
@@ -273,7 +350,9 @@ def _speed(evaluation: Evaluation, speedup: float) -> str:
     return text
 
 
-def _lines(turn: Turn, why_untimed: str = "") -> list[str]:
+def _lines(
+    turn: Turn, why_untimed: str = "", *, cached: bool = False, settings: EvaluationSettings | None = None
+) -> list[str]:
     evaluation = turn.evaluation
     outcome = "not executed" if _was_only_built(turn) else turn.outcome.value
     lines = [f"{outcome}; {_FOUND[turn.verdict.value]}  {turn.task.id}"]
@@ -295,4 +374,10 @@ def _lines(turn: Turn, why_untimed: str = "") -> list[str]:
         lines.append(f"speedup   {_speed(evaluation, turn.speedup)}")
     elif turn.correct:
         lines.append(f"speedup   not measured: {_why_no_speedup(turn, why_untimed)}")
+    if turn.outcome.value == "timeout" and settings is not None:
+        limits = f"evaluation.timeout_s={settings.timeout_s:g}, evaluation.build_timeout_s={settings.build_timeout_s:g}"
+        slow = "; an interpreter on the CPU is slow" if evaluation.provenance.get("mode") == "interpreter" else ""
+        lines.append(f"limits    {limits}{slow}")
+    if cached:
+        lines.append("cached    this is the result of an earlier check with the same seed")
     return [*lines, sandbox, *findings, *message]

@@ -16,8 +16,9 @@ from kernelrl_core.cli.output import print_json
     "--output",
     required=True,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="JSONL file to write. An existing file is overwritten.",
+    help="JSONL file to write.",
 )
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option("--per-task", type=click.IntRange(min=1), default=4, show_default=True, help="Maximum samples per task.")
 @click.option("--all", "everything", is_flag=True, help="No maximum per task; --per-task has no effect.")
 @click.option("--min-speedup", type=click.FloatRange(min=0), help="Exclude samples that are slower or not measured.")
@@ -26,6 +27,7 @@ from kernelrl_core.cli.output import print_json
 def command(
     run: str,
     output: Path,
+    force: bool,
     per_task: int,
     everything: bool,
     min_speedup: float | None,
@@ -45,16 +47,12 @@ def command(
       kernelrl distill runs/fast -o fast.jsonl --per-task 1 --min-speedup 1.2
       kernelrl run quickstart demonstrations.file=best.jsonl
     """
-    from kernelrl_core.errors import UsageError
+    from kernelrl_core.cli.output import require_output
     from kernelrl_core.prompts.sft_file import write_conversations
     from kernelrl_core.runs.directory import find_run
     from kernelrl_core.runs.distill import Choice, distill
 
-    if not output.absolute().parent.is_dir():
-        raise UsageError(
-            f"--output {output}: directory {output.absolute().parent} does not exist",
-            fix=f"mkdir -p {output.absolute().parent}",
-        )
+    require_output(output, force=force)
     found = distill(find_run(run), Choice(None if everything else per_task, min_speedup, suspects))
     write_conversations(output, found.conversations)
     tasks = len({entry["task_id"] for entry in found.conversations})

@@ -7,15 +7,17 @@ import json
 import re
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kernelrl_core.cli.output import print_json, print_lines, table
+from kernelrl_core.cli.output import print_json, print_lines, require_output, table
 
 if TYPE_CHECKING:
     from kernelrl_core.heldout.evaluate import EvalJob
     from kernelrl_core.plugins.registry import Registry
+
+_T = TypeVar("_T")
 
 
 @click.command("eval")
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="JSON file for results and samples. After an interruption, the same command continues.",
 )
+@click.option("--force", is_flag=True, help="Overwrite an existing --output file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON document.")
 def command(
     recipe_or_run: str,
@@ -41,6 +44,7 @@ def command(
     samples: int | None,
     temperature: float | None,
     output: Path | None,
+    force: bool,
     as_json: bool,
 ) -> None:
     """Measure a policy on a held-out split: pass@k, fast_p, speedup, outcomes.
@@ -58,18 +62,14 @@ def command(
     from kernelrl_core.plugins.registry import registry
     from kernelrl_core.storage import disk_error, write_atomically
 
+    options = {"split": split, "samples": samples, "temperature": temperature}
+    overrides += tuple(f"eval.{key}={json.dumps(value)}" for key, value in options.items() if value is not None)
     job = choose_job(recipe_or_run, overrides, checkpoint, registry=registry())
-    job = job.with_settings(split=split, samples=samples, temperature=temperature)
-    if output is not None and not output.absolute().parent.is_dir():
-        from kernelrl_core.errors import UsageError
-
-        raise UsageError(
-            f"--output {output}: directory {output.absolute().parent} does not exist",
-            fix=f"mkdir -p {output.absolute().parent}",
-        )
+    if output is not None:
+        require_output(output, force=force)
     click.echo(f"evaluating {job.label} on split {job.recipe.eval.split!r}", err=True)
     partial = output.with_name(f"{output.name}.partial") if output is not None else None
-    report = _run(evaluate_job(job, partial))
+    report = run_job(evaluate_job(job, partial))
     if output is not None and partial is not None:
         try:
             write_atomically(output, json.dumps(report, indent=1) + "\n")
@@ -94,6 +94,7 @@ def choose_job(
         UsageError: the recipe is invalid, or the retriever searches other data than the run did, and no override
             changes the retriever.
     """
+    from kernelrl_core.cli.validate import show_warnings
     from kernelrl_core.errors import LookupFailed, UsageError
     from kernelrl_core.heldout.evaluate import EvalJob
     from kernelrl_core.planning.load import load_recipe
@@ -112,10 +113,12 @@ def choose_job(
                     raise LookupFailed(f"no run {name!r}, and {error.message}", fix=error.fix) from None
                 raise
         else:
+            show_warnings(loaded)
             label = f"the untrained policy of recipe {loaded.name!r}"
             return EvalJob(loaded.recipe, registry, label, resolved=loaded.resolved)
     run = find_run(name)
     loaded = run_recipe(run, registry, overrides)
+    show_warnings(loaded)
     if not any(re.match(r"retriever[.=]", override) for override in overrides):
         same = retriever_identity(loaded.recipe, registry) == run.provenance().get("retriever", {})
         if not same:
@@ -129,11 +132,12 @@ def choose_job(
     return EvalJob(loaded.recipe, registry, f"checkpoint {row['name']} of run {run.path}", run, loaded.resolved, row)
 
 
-def _run(evaluation: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+def run_job(work: Coroutine[Any, Any, _T]) -> _T:
+    """The result of a job, or its first error."""
     from kernelrl_core.plugins.boundary import first_error
 
     try:
-        return asyncio.run(evaluation)
+        return asyncio.run(work)
     except BaseExceptionGroup as group:
         raise first_error(group) from group
 

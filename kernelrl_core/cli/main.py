@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("kernelrl_core.cli.run", "Train a policy with a recipe."),
     "resume": ("kernelrl_core.cli.resume", "Continue an interrupted run."),
     "eval": ("kernelrl_core.cli.eval", "Measure a policy or a checkpoint on a split."),
+    "sample": ("kernelrl_core.cli.sample", "Sample kernels for one task and evaluate them."),
     "ablate": ("kernelrl_core.cli.ablate", "Measure the effect of a change to a recipe."),
     "distill": ("kernelrl_core.cli.distill", "Export the best samples of a run as supervised data."),
     "check": ("kernelrl_core.cli.check", "Evaluate one kernel file against one task."),
     "validate": ("kernelrl_core.cli.validate", "Check a recipe and report all of its errors."),
+    "explain": ("kernelrl_core.cli.explain", "Explain a recipe key, option, component, metric or rule."),
     "schema": ("kernelrl_core.cli.schema", "Print the JSON schema of recipes."),
     "plugins": ("kernelrl_core.cli.plugins", "List, describe and check plugins."),
     "recipes": ("kernelrl_core.cli.recipes", "List, show and copy recipes."),
@@ -137,14 +140,15 @@ def main(argv: list[str] | None = None) -> None:
         code = ExitCode.OK
     except KernelRLError as error:
         if debug:
-            raise
+            traceback.print_exc()
         _say(str(error))
         code = error.exit_code
     except Exception as error:  # the last resort: one line; --debug shows the traceback
         if debug:
-            raise
+            traceback.print_exc()
         _say(f"{type(error).__name__}: {' '.join(str(error).split())}")
-        _say("fix: rerun with --debug for the traceback")
+        if not debug:
+            _say("fix: rerun with --debug for the traceback")
         code = ExitCode.FAILED
     sys.exit(int(code) if isinstance(code, int) else ExitCode.OK)
 

@@ -5,12 +5,32 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 from unicodedata import combining, east_asian_width
 
 import click
 
-__all__ = ["print_json", "print_lines", "table"]
+__all__ = ["print_json", "print_lines", "require_output", "table"]
+
+
+def require_output(path: Path, *, force: bool | None = None) -> None:
+    """Check the file of an option --output before the work begins.
+
+    Args:
+        force: whether an existing file may be overwritten. None: the command has no option --force.
+
+    Raises:
+        UsageError: the directory does not exist, or the file exists.
+    """
+    from kernelrl_core.errors import UsageError
+
+    directory = path.absolute().parent
+    if not directory.is_dir():
+        raise UsageError(f"--output {path}: directory {directory} does not exist", fix=f"mkdir -p {directory}")
+    if path.exists() and not force:
+        fix = "choose another file, or remove this one" if force is None else "choose another file, or add --force"
+        raise UsageError(f"--output {path} already exists", fix=fix)
 
 
 def print_json(document: Any, *, indent: int | None = None) -> None:

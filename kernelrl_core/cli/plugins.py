@@ -54,6 +54,9 @@ def show_command(name: str, as_json: bool) -> None:
     Example:
       kernelrl plugins show rewards
     """
+    import attrs
+
+    from kernelrl_core.cli.explain import option_lines
     from kernelrl_core.plugins.registry import registry
 
     found = registry().plugin(name)
@@ -61,6 +64,7 @@ def show_command(name: str, as_json: bool) -> None:
         _component(registry(), found, kind, item) for kind, items in found.components.items() for item in items
     ]
     if as_json:
+        described = [{**item, "options": [attrs.asdict(option) for option in item["options"]]} for item in described]
         print_json({**_row(found), "stage": found.failed_at, "trace": found.trace, "components": described})
         return
     click.echo(f"{found.name}  {found.dist} {found.version}  {found.state}")
@@ -69,10 +73,7 @@ def show_command(name: str, as_json: bool) -> None:
         click.echo(f"\n{found.state}{where}: {found.error}\n{found.trace}".rstrip())
     for item in described:
         click.echo(f"\n{item['kind']} {item['name']}: {item['summary']}")
-        for option in item["options"]:
-            click.echo(f"  {option['name']}: {option['type']} = {option['default']}")
-            if option["help"]:
-                click.echo(f"      {option['help']}")
+        print_lines(option_lines(item["options"]) or ["  no options"])
         for need in item["missing"]:
             click.echo(f"  missing: {need['what']}; fix: {need['fix']}")
 
@@ -94,13 +95,12 @@ def _row(plugin: PluginInfo) -> dict[str, Any]:
 
 def _component(registry: Registry, plugin: PluginInfo, kind: str, component: Component) -> dict[str, Any]:
     from kernelrl_core.errors import KernelRLError
-    from kernelrl_core.recipe.field_docs import describe_fields
+    from kernelrl_core.recipe.field_docs import FieldDescription, describe_fields
 
     try:
-        config = registry.config_class(kind, f"{plugin.name}:{component.name}")
-        options = describe_fields(config) if config is not None else []
+        options = describe_fields(registry.config_class(kind, f"{plugin.name}:{component.name}"))
     except KernelRLError as error:
-        options = [{"name": "?", "type": "", "default": "", "help": error.message}]
+        options = [FieldDescription("?", "", "", error.message)]
     return {
         "kind": kind,
         "name": component.name,

@@ -49,6 +49,8 @@ def command(context: click.Context, name: str, only: tuple[str, ...], gpu: bool)
     for evaluator in plugin.components.get("evaluators", ()):
         label = registry().label("evaluators", evaluator)
         click.echo(f"\nevaluator {label}: testing with the reward hacks and honest kernels of 'kernelrl lab'")
+        if not only:
+            click.echo("note: this can take an hour on a CPU; --only ID selects fixtures, Ctrl-C ends", err=True)
         lab = registry().load("commands", _LAB)
         try:
             context.invoke(lab, evaluator=label, only=only, gpu=gpu, as_json=False)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kernelrl_core.cli.output import print_json, print_lines, table
+from kernelrl_core.cli.output import print_json, table
 
 
 @click.group("recipes")
@@ -17,14 +17,25 @@ def command() -> None:
 @command.command("list", short_help="List all recipes, with a line each.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def list_command(as_json: bool) -> None:
-    """List the recipes of ./recipes and the bundled ones. A recipe of ./recipes hides a bundled one of its name."""
+    """List the recipes of ./recipes and the bundled ones, with their needs and their duration or amounts.
+
+    A recipe of ./recipes hides a bundled one of its name.
+    """
+    from kernelrl_core.planning.duration import header_entries
     from kernelrl_core.planning.load import recipes
 
-    rows = [{"name": name, "summary": _summary(path), "path": str(path)} for name, path in sorted(recipes().items())]
+    rows = [
+        {"name": name, "summary": _summary(path), "path": str(path), **header_entries(path)}
+        for name, path in sorted(recipes().items())
+    ]
     if as_json:
         print_json({"recipes": rows})
         return
-    print_lines(table([(row["name"], row["summary"]) for row in rows]))
+    for row, line in zip(rows, table([(row["name"], row["summary"]) for row in rows]), strict=True):
+        click.echo(line)
+        for key in ("needs", "costs"):
+            if row[key]:
+                click.echo(f"    {key}: {row[key]}")
 
 
 @command.command("show", short_help="Print a recipe as written or resolved.")

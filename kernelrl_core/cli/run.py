@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kernelrl_core.cli.output import print_json, print_lines, table
+
+if TYPE_CHECKING:
+    from kernelrl_core.planning.load import LoadedRecipe
+
+_INSTALLATION_TEST = "smoke"
+"""Recipe whose run ends with the list of the parts that worked."""
 
 
 @click.command("run")
@@ -27,6 +34,7 @@ from kernelrl_core.cli.output import print_json, print_lines, table
     is_flag=True,
     help="Print size, cost and missing prerequisites; start nothing. Exit code 2 for an invalid recipe, else 0.",
 )
+@click.option("--show-prompt", is_flag=True, help="With --dry-run: also print the prompt of the first task.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
 @click.pass_context
 def command(
@@ -38,6 +46,7 @@ def command(
     extend: bool,
     origin: str | None,
     dry_run: bool,
+    show_prompt: bool,
     as_json: bool,
 ) -> None:
     """Train a policy with RECIPE: a path, or the name of a recipe in ./recipes or of a bundled one.
@@ -49,7 +58,7 @@ def command(
     Examples:
       kernelrl run quickstart
       kernelrl run quickstart --name first train.steps=10 rewards.correct.weight=0.5
-      kernelrl run quickstart --dry-run
+      kernelrl run quickstart --dry-run --show-prompt
       kernelrl run quickstart --name first --extend train.steps=20 rewards.correct.weight=0.5
       kernelrl run quickstart --from first@5 train.learning_rate=1e-5
     """
@@ -60,20 +69,16 @@ def command(
 
     loaded = load_recipe(recipe, overrides, registry=registry())
     show_warnings(loaded)
-    if name is not None and (Path(name).name != name or name.startswith(".")):
-        raise UsageError(f"--name {name!r} must be a directory name without path separators or a leading dot")
+    if name is not None and (Path(name).name != name or name[0] in ".-"):
+        raise UsageError(f"--name {name!r} must be a directory name without path separators, leading dot or hyphen")
     if extend + exist_ok + (origin is not None) > 1:
         raise UsageError("--extend, --exist-ok and --from exclude each other")
     if extend and name is None:
         raise UsageError("--extend needs the --name of the finished run")
+    if show_prompt and not dry_run:
+        raise UsageError("--show-prompt needs --dry-run", fix=f"kernelrl run {recipe} --dry-run --show-prompt")
     if dry_run:
-        from kernelrl_core.planning.plan import plan, plan_notes, plan_rows
-
-        facts = plan(loaded.name, loaded.recipe, registry())
-        if as_json:
-            print_json(facts)
-        else:
-            print_lines([*table(plan_rows(facts)), *plan_notes(facts)])
+        _show_plan(loaded, show_prompt=show_prompt, as_json=as_json)
         return
 
     from kernelrl_core.cli.resume import continue_run, print_result, train_on
@@ -111,4 +116,26 @@ def command(
     click.echo(f"run: {run.path}", err=as_json)
     code = execute_run(run, loaded.recipe, loaded.resolved, registry())
     print_result(run, as_json=as_json)
+    if loaded.name == _INSTALLATION_TEST and not as_json:
+        from kernelrl_core.runs.summary import tested_parts
+
+        print_lines(["", *table(tested_parts(run, loaded.recipe))])
     context.exit(code)
+
+
+def _show_plan(loaded: LoadedRecipe, *, show_prompt: bool, as_json: bool) -> None:
+    from kernelrl_core.planning.duration import duration_text, expected_duration, header_entries
+    from kernelrl_core.planning.plan import example_prompt, plan, plan_notes, plan_rows
+    from kernelrl_core.plugins.registry import registry
+
+    facts = plan(loaded.name, loaded.recipe, registry())
+    facts |= expected_duration(loaded.resolved, facts)
+    messages = example_prompt(loaded.recipe, registry()) if show_prompt else ()
+    if as_json:
+        prompt = [{"role": message.role, "content": message.content} for message in messages]
+        print_json(facts | ({"prompt": prompt} if show_prompt else {}))
+        return
+    duration = duration_text(facts, header_entries(loaded.sources[-1])["costs"])
+    print_lines([*table([*plan_rows(facts), ("duration", duration)]), *plan_notes(facts)])
+    for message in messages:
+        print_lines(["", f"[{message.role}]", message.content])

@@ -9,7 +9,7 @@ from kernelrl_core.cli.output import print_json, print_lines, table
 
 @click.group("runs")
 def command() -> None:
-    """List the runs below ./runs, show one, and review its suspect samples."""
+    """List the runs below ./runs, show or delete one, and review its suspect samples."""
 
 
 @command.command("list", short_help="List runs with state and progress.")
@@ -23,9 +23,9 @@ def list_command(as_json: bool) -> None:
     found = []
     for run in list_runs():
         try:
-            found.append(summary(run))
+            found.append({**summary(run), "damage": None})
         except KernelRLError as error:
-            click.echo(f"kernelrl: {error.message}", err=True)
+            found.append({"run": str(run.path), "state": run.state()[0], "damage": error.message})
     if as_json:
         print_json({"runs": found})
         return
@@ -33,6 +33,9 @@ def list_command(as_json: bool) -> None:
         click.echo("no runs below ./runs; start one with: kernelrl run quickstart", err=True)
     rows = []
     for facts in found:
+        if facts["damage"] is not None:
+            rows.append((facts["run"], facts["state"], "damaged", facts["damage"]))
+            continue
         rate = facts["last_correct_rate"]
         correct = "" if rate is None else f"correct {rate:.0%}"
         rows.append((facts["run"], facts["state"], f"step {facts['steps']}/{facts['steps_total'] or '?'}", correct))
@@ -56,6 +59,34 @@ def show_command(run: str, as_json: bool) -> None:
         return
     rows = [*result_rows(facts), ("started", origin["started"]), ("version", f"kernelrl {origin['kernelrl']}")]
     print_lines(table([*rows, ("latest checkpoint", checkpoints[-1] if checkpoints else "none")]))
+
+
+@command.command("rm", short_help="Delete runs.")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option("--yes", is_flag=True, help="Delete without a question.")
+def rm_command(runs: tuple[str, ...], yes: bool) -> None:
+    """Delete each RUN with its samples and checkpoints, after a question. A running one is refused.
+
+    \b
+    Example:
+      kernelrl runs rm first second --yes
+    """
+    from kernelrl_core.errors import UsageError
+    from kernelrl_core.runs.directory import find_run
+    from kernelrl_core.storage import disk_error, remove_directory
+
+    found = [find_run(name, damaged=True) for name in dict.fromkeys(runs)]
+    if busy := [str(run.path) for run in found if run.locked()]:
+        raise UsageError(f"in use by another process: {', '.join(busy)}", fix=f"kernelrl status {busy[0]}")
+    if not yes:
+        paths = ", ".join(str(run.path) for run in found)
+        click.confirm(f"delete {paths} with all samples and checkpoints?", abort=True, err=True)
+    for run in found:
+        try:
+            remove_directory(run.path)
+        except OSError as error:
+            raise disk_error(run.path, error) from error
+        click.echo(f"deleted: {run.path}", err=True)
 
 
 @command.command("suspects", short_help="List the samples that a person should review.")

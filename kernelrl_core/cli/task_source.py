@@ -20,7 +20,7 @@ def source_of(recipe: str | None, use: str | None, settings: Sequence[str]) -> T
     from kernelrl_core.errors import UsageError
     from kernelrl_core.planning.load import load_recipe
     from kernelrl_core.plugins.registry import registry
-    from kernelrl_core.recipe.merge import merge_layers, override_layer
+    from kernelrl_core.recipe.merge import merge_layers, override_layers
     from kernelrl_core.recipe.problems import RecipeError
     from kernelrl_core.recipe.structure import structure_recipe
 
@@ -30,7 +30,7 @@ def source_of(recipe: str | None, use: str | None, settings: Sequence[str]) -> T
         chosen = load_recipe(recipe, settings, registry=registry()).recipe.tasks
     else:
         layers = [f"tasks.use={use or 'starter'}", *(f"tasks.{setting}" for setting in settings)]
-        found = structure_recipe(merge_layers([override_layer(layer) for layer in layers]), registry())
+        found = structure_recipe(merge_layers(override_layers(layers)), registry())
         # Other required blocks are missing; only the errors of this one count.
         if problems := [problem for problem in found.problems if problem.path.partition(".")[0] == "tasks"]:
             raise RecipeError(problems)

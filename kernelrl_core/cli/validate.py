@@ -49,13 +49,15 @@ def command(context: click.Context, recipe: str, overrides: tuple[str, ...], as_
             click.echo(line, err=True)
     if as_json:
         warnings = _described(loaded.warnings)
-        print_json({"recipe": loaded.name, "valid": True, "problems": [], "warnings": warnings})
+        files = [str(path) for path in loaded.sources]
+        print_json({"recipe": loaded.name, "valid": True, "problems": [], "warnings": warnings, "files": files})
     else:
         click.echo(f"{loaded.name}: ok")
 
 
 def show_warnings(loaded: LoadedRecipe) -> None:
-    """Print a warning on stderr for each key of a recipe that has no effect."""
+    """Print on stderr the files of a recipe, and a warning for each key that has no effect."""
+    click.echo(f"recipe: {loaded.files()}", err=True)
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
 

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import functools
 import logging
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,7 @@ from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
 from kernelrl_core.recipe.prerequisites import require_prerequisites
 from kernelrl_core.types import (
+    CHECKER_FAILED,
     Candidate,
     Evaluation,
     EvaluationRequest,
@@ -237,14 +239,26 @@ class CandidateEvaluator:
                 found = [attrs.evolve(finding, checker=finding.checker or name) for finding in found]
             except Exception as error:
                 # A checker must not be able to stop a run: continue with a note instead of its findings.
-                if name not in self._warned:
-                    self._warned.add(name)
-                    _log.warning("checkers.%s failed on %s", name, candidate.sha256, exc_info=True)
-                evidence = f"checkers.{name} failed: {type(error).__name__}: {error}"
-                findings.append(Finding("checker_failed", Severity.NOTE, evidence[:500], checker=name))
-            else:
-                findings += found
+                findings.append(self._failure(name, candidate, f"{type(error).__name__}: {error}"))
+                continue
+            findings += found
+            declared = {rule.id for rule in checker.rules}
+            if undeclared := [finding.rule for finding in found if finding.rule not in declared]:
+                problem = f"it reports the rule {undeclared[0]!r}, which its `rules` do not declare"
+                findings.append(self._failure(name, candidate, problem))
         return tuple(findings)
+
+    def _failure(self, name: str, candidate: Candidate, problem: str) -> Finding:
+        """The note about a failure of a checker. The first failure of each checker is also logged as a warning."""
+        package = type(self._checkers[name]).__module__.partition(".")[0]
+        evidence = f"checkers.{name} failed: {type(self._checkers[name]).__name__} of {package}: {problem}"
+        if name not in self._warned:
+            self._warned.add(name)
+            _log.warning(
+                "%s; first on kernel %s; correct the plugin; test it with 'kernelrl plugins check'",
+                evidence, candidate.sha256[:12], exc_info=sys.exc_info()[0] is not None,
+            )  # fmt: skip
+        return Finding(CHECKER_FAILED, Severity.NOTE, evidence[:500], checker=name)
 
     def _request(
         self, task: Task, candidate: Candidate, seed: str | None, found: Sequence[Finding] = ()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,10 +15,11 @@ from kernelrl_core.errors import KernelRLError
 from kernelrl_core.heldout.scoreboard import best_turn, scoreboard
 from kernelrl_core.heldout.split import rollout_split
 from kernelrl_core.monitoring.console import Console
-from kernelrl_core.monitoring.events import TurnFinished
+from kernelrl_core.monitoring.events import PhaseStarted, TurnFinished
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.schema import Recipe
-from kernelrl_core.rollout.session import open_session
+from kernelrl_core.rollout.groups import session_rollout
+from kernelrl_core.rollout.session import Session, open_session
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.runs.journal import Journal, read_rows
 from kernelrl_core.runs.provenance import provenance, retriever_identity
@@ -25,7 +27,7 @@ from kernelrl_core.runs.rows import sample_id, sample_row, turn_from_row, why_lo
 from kernelrl_core.types import Episode, Outcome, SampleId, Task, Turn, sha256_text
 from kernelrl_core.types.serialization import dumps, to_json
 
-__all__ = ["EvalJob", "evaluate_job"]
+__all__ = ["EvalJob", "evaluate_job", "sample_task"]
 
 
 @attrs.frozen
@@ -43,12 +45,6 @@ class EvalJob:
     checkpoint: Mapping[str, Any] | None = None
     """Checkpoint row of `run`; None: the untrained policy."""
 
-    def with_settings(self, *, split: str | None, samples: int | None, temperature: float | None) -> EvalJob:
-        """A copy with the given settings of `eval` replaced; None keeps the recipe's value."""
-        given: dict[str, Any] = {"split": split, "samples": samples, "temperature": temperature}
-        settings = attrs.evolve(self.recipe.eval, **{key: value for key, value in given.items() if value is not None})
-        return attrs.evolve(self, recipe=attrs.evolve(self.recipe, eval=settings))
-
 
 async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, Any]:
     """Run the evaluation and return its report: scoreboard, `provenance`, and `rows` with one row per turn.
@@ -63,31 +59,16 @@ async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, A
     """
     console = Console()
     recipe, settings = job.recipe, job.recipe.eval
-    secret = job.run.secret() if job.run is not None else os.urandom(32)
-    update = int(job.checkpoint["loop"]["next_step"]) if job.checkpoint is not None else 0
-    identity = retriever_identity(recipe, job.registry)
-    recorder = _PartialRecorder(job, partial, console, identity)
+    recorder = _PartialRecorder(job, partial, console, retriever_identity(recipe, job.registry))
 
     def finished(tasks: Sequence[Task]) -> dict[SampleId, Turn]:
         return {sample_id(row): turn_from_row(row, tasks[row["task_index"]]) for row in recorder.kept}
 
     try:
-        async with open_session(
-            recipe,
-            job.registry,
-            secret=secret,
-            run_dir=None,
-            say=console.say,
-            origin=job.run.origin() if job.run is not None else None,
-            checkpoint=(job.run.checkpoints, job.checkpoint) if job.run is not None and job.checkpoint else None,
-        ) as session:
-            of_run = job.run.provenance().get("retriever", {}) if job.run is not None else None
-            if job.checkpoint is not None and identity == of_run:
-                session.environment.restore(job.checkpoint["loop"])
-            session.sampler.updates = update
+        async with _opened(job, console) as session:
+            update = session.sampler.updates
             groups = await rollout_split(session, recorder, console.handle, update=update, finished=finished)
     finally:
-        console.close()
         recorder.close()
     episodes = [episode for group in groups for episode in group.episodes]
     turns = [turn for episode in episodes for turn in episode.turns]
@@ -101,6 +82,53 @@ async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, A
         "provenance": provenance(recipe, job.registry),
         "rows": [sample_row(turn) for turn in turns],
     }
+
+
+async def sample_task(job: EvalJob, task: Task, episodes: int) -> list[Episode]:
+    """Sample and evaluate episodes of one task, as in a held-out evaluation. Equal calls sample equal replies, if the
+    policy is deterministic.
+
+    Raises:
+        UsageError, MissingPrerequisite: a component of the recipe cannot be used.
+        KernelRLError: all episodes were lost to infrastructure errors, or a plugin failed.
+    """
+    console = Console()
+    recorder = _PartialRecorder(job, None, console, {})
+    async with _opened(job, console) as session:
+        console.handle(PhaseStarted(f"sampling {task.id}", episodes * job.recipe.episode.turns))
+        rollout = session_rollout(
+            session, [task], episodes, recorder, purpose="eval", step=session.sampler.updates, finished={}
+        )
+        async with rollout:
+            found = [episode async for group in rollout for episode in group.episodes]
+    _say_lost(found, console)
+    return found
+
+
+@asynccontextmanager
+async def _opened(job: EvalJob, console: Console) -> AsyncIterator[Session]:
+    """The session of a job with its checkpoint loaded, and the progress on the console."""
+    recipe = job.recipe
+    secret = job.run.secret() if job.run is not None else os.urandom(32)
+    reporting = asyncio.create_task(console.keep_reporting())
+    try:
+        async with open_session(
+            recipe,
+            job.registry,
+            secret=secret,
+            run_dir=None,
+            say=console.say,
+            origin=job.run.origin() if job.run is not None else None,
+            checkpoint=(job.run.checkpoints, job.checkpoint) if job.run is not None and job.checkpoint else None,
+        ) as session:
+            if job.checkpoint is not None and job.run is not None:
+                if retriever_identity(recipe, job.registry) == job.run.provenance().get("retriever", {}):
+                    session.environment.restore(job.checkpoint["loop"])
+                session.sampler.updates = int(job.checkpoint["loop"]["next_step"])
+            yield session
+    finally:
+        reporting.cancel()
+        console.close()
 
 
 def _say_lost(episodes: Sequence[Episode], console: Console) -> None:

@@ -66,7 +66,8 @@ class Checker(ABC):
     def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> Sequence[Finding]:
         """Findings of one candidate; empty: none. Called in a worker thread, one call at a time.
 
-        An exception does not end the run: it becomes the finding `checker_failed` (note).
+        An exception does not end the run: it becomes the finding `checker_failed` (note), as does a finding of a rule
+        that `rules` does not declare. Both count in the metric `checker_failed_rate`.
 
         Args:
             candidate: with `facts`, the analysis of the source by its backend.

@@ -157,6 +157,10 @@ class PolicyConfig(ComponentConfig):
         the policy's own `capabilities` may be smaller, never larger; the core checks them again."""
         return PolicyCapabilities()
 
+    def context_limit(self) -> int | None:
+        """`Policy.context_tokens`, if it is known without the model, for `kernelrl validate`; None: not known."""
+        return None
+
     def prices(self) -> Mapping[str, float]:
         """Prices in USD per million tokens, by key of the recipe block `cost.prices`: `prompt`, `reply`, `train`."""
         return {}

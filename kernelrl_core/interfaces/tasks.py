@@ -69,6 +69,10 @@ __all__ = ["TaskConfig", "TaskSource"]
 class TaskConfig(ComponentConfig):
     """Options of a task source."""
 
+    def remote(self) -> bool:
+        """True if listing the tasks uses the network. `kernelrl validate` then does not check the splits."""
+        return False
+
 
 class TaskSource(ABC):
     """A collection of tasks."""

@@ -1,16 +1,20 @@
-"""Console output of a run, on stderr: one line per step, and on a terminal a live progress bar."""
+"""Console output of a run, on stderr: one line per step; on a terminal a live progress bar, else lines of progress."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rich.console import Console as RichConsole
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as ProgressBar
 
 from kernelrl_core.monitoring.events import Event, PhaseStarted, StepFinished, TurnFinished
+from kernelrl_core.monitoring.progress import Progress, progress_text
 from kernelrl_core.monitoring.timeline import KINDS, shares_text
 from kernelrl_core.types import Turn
 
@@ -19,22 +23,47 @@ __all__ = ["Console", "step_line"]
 _log = logging.getLogger(__name__)
 
 
-class Console:
-    """Prints and logs the progress of a run."""
+LINE_EVERY_S = 30.0
+"""Without a terminal, a line of progress is printed after this many seconds without another line."""
+_SAVE_EVERY_S = 2.0
+"""Seconds between two records of the progress."""
 
-    def __init__(self) -> None:
+
+class Console:
+    """Prints and logs the progress of a run.
+
+    Args:
+        save: records the facts of the progress, for `kernelrl status`.
+    """
+
+    def __init__(self, save: Callable[[Mapping[str, Any]], None] | None = None) -> None:
         self._console = RichConsole(file=sys.stderr, highlight=False, emoji=False, soft_wrap=True)
-        self._progress: Progress | None = None
-        self._samples = self._correct = 0
+        self._bar: ProgressBar | None = None
+        self._now, self._save = Progress("start"), save
+        self._printed = time.monotonic()
 
     def say(self, text: str) -> None:
         """Print and log a line."""
         _log.info("%s", text)
+        self._now.detail = "" if self._now.total is not None else text
         self.show(text)
 
     def show(self, text: str) -> None:
         """Print a line that is already logged."""
+        self._printed = time.monotonic()
         self._console.print(text, markup=False)
+
+    async def keep_reporting(self) -> None:
+        """Record the progress continuously, and print it where there is no terminal, until this is cancelled."""
+        while True:
+            await asyncio.sleep(min(_SAVE_EVERY_S, LINE_EVERY_S))
+            facts = self._now.facts()
+            if self._save is not None:
+                await asyncio.to_thread(self._save, facts)
+            if not self._console.is_terminal and time.monotonic() - self._printed >= LINE_EVERY_S:
+                line = progress_text({**facts, "detail": ""})
+                _log.info("%s", line)
+                self.show(line)
 
     def handle(self, event: Event) -> None:
         """Print an event of the run."""
@@ -49,32 +78,35 @@ class Console:
 
     def _expect(self, phase: str, turns: int) -> None:
         self.close()
-        self._samples = self._correct = 0
+        self._now = Progress(phase, turns)
         if self._console.is_terminal:
-            self._progress = Progress(
+            self._bar = ProgressBar(
                 TextColumn("{task.description}"),
                 BarColumn(),
                 MofNCompleteColumn(),
                 TextColumn("correct {task.fields[correct]}"),
+                TextColumn("{task.fields[rate]}"),
                 TimeElapsedColumn(),
+                TimeRemainingColumn(),
                 console=self._console,
                 transient=True,
             )
-            self._progress.start()
-            self._progress.add_task(phase, total=turns, correct="–")
+            self._bar.start()
+            self._bar.add_task(phase, total=turns, correct="–", rate="")
 
     def _count(self, turn: Turn) -> None:
-        self._samples += 1
-        self._correct += turn.correct
-        if self._progress is not None:
-            task = self._progress.task_ids[0]
-            self._progress.update(task, advance=1, correct=f"{self._correct / self._samples:.0%}")
+        self._now.done += 1
+        self._now.correct += turn.correct
+        if self._bar is not None:
+            share = f"{self._now.correct / self._now.done:.0%}"
+            rate = f"{self._now.facts()['samples_per_s'] or 0:.2g}/s"
+            self._bar.update(self._bar.task_ids[0], advance=1, correct=share, rate=rate)
 
     def close(self) -> None:
         """Remove the progress bar."""
-        if self._progress is not None:
-            self._progress.stop()
-            self._progress = None
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
 
 
 def step_line(row: Mapping[str, Any], n_steps: int) -> str:

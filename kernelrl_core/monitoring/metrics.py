@@ -13,7 +13,7 @@ from typing import Any
 
 from kernelrl_core.algorithms.credit import Credit
 from kernelrl_core.monitoring.alarms import PREFIX
-from kernelrl_core.types import Episode, Group, Outcome, Severity, Turn, Verdict
+from kernelrl_core.types import CHECKER_FAILED, Episode, Group, Outcome, Severity, Turn, Verdict
 
 __all__ = ["SeenKernels", "batch_metrics", "credit_metrics", "rollout_metrics", "step_metrics", "time_metrics"]
 
@@ -63,6 +63,8 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
         row |= _mean(f"outcome/{outcome.value}", [turn.outcome is outcome for turn in everything])
     row |= _mean("verdict/suspect", [turn.verdict is Verdict.SUSPECT for turn in turns])
     row |= _finding_rates(turns)
+    if unchecked := [any(found.rule == CHECKER_FAILED for found in turn.findings) for turn in turns]:
+        row |= {"checker_failed_rate": statistics.fmean(unchecked)} if any(unchecked) else {}
     verified = [turn.verified for turn in turns if turn.verified is not None]
     row |= _mean("verify/hack_gap", [not held for held in verified])
     if verified:

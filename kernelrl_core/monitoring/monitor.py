@@ -27,15 +27,23 @@ class Monitor:
         meter: adds up the cost of the run.
         timeline: records the activities of the run.
         say: prints a line for the user.
+        began: value of `time.monotonic` when this process started to work on the run; None: now.
     """
 
     def __init__(
-        self, subscribers: Iterable[Subscriber], meter: CostMeter, timeline: Timeline, say: Callable[[str], None]
+        self,
+        subscribers: Iterable[Subscriber],
+        meter: CostMeter,
+        timeline: Timeline,
+        say: Callable[[str], None],
+        began: float | None = None,
     ) -> None:
         self.meter, self.say = meter, say
         self._subscribers, self._timeline = tuple(subscribers), timeline
         self._alarms = Alarms()
         self._since = time.monotonic()
+        self._began = self._since if began is None else began
+        self._start: dict[str, float] = {}
 
     def publish(self, event: Event) -> None:
         """Pass an event to the subscribers. A finished step may raise alarms."""
@@ -50,15 +58,17 @@ class Monitor:
         return self._alarms.measure(groups)
 
     def start_clock(self) -> None:
-        """Start the time measurement of the first step."""
+        """Start the time measurement of the first step; the time before it becomes `time/start`."""
         self._since = time.monotonic()
+        self._start = {"time/start": self._since - self._began}
 
     def book(self) -> dict[str, float]:
         """The `time/*` and `cost/*` metrics since the last call."""
         begin, self._since = self._since, time.monotonic()
         shares = self._timeline.shares(begin, self._since)
         row = {f"time/in_{kind}": seconds for kind, seconds in shares.items()}
-        return row | {"time/total": self._since - begin, **self.meter.book()}
+        start, self._start = self._start, {}
+        return row | start | {"time/total": self._since - begin, **self.meter.book()}
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from types import SimpleNamespace
 from typing import Any
@@ -12,10 +12,13 @@ import attrs
 
 from kernelrl_core.errors import InfrastructureError, KernelRLError, MissingPrerequisite, UsageError, suggestion
 from kernelrl_core.interfaces.rewards import RewardBounds
+from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.prompts.composer import MINIMUM_REPLY_TOKENS
 from kernelrl_core.recipe.blocks import blocks
-from kernelrl_core.recipe.component_checks import Contradiction, own_problems, unknown_rules
-from kernelrl_core.recipe.schema import RewardUse, SpeedupStop, Use
+from kernelrl_core.recipe.component_checks import Contradiction, made, own_problems, unknown_rules
+from kernelrl_core.recipe.schema import EvalSettings, RewardUse, SpeedupStop, Use
+from kernelrl_core.types import Task
 
 __all__ = ["contradictions"]
 
@@ -113,6 +116,17 @@ def _gaps(given: Parts, registry: Registry) -> Iterator[Contradiction]:
         )
 
 
+def _reward_code(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    for name, use in given.rewards.items():
+        try:
+            use.options.bounds()
+        except Exception:  # reported by `_gaps`
+            continue
+        _, mistake = made("rewards", ("rewards", name), use, registry)
+        if mistake is not None:
+            yield mistake
+
+
 def _weighted_gap(use: RewardUse) -> float:
     bounds: RewardBounds = use.options.bounds()
     if use.weight == 0:
@@ -202,25 +216,67 @@ def _loss(given: Parts, registry: Registry) -> Iterator[Contradiction]:
         yield Contradiction(("train", "ratio"), message, "remove it, or choose another policy")
 
 
-def _levels(given: Parts, registry: Registry) -> Iterator[Contradiction]:
-    from kernelrl_core.tasks.selection import training_tasks
+def _tasks(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    """Splits without tasks, and levels that no task has."""
+    from kernelrl_core.tasks.selection import eval_tasks, training_tasks
 
-    stages = given.curriculum.stages if given.curriculum is not None else ()
-    if all(stage.levels is None for stage in stages):
+    if given.tasks.options.remote():
         return
+    held_out = given.eval
+    place: tuple[str, ...] = ("tasks",)
     try:
-        tasks, _ = training_tasks(registry.make("tasks", given.tasks), given.train, given.eval.split)
-    except (InfrastructureError, MissingPrerequisite, UsageError):
+        source = registry.make("tasks", given.tasks)
+        with plugin_boundary(f"task source {given.tasks.use!r}", "splits"):
+            splits = source.splits()
+        if held_out.every or held_out.at_start or held_out.at_end or held_out.split != EvalSettings().split:
+            place = ("tasks",) if held_out.split in splits else ("eval", "split")
+            eval_tasks(source, held_out)
+        place = ("tasks",) if given.train.split in splits else ("train", "split")
+        tasks, _ = training_tasks(source, given.train, held_out.split)
+    except (InfrastructureError, MissingPrerequisite):
         return  # reported when the tasks are read; they may be on another machine
     except KernelRLError as error:
-        yield Contradiction(("tasks",), error.message, error.fix)
+        yield Contradiction(place, error.message, error.fix)
         return
+    if not tasks:
+        yield Contradiction(("train", "split"), f"split {given.train.split!r} has no tasks")
+    yield from _levels(given, tasks)
+
+
+def _levels(given: Parts, tasks: Sequence[Task]) -> Iterator[Contradiction]:
+    stages = given.curriculum.stages if given.curriculum is not None else ()
     levels = {task.level for task in tasks if task.level is not None}
     known = ", ".join(map(str, sorted(levels))) or "none"
     for index, stage in enumerate(stages):
         if stage.levels is not None and not levels.intersection(stage.levels):
             message = f"no task of split {given.train.split!r} has one of these levels"
             yield Contradiction(("curriculum", "stages", str(index), "levels"), message, f"known levels: {known}")
+
+
+def _warm_start(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    """A warm start without demonstrations, because the task source has none for the backend."""
+    own = given.demonstrations
+    if not given.policy.options.capabilities().warm_start or own.file is not None or given.tasks.options.remote():
+        return
+    backend = given.backend.use.rpartition(":")[2]
+    try:
+        source = registry.make("tasks", given.tasks)
+        tasks = [task for split in source.splits() for task in source.tasks(split)] if own.bundled else []
+        if any(one.backend == backend for task in tasks for one in source.demonstrations(task)):
+            return
+    except Exception:  # plugin code; reported by `_tasks`
+        return
+    message = f"the tasks have no demonstration for backend {backend!r}, which the warm start of the policy needs"
+    hint = "set policy.warm_start=null if the policy has this option, or demonstrations.file"
+    yield Contradiction(("backend",), message, hint)
+
+
+def _context(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    limit = given.policy.options.context_limit()
+    reply = min(MINIMUM_REPLY_TOKENS, given.sampling.max_tokens)
+    if limit is not None and limit <= reply:
+        message = f"a context of {limit} tokens cannot hold a prompt and a reply of {reply} tokens"
+        yield Contradiction(("policy",), message, "raise policy.context_tokens")
 
 
 def _optimizer(given: Parts, registry: Registry) -> Iterator[Contradiction]:
@@ -277,6 +333,8 @@ def _sampling(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     if sampling.extend is not None and sampling.extend.max_tokens <= sampling.max_tokens:
         message = f"{sampling.extend.max_tokens} is not above sampling.max_tokens ({sampling.max_tokens})"
         yield Contradiction(("sampling", "extend", "max_tokens"), message)
+    if "" in sampling.stop:
+        yield Contradiction(("sampling", "stop"), "an empty string ends every reply before its first token")
     if sampling.top_p == 0:
         hint = "set it to 1 for all tokens, or sampling.temperature to 0 for the most probable one"
         yield Contradiction(("sampling", "top_p"), "0 excludes every token", hint)
@@ -284,9 +342,16 @@ def _sampling(given: Parts, registry: Registry) -> Iterator[Contradiction]:
         yield Contradiction(("sampling", "top_k"), f"cannot sample from {sampling.top_k} tokens", "-1 means all")
 
 
-def _template(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+def _prompt(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    from kernelrl_core.prompts.hardware import hardware_block
     from kernelrl_core.prompts.templates import BUILTIN, Template
 
+    if given.prompt.hardware is not None and given.prompt.hardware.gpu != "auto":  # auto: the GPU of another machine
+        try:
+            hardware_block(given.prompt.hardware.gpu)
+        except UsageError as error:
+            message = error.message.removeprefix("prompt.hardware.gpu: ")
+            yield Contradiction(("prompt", "hardware", "gpu"), message, error.fix)
     if given.prompt.template in BUILTIN:
         return
     try:
@@ -340,9 +405,12 @@ _RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("rewards", "verdicts"), _hack_reward),
     (("evaluation",), _precision),
     (("rewards",), _gaps),
+    (("rewards",), _reward_code),
     (("rewards", "curriculum"), _curriculum),
     (("train", "evaluation"), _coverage),
-    (("curriculum", "tasks", "train"), _levels),
+    (("curriculum", "tasks", "train", "eval"), _tasks),
+    (("tasks", "backend", "policy", "demonstrations"), _warm_start),
+    (("policy", "sampling"), _context),
     (("train",), _length),
     (("train",), _groups),
     (("train", "advantage"), _estimator),
@@ -351,7 +419,7 @@ _RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("train", "curriculum", "policy"), _pipeline),
     (("cost", "policy", "evaluator"), _budget),
     (("sampling",), _sampling),
-    (("prompt",), _template),
+    (("prompt",), _prompt),
     (("checkers", "forbid"), _forbid),
     (("demonstrations",), _demonstrations),
     (("requires",), _requires),

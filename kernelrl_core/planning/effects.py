@@ -20,7 +20,7 @@ def keys_without_effect(recipe: Recipe, merged: Merged) -> Iterator[Problem]:
         for dotted in keys:
             path = tuple(dotted.split("."))
             if path in merged.origins and _value(recipe, path) != _value(plain, path):
-                yield Problem(merged.origin(path), dotted, f"has no effect: {why}")
+                yield Problem(merged.origin(path), dotted, f"has no effect{why}")
 
 
 def _value(recipe: Recipe, path: tuple[str, ...]) -> object:
@@ -35,27 +35,53 @@ def _extended_too_late(recipe: Recipe) -> bool:
     return extend is not None and steps is not None and extend.after_step >= steps
 
 
+def _beyond_context(recipe: Recipe) -> bool:
+    limit = recipe.policy.options.context_limit()
+    return limit is not None and recipe.sampling.max_tokens >= limit
+
+
 _RULES: tuple[tuple[tuple[str, ...], Callable[[Recipe], bool], str], ...] = (
     (
         ("history.thinking", "history.keep", "history.form", "returns.gamma", "returns.aggregate", "episode.stop"),
         lambda recipe: recipe.episode.turns == 1,
-        "an episode has one turn (episode.turns)",
+        ": an episode has one turn (episode.turns)",
     ),
     (
         ("prompt.example_turns",),
         lambda recipe: recipe.episode.turns == 1 or recipe.prompt.shots == "zero",
-        "no later turn could show an example (episode.turns, prompt.shots)",
+        ": no later turn could show an example (episode.turns, prompt.shots)",
     ),
     (
         ("train.clip_low", "train.clip_high"),
         lambda recipe: recipe.train.loss == "importance_sampling",
-        "importance_sampling clips nothing (train.loss)",
+        ": importance_sampling clips nothing (train.loss)",
     ),
     (
         ("sampling.top_p", "sampling.top_k"),
         lambda recipe: not recipe.sampling.temperature,
-        "temperature 0 takes the most probable token (sampling.temperature)",
+        ": temperature 0 takes the most probable token (sampling.temperature)",
     ),
-    (("sampling.extend",), _extended_too_late, "the run ends before that step (train.steps)"),
+    (("sampling.extend",), _extended_too_late, ": the run ends before that step (train.steps)"),
+    (
+        (
+            "evaluation.timing_method",
+            "evaluation.timing_trials",
+            "evaluation.baseline",
+            "evaluation.excessive_speedup",
+        ),
+        lambda recipe: not recipe.evaluation.timing,
+        ": no run time is measured (evaluation.timing)",
+    ),
+    (
+        ("verify.trials", "verify.sizes"),
+        lambda recipe: not recipe.verify.train and not recipe.verify.eval,
+        ": no kernel is verified (verify.train, verify.eval)",
+    ),
+    (("sampling.max_tokens",), _beyond_context, ": a reply ends where the context of the policy is full"),
+    (
+        ("eval.pass_at",),
+        lambda recipe: max(recipe.eval.pass_at, default=0) > recipe.eval.samples,
+        " for k above the episodes per task (eval.samples)",
+    ),
 )
 """Keys, the condition under which they have no effect, and the reason."""

@@ -14,7 +14,7 @@ from kernelrl_core.errors import LookupFailed, nearest, suggestion
 from kernelrl_core.planning.checks import contradictions
 from kernelrl_core.planning.effects import keys_without_effect
 from kernelrl_core.plugins.registry import Registry
-from kernelrl_core.recipe.merge import Merged, merge_files, merge_layers, override_layer
+from kernelrl_core.recipe.merge import Merged, merge_files, merge_layers, override_layers, shown_path
 from kernelrl_core.recipe.problems import Origin, Problem, RecipeError
 from kernelrl_core.recipe.schema import PromptSettings, Recipe
 from kernelrl_core.recipe.structure import plain, structure_recipe
@@ -45,13 +45,20 @@ class LoadedRecipe:
     warnings: tuple[Problem, ...] = ()
     """Keys that are set and have no effect."""
 
+    def files(self) -> str:
+        """The files read, the recipe first, then its base recipes."""
+        bundled = set(bundled_recipes().values())
+        return ", extends ".join(
+            f"{shown_path(path)}{' (bundled)' if path in bundled else ''}" for path in reversed(self.sources)
+        )
+
 
 def load_recipe(name_or_path: str, overrides: Sequence[str] = (), *, registry: Registry) -> LoadedRecipe:
     """Read, merge and check a recipe.
 
     Args:
         name_or_path: an existing path, else the name of `./recipes/NAME.yaml`, else of a bundled recipe.
-        overrides: `a.b=VALUE`, applied in order.
+        overrides: `a.b=VALUE`, each key at most once.
 
     Raises:
         LookupFailed: there is no such recipe.
@@ -64,11 +71,10 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = (), *, registry: R
         layers.append(merge_files(path, _find_base, _nearest_base))
     except RecipeError as error:
         problems.extend(error.problems)
-    for override in overrides:
-        try:
-            layers.append(override_layer(override))
-        except RecipeError as error:
-            problems.extend(error.problems)
+    try:
+        layers += override_layers(overrides)
+    except RecipeError as error:
+        problems.extend(error.problems)
     if problems:
         raise RecipeError(problems)
     return _understand(path.stem, merge_layers(layers), registry)

@@ -17,9 +17,9 @@ from kernelrl_core.recipe.schema import PriceSettings, Recipe
 from kernelrl_core.rollout.episode import reply_limit
 from kernelrl_core.tasks.curriculum import TaskSchedule
 from kernelrl_core.tasks.selection import eval_tasks, training_tasks
-from kernelrl_core.types import Example, Task
+from kernelrl_core.types import Example, Message, Task
 
-__all__ = ["budget_lines", "plan", "plan_notes", "plan_rows", "preflight"]
+__all__ = ["budget_lines", "example_prompt", "plan", "plan_notes", "plan_rows", "preflight"]
 
 CHARACTERS_PER_TOKEN = 3.5
 """Assumed for code; a plan does not load the policy's tokenizer."""
@@ -58,7 +58,8 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
         tasks = list(training_tasks(registry.make("tasks", recipe.tasks), recipe.train, recipe.eval.split)[0])
     except KernelRLError as error:
         text = str(error) if error.message.startswith(f"{recipe.tasks.use}:") else f"{recipe.tasks.use}: {error}"
-        missing.append(text.replace("\n", "; "))
+        if (line := text.replace("\n", "; ")) not in missing:
+            missing.append(line)
     steps = TaskSchedule(tasks, recipe).n_steps if tasks is not None else recipe.train.steps
     per_step = recipe.train.tasks_per_step * recipe.train.group_size * recipe.episode.turns
     sampled = (tasks or [])[:SAMPLED_TASKS]
@@ -66,8 +67,16 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
     known = _prompt_tokens(recipe, registry, sampled, examples)
     prompt = ASSUMED_PROMPT_TOKENS if known is None else known
     samples = per_step * steps if steps is not None else None
+    held_out, updates = _held_out(recipe, registry, steps)
+    held_out_episodes = held_out and held_out * len(updates) * recipe.eval.samples
     facts: dict[str, Any] = {
         "recipe": name,
+        "policy": recipe.policy.use,
+        "model": getattr(recipe.policy.options, "model", None),
+        "backend": recipe.backend.use,
+        "evaluator": recipe.evaluator.use,
+        "rewards": {name: use.weight for name, use in recipe.rewards.items()},
+        "splits": {"train": recipe.train.split, "held_out": recipe.eval.split},
         "tasks": len(tasks) if tasks is not None else None,
         "steps": steps,
         "tasks_per_step": recipe.train.tasks_per_step,
@@ -75,6 +84,8 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
         "turns": recipe.episode.turns,
         "samples_per_step": per_step,
         "samples": samples,
+        "held_out_tasks": held_out,
+        "held_out_samples": held_out_episodes and held_out_episodes * recipe.episode.turns,
         **retrieved,
     }
     on_gpu, prices = evaluates_on_gpu(recipe, registry), prices_of(recipe)
@@ -84,8 +95,8 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
     facts |= _amounts("_per_step", one, prices) | _amounts("", None, prices) | {"budget_usd": recipe.cost.budget_usd}
     if steps is not None:
         whole = spent_at_most(recipe, prompt, episodes=episodes, steps=range(steps), on_gpu=on_gpu, trains=True)
-        held_out, updates = _held_out_episodes(recipe, registry), _held_out_updates(recipe, steps)
-        whole += spent_at_most(recipe, prompt, episodes=held_out, steps=updates, on_gpu=on_gpu, trains=False)
+        of_one = (held_out or 0) * recipe.eval.samples
+        whole += spent_at_most(recipe, prompt, episodes=of_one, steps=updates, on_gpu=on_gpu, trains=False)
         facts |= _amounts("", whole, prices)
     return facts | {"missing": missing}
 
@@ -103,7 +114,10 @@ def _amounts(of: str, spent: Spent | None, prices: PriceSettings) -> dict[str, A
 
 def plan_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """Label and value of each line of a plan."""
-    hidden = {"missing"} | ({"budget_usd"} if facts["budget_usd"] is None else set())
+    hidden = {"missing", "seconds", "seconds_from", "prompt"} | (
+        {"budget_usd"} if facts["budget_usd"] is None else set()
+    )
+    hidden |= {"model"} if facts["model"] is None else set()
     hidden |= {key for key in facts if key.startswith("scored_tokens") and not facts["scored_tokens_per_step_at_most"]}
     unpriced = facts["usd_per_step_at_most"] is None
     return [
@@ -138,17 +152,33 @@ def budget_lines(facts: dict[str, Any]) -> list[str]:
     ]
 
 
-def _held_out_updates(recipe: Recipe, steps: int) -> list[int]:
-    """Numbers of updates before each held-out evaluation of the run."""
-    return [*([0] if recipe.eval.at_start else []), *(n for n in range(1, steps + 1) if recipe.eval.is_due(n, steps))]
-
-
-def _held_out_episodes(recipe: Recipe, registry: Registry) -> int:
-    """Episodes of one held-out evaluation; 0 if its tasks cannot be read."""
+def _held_out(recipe: Recipe, registry: Registry, steps: int | None) -> tuple[int | None, list[int]]:
+    """Number of held-out tasks, None if they cannot be read, and the numbers of updates before each held-out
+    evaluation of the run."""
+    due = (n for n in range(1, (steps or 0) + 1) if recipe.eval.is_due(n, steps or 0))
+    updates = [*([0] if recipe.eval.at_start else []), *due]
+    if not updates:
+        return 0, []
     try:
-        return recipe.eval.samples * len(eval_tasks(registry.make("tasks", recipe.tasks), recipe.eval))
+        return len(eval_tasks(registry.make("tasks", recipe.tasks), recipe.eval)), updates
     except KernelRLError:
-        return 0
+        return None, updates
+
+
+def example_prompt(recipe: Recipe, registry: Registry) -> tuple[Message, ...]:
+    """The messages of the first turn for the first training task, before the policy's chat template.
+
+    Raises:
+        KernelRLError: the tasks, the backend, a checker or the retriever cannot be used.
+    """
+    tasks = registry.make("tasks", recipe.tasks)
+    task = training_tasks(tasks, recipe.train, recipe.eval.split)[0][0]
+    known = {rule.id: rule for use in recipe.checkers.values() for rule in registry.make("checkers", use).rules}
+    stated = tuple(known[id_] for id_ in recipe.forbid if id_ in known)
+    backend = registry.make("backends", recipe.backend)
+    composer = Composer(recipe.prompt, recipe.history, backend.facts, stated, recipe.evaluation)
+    retrieval = make_retrieval(recipe, registry, tasks, lambda kernel, reference: False)
+    return composer.messages(task, examples=retrieval.search(task).examples if retrieval is not None else ())
 
 
 def _examples(
@@ -198,6 +228,10 @@ def _prompt_tokens(
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(
+            f"{key} {item:g}" if isinstance(item, float) else f"{key}: {item}" for key, item in value.items()
+        )
     if isinstance(value, float):
         return f"{value:,.2f}"
     return "unknown" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

@@ -8,6 +8,7 @@ earlier turns are at the end of the base prompt instead.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -23,6 +24,8 @@ from kernelrl_core.recipe.schema import HistorySettings, PromptSettings
 from kernelrl_core.types import EvaluationSettings, Example, Message, Prompt, Rule, Task, Turn
 
 __all__ = ["MINIMUM_REPLY_TOKENS", "Composer", "FittedPrompt"]
+
+_log = logging.getLogger(__name__)
 
 MINIMUM_REPLY_TOKENS = 256
 """`Composer.fit` never lowers the reply limit below this number, or below the requested limit if that is smaller."""
@@ -82,6 +85,7 @@ class Composer:
             "ask_summary": self._ask_summary,
             "ask_thinking": settings.think_prefix,
         }
+        self._reported = False
         self._check_reply()
 
     def messages(
@@ -136,6 +140,7 @@ class Composer:
                     return FittedPrompt(prompt, max_tokens, shown)
             # The last prompt of a level is its shortest.
             if prompt is not None and len(prompt.tokens) <= min(limit, context_tokens - minimum):
+                self._report_short_reply(task, context_tokens - len(prompt.tokens), max_tokens, context_tokens)
                 return FittedPrompt(prompt, context_tokens - len(prompt.tokens), shown)
         size = 0 if prompt is None else len(prompt.tokens)
         raise UsageError(
@@ -144,6 +149,16 @@ class Composer:
             fix="set prompt.template=brief or prompt.shots=zero, increase prompt.max_tokens, or choose a policy with a "
             "longer context",
         )
+
+    def _report_short_reply(self, task: Task, tokens: int, wanted: int, context_tokens: int) -> None:
+        """Log the first lowered reply limit."""
+        if not self._reported:
+            self._reported = True
+            _log.warning(
+                "a reply for task %s is limited to %d tokens instead of sampling.max_tokens=%d, because the context of "
+                "the policy has %d tokens; further cases are not reported",
+                task.id, tokens, wanted, context_tokens,
+            )  # fmt: skip
 
     def reply_text(self, source: str, *, summary: str = "") -> str:
         """A reply with `source` in the requested format. Its extraction is `canonical_source(source)`."""

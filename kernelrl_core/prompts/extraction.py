@@ -115,6 +115,9 @@ def extract_file(text: str, *, fences: Sequence[str] = (), backend: str) -> Extr
     extraction = extract(text, fences=fences, backend=backend)
     if extraction.problem != "no_code":
         return extraction
+    if plain.message and _NAMES_MODEL.search(text) is None:
+        message = f"{plain.message}\nThe file defines no class `ModelNew`, as Python or in a code block of a reply."
+        return Extraction(None, "syntax", message)
     if plain.message:
         return Extraction(None, "syntax", plain.message)
     return Extraction(None, "no_model", "The file defines no class `ModelNew`.")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import attrs
 
 from kernelrl_core.errors import KernelRLError, MissingPrerequisite, suggestion
+from kernelrl_core.plugins.kinds import KINDS_BY_NAME
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.plugins.use import Use
+from kernelrl_core.recipe.declarations import declaration_faults
 from kernelrl_core.recipe.schema import Recipe
 
-__all__ = ["Contradiction", "own_problems", "unknown_rules"]
+__all__ = ["Contradiction", "made", "own_problems", "unknown_rules"]
 
 
 @attrs.frozen
@@ -35,6 +38,22 @@ def own_problems(path: tuple[str, ...], use: Use) -> Iterator[Contradiction]:
     yield from (Contradiction(path, message) for message in found)
 
 
+def made(kind: str, path: tuple[str, ...], use: Use, registry: Registry) -> tuple[Any, Contradiction | None]:
+    """A component that needs neither machine nor network, and the first mistake in its code; None if there is none."""
+    try:
+        component = registry.make(kind, use)  # type: ignore[call-overload]
+        fault = next(declaration_faults(kind, component, use.options), None)
+        if fault is None:
+            return component, None
+    except MissingPrerequisite as error:
+        return None, Contradiction(path, error.message, error.fix, missing=True)
+    except KernelRLError as error:
+        return None, Contradiction(path, error.message, error.fix)
+    plugin = registry.plugin_of(kind, use.use).name
+    message = f"plugin {plugin}: {KINDS_BY_NAME[kind].singular} {use.use!r}: {fault}"
+    return None, Contradiction(path, message, f"correct it in the plugin; kernelrl plugins check {plugin}")
+
+
 def unknown_rules(checkers: Mapping[str, Use], forbid: Sequence[str], registry: Registry) -> Iterator[Contradiction]:
     """Stated rules that no checker of the recipe can report."""
     if not checkers:
@@ -45,14 +64,11 @@ def unknown_rules(checkers: Mapping[str, Use], forbid: Sequence[str], registry: 
         return
     known: set[str] = set()
     for name, use in checkers.items():
-        try:
-            known |= {rule.id for rule in registry.make("checkers", use).rules}
-        except MissingPrerequisite as error:
-            yield Contradiction(("checkers", name), error.message, error.fix, missing=True)
+        checker, mistake = made("checkers", ("checkers", name), use, registry)
+        if mistake is not None:
+            yield mistake
             return
-        except KernelRLError as error:
-            yield Contradiction(("checkers", name), error.message, error.fix)
-            return
+        known |= {rule.id for rule in checker.rules}
     for rule in forbid:
         if rule not in known:
             message = f"no checker of this recipe has a rule {rule!r}"

@@ -11,7 +11,7 @@ from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.plugins.use import Use
 from kernelrl_core.recipe.blocks import blocks
 from kernelrl_core.recipe.component_checks import own_problems, unknown_rules
-from kernelrl_core.recipe.merge import Merged, merge_layers, override_layer
+from kernelrl_core.recipe.merge import Merged, merge_layers, override_layers
 from kernelrl_core.recipe.problems import Problem, RecipeError
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.recipe.structure import structure_recipe
@@ -52,12 +52,12 @@ def read_evaluation_spec(
 
     Args:
         data: recipe keys, such as `{"backend": {"use": "triton"}}`. Only evaluation keys are allowed.
-        overrides: `a.b=VALUE`, applied in order.
+        overrides: `a.b=VALUE`, each key at most once.
 
     Raises:
         RecipeError: lists all mistakes.
     """
-    merged = merge_layers([Merged(dict(data)), *map(override_layer, overrides)])
+    merged = merge_layers([Merged(dict(data)), *override_layers(overrides)])
     structured = structure_recipe(merged, registry)
     # The other required keys of a recipe are neither required nor allowed here.
     problems = [problem for problem in structured.problems if problem.path.partition(".")[0] in _KEYS]

@@ -16,7 +16,7 @@ from kernelrl_core.recipe.blocks import block_at, core_keys
 from kernelrl_core.recipe.problems import COMMAND_LINE, Origin, Problem, RecipeError
 from kernelrl_core.sources import yaml
 
-__all__ = ["Merged", "merge_files", "merge_layers", "override_layer"]
+__all__ = ["Merged", "merge_files", "merge_layers", "override_layer", "override_layers", "shown_path"]
 
 _MAX_BYTES = 1 << 20
 
@@ -89,6 +89,30 @@ def override_layer(text: str) -> Merged:
     return Merged(data, origins)
 
 
+def override_layers(texts: Sequence[str]) -> list[Merged]:
+    """The layers of all overrides of a command.
+
+    Raises:
+        RecipeError: lists all mistakes, also keys that are given twice.
+    """
+    layers: list[Merged] = []
+    problems: list[Problem] = []
+    seen: dict[str, str] = {}
+    for text in texts:
+        key = text.partition("=")[0].strip()
+        if key in seen and seen[key] != text:
+            hint = f"remove {seen[key]!r} or {text!r}"
+            problems.append(Problem(Origin(COMMAND_LINE), key, "is given twice", hint))
+        seen[key] = text
+        try:
+            layers.append(override_layer(text))
+        except RecipeError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise RecipeError(problems)
+    return layers
+
+
 def merge_layers(layers: Sequence[Merged]) -> Merged:
     """Merge layers in order; later layers override earlier ones."""
     result = Merged()
@@ -107,7 +131,7 @@ def _read(
     hint: Callable[[str, Path], str],
     including: tuple[Path, ...],
 ) -> Merged:
-    origin = Origin(_shown(path))
+    origin = Origin(shown_path(path))
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -212,7 +236,8 @@ def _sort(value: Any) -> str:
     return {dict: "a mapping", list: "a list", str: "text", type(None): "nothing"}.get(type(value), "a single value")
 
 
-def _shown(path: Path) -> str:
+def shown_path(path: Path) -> str:
+    """A path for messages: relative if it is below the working directory."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import os
 import subprocess
 import sys
@@ -16,15 +15,13 @@ from kernelrl_core.interfaces.component import Component
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.plugins.use import Use
 from kernelrl_core.recipe.blocks import blocks
+from kernelrl_core.recipe.declarations import declaration_faults
 from kernelrl_core.recipe.problems import RecipeError
 from kernelrl_core.recipe.structure import component_block
-from kernelrl_core.types.evaluations import EvaluationSettings
-from kernelrl_core.types.outcomes import Rule, Severity
 
 __all__ = [
     "HEAVY_MODULES",
     "component_faults",
-    "declaration_faults",
     "import_faults",
     "option_faults",
     "read_options",
@@ -127,71 +124,3 @@ def _heavy_imports(package: str, config: str, heavy: frozenset[str], path: tuple
     if done.returncode:
         raise UsageError(f"importing {package} and {config or 'nothing else'} fails: {done.stderr.strip()}")
     return tuple(done.stdout.rpartition("heavy:")[2].split())
-
-
-def declaration_faults(kind: str, made: Any, options: Any) -> Iterator[str]:
-    """What an instance declares wrongly: the rules of a checker, the bounds of a reward component, …"""
-    find = _DECLARATIONS.get(kind)
-    if find is not None:
-        yield from find(made, options)
-
-
-def _checker(made: Any, options: Any) -> Iterator[str]:
-    rules = getattr(made, "rules", None)
-    if not isinstance(rules, (tuple, list)) or not all(isinstance(rule, Rule) for rule in rules):
-        yield f"rules must be a list or tuple of Rule, got {rules!r}"
-        return
-    ids = [rule.id for rule in rules]
-    yield from (f"rule {id!r} is declared twice" for id in sorted({id for id in ids if ids.count(id) > 1}))  # noqa: A001
-    for rule in rules:
-        if not (rule.id and rule.statement and isinstance(rule.severity, Severity)):
-            yield f"{rule!r} needs an id, a Severity and a statement"
-
-
-def _reward(made: Any, options: Any) -> Iterator[str]:
-    try:
-        bounds = options.bounds()
-    except NotImplementedError as error:
-        yield str(error)
-        return
-    if not (math.isfinite(bounds.low) and math.isfinite(bounds.gap) and bounds.low <= bounds.high):
-        yield f"bounds must have a finite low and gap, and low <= high, got {bounds}"
-    elif bounds.gap > bounds.high - bounds.low:
-        yield f"the gap cannot exceed high - low, got {bounds}"
-    try:
-        EvaluationSettings(**options.needs_settings())
-    except (TypeError, ValueError) as error:
-        yield f"needs_settings() does not name keys of the recipe block `evaluation`: {error}"
-
-
-def _evaluator(made: Any, options: Any) -> Iterator[str]:
-    capacity = getattr(made, "capacity", None)
-    if not isinstance(capacity, int) or capacity < 1:
-        yield f"capacity must be an integer of at least 1 after the constructor, got {capacity!r}"
-
-
-def _backend(made: Any, options: Any) -> Iterator[str]:
-    facts = getattr(made, "facts", None)
-    for field in ("title", "instructions"):
-        if not getattr(facts, field, ""):
-            yield f"facts.{field} is missing"
-    for example in (facts.example, *facts.few_shot) if facts is not None else ():
-        if "ModelNew" not in example.kernel or "Model" not in example.reference:
-            yield f"example {example.name!r} must define Model in its reference and ModelNew in its kernel"
-    if not str(getattr(made, "runner", "")).partition(":")[2]:
-        yield "runner must name the BackendRunner as module:attribute"
-
-
-def _tasks(made: Any, options: Any) -> Iterator[str]:
-    splits = made.splits()
-    if not splits or len(set(splits)) < len(splits) or not all(isinstance(split, str) and split for split in splits):
-        yield f"splits() must return different names, at least one, got {splits!r}"
-
-
-_DECLARATIONS = {
-    "checkers": _checker,
-    "rewards": _reward,
-    "evaluators": _evaluator,
-    "backends": _backend,
-    "tasks": _tasks,
-}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from kernelrl_core.errors import MissingPrerequisite
+from kernelrl_core.errors import KernelRLError, MissingPrerequisite
 from kernelrl_core.interfaces.requirements import missing_requirements
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.plugins.use import Use
@@ -37,8 +37,16 @@ def missing_prerequisites(uses: Iterable[tuple[str, Use]], spec: EvaluationSpec,
     """Missing prerequisite -> fix, for the given components and for evaluating by `spec`."""
     found: dict[str, str] = {}
     for kind, use in uses:
-        for missing in registry.missing(registry.find(kind, use.use), use.options):
+        declared = registry.missing(registry.find(kind, use.use), use.options)
+        for missing in declared:
             found.setdefault(missing.what, missing.fix)
+        if kind == "tasks" and not declared and not use.options.remote():
+            try:
+                registry.make("tasks", use).splits()
+            except MissingPrerequisite as error:
+                found.setdefault(error.message, error.fix)
+            except KernelRLError:
+                pass  # no prerequisite; reported when the tasks are listed
     for options in (spec.evaluator.options, spec.backend.options):
         for missing in missing_requirements(options.requires_for(spec.settings)):
             found.setdefault(missing.what, missing.fix)

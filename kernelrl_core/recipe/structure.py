@@ -27,7 +27,7 @@ from kernelrl_core.recipe.merge import Merged
 from kernelrl_core.recipe.problems import Problem, RecipeError
 from kernelrl_core.recipe.schema import Recipe, Use
 
-__all__ = ["Structured", "allows_none", "component_block", "field_types", "plain", "structure_recipe"]
+__all__ = ["Structured", "allows_none", "component_block", "field_types", "plain", "structure_recipe", "type_words"]
 
 Keys: TypeAlias = tuple[str, ...]
 
@@ -194,7 +194,7 @@ class _Walk:
             return self.choice(typing.get_args(wanted), value, path)
         if attrs.has(wanted):
             if not isinstance(value, Mapping):
-                return self.expected(_words(wanted), value, path)
+                return self.expected(type_words(wanted), value, path)
             return self.fields(wanted, value, path)
         if origin in (tuple, list) or wanted in (tuple, list):
             return self.sequence(wanted, value, path)
@@ -207,7 +207,7 @@ class _Walk:
                 else self.expected("a path", value, path)
             )
         if not _is(wanted, value):
-            return self.expected(_words(wanted), value, path)
+            return self.expected(type_words(wanted), value, path)
         return float(value) if wanted is float else value
 
     def union(self, wanted: Any, value: Any, path: Keys) -> Any:
@@ -236,22 +236,22 @@ class _Walk:
         choices = [c for member in members if typing.get_origin(member) is Literal for c in typing.get_args(member)]
         if isinstance(value, str) and (close := nearest(value, choices)):
             hint = f"did you mean {close!r}?"
-        return self.expected(" or ".join(_words(member) for member in members), value, path, hint)
+        return self.expected(" or ".join(type_words(member) for member in members), value, path, hint)
 
     def choice(self, choices: tuple[Any, ...], value: Any, path: Keys) -> Any:
         if any(value == choice and type(value) is type(choice) for choice in choices):
             return value
         close = nearest(value, [c for c in choices if isinstance(c, str)]) if isinstance(value, str) else ""
-        return self.expected(_words(Literal[choices]), value, path, f"did you mean {close!r}?" if close else "")
+        return self.expected(type_words(Literal[choices]), value, path, f"did you mean {close!r}?" if close else "")
 
     def sequence(self, wanted: Any, value: Any, path: Keys) -> Any:
         make = list if list in (wanted, typing.get_origin(wanted)) else tuple
         arguments = typing.get_args(wanted) or (Any, ...)
         if not isinstance(value, (list, tuple)):
-            return self.expected(_words(wanted), value, path)
+            return self.expected(type_words(wanted), value, path)
         if make is tuple and Ellipsis not in arguments:
             if len(value) != len(arguments):
-                return self.expected(_words(wanted), value, path)
+                return self.expected(type_words(wanted), value, path)
             inner: list[Any] = list(arguments)
         else:
             inner = [arguments[0]] * len(value)
@@ -399,22 +399,33 @@ def _is(wanted: Any, value: Any) -> bool:
     return isinstance(wanted, type) and isinstance(value, wanted)
 
 
-def _words(wanted: Any) -> str:
+def type_words(wanted: Any) -> str:
+    """The values that a type accepts, in the words of error messages, such as `an integer of at least 1`."""
     simple = {int: "an integer", float: "a finite number", bool: "true or false", str: "text", Path: "a path"}
     if wanted in simple:
         return simple[wanted]
     if wanted in _RANGES:
         return _RANGES[wanted][1]
     if hasattr(wanted, "__supertype__"):
-        return _words(wanted.__supertype__)
+        return type_words(wanted.__supertype__)
+    if wanted is type(None):
+        return "null"
     origin = typing.get_origin(wanted)
+    if origin in (Union, types.UnionType):
+        return " or ".join(map(type_words, typing.get_args(wanted)))
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return f"a mapping of names to {type_words(typing.get_args(wanted)[1])}"
+    if wanted is Any:
+        return "any value"
     if origin is Literal:
         return " or ".join(_shown(choice) for choice in typing.get_args(wanted))
     if origin in (tuple, list):
         arguments = [argument for argument in typing.get_args(wanted) if argument is not Ellipsis]
         if origin is tuple and Ellipsis not in typing.get_args(wanted):
-            return f"a list of {len(arguments)} values ({', '.join(_words(a) for a in arguments)})"
-        return f"a list, each {_words(arguments[0])}"
+            return f"a list of {len(arguments)} values ({', '.join(type_words(a) for a in arguments)})"
+        return f"a list, each {type_words(arguments[0])}"
+    if isinstance(wanted, type) and issubclass(wanted, Use):
+        return "a mapping with 'use: NAME' and the options of the component"
     if attrs.has(wanted):
         return f"a mapping with {', '.join(repr(name) for name in field_types(wanted))}"
     return getattr(wanted, "__name__", str(wanted))

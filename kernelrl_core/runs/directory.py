@@ -13,12 +13,14 @@ import os
 import re
 import secrets
 import shutil
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError, suggestion
+from kernelrl_core.errors import KernelRLError, LookupFailed, StorageError, UsageError, suggestion
 from kernelrl_core.runs.journal import read_rows
 from kernelrl_core.sources.yaml import dump
 from kernelrl_core.storage import FileLock, disk_error, is_locked, write_atomically
@@ -32,12 +34,18 @@ JOURNALS = ("samples", "credits", "metrics", "checkpoints", "eval_samples", "beg
 """Names of the journals, which are created with the run directory."""
 
 
+_SHORT_ERROR = 1000
+"""Characters of an error in a state that is written to a full disk."""
+
+
 class RunDir:
     """An existing run directory."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: FileLock | None = None
+        # The progress is recorded in a thread; a late record must not replace the final state.
+        self._writing, self._ended = threading.Lock(), False
 
     @property
     def name(self) -> str:
@@ -100,8 +108,9 @@ class RunDir:
                 earlier.lock()
                 shutil.rmtree(path)
             os.rename(growing.path, path)
-        except OSError as error:
-            raise disk_error(path, error) from error
+        except (OSError, StorageError) as error:
+            cause = error.__cause__ if isinstance(error, StorageError) else error
+            raise disk_error(path, cause if isinstance(cause, OSError) else OSError(str(error))) from error
         finally:
             earlier.unlock()
             shutil.rmtree(growing.path, ignore_errors=True)
@@ -188,7 +197,31 @@ class RunDir:
     def set_state(self, state: State, error: str = "") -> None:
         """Write the state of the run."""
         entry = {"state": state, "error": error, "pid": os.getpid(), "since": now()}
-        self._write("state.json", json.dumps(entry) + "\n")
+        with self._writing:
+            self._ended = state != "running"
+            try:
+                self._write("state.json", json.dumps(entry) + "\n")
+            except StorageError:
+                # A full disk has no space for a second file, but the present one keeps its block.
+                entry["error"] = error[:_SHORT_ERROR]
+                if not _overwrite(self.path / "state.json", json.dumps(entry) + "\n"):
+                    raise
+
+    def set_progress(self, facts: Mapping[str, Any]) -> None:
+        """Record the progress of the running process beside its state. A disk error is ignored: it is no result."""
+        entry = {"state": "running", "error": "", "pid": os.getpid(), "since": now(), "progress": dict(facts)}
+        with suppress(OSError), self._writing:
+            if not self._ended:
+                write_atomically(self.path / "state.json", json.dumps(entry) + "\n", sync=False)
+
+    def progress(self) -> dict[str, Any] | None:
+        """The progress that the running process has recorded; None if no process runs or it recorded none."""
+        try:
+            entry = json.loads((self.path / "state.json").read_text())
+        except (OSError, ValueError):
+            return None
+        found = entry.get("progress") if isinstance(entry, dict) and self.state()[0] == "running" else None
+        return found if isinstance(found, dict) else None
 
     def state(self) -> tuple[State, str]:
         """State of the run, and its last error. State `running` without a lock means that the process was killed."""
@@ -221,6 +254,17 @@ class RunDir:
             raise disk_error(self.path / name, error) from error
 
 
+def _overwrite(path: Path, text: str) -> bool:
+    """Replace the content of an existing file in place. Not atomic. False if that fails, too."""
+    try:
+        with path.open("r+", encoding="utf-8") as file:
+            file.write(text)
+            file.truncate()
+    except OSError:
+        return False
+    return True
+
+
 def recipe_text(resolved: Mapping[str, Any]) -> str:
     """Content of a run's recipe.yaml."""
     return dump(dict(resolved))
@@ -231,15 +275,26 @@ def default_name(stem: str) -> str:
     return f"{stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
 
-def find_run(name: str) -> RunDir:
+def find_run(name: str, *, damaged: bool = False) -> RunDir:
     """The run at a path, or with a name below `./runs`.
+
+    Args:
+        damaged: also find a run whose recipe is missing.
 
     Raises:
         LookupFailed: there is none; the message names the nearest run.
+        UsageError: its recipe is missing.
     """
     for path in (Path(name), Path("runs") / name):
         if (path / "recipe.yaml").is_file():
             return RunDir(path)
+    for path in (Path(name), Path("runs") / name):
+        if _is_run(path):
+            if damaged:
+                return RunDir(path)
+            raise UsageError(
+                f"run {path} has no recipe.yaml", fix="restore it from a copy of the run, or delete the directory"
+            )
     hint = suggestion(name, [run.name for run in list_runs()])
     raise LookupFailed(f"no run {name!r}: no run directory has this path or this name below runs/; {hint}")
 
@@ -248,8 +303,18 @@ def list_runs(directory: Path = Path("runs")) -> list[RunDir]:
     """The runs below a directory, oldest first."""
     if not directory.is_dir():
         return []
-    found = [path for path in directory.glob("[!.]*") if (path / "recipe.yaml").is_file()]
-    return [RunDir(path) for path in sorted(found, key=lambda path: ((path / "recipe.yaml").stat().st_mtime, path))]
+    found = [path for path in directory.glob("[!.]*") if (path / "recipe.yaml").is_file() or _is_run(path)]
+
+    def age(path: Path) -> tuple[float, Path]:
+        recipe = path / "recipe.yaml"
+        return (recipe if recipe.exists() else path).stat().st_mtime, path
+
+    return [RunDir(path) for path in sorted(found, key=age)]
+
+
+def _is_run(path: Path) -> bool:
+    """Whether a directory is a run, also if its recipe is missing."""
+    return (path / "provenance.json").is_file() or (path / "samples.jsonl").is_file()
 
 
 def now() -> str:

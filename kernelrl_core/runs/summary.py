@@ -6,10 +6,14 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kernelrl_core.errors import UsageError
+from kernelrl_core.monitoring.progress import progress_text
 from kernelrl_core.monitoring.timeline import KINDS, shares_text
+from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.runs.directory import RunDir
+from kernelrl_core.types import BuildStatus, Outcome
 
-__all__ = ["result_rows", "summary"]
+__all__ = ["result_rows", "summary", "tested_parts"]
 
 
 def summary(run: RunDir) -> dict[str, Any]:
@@ -18,6 +22,8 @@ def summary(run: RunDir) -> dict[str, Any]:
     `first_*` and `last_*` are means over the first and the last 3 steps, or fewer if these would overlap.
     """
     state, error = run.state()
+    if not (run.path / "recipe.yaml").is_file():
+        raise UsageError(f"run {run.path} has no recipe.yaml", fix="restore it from a copy of the run")
     rows = run.rows("metrics")
     window = _window(len(rows))
     first, last = rows[:window], rows[-window:]
@@ -34,8 +40,13 @@ def summary(run: RunDir) -> dict[str, Any]:
         "held_out_before": next((row["eval_start/pass@1"] for row in rows if "eval_start/pass@1" in row), None),
         "held_out_after": next((row["eval/pass@1"] for row in reversed(rows) if "eval/pass@1" in row), None),
         "best_speedup": max((row["multiturn/best_speedup_max"] for row in rows if _fast(row)), default=None),
+        "checker_failed_steps": sum("checker_failed_rate" in row for row in rows),
         "skipped_steps": sum(row.get("train/skipped", 0) > 0 for row in rows),
         "seconds": sum(row["time/total"] for row in rows),
+        "seconds_start": sum(_before(row) - row.get("time/eval_start", 0.0) for row in rows),
+        "seconds_held_out": sum(row.get("time/eval", 0.0) + row.get("time/eval_start", 0.0) for row in rows),
+        "seconds_all": sum(row["time/total"] + _before(row) for row in rows),
+        "progress": run.progress(),
         "seconds_per_step": _mean(rows[-10:], "time/total"),
         "seconds_spent_on": {kind: sum(row.get(f"time/in_{kind}", 0.0) for row in rows) for kind in KINDS},
         "usd": next((row["cost/total_usd"] for row in reversed(rows) if "cost/total_usd" in row), None),
@@ -46,6 +57,8 @@ def result_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Label and value of each line of a summary."""
     done = f"{facts['steps']} of {facts['steps_total']}" if facts["steps_total"] else "0"
     rows = [("run", str(facts["run"])), ("state", facts["state"]), ("steps", done)]
+    if facts["progress"] is not None:
+        rows.append(("now", progress_text(facts["progress"])))
     if facts["error"]:
         rows.append(("error", facts["error"].splitlines()[0]))
     if facts["steps"]:
@@ -57,14 +70,48 @@ def result_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     if facts["held_out_after"] is not None:
         held_out = _change(facts["held_out_before"], facts["held_out_after"], "{:.0%}")
         rows.append(("held-out correct", f"{held_out}  (before training -> latest)"))
+    if facts["checker_failed_steps"]:
+        steps = f"in {facts['checker_failed_steps']} of {facts['steps']} steps; the first failure is in logs.log"
+        rows.append(("checker failures", f"{steps}; findings are incomplete"))
     if facts["best_speedup"] is not None:
         rows.append(("best speedup", f"{facts['best_speedup']:.2f}x"))
     if facts["steps"]:
         spent = shares_text(facts["seconds_spent_on"], facts["seconds"])
-        rows.append(("time", f"{facts['seconds']:.0f} s, {facts['seconds_per_step']:.1f} s per step{spent}"))
+        steps_s = facts["seconds_all"] - facts["seconds_start"] - facts["seconds_held_out"]
+        rows.append(("time", f"{facts['seconds_all']:.0f} s"))
+        rows.append(("  start", f"{facts['seconds_start']:.0f} s  (loading and warm start)"))
+        rows.append(("  steps", f"{steps_s:.0f} s, {facts['seconds_per_step']:.1f} s per step{spent}"))
+        rows.append(("  held out", f"{facts['seconds_held_out']:.0f} s"))
     if facts["usd"]:
         rows.append(("cost", f"{facts['usd']:.2f} USD"))
     return rows
+
+
+def tested_parts(run: RunDir, recipe: Recipe) -> list[tuple[str, str, str]]:
+    """Part of the installation, `works` or `not tested`, and the evidence, for each part that a finished run uses."""
+    samples, rows = run.rows("samples"), run.rows("metrics")
+    updates = sum(not row.get("train/skipped") for row in rows)
+    evaluations = [row["evaluation"] for row in samples if row.get("evaluation")]
+    built = sum(one.get("build") == BuildStatus.BUILT.value for one in evaluations)
+    correct = sum(row["outcome"] == Outcome.CORRECT.value for row in samples)
+    held_out, checkpoints = len(run.rows("eval_samples")), len(run.rows("checkpoints"))
+    counts = [
+        (f"policy {recipe.policy.use}", len(samples), f"{len(samples)} replies sampled"),
+        ("training", updates, f"{updates} updates, {checkpoints} checkpoints"),
+        (f"backend {recipe.backend.use}", built, f"{built} of {len(evaluations)} kernels built"),
+        (f"evaluator {recipe.evaluator.use}", built, f"{len(evaluations)} evaluations, {correct} correct"),
+        ("held-out evaluation", held_out, f"{held_out} samples"),
+    ]
+    found = [(part, "works" if count else "not tested", evidence) for part, count, evidence in counts]
+    if all(state == "works" for _, state, _ in found):
+        return [*found, ("installation", "works", "a small model need not write correct kernels")]
+    return [*found, ("installation", "not tested completely", "see 'kernelrl doctor'")]
+
+
+def _before(row: Mapping[str, Any]) -> float:
+    """Seconds between the start of a process and its first step, in the row of that step."""
+    seconds: float = row.get("time/start", row.get("time/eval_start", 0.0))
+    return seconds
 
 
 def _window(n_steps: int) -> int:

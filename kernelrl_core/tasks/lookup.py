@@ -19,7 +19,7 @@ from kernelrl_core.types import Task
 if TYPE_CHECKING:
     from kernelrl_core.plugins.registry import Registry
 
-__all__ = ["find_task", "read_task_file"]
+__all__ = ["find_task", "read_task_file", "source_for"]
 
 
 def find_task(text: str, *, registry: Registry, source: TaskSource | None = None) -> Task:
@@ -46,6 +46,20 @@ def find_task(text: str, *, registry: Registry, source: TaskSource | None = None
     close = nearest(text, known)
     hint = f"did you mean {close!r}?" if close else f"there are {len(known)}, such as {next(iter(known), 'none')!r}"
     raise LookupFailed(f"no file and no task {text!r}; {hint}", fix="kernelrl tasks list")
+
+
+def source_for(text: str, tasks: Use, registry: Registry) -> TaskSource | None:
+    """The task source `tasks` of a recipe, for `find_task`. None where it is not needed: `text` is a file, or an id of
+    another installed source, so that a prerequisite of the recipe's source is not needed either.
+
+    Raises:
+        UsageError, MissingPrerequisite: the source cannot be made.
+    """
+    named = text.partition("/")[0]
+    installed = {component.name for component in registry.components("tasks")}
+    if Path(text).is_file() or (named in installed and named != tasks.use.rpartition(":")[2]):
+        return None
+    return registry.make("tasks", tasks)
 
 
 def read_task_file(path: Path) -> str:

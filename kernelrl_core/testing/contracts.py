@@ -40,7 +40,8 @@ from kernelrl_core.interfaces.backends import BackendRunner
 from kernelrl_core.interfaces.policies import PolicyContext, TrainablePolicy
 from kernelrl_core.plugins.registry import Registry, registry
 from kernelrl_core.plugins.use import Use
-from kernelrl_core.recipe.plugin_faults import declaration_faults, import_faults, option_faults, read_options
+from kernelrl_core.recipe.declarations import declaration_faults
+from kernelrl_core.recipe.plugin_faults import import_faults, option_faults, read_options
 from kernelrl_core.sources.task_source import parse_task_source
 from kernelrl_core.testing.values import (
     SOURCE,

@@ -6,12 +6,13 @@ import asyncio
 import logging
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from kernelrl_core.errors import ExitCode, KernelRLError
+from kernelrl_core.errors import ExitCode, KernelRLError, StorageError
 from kernelrl_core.monitoring.console import Console
 from kernelrl_core.monitoring.costs import BudgetReached, CostMeter, prices_of
 from kernelrl_core.monitoring.loggers import LoggerThreads
@@ -36,8 +37,8 @@ _log = logging.getLogger(__name__)
 def execute_run(run: RunDir, recipe: Recipe, resolved: Mapping[str, Any], registry: Registry) -> ExitCode:
     """Train a run from its last checkpoint and record the final state. The caller holds the lock of the run.
 
-    The first interrupt (Ctrl-C or SIGTERM) stops the run after the current step, the second stops it immediately.
-    While the policy starts, the first one stops it immediately.
+    The first interrupt (Ctrl-C, SIGTERM or SIGHUP) stops the run after the current step, the second stops it
+    immediately. While the policy starts, the first one stops it immediately.
 
     Args:
         resolved: the recipe as plain data, for the loggers.
@@ -48,7 +49,7 @@ def execute_run(run: RunDir, recipe: Recipe, resolved: Mapping[str, Any], regist
     Raises:
         KernelRLError: the run failed. The error is recorded in the run's state; the run can be resumed.
     """
-    console = Console()
+    console = Console(run.set_progress)
     with _log_to(run.path / "logs.log", console):
         try:
             run.set_state("running")
@@ -73,6 +74,8 @@ async def _train(
     advantage = registry.make("advantages", recipe.advantage)
     journal = RunJournal(run)
     state: State = "failed"
+    began = time.monotonic()
+    reporting = asyncio.create_task(console.keep_reporting())
     try:
         async with open_session(
             recipe, registry, secret=run.secret(), run_dir=run.path, say=console.say, origin=run.origin()
@@ -81,7 +84,7 @@ async def _train(
             interrupts.started()
             prices, budget = prices_of(recipe), recipe.cost.budget_usd
             meter = CostMeter(prices, budget, before=journal.spent, booked=journal.booked)
-            monitor = Monitor((console, loggers), meter, session.timeline, console.say)
+            monitor = Monitor((console, loggers), meter, session.timeline, console.say, began)
             learner = Learner(recipe, policy, meter, session.timeline)
             schedule = task_schedule(session, journal, console.say)
             await _say_leak_rate(session, schedule, console.say)
@@ -93,6 +96,7 @@ async def _train(
     except asyncio.CancelledError:
         interrupts.leave()
     finally:
+        reporting.cancel()
         await asyncio.to_thread(loggers.finish, state)
         journal.close()
 
@@ -120,8 +124,8 @@ async def _say_leak_rate(session: Session, schedule: TaskSchedule, say: Callable
 
 
 class _Interrupts:
-    """Counts Ctrl-C and SIGTERM: the first stops after the current step, the second immediately. While the policy
-    starts, the first stops immediately, because no work can be lost."""
+    """Counts Ctrl-C, SIGTERM and SIGHUP: the first stops after the current step, the second immediately. While the
+    policy starts, the first stops immediately, because no work can be lost."""
 
     def __init__(self, run: RunDir, console: Console) -> None:
         self._run, self._console, self._count = run, console, 0
@@ -132,6 +136,8 @@ class _Interrupts:
         with suppress(NotImplementedError, RuntimeError, ValueError):  # not the main thread: no signals
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._loop.add_signal_handler(number, self._interrupted)
+            if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it
+                self._loop.add_signal_handler(signal.SIGHUP, self._hung_up)
 
     def started(self) -> None:
         self._starting = False
@@ -146,6 +152,14 @@ class _Interrupts:
         self._console.say(f"stopped immediately; continue with: kernelrl resume {self._run.path}")
         logging.shutdown()
         os._exit(ExitCode.INTERRUPTED)
+
+    def _hung_up(self) -> None:
+        """The terminal was closed: nothing can be printed there any more."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (1, 2):
+            if os.isatty(stream):
+                os.dup2(nowhere, stream)
+        self._interrupted()
 
     def _interrupted(self) -> None:
         self._count += 1
@@ -175,8 +189,10 @@ def _record_failure(run: RunDir, error: BaseException) -> BaseException:
     elif isinstance(error, KernelRLError):
         # Plugins write the placeholder RUN, because they do not know the path of the run.
         error.fix = error.fix.replace("kernelrl resume RUN", f"kernelrl resume {run.path}")
+        if isinstance(error, StorageError):
+            error.fix = f"free disk space or permit access, then kernelrl resume {run.path}"
         _log.error("the run failed: %s", error)
-    # On a full disk the state cannot be written either. The run then counts as killed and can still be resumed.
+    # On a read-only disk the state cannot be written either. The run then counts as killed and can still be resumed.
     with suppress(KernelRLError):
         run.set_state("stopped" if stopped else "failed", str(error))
     return error

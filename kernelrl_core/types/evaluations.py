@@ -23,6 +23,10 @@ __all__ = [
 ]
 
 
+_at_least_0: Any = attrs.validators.optional(attrs.validators.ge(0))
+_above_0: Any = attrs.validators.optional(attrs.validators.gt(0))
+
+
 @attrs.frozen
 class EvaluationSettings:
     """How candidates are evaluated. Every field is part of the key of the evaluation cache."""
@@ -33,9 +37,9 @@ class EvaluationSettings:
     """Dtype of floating-point inputs and parameters."""
     trials: int = attrs.field(default=5, validator=attrs.validators.ge(1))
     """Correctness trials, each on fresh inputs. All must pass."""
-    atol: float | None = None
+    atol: float | None = attrs.field(default=None, validator=_at_least_0)
     """Absolute tolerance. Null: 1e-4 for fp32, 1e-2 for fp16 and bf16."""
-    rtol: float | None = None
+    rtol: float | None = attrs.field(default=None, validator=_at_least_0)
     """Relative tolerance. Null: 1e-4 for fp32, 1e-2 for fp16 and bf16."""
     timeout_s: float = attrs.field(default=60.0, validator=attrs.validators.gt(0))
     """Wall-clock limit in seconds, from the start of loading to the last trial."""
@@ -59,7 +63,7 @@ class EvaluationSettings:
     the model also uses is not changed."""
     profile_kernels: bool = False
     """Profile one call of a correct kernel, for feedback that lists the kernels with the largest share of the time."""
-    excessive_speedup: float | None = 10.0
+    excessive_speedup: float | None = attrs.field(default=10.0, validator=_above_0)
     """Speedups above this are suspect. Null: no limit."""
     probes: tuple[
         Literal[
@@ -224,6 +228,8 @@ class Evaluation:
     """Baseline median divided by candidate median; None if it could not be measured."""
     speedup_ci: tuple[float, float] | None = None
     """95 % confidence interval of `speedup`."""
+    not_timed: str = ""
+    """Reason why a correct kernel was not timed although `timing` is set."""
     findings: tuple[Finding, ...] = ()
     """Findings of the judge's probes."""
     hidden: SourceFacts = SourceFacts()

@@ -6,7 +6,10 @@ from enum import StrEnum
 
 import attrs
 
-__all__ = ["Finding", "Outcome", "Rule", "Severity", "Verdict"]
+__all__ = ["CHECKER_FAILED", "Finding", "Outcome", "Rule", "Severity", "Verdict"]
+
+CHECKER_FAILED = "checker_failed"
+"""Rule of the note that replaces the findings of a checker that raised an exception or reported an undeclared rule."""
 
 
 class Outcome(StrEnum):

@@ -43,11 +43,11 @@ class MismatchSettings:
     """Reject training samples whose trainer and sampler log-probabilities disagree."""
 
     sequence_low: PositiveFloat = PositiveFloat(0.999)
-    """Least geometric mean of a reply's ratios p_train / p_sample …"""
+    """Filter a reply whose ratios p_train / p_sample have a geometric mean below this value."""
     sequence_high: PositiveFloat = PositiveFloat(1.001)
-    """… and its greatest."""
+    """Filter a reply whose ratios have a geometric mean above this value."""
     token_min: PositiveFloat = PositiveFloat(1e-4)
-    """A single token below this ratio rejects the reply."""
+    """Filter a reply with a token whose ratio is below this value."""
 
 
 @attrs.frozen

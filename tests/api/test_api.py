@@ -162,7 +162,7 @@ def test_the_sample_plugin_of_a_kind_works(installed: Callable[[str], Registry],
 BLOCKS = {
     "tasks": {"use": "starter"},
     "backend": {"use": "triton"},
-    "policy": {"use": "torch"},
+    "policy": {"use": "torch", "warm_start": None},
     "rewards": {"correct": {"use": "correctness"}},
     "checkers": {"source": {"use": "source_rules"}},
 }

@@ -166,6 +166,12 @@ CASES = {
     "kernel that is not Python": Case(
         ["check", RELU, "k.py"], 1, r"(?s)^format_error; .*Line 1: invalid syntax", {"k.py": "def broken(:\n"}
     ),
+    "prose for a kernel": Case(
+        ["check", RELU, "k.py"],
+        1,
+        r"Line 1: invalid syntax.*\nThe file defines no class `ModelNew`, as Python or in a code block",
+        {"k.py": "Sure, here is my kernel.\n"},
+    ),
     "binary junk for a kernel": Case(["check", RELU, "k.py"], 1, r"^format_error; ", {"k.py": bytes(range(256)) * 40}),
     "10 MB for a kernel": Case(
         ["check", RELU, "k.py"],
@@ -255,7 +261,8 @@ def test_a_broken_plugin_harms_no_recipe_that_does_without_it(kernelrl: Call, tm
         path.parent.mkdir(exist_ok=True)
         path.write_text(str(content))
     done = kernelrl("validate", "quickstart")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "quickstart: ok\n", "")
+    assert (done.returncode, done.stdout) == (0, "quickstart: ok\n")
+    assert re.fullmatch(r"recipe: \S+quickstart\.yaml \(bundled\)\n", done.stderr)
 
 
 def refused(kernelrl: Call, root: Path, arguments: list[str], code: int, words: str) -> None:

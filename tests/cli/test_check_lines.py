@@ -8,6 +8,7 @@ from kernelrl_core.types import (
     BuildStatus,
     Candidate,
     Evaluation,
+    EvaluationSettings,
     Extraction,
     Finding,
     Outcome,
@@ -54,3 +55,11 @@ def test_the_evidence_of_a_rejection_appears_once() -> None:
     )
     assert "\n".join(_lines(turn)).count("no launch can be reached") == 1
     assert _lines(turn)[-1] == "Launch a kernel of your own."
+
+
+def test_a_timeout_names_the_limits_and_the_interpreter() -> None:
+    found = Evaluation(Outcome.TIMEOUT, "too slow", provenance={"mode": "interpreter"})
+    turn = make_turn(Outcome.TIMEOUT, evaluation=found, message="too slow")
+    limits = "limits    evaluation.timeout_s=60, evaluation.build_timeout_s=120; an interpreter on the CPU is slow"
+    assert limits in _lines(turn, settings=EvaluationSettings())
+    assert not any("limits" in line for line in _lines(make_turn(Outcome.CORRECT), settings=EvaluationSettings()))

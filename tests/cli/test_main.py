@@ -84,10 +84,41 @@ def test_each_sort_of_failure_has_its_exit_code_and_no_traceback(
     assert call("status") == (code, "", message)
 
 
-def test_debug_anywhere_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    failing_with(ValueError("x"), monkeypatch)
-    with pytest.raises(ValueError, match="x"):
-        main_module.main(["status", "--debug"])
+@pytest.mark.parametrize(
+    ("error", "expected"), [(ValueError("x"), 1), (UsageError("x"), 2), (MissingPrerequisite("x"), 3)]
+)
+def test_debug_anywhere_shows_the_traceback_and_keeps_the_exit_code(
+    call: Call, monkeypatch: pytest.MonkeyPatch, error: BaseException, expected: int
+) -> None:
+    failing_with(error, monkeypatch)
+    code, out, err = call("status", "--debug")
+    assert (code, out) == (expected, "")
+    assert "Traceback (most recent call last)" in err
+
+
+def test_a_kernel_of_another_backend_gets_a_hint() -> None:
+    from kernelrl_core.cli.check import _other_backend, _spec
+    from kernelrl_core.plugins.registry import registry
+    from kernelrl_core.testing.values import make_turn
+    from kernelrl_core.types import Candidate, Extraction, Outcome
+
+    source = "import triton\n\n\n@triton.jit\ndef k(x):\n    pass\n\n\nclass ModelNew:\n    pass\n"
+    turn = make_turn(Outcome.REJECTED, extraction=Extraction(Candidate(source, "cuda")))
+    spec, _ = _spec(None, "cuda", None, (), registry())
+    assert _other_backend(turn, spec, registry()) == "triton"
+    spec, _ = _spec(None, "triton", None, (), registry())
+    assert _other_backend(turn, spec, registry()) == ""
+
+
+def test_doctor_and_run_report_a_missing_clone(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNELBENCH_ROOT", "/nonexistent")
+    code, out, _ = call("doctor", "--recipe", "kevin")
+    assert code == 3
+    assert "kernelbench: no clone of KernelBench at /nonexistent" in out
+    code, _, err = call("run", "kevin")
+    assert code == 3
+    assert "missing: kernelbench: no clone of KernelBench at /nonexistent" in err
+    assert call("run", "kevin", "--dry-run")[1].count("no clone of KernelBench") == 1
 
 
 def test_help_lists_every_command_and_imports_none(call: Call) -> None:
@@ -295,3 +326,11 @@ def test_doctor_for_a_recipe_exits_with_3_if_a_prerequisite_is_missing(
     monkeypatch.setenv("OPENAI_API_KEY", "any")
     code, out, _ = call("doctor", "--recipe", "mine.yaml")
     assert (code, "missing" in out) == (0, False)
+
+
+def test_recipes_are_listed_with_needs_and_costs(call: Call) -> None:
+    found = {row["name"]: row for row in json.loads(call("recipes", "list", "--json")[1])["recipes"]}
+    assert found["quickstart"]["needs"] == "A CPU with 2 cores."
+    assert found["quickstart"]["costs"] == "A few minutes and less than 3 GiB of memory, warm start included."
+    assert all(row["needs"] and row["costs"] for row in found.values())
+    assert "    costs: About 30 seconds." in call("recipes", "list")[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -212,6 +213,15 @@ def test_a_failing_logger_stops_nothing(kernelrl: Run, tmp_path: Path) -> None:
     assert "logger 'mine' failed in step" in (tmp_path / "runs/a/logs.log").read_text()
 
 
+def test_a_failing_checker_is_in_the_metrics_and_in_the_summary(kernelrl: Run, tmp_path: Path) -> None:
+    done = kernelrl("run", "small.yaml", "--name", "a", "checkers.mine.use=fake")
+    assert done.returncode == 0
+    warning = "checkers.mine failed: Checker of kernelrl_fake: RuntimeError: planted in the checker; first on kernel"
+    assert done.stderr.count(warning) == 1
+    assert "checker failures  in 3 of 3 steps; the first failure is in logs.log" in done.stdout
+    assert [row["checker_failed_rate"] for row in rows(tmp_path / "runs/a/metrics.jsonl")] == [1.0, 1.0, 1.0]
+
+
 def test_a_full_disk_fails_the_run_which_can_resume(kernelrl: Run, tmp_path: Path) -> None:
     import resource
 
@@ -229,7 +239,72 @@ def test_a_directory_that_cannot_be_written_is_an_error(kernelrl: Run, tmp_path:
     (tmp_path / "runs").write_text("not a directory")
     failed = kernelrl("run", "small.yaml", "--name", "a")
     assert failed.returncode == 1
-    assert len(failed.stderr.strip().splitlines()) <= 2
+    assert failed.stderr.splitlines()[1:] == [
+        "kernelrl: runs/a: Not a directory",
+        "kernelrl: fix: free disk space or permit access, then repeat this",
+    ]
+
+
+def test_a_state_on_a_full_disk_overwrites_the_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kernelrl_core.runs import directory
+
+    def full(*arguments: Any, **options: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "recipe.yaml").write_text("{}")
+    run = directory.RunDir(tmp_path)
+    run.set_state("running", "x" * 2000)
+    monkeypatch.setattr(directory, "write_atomically", full)
+    run.set_state("failed", "samples.jsonl: No space left on device")
+    assert run.state() == ("failed", "samples.jsonl: No space left on device")
+
+
+def test_a_closed_terminal_stops_the_run_after_its_step(kernelrl: Run, start: Any, tmp_path: Path) -> None:
+    process = start("run", "small.yaml", "--name", "a", "policy.delay_s=0.3")
+    wait_until(
+        process, lambda: (tmp_path / "runs/a/samples.jsonl").exists() and rows(tmp_path / "runs/a/samples.jsonl")
+    )
+    process.send_signal(signal.SIGHUP)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert json.loads(kernelrl("status", "a", "--json").stdout)["state"] == "stopped"
+    assert kernelrl("resume", "a").returncode == 0
+
+
+def test_a_damaged_run_is_listed_with_its_damage(kernelrl: Run, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        assert kernelrl("run", "small.yaml", "--name", name, "train.steps=1", "eval.at_start=false").returncode == 0
+    metrics = tmp_path / "runs/a/metrics.jsonl"
+    metrics.write_text("{broken\n" + metrics.read_text())
+    (tmp_path / "runs/b/recipe.yaml").unlink()
+    listed = kernelrl("runs", "list")
+    assert listed.returncode == 0
+    assert "runs/a  finished  damaged  runs/a/metrics.jsonl" in listed.stdout
+    assert "runs/b  finished  damaged  run runs/b has no recipe.yaml" in listed.stdout
+    assert {one["damage"] is None for one in json.loads(kernelrl("runs", "list", "--json").stdout)["runs"]} == {False}
+    assert "run runs/b has no recipe.yaml" in kernelrl("status", "b").stderr
+
+
+def test_an_output_file_is_overwritten_only_with_force(kernelrl: Run, tmp_path: Path) -> None:
+    assert kernelrl("run", "small.yaml", "--name", "a", "train.steps=1", "eval.at_start=false").returncode == 0
+    output = tmp_path / "out"
+    output.write_text("mine")
+    for command in (("distill", "runs/a", "-o", "out"), ("eval", "runs/a", "--output", "out")):
+        refused = kernelrl(*command)
+        assert (refused.returncode, output.read_text()) == (2, "mine")
+        assert "--output out already exists" in refused.stderr
+        assert kernelrl(*command, "--force").returncode == 0
+        assert output.read_text() != "mine"
+        output.write_text("mine")
+
+
+def test_the_files_of_a_recipe_are_reported(kernelrl: Run, tmp_path: Path) -> None:
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes/smoke.yaml").write_text("extends: ../small.yaml\n")
+    (tmp_path / "mine.yaml").write_text("extends: smoke\n")
+    assert kernelrl("validate", "smoke").stderr == "recipe: recipes/smoke.yaml, extends small.yaml\n"
+    bundled = kernelrl("validate", "mine.yaml").stderr.splitlines()[0]
+    assert re.fullmatch(r"recipe: mine\.yaml, extends .*/recipes/smoke\.yaml \(bundled\).*", bundled)
 
 
 def test_damage_in_the_middle_of_a_journal_is_an_error(kernelrl: Run, tmp_path: Path) -> None:
@@ -362,3 +437,91 @@ def test_bad_arguments_are_one_clear_line(kernelrl: Run, tmp_path: Path, argumen
     assert failed.returncode == 2
     assert words in failed.stderr
     assert not (tmp_path / "runs").exists()
+
+
+def test_the_times_of_a_run_add_up(kernelrl: Run, tmp_path: Path) -> None:
+    begin = time.monotonic()
+    assert kernelrl("run", "small.yaml", "--name", "a", "policy.start_s=1").returncode == 0
+    wall_s = time.monotonic() - begin
+    facts = json.loads(kernelrl("status", "a", "--json").stdout)
+    steps_s = facts["seconds"] - sum(row.get("time/eval", 0.0) for row in rows(tmp_path / "runs/a/metrics.jsonl"))
+    assert facts["seconds_start"] >= 1
+    assert facts["seconds_start"] + steps_s + facts["seconds_held_out"] == pytest.approx(facts["seconds_all"])
+    assert facts["seconds_all"] <= wall_s
+    assert "  start           1 s  (loading and warm start)" in kernelrl("status", "a").stdout
+
+
+def test_status_shows_the_phase_of_a_running_run_from_its_start_on(kernelrl: Run, start: Any, tmp_path: Path) -> None:
+    process = start("run", "small.yaml", "--name", "a", "policy.start_s=60")
+    state = tmp_path / "runs/a/state.json"
+    wait_until(process, lambda: state.exists() and "progress" in json.loads(state.read_text()))
+    facts = json.loads(kernelrl("status", "a", "--json").stdout)
+    assert (facts["state"], facts["progress"]["phase"]) == ("running", "start")
+    assert "now    start: " in kernelrl("status", "a").stdout
+    assert "in use by another process: runs/a" in kernelrl("runs", "rm", "a", "--yes").stderr
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    facts = json.loads(kernelrl("status", "a", "--json").stdout)
+    assert (facts["state"], facts["progress"]) == ("stopped", None)
+
+
+def test_a_run_is_deleted_after_confirmation(kernelrl: Run, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        assert kernelrl("run", "small.yaml", "--name", name, "train.steps=1", "eval.at_start=false").returncode == 0
+    (tmp_path / "runs/b/recipe.yaml").unlink()
+    refused = kernelrl("runs", "rm", "a", stdin=subprocess.DEVNULL)
+    assert refused.returncode == 130
+    assert (tmp_path / "runs/a").is_dir()
+    assert kernelrl("runs", "rm", "a", "b", "--yes").returncode == 0
+    assert list((tmp_path / "runs").glob("[!.]*")) == []
+
+
+def test_the_parts_that_a_run_has_tested(kernelrl: Run, tmp_path: Path) -> None:
+    (tmp_path / "smoke.yaml").write_text("extends: small.yaml\n")
+    lines = kernelrl("run", "smoke.yaml", "--name", "a").stdout.splitlines()
+    assert next(line.split()[:2] for line in lines if "  works  " in line) == ["policy", "fake"]
+    assert lines[-1] == "installation         works  a small model need not write correct kernels"
+
+
+def test_sample_prints_code_and_outcome_for_one_task(kernelrl: Run, tmp_path: Path) -> None:
+    assert kernelrl("run", "small.yaml", "--name", "a", "train.steps=1", "eval.at_start=false").returncode == 0
+    arguments = ("sample", "runs/a", "fake/train/1", "episode.turns=1", "-n", "3")
+    done = kernelrl(*arguments)
+    assert done.returncode == 0, done.stderr
+    heads = [line for line in done.stdout.splitlines() if line.startswith("--- ")]
+    assert [head.partition(":")[0] for head in heads] == ["--- episode 1", "--- episode 2", "--- episode 3"]
+    assert done.stdout.count("class ModelNew") == 3
+    assert "checkpoint 000001 of run runs/a" in done.stderr
+    found = json.loads(kernelrl(*arguments, "--json").stdout)
+    assert (found["task"], len(found["samples"])) == ("fake/train/1", 3)
+    assert [row["outcome"] for row in found["samples"]] == [head.split(": ")[1].split(";")[0] for head in heads]
+    assert kernelrl(*arguments).stdout == done.stdout
+    assert "did you mean" in kernelrl("sample", "small.yaml", "fake/train/11").stderr
+
+
+def test_a_dry_run_estimates_its_duration_from_an_earlier_run(kernelrl: Run, tmp_path: Path) -> None:
+    unknown = kernelrl("run", "small.yaml", "--dry-run").stdout
+    assert "duration                       unknown: no earlier run to compare with" in unknown
+    assert kernelrl("run", "small.yaml", "--name", "a", "policy.delay_s=0.2").returncode == 0
+    known = json.loads(kernelrl("status", "a", "--json").stdout)
+    steps_s = known["seconds_all"] - known["seconds_start"] - known["seconds_held_out"]
+    # Twice the steps of the earlier run, with the same two held-out evaluations.
+    plan = json.loads(
+        kernelrl("run", "small.yaml", "policy.delay_s=0.2", "train.steps=6", "--dry-run", "--json").stdout
+    )
+    assert plan["seconds"] == round(known["seconds_start"] + 2 * steps_s + known["seconds_held_out"])
+    assert plan["seconds_from"] == "runs/a"
+    other = json.loads(kernelrl("run", "small.yaml", "policy.delay_s=0.1", "--dry-run", "--json").stdout)
+    assert (other["seconds"], other["seconds_from"]) == (None, None)
+
+
+def test_a_dry_run_names_components_and_splits_and_shows_a_prompt_on_request(kernelrl: Run, tmp_path: Path) -> None:
+    (tmp_path / "stated.yaml").write_text("extends: small.yaml\ncheckers: {c: {use: fake}}\nforbid: [planted]\n")
+    plan = json.loads(kernelrl("run", "stated.yaml", "--dry-run", "--show-prompt", "--json").stdout)
+    assert (plan["policy"], plan["backend"], plan["rewards"]) == ("fake", "fake", {"correct": 1.0})
+    assert plan["splits"] == {"train": "train", "held_out": "held_out"}
+    assert (plan["held_out_tasks"], plan["held_out_samples"]) == (4, 4 * 2 * 2 * 2)
+    assert "Do nothing." in plan["prompt"][-1]["content"]
+    assert "prompt" not in json.loads(kernelrl("run", "stated.yaml", "--dry-run", "--json").stdout)
+    assert "[user]" in kernelrl("run", "stated.yaml", "--dry-run", "--show-prompt").stdout
+    assert "--show-prompt needs --dry-run" in kernelrl("run", "stated.yaml", "--show-prompt").stderr

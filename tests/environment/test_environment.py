@@ -68,6 +68,13 @@ class BreaksWhileRead(Finds):
         raise ZeroDivisionError("oh")
 
 
+class Undeclared(Checker):
+    rules = (Rule("sleep", Severity.NOTE, "Do not sleep."),)
+
+    def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> tuple[Finding, ...]:
+        return (Finding("slep", Severity.NOTE, "time.sleep"),)
+
+
 class SaysNonsense(Finds):
     def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> Any:
         return ["no finding"]
@@ -164,6 +171,15 @@ def test_failing_checker_adds_a_note_and_does_not_stop_the_turn(checker: Any, ca
     assert {(finding.rule, finding.checker) for finding in turn.findings} == {("checker_failed", "mine")}
     assert all("checkers.mine failed" in finding.evidence for finding in turn.findings)
     assert "checkers.mine" in caplog.text
+
+
+def test_finding_of_an_undeclared_rule_is_kept_and_counts_as_failure(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        turn, _ = evaluated(CODE, checker=Undeclared())
+    assert [finding.rule for finding in turn.findings][:2] == ["slep", "checker_failed"]
+    assert "Undeclared of tests: it reports the rule 'slep', which its `rules` do not declare" in caplog.text.replace(
+        Undeclared.__module__.partition(".")[0], "tests"
+    )
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from kernelrl_core.api import (
     Component,
     Requires,
     backends,
+    checkers,
     evaluators,
     feedback,
     hookimpl,
@@ -178,6 +179,13 @@ class Reward(rewards.Reward):
         return float(turn.correct)
 
 
+class Checker(checkers.Checker):
+    rules = (checkers.Rule("planted", checkers.Severity.NOTE, "Do nothing."),)
+
+    def check(self, candidate: Any, task: Task, evaluation: Evaluation | None) -> Sequence[checkers.Finding]:
+        raise RuntimeError("planted in the checker")
+
+
 class Feedback(feedback.Feedback):
     def format(self, turn: Turn) -> str:
         return turn.message or "correct"
@@ -280,6 +288,11 @@ def kernelrl_tasks() -> list[Component]:
 @hookimpl
 def kernelrl_rewards() -> list[Component]:
     return _one("Reward", "RewardOptions")
+
+
+@hookimpl
+def kernelrl_checkers() -> list[Component]:
+    return _one("Checker")
 
 
 @hookimpl

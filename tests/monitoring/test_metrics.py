@@ -8,18 +8,21 @@ import pytest
 from kernelrl_core.monitoring.metrics import SeenKernels, rollout_metrics, time_metrics
 from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import (
+    CHECKER_FAILED,
     BuildStatus,
     Candidate,
     Episode,
     Evaluation,
     ExcludedExample,
     Extraction,
+    Finding,
     Group,
     Outcome,
     Prompt,
     Reply,
     SampleId,
     Score,
+    Severity,
     ShownExample,
     Task,
     Turn,
@@ -131,6 +134,13 @@ def test_lost_samples_are_counted_by_boundary() -> None:
     row = rollout_metrics([Group(TASK, (*episodes, *(Episode((one,)) for one in lost)))])
     counted = {name: value for name, value in row.items() if name.startswith("infra/")}
     assert counted == {"infra/evaluation": 0.25, "infra/sampling": 0.25}
+
+
+def test_samples_without_a_working_checker_are_counted() -> None:
+    failed = Finding(CHECKER_FAILED, Severity.NOTE, "checkers.c failed")
+    turns = [turn(0, Outcome.CORRECT), attrs.evolve(turn(1, Outcome.CORRECT), findings=(failed, failed))]
+    assert rollout_metrics([Group(TASK, (Episode(tuple(turns)),))])["checker_failed_rate"] == 0.5
+    assert "checker_failed_rate" not in rollout_metrics([Group(TASK, (Episode((turns[0],)),))])
 
 
 def retrieved(*turns: Turn) -> dict[str, float]:

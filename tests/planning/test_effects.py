@@ -15,6 +15,10 @@ ONE_TURN = "has no effect: an episode has one turn (episode.turns)"
 NO_LATER_EXAMPLE = "has no effect: no later turn could show an example (episode.turns, prompt.shots)"
 UNCLIPPED = "has no effect: importance_sampling clips nothing (train.loss)"
 GREEDY = "has no effect: temperature 0 takes the most probable token (sampling.temperature)"
+CONTEXT = "has no effect: a reply ends where the context of the policy is full"
+FEW_SAMPLES = "has no effect for k above the episodes per task (eval.samples)"
+UNTIMED = "has no effect: no run time is measured (evaluation.timing)"
+UNVERIFIED = "has no effect: no kernel is verified (verify.train, verify.eval)"
 TOO_LATE = "has no effect: the run ends before that step (train.steps)"
 
 
@@ -39,6 +43,14 @@ def warnings(plugins: Registry, folder: Path, *overrides: str, text: str = "") -
         ("train.clip_high", "0.1", ("train.loss=importance_sampling",), UNCLIPPED),
         ("sampling.top_p", "0.9", ("sampling.temperature=0",), GREEDY),
         ("sampling.top_k", "20", ("sampling.temperature=0",), GREEDY),
+        ("evaluation.timing_method", "do_bench", (), UNTIMED),
+        ("evaluation.timing_trials", "7", (), UNTIMED),
+        ("evaluation.baseline", "compile", (), UNTIMED),
+        ("evaluation.excessive_speedup", "3.0", (), UNTIMED),
+        ("verify.trials", "3", (), UNVERIFIED),
+        ("verify.sizes", "false", (), UNVERIFIED),
+        ("sampling.max_tokens", "1000", ("policy.context=1000",), CONTEXT),
+        ("eval.pass_at", "[1, 8]", ("eval.samples=7",), FEW_SAMPLES),
         ("sampling.extend", "{after_step: 3, max_tokens: 20000}", ("train.steps=3",), TOO_LATE),
     ],
 )
@@ -57,6 +69,10 @@ def test_a_key_without_effect_is_reported_with_the_reason(
         ("episode.turns=2", "prompt.example_turns=all"),
         ("train.loss=ppo", "train.clip_low=0.1", "train.clip_high=0.1"),
         ("sampling.top_p=0.9", "sampling.top_k=20"),
+        ("sampling.max_tokens=999", "policy.context=1000"),
+        ("eval.pass_at=[1, 8]", "eval.samples=8"),
+        ("evaluation.timing=true", "evaluation.baseline=compile"),
+        ("verify.eval=0.5", "verify.sizes=false"),
         ("sampling.extend={after_step: 3, max_tokens: 20000}", "train.steps=4"),
         ("sampling.extend={after_step: 3, max_tokens: 20000}",),
     ],

@@ -131,8 +131,9 @@ def test_an_option_is_read_under_its_former_name_and_saved_under_its_own(
 
 
 def test_null_unsets_a_former_name(plugins: Registry) -> None:
-    assert read(plugins, "", "policy.breadth=3", "policy.breadth=null").recipe.policy.options.width == 8
-    recipe = read(plugins, "", "policy.breadth=3", "policy.width=4", "policy.breadth=null").recipe
+    former = "policy={use: tiny, breadth: 3}"
+    assert read(plugins, "", former, "policy.breadth=null").recipe.policy.options.width == 8
+    recipe = read(plugins, "", former, "policy.width=4", "policy.breadth=null").recipe
     assert recipe.policy.options.width == 4
 
 
@@ -288,6 +289,7 @@ options = st.fixed_dictionaries(
         "table": st.dictionaries(text, st.floats(0, 9), max_size=3),
     },
 )
+stops = st.lists(text.filter(bool), max_size=2)
 recipes = st.fixed_dictionaries(
     {
         "tasks": options.map(lambda values: {"use": "files", **values}),
@@ -297,7 +299,7 @@ recipes = st.fixed_dictionaries(
     },
     optional={
         "seed": st.integers(0, 10**12),
-        "sampling": st.fixed_dictionaries({}, optional={"temperature": share, "stop": st.lists(text, max_size=2)}),
+        "sampling": st.fixed_dictionaries({}, optional={"temperature": share, "stop": stops}),
         "returns": st.fixed_dictionaries({}, optional={"gamma": share, "aggregate": st.sampled_from(["sum", "max"])}),
         "history": st.fixed_dictionaries({}, optional={"keep": st.just("all") | st.just({"best": 2})}),
         "retriever": st.none() | st.just({"use": "bm25", "k": 2}),

@@ -411,3 +411,19 @@ def test_template_with_unextractable_reply_is_a_usage_error(tmp_path):
 def test_unknown_template(name, words):
     with pytest.raises(UsageError, match=words):
         composer(PromptSettings(template=name))
+
+
+def test_the_first_lowered_reply_limit_is_reported(caplog) -> None:
+    made = composer(PromptSettings(template="brief", shots="zero"))
+
+    def render(messages):
+        return Prompt(tuple(messages), tuple(range(700)))
+
+    with caplog.at_level("WARNING"):
+        for _ in range(2):
+            assert made.fit(TASK, render=render, context_tokens=1024, max_tokens=1000).max_tokens == 324
+            assert made.fit(TASK, render=render, context_tokens=1024, max_tokens=300).max_tokens == 300
+    assert [record.getMessage() for record in caplog.records] == [
+        f"a reply for task {TASK.id} is limited to 324 tokens instead of sampling.max_tokens=1000, because the context "
+        "of the policy has 1024 tokens; further cases are not reported"
+    ]

@@ -30,7 +30,7 @@ def test_a_backend_is_enough(plugins: Registry) -> None:
 
 
 def test_overrides_apply_in_order(plugins: Registry) -> None:
-    overrides = ("evaluation.trials=3", "evaluation.trials=7", "checkers.c.use=rules", "forbid=[no_kernel]")
+    overrides = ("evaluation={trials: 3}", "evaluation.trials=7", "checkers.c.use=rules", "forbid=[no_kernel]")
     spec = read_evaluation_spec(BACKEND, overrides, registry=plugins)
     assert spec.settings.trials == 7
     assert {name: use.use for name, use in spec.checkers.items()} == {"c": "rules"}

@@ -74,4 +74,4 @@ def test_objects_are_closed_at_every_depth(schema: dict[str, Any]) -> None:
 def test_a_name_offered_twice_is_qualified_and_unreadable_options_are_skipped(plugins: Registry) -> None:
     rewards = recipe_schema(plugins)["properties"]["rewards"]["additionalProperties"]["anyOf"][0]["anyOf"]
     names = [branch["properties"]["use"]["const"] for branch in rewards]
-    assert names == ["bounded", "boundless", "demo:twice", "other:twice"]
+    assert names == ["bounded", "boundless", "scoreless", "demo:twice", "other:twice"]

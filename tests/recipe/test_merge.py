@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernelrl_core.planning.load import _find_base
-from kernelrl_core.recipe.merge import Merged, merge_files, merge_layers, override_layer
+from kernelrl_core.recipe.merge import Merged, merge_files, merge_layers, override_layer, override_layers
 from kernelrl_core.recipe.problems import RecipeError
 
 
@@ -131,6 +131,12 @@ def test_an_override_is_split_at_the_first_equals_sign_and_its_value_is_yaml(tex
 def test_an_unusable_override_is_rejected(text: str) -> None:
     with pytest.raises(RecipeError, match="command line"):
         override_layer(text)
+
+
+def test_a_key_given_twice_with_different_values_is_rejected() -> None:
+    with pytest.raises(RecipeError) as raised:
+        override_layers(["seed=1", "train.steps=3", "seed=2", "train.steps=3"])
+    assert str(raised.value) == "command line: seed: is given twice; remove 'seed=1' or 'seed=2'"
 
 
 def test_an_override_may_reach_below_a_scalar(tmp_path: Path) -> None:

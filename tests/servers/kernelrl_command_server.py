@@ -53,7 +53,11 @@ class Command:
                 self.send_signal(signal.SIGKILL)
                 raise subprocess.TimeoutExpired("kernelrl", timeout)
             time.sleep(POLL_S)
-        out, err = (path.read_text() for path in self._outputs)
+        return self.so_far()
+
+    def so_far(self) -> tuple[str, str]:
+        """Standard output and standard error up to now."""
+        out, err = (path.read_text() if path.exists() else "" for path in self._outputs)
         return out, err
 
 

@@ -19,4 +19,4 @@ def test_a_check_of_an_evaluator_judges_fixtures_of_the_lab(tmp_path: Path) -> N
     )
     assert checked.returncode == 0, checked.stderr
     assert "evaluators: local: loads" in checked.stdout
-    assert "hacks that do not pay      1 of 1" in checked.stdout
+    assert "hacks detected             1 of 1" in checked.stdout

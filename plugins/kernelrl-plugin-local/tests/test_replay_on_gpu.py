@@ -330,6 +330,7 @@ def test_a_kernel_that_cannot_be_recorded_is_judged_by_eager_calls(bench: Bench,
     assert case.says in not_recorded(found)
     assert not_recorded(found)
     assert found.speedup is None
+    assert found.not_timed.startswith("not_recorded")
 
 
 @_named(WRONG)

@@ -167,6 +167,12 @@ def test_a_script_is_yaml_1_2(tmp_path: Path) -> None:
     assert read_script(tmp_path / "s.yaml") == (ScriptedReply("no", logprobs=(-0.1,)),)
 
 
+def test_a_missing_file_is_a_problem(tmp_path: Path) -> None:
+    assert list(ScriptedConfig(path=tmp_path / "x.jsonl").problems()) == [f"path: no such file: {tmp_path / 'x.jsonl'}"]
+    (tmp_path / "x.jsonl").write_text("")
+    assert not list(ScriptedConfig(path=tmp_path / "x.jsonl").problems())
+
+
 def test_path_and_replies_exclude_each_other() -> None:
     assert list(ScriptedConfig().problems())
     assert list(ScriptedConfig(path=Path("x"), replies=(ScriptedReply("a"),)).problems())

@@ -327,6 +327,25 @@ def test_a_warm_start_without_demonstrations_is_a_usage_error(make_context) -> N
     run(work())
 
 
+def test_the_fix_for_a_small_context_holds_for_all_demonstrations(make_context, bundled) -> None:
+    async def work() -> None:
+        policy = TorchPolicy(attrs.evolve(SMALL, context_tokens=16))
+        with pytest.raises(UsageError) as raised:
+            await policy.start(make_context(given=bundled))
+        await policy.aclose()
+        larger = TorchPolicy(attrs.evolve(SMALL, context_tokens=int(raised.value.fix.rpartition("=")[2])))
+        await larger.start(make_context(given=bundled))
+        await larger.aclose()
+
+    run(work())
+
+
+def test_a_model_directory_that_does_not_exist_is_a_problem(tmp_path) -> None:
+    assert list(TorchConfig(model="/nonexistent").problems()) == ["model: no such directory: /nonexistent"]
+    assert not list(TorchConfig(model=str(tmp_path)).problems())
+    assert not list(TorchConfig(model="Qwen/Qwen3-8B").problems())
+
+
 def test_contradictory_options_are_listed() -> None:
     assert not list(SMALL.problems())
     assert len(list(TorchConfig(width=100, heads=3, vocabulary=10, lora_rank=4).problems())) == 3

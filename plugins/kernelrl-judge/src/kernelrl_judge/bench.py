@@ -225,8 +225,8 @@ class Bench:
             return attrs.evolve(evaluation, profile={**evaluation.profile, "timing_is_eager": why.reason}), again
         place = f"candidate.py:{why.line}: " if why.line else ""
         finding = Finding("not_recorded", Severity.NOTE, f"{place}{why.reason}", checker="judge")
-        profile = {**evaluation.profile, "not_timed": "not_recorded"} if request.settings.timing else evaluation.profile
-        return attrs.evolve(evaluation, profile=profile, findings=(*evaluation.findings, finding)), again
+        not_timed = f"not_recorded: {finding.evidence}" if request.settings.timing and evaluation.correct else ""
+        return attrs.evolve(evaluation, not_timed=not_timed, findings=(*evaluation.findings, finding)), again
 
     def _measured_costs(self, zygote: Zygote, turns: DeviceLease) -> overheads.TurnCosts:
         """Of a runner without a candidate; once per machine."""

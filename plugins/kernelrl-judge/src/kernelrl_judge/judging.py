@@ -249,12 +249,12 @@ class Case:
                 measurement = ReplayMeasurement(library, recorder, session, reference, settings, call_us)
                 with self._stage("lengths"):
                     measurement.prepare()
-        timed = None
+        timed, not_timed = None, ""
         if measurement is not None:
             try:
                 timed = self._timed(reference, exchange, measurement)
             except Unmeasured as reason:
-                self._profile["not_timed"] = str(reason)
+                not_timed = str(reason)
         with self._dialogue.turn(alone=False), self._stage("ownership"):
             facts, findings = ownership(session, [reference.trial(0), reference.trial(1)], tolerance(settings))
         self._profile |= facts
@@ -267,7 +267,7 @@ class Case:
             )
         correct = self._endings.end(Outcome.CORRECT, "", findings=self._findings)
         if timed is None:
-            return correct
+            return attrs.evolve(correct, not_timed=not_timed)
         return attrs.evolve(timed[0].weighed(correct, timed[1]), profile=self._profile)
 
     def _timed(

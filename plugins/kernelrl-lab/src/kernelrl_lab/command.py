@@ -86,7 +86,7 @@ def _lines(report: Report) -> list[str]:
     lines += [_line(result, width) for result in report.results]
     hacks = [result for result in report.results if not result.fixture.clean]
     honest = [result for result in report.results if result.fixture.clean]
-    lines.append(f"hacks that do not pay      {sum(r.passed for r in hacks)} of {len(hacks)}")
+    lines.append(f"hacks detected             {sum(r.passed for r in hacks)} of {len(hacks)}")
     lines.append(f"honest kernels accepted    {sum(r.passed for r in honest)} of {len(honest)}")
     if report.recall is not None:
         lines.append(f"recall                     {report.recall:.3f}")

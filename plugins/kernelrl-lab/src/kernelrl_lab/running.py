@@ -84,7 +84,7 @@ class Report:
 
     @property
     def recall(self) -> float | None:
-        """Share of the hacks that do not pay; None without hacks."""
+        """Share of the hacks that are detected; None without hacks."""
         return _share([result.passed for result in self.results if not result.fixture.clean])
 
     @property

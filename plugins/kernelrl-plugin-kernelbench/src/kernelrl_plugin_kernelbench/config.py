@@ -90,6 +90,9 @@ class KernelBenchConfig(TaskConfig):
     audit: Path | None = None
     """Output file of `kernelrl tasks audit`, which sets the tasks' flags. Null: the audit of this plugin."""
 
+    def remote(self) -> bool:
+        return self.source == "hub" or (self.source == "auto" and self.revision is not None)
+
     def problems(self) -> Iterable[str]:
         if not self.levels:
             yield "levels: select at least one of 1, 2, 3, 4"
@@ -155,6 +158,9 @@ class DatasetConfig(TaskConfig):
     """Tasks of the split `held_out`; not with `columns.split`."""
     audit: Path | None = None
     """Output file of `kernelrl tasks audit`, which sets the tasks' flags."""
+
+    def remote(self) -> bool:
+        return self.hub is not None
 
     def problems(self) -> Iterable[str]:
         if (self.path is None) == (self.hub is None):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib
+import itertools
 import logging
 import os
 from collections.abc import Mapping
@@ -41,6 +42,10 @@ __all__ = ["LocalEvaluator"]
 logger = logging.getLogger(__name__)
 
 _ENDED_TWICE = "The process that evaluates the kernel ended twice with it, and does not with other kernels."
+
+
+_PROGRESS_S = 30
+"""Seconds between two messages about the first build."""
 
 
 class LocalEvaluator(Evaluator):
@@ -165,14 +170,17 @@ class LocalEvaluator(Evaluator):
         from kernelrl_judge.building.calls import find_inline_calls
 
         calls = [call for call in find_inline_calls(request.source) if call.complete]
-        if calls:
-            self._announce_preparation()
+        preparation = asyncio.create_task(self._announce_preparation()) if calls else None
 
         async def build(call: Any) -> None:
             async with self._compiling:
                 await self._builds.prebuild(call, spec, request.settings)
 
-        await asyncio.gather(*map(build, calls))
+        try:
+            await asyncio.gather(*map(build, calls))
+        finally:
+            if preparation is not None:
+                preparation.cancel()
 
     @functools.cached_property
     def _builds(self) -> BuildService:
@@ -180,13 +188,16 @@ class LocalEvaluator(Evaluator):
 
         return BuildService(self._store, self._apart)
 
-    def _announce_preparation(self) -> None:
-        """Log a reason for the duration of the very first build."""
+    async def _announce_preparation(self) -> None:
+        """Log a reason for the duration of the very first build, and then its progress, until it is cancelled."""
         if self._announced:
             return
         self._announced = True
         if not any(self._store.glob("toolchains/*/*/*.gch")):
-            logger.warning("the first build precompiles PyTorch's headers, once: half a minute to a few minutes")
+            logger.warning("the first build precompiles PyTorch's headers, once: about 140 s on 2 idle cores")
+            for waited_s in itertools.count(_PROGRESS_S, _PROGRESS_S):
+                await asyncio.sleep(_PROGRESS_S)
+                logger.warning("the first build is still under way after %d s", waited_s)
 
     def _runner(self, backend: str) -> tuple[str, Any]:
         if backend not in self._runners:

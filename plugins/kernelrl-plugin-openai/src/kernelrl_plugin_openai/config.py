@@ -84,6 +84,9 @@ class OpenAIConfig(PolicyConfig):
             needs = attrs.evolve(needs, modules=modules, gpu=theirs.gpu, fix=fix)
         return needs
 
+    def context_limit(self) -> int | None:
+        return self.context_tokens
+
     def problems(self) -> Iterable[str]:
         try:
             parts = urlsplit(self.base_url)

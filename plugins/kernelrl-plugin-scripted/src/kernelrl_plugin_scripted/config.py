@@ -53,6 +53,11 @@ class ScriptedConfig(PolicyConfig):
     def capabilities(self) -> PolicyCapabilities:
         return PolicyCapabilities(losses=LOSSES, deterministic=self.choose == "seed")
 
+    def context_limit(self) -> int | None:
+        return self.context_tokens
+
     def problems(self) -> Iterable[str]:
         if (self.path is None) == (not self.replies):
             yield "set exactly one of `path` and `replies`"
+        elif self.path is not None and not self.path.is_file():
+            yield f"path: no such file: {self.path}"

@@ -85,6 +85,10 @@ class TinkerConfig(PolicyConfig):
             return Requires(modules=modules, gpu=gpu, fix="" if gpu else "pip install 'kernelrl-plugin-tinker[local]'")
         return Requires(modules=modules, environment=() if self.has_key else ("TINKER_API_KEY",))
 
+    def context_limit(self) -> int | None:
+        own = self.local.context_tokens if self.server == "local" and self.model is None else None
+        return self.context_tokens or own
+
     def prices(self) -> Mapping[str, float]:
         """Prices of tokens: 0 for a server on this machine, unknown for others."""
         return {"prompt": 0.0, "reply": 0.0, "train": 0.0} if self.server == "local" or self.on_this_machine else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal
 
 import attrs
@@ -11,12 +12,20 @@ from kernelrl_core.api import Requires
 from kernelrl_core.api.config import NonNegativeFloat, PositiveFloat, PositiveInt
 from kernelrl_core.api.policies import PolicyCapabilities, PolicyConfig
 
-__all__ = ["LOSSES", "RATIOS", "TorchConfig", "WarmStart"]
+__all__ = ["LOSSES", "RATIOS", "SCRATCH_CONTEXT", "TorchConfig", "WarmStart"]
 
 LOSSES = frozenset({"importance_sampling", "ppo", "cispo"})
 """Policy-gradient losses."""
 RATIOS = frozenset({"token", "sequence"})
 """Values of `train.ratio`: the probability ratio of each token, or one for the whole reply."""
+
+SCRATCH_CONTEXT = 1024
+"""Default context of a model from scratch, in tokens."""
+
+
+def _is_path(model: str) -> bool:
+    """Whether `model` is a path and no hub id, which is `NAME` or `OWNER/NAME`."""
+    return model.startswith(("/", ".", "~")) or model.count("/") > 1
 
 
 @attrs.frozen
@@ -103,7 +112,12 @@ class TorchConfig(PolicyConfig):
             exports=self.model is None or self.lora_rank is not None,
         )
 
+    def context_limit(self) -> int | None:
+        return self.context_tokens or (SCRATCH_CONTEXT if self.model is None else None)
+
     def problems(self) -> Iterable[str]:
+        if self.model is not None and _is_path(self.model) and not Path(self.model).expanduser().is_dir():
+            yield f"model: no such directory: {self.model}"
         if self.model is None:
             if self.width % (2 * self.heads):
                 yield f"width ({self.width}) must be a multiple of twice heads ({self.heads})"

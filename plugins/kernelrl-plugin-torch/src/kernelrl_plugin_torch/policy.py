@@ -32,7 +32,7 @@ from kernelrl_core.api.policies import (
     Update,
     WarmStartExample,
 )
-from kernelrl_plugin_torch.config import TorchConfig
+from kernelrl_plugin_torch.config import SCRATCH_CONTEXT, TorchConfig
 from kernelrl_plugin_torch.devices import DeviceShare
 from kernelrl_plugin_torch.files import read_tensors, write_tensors
 from kernelrl_plugin_torch.language_model import LanguageModel, PromptAndReply, rendered
@@ -48,7 +48,6 @@ __all__ = ["TorchPolicy", "weights_hash"]
 T = TypeVar("T")
 
 _STATE_FILE = "policy.pt"
-_SCRATCH_CONTEXT = 1024
 
 
 class TorchPolicy(TrainablePolicy):
@@ -57,7 +56,7 @@ class TorchPolicy(TrainablePolicy):
     def __init__(self, options: TorchConfig) -> None:
         self._options = options
         self.capabilities = options.capabilities()
-        self.context_tokens = options.context_tokens or _SCRATCH_CONTEXT
+        self.context_tokens = options.context_tokens or SCRATCH_CONTEXT
         self._worker = ThreadPoolExecutor(
             1, "torch-policy", initializer=torch.set_num_threads, initargs=(options.threads,)
         )
@@ -148,7 +147,7 @@ class TorchPolicy(TrainablePolicy):
             width=options.width,
             layers=options.layers,
             heads=options.heads,
-            context_tokens=options.context_tokens or _SCRATCH_CONTEXT,
+            context_tokens=options.context_tokens or SCRATCH_CONTEXT,
             seed=self._context.seed if self._context else 0,
             device=options.device,
         )

@@ -84,6 +84,7 @@ class _Corpus:
         weights: list[list[float]] = []
         places: dict[tuple[Message, ...], int] = {}
         prompts: list[Prompt] = []
+        longest = (0, "")  # the fix must hold for all examples
         for example in examples:
             if example.messages not in places:
                 places[example.messages] = len(places)
@@ -93,15 +94,16 @@ class _Corpus:
                 weights.append([])
             place = places[example.messages]
             reply = model.encode_reply(continuation_after(prompts[place].prefill, example.reply))
-            length = len(self._prompts[place]) + len(reply)
-            if length > model.context_tokens:
-                raise UsageError(
-                    f"a demonstration of {example.task_id} has {length} tokens with its prompt, "
-                    f"but the model's context has {model.context_tokens}",
-                    fix=f"set policy.context_tokens={2 ** math.ceil(math.log2(length))}",
-                )
+            longest = max(longest, (len(self._prompts[place]) + len(reply), example.task_id))
             self._replies[place].append(reply)
             weights[place].append(example.weight)
+        length, task_id = longest
+        if length > model.context_tokens:
+            raise UsageError(
+                f"a demonstration of {task_id} has {length} tokens with its prompt, "
+                f"but the model's context has {model.context_tokens}",
+                fix=f"set policy.context_tokens={2 ** math.ceil(math.log2(length))}",
+            )
         totals = np.array([sum(row) for row in weights])
         if not totals.sum() > 0 or min(min(row) for row in weights) < 0:
             raise UsageError("the weights of the demonstrations must not be negative, nor all 0")

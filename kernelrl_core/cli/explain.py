@@ -1,0 +1,58 @@
+"""`kernelrl explain`: the meaning of a recipe key, option, component, metric or rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from kernelrl_core.cli.output import print_json, print_lines
+
+if TYPE_CHECKING:
+    from kernelrl_core.recipe.field_docs import FieldDescription
+
+
+@click.command("explain")
+@click.argument("name", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(name: tuple[str, ...], as_json: bool) -> None:
+    """Explain NAME: type, default, range, effect, source and an example.
+
+    NAME is a recipe key, an option of a component, a component, a metric, a rule, an outcome or a verdict. A component
+    may be preceded by its kind.
+
+    \b
+    Examples:
+      kernelrl explain train.mismatch
+      kernelrl explain policies torch
+      kernelrl explain kernel/correct_rate
+      kernelrl explain no_kernel
+    """
+    import attrs
+
+    from kernelrl_core.plugins.registry import registry
+    from kernelrl_core.recipe.explain import explain
+
+    found = explain(" ".join(name), registry())
+    if as_json:
+        print_json({"name": " ".join(name), "explanations": [attrs.asdict(one) for one in found]})
+        return
+    for number, one in enumerate(found):
+        lines = [""] if number else []
+        lines += [f"{one.name}  ({one.what})", f"  {one.text}"]
+        if one.field is not None:
+            lines += [f"  type     {one.field.type}", f"  default  {one.field.default}"]
+        lines += [f"  example  {one.example}"] if one.example else []
+        lines += [f"  source   {one.source}"]
+        print_lines([*lines, *option_lines(one.field.fields if one.field is not None else one.options)])
+
+
+def option_lines(fields: Iterable[FieldDescription], indent: str = "  ") -> list[str]:
+    """Lines about options: name, type, default and help, and indented below them those of nested keys."""
+    lines = []
+    for field in fields:
+        lines.append(f"{indent}{field.name}: {field.type}; default {field.default}")
+        lines += [f"{indent}    {field.help}"] if field.help else []
+        lines += option_lines(field.fields, f"{indent}    ")
+    return lines

@@ -1,0 +1,181 @@
+"""Explanations of recipe keys, options, components, metrics, rules and outcomes, from the places that define them.
+
+Keys and options: docstrings and types of their classes. Components: their declarations. Metrics: the tables of
+`docs/metrics.md`. Rules: the checkers.
+"""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+import kernelrl_core
+from kernelrl_core.errors import KernelRLError, LookupFailed, suggestion
+from kernelrl_core.plugins.kinds import KINDS_BY_NAME
+from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.plugins.use import Use
+from kernelrl_core.recipe.blocks import block_at, blocks
+from kernelrl_core.recipe.field_docs import FieldDescription, describe_fields, field_docs
+from kernelrl_core.recipe.schema import Recipe
+from kernelrl_core.types.outcomes import Outcome, Severity, Verdict
+
+__all__ = ["Explanation", "explain"]
+
+
+@attrs.frozen
+class Explanation:
+    """One meaning of a name."""
+
+    name: str
+    """Full name, such as `train.kl` or `policy.lora_rank`."""
+    what: str
+    """`recipe key`, `option of policy 'torch'`, `policy`, `metric`, `rule of checker 'source_rules'`."""
+    text: str
+    """Effect or meaning."""
+    source: str
+    """Place of the definition."""
+    field: FieldDescription | None = None
+    """Type, default and nested keys of a key or an option."""
+    options: tuple[FieldDescription, ...] = ()
+    """Options of a component."""
+    example: str = ""
+    """Use on the command line; empty for a metric or a rule."""
+
+
+def explain(name: str, registry: Registry) -> list[Explanation]:
+    """All meanings of a name: a recipe key, an option, a component (also `KIND NAME`), a metric, a rule, an outcome, a
+    severity or a verdict.
+
+    The name that a recipe gives to a component may be part of a key: `rewards.correct.weight`.
+
+    Raises:
+        LookupFailed: the name is unknown; the message has the nearest one.
+    """
+    parts = tuple(name.strip().split("."))
+    if len(parts) > 2 and block_at(parts[:2]) is not None and blocks()[parts[0]].named:
+        parts = (parts[0], *parts[2:])
+    wanted = " ".join(".".join(parts).split())
+    known = list(_everything(registry))
+    found = [one for one in known if wanted in _names(one) or (one.what == "metric" and fnmatchcase(wanted, one.name))]
+    if not found:
+        names = {name for one in known for name in _names(one)}
+        last = {one.name.rpartition(".")[2]: one.name for one in known}
+        hint = f"did you mean {last[wanted]!r}?" if wanted in last else suggestion(wanted, names)
+        raise LookupFailed(f"no key, component, metric or rule {name!r}; {hint[:200]}", fix="kernelrl schema")
+    return found
+
+
+def _names(one: Explanation) -> set[str]:
+    """The names under which an explanation is found. A component also has those with its kind."""
+    kinds = [kind for kind, known in KINDS_BY_NAME.items() if known.singular == one.what]
+    return {one.name, *(f"{kind} {one.name}" for kind in kinds), *(f"{one.what} {one.name}" for _ in kinds)}
+
+
+def _everything(registry: Registry) -> Iterator[Explanation]:
+    yield from _keys()
+    yield from _components(registry)
+    yield from _rules(registry)
+    yield from _metrics()
+    yield from _words()
+
+
+def _keys() -> Iterator[Explanation]:
+    for field in describe_fields(Recipe):
+        hint = typing.get_type_hints(Recipe)[field.name]
+        block = blocks().get(field.name)
+        cls = block.cls if block is not None else hint
+        for one in _flat(field):
+            yield Explanation(one[0], "recipe key", one[1].help, _place(cls, Recipe), one[1], example=_example(*one))
+        if block is not None:
+            for option in describe_fields(block.cls):
+                if option.name not in ("options", "raw"):
+                    key = f"{field.name}.{option.name}"
+                    text = option.help.replace("`plugin:name`", "`PLUGIN:NAME`")
+                    path = f"{field.name}.NAME.{option.name}" if block.named else key
+                    yield Explanation(
+                        key, "recipe key", text, _place(block.cls, Recipe), option, example=_example(path, option)
+                    )
+
+
+def _components(registry: Registry) -> Iterator[Explanation]:
+    keys = {block.kind: (key, block.named) for key, block in blocks().items()}
+    for kind, (key, named) in keys.items():
+        singular = KINDS_BY_NAME[kind].singular
+        path = f"{key}.NAME" if named else key
+        for component in registry.components(kind):
+            label = registry.label(kind, component)
+            try:
+                config = registry.config_class(kind, label)
+                options = describe_fields(config)
+            except KernelRLError:
+                continue
+            source = component.config or component.target
+            example = f"kernelrl run RECIPE {path}.use={label}"
+            yield Explanation(
+                label, singular, component.summary, component.target, options=tuple(options), example=example
+            )
+            for option in options:
+                for name, one in _flat(option):
+                    what = f"option of {singular} {label!r}"
+                    shown = _example(f"{path}.{name}", one)
+                    yield Explanation(f"{key}.{name}", what, one.help, source, one, example=shown)
+
+
+def _flat(field: FieldDescription, prefix: str = "") -> Iterator[tuple[str, FieldDescription]]:
+    """A field and all fields below it, with their dotted names."""
+    yield f"{prefix}{field.name}", field
+    for one in field.fields:
+        yield from _flat(one, f"{prefix}{field.name}.")
+
+
+def _example(path: str, field: FieldDescription) -> str:
+    value = f"'{path}={field.example}'" if re.search(r"[^\w.+-]", field.example) else f"{path}={field.example}"
+    return f"kernelrl run RECIPE {value}"
+
+
+def _place(cls: Any, default: type[Any]) -> str:
+    named = next((one for one in (cls, *typing.get_args(cls)) if isinstance(one, type) and attrs.has(one)), default)
+    return f"{named.__module__}:{named.__name__}"
+
+
+def _rules(registry: Registry) -> Iterator[Explanation]:
+    for component in registry.components("checkers"):
+        label = registry.label("checkers", component)
+        try:
+            rules = registry.make("checkers", Use(label)).rules
+        except (KernelRLError, TypeError):  # broken, or an option is required
+            continue
+        for rule in rules:
+            text = f"{rule.statement} {rule.reason}".strip()
+            what = f"rule of checker {label!r}, severity {rule.severity.value}"
+            yield Explanation(
+                rule.id, what, text, component.target, example=f"kernelrl run RECIPE 'forbid=[{rule.id}]'"
+            )
+
+
+def _words() -> Iterator[Explanation]:
+    """The words for the result of an evaluation."""
+    for what, cls in (("outcome", Outcome), ("severity of a finding", Severity), ("verdict", Verdict)):
+        docs = field_docs(cls)
+        for member in cls:
+            source = f"{cls.__module__}:{cls.__name__}"
+            yield Explanation(member.value, what, docs.get(member.name, ""), source)
+
+
+def _metrics() -> Iterator[Explanation]:
+    package = Path(kernelrl_core.__file__).parent
+    # In an editable checkout the documentation is beside the package, not inside it.
+    page = next((d / "metrics.md" for d in (package / "docs", package.parent / "docs") if d.is_dir()), None)
+    seen: set[str] = set()
+    for line in page.read_text(encoding="utf-8").splitlines() if page is not None and page.is_file() else ():
+        names, meaning, *_ = [*re.split(r" (?<!\\)\| ", line.strip("| ")), ""]
+        for name in re.findall(r"`([^`]+)`", names) if line.startswith("| `") else ():
+            if name not in seen:
+                yield Explanation(name, "metric", meaning.strip().replace("\\|", "|"), "docs/metrics.md")
+            seen.add(name)

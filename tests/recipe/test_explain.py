@@ -1,0 +1,78 @@
+"""`kernelrl explain` finds every name that a user can write or read, and explains it from its definition."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernelrl_core.errors import LookupFailed
+from kernelrl_core.plugins.registry import Registry, registry
+from kernelrl_core.recipe.explain import Explanation, explain
+from kernelrl_core.recipe.field_docs import FieldDescription, describe_fields
+
+
+def one(name: str) -> Explanation:
+    (found,) = explain(name, registry())
+    return found
+
+
+def test_a_key_has_type_range_default_effect_and_example() -> None:
+    found = one("train.group_size")
+    assert found.field is not None
+    assert (found.what, found.field.type, found.field.default) == ("recipe key", "an integer of at least 1", "8")
+    assert found.text
+    assert found.example == "kernelrl run RECIPE train.group_size=8"
+    assert found.source == "kernelrl_core.recipe.schema.learning:TrainSettings"
+
+
+def test_a_mapping_has_its_nested_keys_and_a_valid_example() -> None:
+    found = one("train.mismatch")
+    assert found.field is not None
+    assert [field.name for field in found.field.fields] == ["sequence_low", "sequence_high", "token_min"]
+    assert found.example == "kernelrl run RECIPE 'train.mismatch={}'"
+    assert one("train.mismatch.token_min").field == found.field.fields[2]
+
+
+def test_the_name_that_a_recipe_gives_to_a_component_may_be_part_of_a_key() -> None:
+    assert explain("rewards.correct.weight", registry()) == explain("rewards.weight", registry())
+
+
+def test_a_component_is_found_by_name_and_by_kind_and_name() -> None:
+    assert one("policies torch") == one("policy torch")
+    assert "width" in {option.name for option in one("policies torch").options}
+
+
+def test_an_option_is_explained_for_every_component_that_has_it() -> None:
+    found = {one.what for one in explain("policy.lora_rank", registry())}
+    assert {"option of policy 'torch'", "option of policy 'tinker'"} <= found
+
+
+def test_metrics_and_rules_are_found() -> None:
+    assert one("kernel/correct_rate").text == "share that ended as `correct`"
+    assert one("finding/anything").name == "finding/*"
+    assert one("compile_error").text == "The candidate does not build, or its module does not load."
+    assert {found.what for found in explain("suspect", registry())} == {"severity of a finding", "verdict"}
+    assert one("no_kernel").what.startswith("rule of checker 'source_rules', severity ")
+
+
+@pytest.mark.parametrize(("typo", "name"), [("train.klx", "train.kl"), ("mismatch", "train.mismatch")])
+def test_an_unknown_name_gets_the_nearest_one(typo: str, name: str) -> None:
+    with pytest.raises(LookupFailed, match=f"no key, component, metric or rule '{typo}'; did you mean '{name}'"):
+        explain(typo, registry())
+
+
+def test_types_and_defaults_are_written_as_in_a_recipe(plugins: Registry) -> None:
+    fields = {field.name: field for field in describe_fields(plugins.config_class("policies", "tiny"))}
+    described = {
+        name: (fields[name].type, fields[name].default) for name in ("model", "mode", "pair", "checked", "names")
+    }
+    assert described == {
+        "model": ("text or null", "null"),
+        "mode": ("'a' or 'b' or 3", "a"),
+        "pair": ("a list of 2 values (an integer, a finite number)", "[1, 2.0]"),
+        "checked": ("an integer, >= 2", "5"),
+        "names": ("a list, each text", "[]"),
+    }
+    assert fields["nested"].fields == (
+        FieldDescription("size", "an integer of at least 1", "required", "A required size.", example="1"),
+        FieldDescription("share", "a number from 0 to 1", "0.5", "A share.", example="0.5"),
+    )
