@@ -86,6 +86,7 @@ def command(
     from kernelrl_core.cli.check_kernels import split_arguments
     from kernelrl_core.errors import UsageError
     from kernelrl_core.plugins.registry import registry
+    from kernelrl_core.recipe.prerequisites import require_prerequisites
     from kernelrl_core.sources.kernel_files import STANDARD_INPUT
 
     begin = time.monotonic()
@@ -102,8 +103,9 @@ def command(
         made = await _expected_evaluator(recipe, backend, evaluator, overrides, known)
         try:
             spec, tasks = _spec(recipe, backend, evaluator, overrides, known)
+            require_prerequisites(spec.uses(), spec, known)
             made = made or known.make("evaluators", spec.evaluator)
-            why_untimed = _why_untimed(spec, made, overrides, no_timing)
+            why_untimed = _why_untimed(spec, made, overrides, no_timing, known)
             spec = attrs.evolve(spec, settings=attrs.evolve(spec.settings, timing=not why_untimed))
             found = _Check(task, tasks, names, spec, known, made, seed, cache, watch)
             async with contextlib.aclosing(found.results(begin)) as results:
@@ -199,13 +201,18 @@ async def _expected_evaluator(
     return made
 
 
-def _why_untimed(spec: EvaluationSpec, evaluator: Evaluator, overrides: tuple[str, ...], no_timing: bool) -> str:
+def _why_untimed(
+    spec: EvaluationSpec, evaluator: Evaluator, overrides: tuple[str, ...], no_timing: bool, registry: Registry
+) -> str:
     """Why the kernel is not timed, or nothing.
 
     Raises:
         UsageError: the arguments contradict each other.
     """
+    import attrs
+
     from kernelrl_core.errors import UsageError
+    from kernelrl_core.recipe.prerequisites import missing_prerequisites
     from kernelrl_core.types.serialization import to_json
 
     stated = any(override.partition("=")[0].strip() == "evaluation.timing" for override in overrides)
@@ -215,7 +222,11 @@ def _why_untimed(spec: EvaluationSpec, evaluator: Evaluator, overrides: tuple[st
         return "timing is turned off by --no-timing"
     if stated:
         return "" if spec.settings.timing else "timing is turned off by evaluation.timing=false"
-    return evaluator.why_untimed(spec.backend.use, to_json(spec.backend.options))
+    if why := evaluator.why_untimed(spec.backend.use, to_json(spec.backend.options)):
+        return why
+    timed = attrs.evolve(spec, settings=attrs.evolve(spec.settings, timing=True))
+    missing = missing_prerequisites((), timed, registry).keys() - missing_prerequisites((), spec, registry).keys()
+    return f"run times require {', '.join(sorted(missing))}" if missing else ""
 
 
 class _Check:

@@ -11,7 +11,10 @@ import pytest
 
 from kernelrl_core.cli.check import _described, _expected_evaluator, _lines, _why_untimed
 from kernelrl_core.errors import UsageError
+from kernelrl_core.interfaces.backends import BackendConfig
 from kernelrl_core.interfaces.component import Component
+from kernelrl_core.interfaces.evaluators import EvaluatorConfig
+from kernelrl_core.interfaces.requirements import Requires
 from kernelrl_core.plugins.registry import PluginInfo, Registry
 from kernelrl_core.plugins.use import Use
 from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
@@ -34,8 +37,22 @@ class Untimed(FakeEvaluator):
         self.expected.append(backend)
 
 
-def spec(timing: bool = False) -> EvaluationSpec:
-    return EvaluationSpec(Use("triton", options={}), Use("local"), EvaluationSettings(timing=timing), {}, ())
+@attrs.frozen
+class OnGpuOnly(BackendConfig):
+    """Options of a backend that is timed on a device of which there is none."""
+
+    def requires_for(self, settings: EvaluationSettings) -> Requires:
+        return Requires(files=("/nowhere/a device",)) if settings.timing else Requires()
+
+
+def spec(timing: bool = False, options: BackendConfig | None = None) -> EvaluationSpec:
+    backend = Use("triton", options=options or BackendConfig())
+    evaluator = Use("local", options=EvaluatorConfig())
+    return EvaluationSpec(backend, evaluator, EvaluationSettings(timing=timing), {}, ())
+
+
+def why(spec: EvaluationSpec, evaluator: FakeEvaluator, *overrides: str, no_timing: bool = False) -> str:
+    return _why_untimed(spec, evaluator, overrides, no_timing, Registry(()))
 
 
 def correct() -> Any:
@@ -44,26 +61,30 @@ def correct() -> Any:
 
 
 def test_kernels_are_timed_by_default() -> None:
-    assert _why_untimed(spec(), FakeEvaluator(), (), False) == ""
+    assert why(spec(), FakeEvaluator()) == ""
 
 
 def test_a_device_that_cannot_be_timed_is_the_reason() -> None:
-    assert _why_untimed(spec(), Untimed(), (), False) == WHY
+    assert why(spec(), Untimed()) == WHY
+
+
+def test_a_prerequisite_of_timing_alone_is_the_reason() -> None:
+    assert "/nowhere/a device" in why(spec(options=OnGpuOnly()), FakeEvaluator())
 
 
 def test_a_stated_setting_is_not_replaced() -> None:
-    assert _why_untimed(spec(timing=True), Untimed(), ("evaluation.timing=true",), False) == ""
-    assert "evaluation.timing=false" in _why_untimed(spec(), FakeEvaluator(), ("evaluation.timing=false",), False)
+    assert why(spec(timing=True), Untimed(), "evaluation.timing=true") == ""
+    assert "evaluation.timing=false" in why(spec(), FakeEvaluator(), "evaluation.timing=false")
 
 
 def test_the_flag_turns_timing_off() -> None:
-    assert "--no-timing" in _why_untimed(spec(), FakeEvaluator(), (), True)
-    assert "--no-timing" in _why_untimed(spec(), FakeEvaluator(), ("evaluation.timing=false",), True)
+    assert "--no-timing" in why(spec(), FakeEvaluator(), no_timing=True)
+    assert "--no-timing" in why(spec(), FakeEvaluator(), "evaluation.timing=false", no_timing=True)
 
 
 def test_a_contradiction_is_one_error() -> None:
     with pytest.raises(UsageError, match=r"--no-timing contradicts evaluation\.timing=true"):
-        _why_untimed(spec(timing=True), FakeEvaluator(), ("evaluation.timing=true",), True)
+        why(spec(timing=True), FakeEvaluator(), "evaluation.timing=true", no_timing=True)
 
 
 def test_the_reason_is_printed_where_there_is_no_speedup() -> None:

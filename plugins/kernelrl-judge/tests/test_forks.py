@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -12,9 +13,10 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
+import numpy
 import pytest
 
-from kernelrl_judge import forks
+from kernelrl_judge import forks, nursery
 
 HELD = """\
 import os, select, signal, sys
@@ -127,3 +129,17 @@ def test_a_process_that_has_ended_raises_no_reply(pair: tuple[socket.socket, soc
     theirs.close()
     with pytest.raises(BrokenPipeError):
         forks.ask(ours, b"request", [])
+
+
+def test_a_fork_draws_other_numbers_than_its_judge() -> None:
+    def drawn() -> tuple[float, float]:
+        return random.random(), float(numpy.random.random_sample())
+
+    kept = random.getstate(), numpy.random.get_state()
+    of_judge = drawn()
+    random.setstate(kept[0])
+    numpy.random.set_state(kept[1])
+    nursery._draw_other_numbers()
+    of_fork = drawn()
+    assert of_fork[0] != of_judge[0]
+    assert of_fork[1] != of_judge[1]

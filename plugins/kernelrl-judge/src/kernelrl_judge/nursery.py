@@ -18,6 +18,7 @@ import select
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -111,8 +112,7 @@ class Nursery:
 def _be_nursery(judge: socket.socket) -> NoReturn:
     sandbox.die_with_parent()
     name_process("kernelrl_judge.nursery")
-    # Candidates must not know the numbers that the judge draws.
-    random.seed()
+    _draw_other_numbers()
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1):
         os.dup2(null, descriptor)
@@ -125,6 +125,13 @@ def _be_nursery(judge: socket.socket) -> NoReturn:
         serve(judge, begin)
     finally:
         os._exit(0)
+
+
+def _draw_other_numbers() -> None:
+    """Begin the generators anew that a fork has in common with its judge: a task may draw its inputs from them."""
+    random.seed()
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
 
 
 class Zygote:
