@@ -76,6 +76,13 @@ def test_extended_run_equals_a_run_with_more_steps(kernelrl: Run, tmp_path: Path
     assert len(ids) == len(set(ids)) == 4 * 2 * 4
 
 
+def test_run_with_overrides_is_extended_with_its_own_recipe(kernelrl: Run, tmp_path: Path) -> None:
+    kernelrl("run", "small.yaml", "--name", "a", "seed=1")
+    kernelrl("run", "runs/a/recipe.yaml", "--name", "a", "--extend", "train.steps=3")
+    kernelrl("run", "small.yaml", "--name", "whole", "seed=1", "train.steps=3")
+    assert metrics(tmp_path / "runs/a") == metrics(tmp_path / "runs/whole")
+
+
 def test_interrupted_extension_is_resumed(kernelrl: Run, tmp_path: Path) -> None:
     """The state after a crash directly after the recipe was replaced."""
     kernelrl("run", "small.yaml", "--name", "a")
