@@ -15,6 +15,7 @@ from kernelrl_core.api import Component
 from kernelrl_core.api.checkers import Candidate, Checker, Evaluation, Finding, Rule, Severity
 from kernelrl_core.api.config import ComponentConfig, Fraction, NonNegativeFloat, PositiveInt
 from kernelrl_core.api.errors import MissingPrerequisite, UsageError
+from kernelrl_core.api.feedback import Feedback
 from kernelrl_core.api.policies import PolicyCapabilities, PolicyConfig
 from kernelrl_core.api.retrievers import RetrieverConfig
 from kernelrl_core.api.rewards import Reward, RewardBounds, RewardConfig, Turn
@@ -142,6 +143,15 @@ class BoundedReward(Reward):
         return 0.0
 
 
+class Structured(Feedback):
+    def format(self, turn: Turn) -> str:
+        return ""
+
+
+class Formless(Feedback):
+    pass
+
+
 class Scoreless(Reward):
     def __init__(self, options: Bounded) -> None:
         pass
@@ -203,7 +213,7 @@ def plugins() -> Registry:
             component("twice"),
         ),
         "evaluators": (component("local"),),
-        "feedback": (component("structured"),),
+        "feedback": (component("structured", target="Structured"), component("formless", target="Formless")),
         "checkers": (component("rules", target="RulesChecker"), component("words", target="WordsChecker")),
         "retrievers": (component("bm25", "RetrieverOptions"),),
         "advantages": (component("raw"),),

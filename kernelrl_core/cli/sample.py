@@ -69,4 +69,4 @@ def _lines(turn: Turn, *, several: bool) -> list[str]:
     code = turn.candidate.source if turn.candidate is not None else turn.reply.text
     findings = [f"finding: {found.rule} ({found.severity.value}): {found.evidence}" for found in turn.findings]
     head = f"--- {place}: {turn.outcome.value}; verdict {turn.verdict.value}{speedup}"
-    return [head, code.rstrip(), *findings, *turn.message.splitlines()]
+    return [head, *findings, *turn.message.splitlines(), "", code.rstrip()]

@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
 from kernelrl_core.errors import InfrastructureError, KernelRLError, MissingPrerequisite, UsageError, suggestion
 from kernelrl_core.interfaces.rewards import RewardBounds
+from kernelrl_core.interfaces.tasks import TaskSource
 from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.prompts.composer import MINIMUM_REPLY_TOKENS
@@ -26,6 +27,7 @@ PROMPT_TEMPLATES = ("kernelrl", "kernelbench", "kevin", "brief")
 """Templates of the core; any other value of `prompt.template` is a path."""
 
 
+T = TypeVar("T")
 Parts = Any
 Rule = Callable[[Parts, Registry], Iterator[Contradiction]]
 
@@ -127,6 +129,12 @@ def _reward_code(given: Parts, registry: Registry) -> Iterator[Contradiction]:
             yield mistake
 
 
+def _feedback_code(given: Parts, registry: Registry) -> Iterator[Contradiction]:
+    _, mistake = made("feedback", ("feedback",), given.feedback, registry)
+    if mistake is not None:
+        yield mistake
+
+
 def _weighted_gap(use: RewardUse) -> float:
     bounds: RewardBounds = use.options.bounds()
     if use.weight == 0:
@@ -222,25 +230,35 @@ def _tasks(given: Parts, registry: Registry) -> Iterator[Contradiction]:
 
     if given.tasks.options.remote():
         return
-    held_out = given.eval
-    place: tuple[str, ...] = ("tasks",)
-    try:
+    found: list[Contradiction] = []
+
+    def attempt(call: Callable[[], T], place: tuple[str, ...]) -> T | None:
+        try:
+            return call()
+        except (InfrastructureError, MissingPrerequisite):
+            return None  # reported when the tasks are read; they may be on another machine
+        except KernelRLError as error:
+            found.append(Contradiction(place, error.message, error.fix))
+            return None
+
+    def opened() -> tuple[TaskSource, Sequence[str]]:
         source = registry.make("tasks", given.tasks)
         with plugin_boundary(f"task source {given.tasks.use!r}", "splits"):
-            splits = source.splits()
-        if held_out.every or held_out.at_start or held_out.at_end or held_out.split != EvalSettings().split:
-            place = ("tasks",) if held_out.split in splits else ("eval", "split")
-            eval_tasks(source, held_out)
-        place = ("tasks",) if given.train.split in splits else ("train", "split")
-        tasks, _ = training_tasks(source, given.train, held_out.split)
-    except (InfrastructureError, MissingPrerequisite):
-        return  # reported when the tasks are read; they may be on another machine
-    except KernelRLError as error:
-        yield Contradiction(place, error.message, error.fix)
-        return
-    if not tasks:
-        yield Contradiction(("train", "split"), f"split {given.train.split!r} has no tasks")
-    yield from _levels(given, tasks)
+            return source, source.splits()
+
+    source, splits = attempt(opened, ("tasks",)) or (None, ())
+    if source is not None:
+        held_out, training = given.eval.split, given.train.split
+        if given.eval.every or given.eval.at_start or given.eval.at_end or held_out != EvalSettings().split:
+            attempt(lambda: eval_tasks(source, given.eval), ("tasks",) if held_out in splits else ("eval", "split"))
+        place = ("tasks",) if training in splits else ("train", "split")
+        selected = attempt(lambda: training_tasks(source, given.train, held_out), place)
+        if selected is not None and not selected[0]:
+            found.append(Contradiction(("train", "split"), f"split {training!r} has no tasks"))
+        elif selected is not None:
+            found += _levels(given, selected[0])
+    # An error in listing one split may be an error in listing the other.
+    yield from dict.fromkeys(found)
 
 
 def _levels(given: Parts, tasks: Sequence[Task]) -> Iterator[Contradiction]:
@@ -406,6 +424,7 @@ _RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("evaluation",), _precision),
     (("rewards",), _gaps),
     (("rewards",), _reward_code),
+    (("feedback",), _feedback_code),
     (("rewards", "curriculum"), _curriculum),
     (("train", "evaluation"), _coverage),
     (("curriculum", "tasks", "train", "eval"), _tasks),

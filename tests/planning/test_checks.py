@@ -113,6 +113,10 @@ def check(plugins: Registry, **parts: str) -> list[str]:
             {"rewards": "{r: {use: bounded}, s: {use: scoreless, gap: 0.0}}"},
             "rewards.s: plugin demo (dist-demo 1): cannot make the reward 'scoreless': TypeError: Can't instantiate",
         ),
+        (
+            {"feedback": "{use: formless}"},
+            "feedback: plugin demo (dist-demo 1): cannot make the feedback formatter 'formless': TypeError: Can't inst",
+        ),
         ({"policy": "{use: tiny, width: 2000}"}, "policy: a width above 1000 does not fit"),
         ({"requires": "[no-such-distribution>=1]"}, "requires: no-such-distribution>=1 is not installed"),
         ({"requires": "['kernelrl>=99']"}, "requires: kernelrl>=99 is required"),
@@ -179,3 +183,8 @@ def test_the_path_of_a_user_template_is_saved_as_absolute(
     data = parse_value(BASE) | {"prompt": {"template": "own.jinja"}}
     loaded = recipe_from_mapping(data, registry=plugins, name="r")
     assert loaded.resolved["prompt"]["template"] == str(tmp_path / "own.jinja")
+
+
+def test_unknown_splits_are_reported_together(plugins: Registry) -> None:
+    found = check(plugins, train="{split: a}", eval="{split: b}")
+    assert [problem.partition(":")[0] for problem in found] == ["eval.split", "train.split"]
