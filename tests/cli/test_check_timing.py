@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 from kernelrl_core.cli.check import _described, _expected_evaluator, _lines, _why_untimed
+from kernelrl_core.cli.check_kernels import CheckedKernel
 from kernelrl_core.errors import UsageError
 from kernelrl_core.interfaces.backends import BackendConfig
 from kernelrl_core.interfaces.component import Component
@@ -60,6 +61,10 @@ def correct() -> Any:
     return make_turn(Outcome.CORRECT, extraction=extraction, evaluation=make_evaluation(Outcome.CORRECT))
 
 
+def described(turn: Any, why_untimed: str = "") -> Any:
+    return _described(CheckedKernel("k.py", turn, 1.0), spec(), why_untimed)
+
+
 def test_kernels_are_timed_by_default() -> None:
     assert why(spec(), FakeEvaluator()) == ""
 
@@ -89,21 +94,26 @@ def test_a_contradiction_is_one_error() -> None:
 
 def test_the_reason_is_printed_where_there_is_no_speedup() -> None:
     turn = correct()
-    described = _described(turn, spec(), WHY)
-    assert described["speedup"] is None
-    assert described["reasons"] == {"speedup": WHY}
+    assert described(turn, WHY)["speedup"] is None
+    assert described(turn, WHY)["reasons"] == {"speedup": WHY}
     assert f"speedup   not measured: {WHY}" in _lines(turn, WHY)
+
+
+def test_a_kernel_that_the_judge_did_not_time_has_its_reason() -> None:
+    turn = correct()
+    turn = attrs.evolve(turn, evaluation=attrs.evolve(turn.evaluation, not_timed="not_recorded: line 3"))
+    assert described(turn)["reasons"] == {"speedup": "not_recorded: line 3"}
 
 
 def test_a_wrong_kernel_has_its_outcome_as_the_reason() -> None:
     turn = make_turn(Outcome.INCORRECT, evaluation=make_evaluation(Outcome.INCORRECT))
-    assert "incorrect" in _described(turn, spec(), "")["reasons"]["speedup"]
+    assert "incorrect" in described(turn)["reasons"]["speedup"]
 
 
 def test_a_measured_speedup_needs_no_reason() -> None:
     turn = correct()
     turn = attrs.evolve(turn, evaluation=attrs.evolve(turn.evaluation, speedup=2.0))
-    assert _described(turn, spec(), "")["reasons"] == {}
+    assert described(turn)["reasons"] == {}
 
 
 def known(evaluator: str) -> Registry:
