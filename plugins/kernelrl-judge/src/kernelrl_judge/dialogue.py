@@ -170,7 +170,7 @@ class Dialogue:
     def _compiled(self) -> None:
         """Let others have the device until the runner's kernels are compiled."""
         # A runner waits for its kernels before it says so, but a candidate may say it as well.
-        idle = self._device != "cuda" or device_facts.becomes_idle(_IDLE_WITHIN_S)
+        idle = self._device != "cuda" or self._holding is None or device_facts.becomes_idle(_IDLE_WITHIN_S)
         with self._outside() if idle else contextlib.nullcontext():
             frame = self._runner.receive()
             ended = time.monotonic()
