@@ -42,7 +42,7 @@ def check(start: Callable[..., Command]) -> Run:
 
 
 def wait_for(process: Command, condition: Callable[[str, str], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not condition(*process.so_far()):
         assert process.poll() is None, process.so_far()
         assert time.monotonic() < deadline, process.so_far()
@@ -107,7 +107,7 @@ def test_a_changed_kernel_is_evaluated_again(start: Callable[..., Command], tmp_
     wait_for(process, lambda out, err: out.count("\n") == 2)
     assert [json.loads(line)["outcome"] for line in process.so_far()[0].splitlines()] == ["incorrect", "correct"]
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     assert process.returncode == 130
 
 

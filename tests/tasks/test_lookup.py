@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from kernelrl_core.errors import LookupFailed, UsageError
 from kernelrl_core.plugins.registry import registry
+from kernelrl_core.plugins.use import Use
 from kernelrl_core.sources.task_source import parse_task_source
-from kernelrl_core.tasks.lookup import find_task
+from kernelrl_core.tasks.lookup import find_task, source_for
 from kernelrl_core.testing.fakes import FakeTasks
 from kernelrl_core.types import Task
 
@@ -34,6 +35,17 @@ def test_a_file_becomes_a_task_named_by_its_stem(tmp_path: Path) -> None:
 
 def test_an_id_is_looked_up_in_every_split_of_the_source() -> None:
     assert find_task("own/gelu", registry=registry(), source=SOURCE).split == "held_out"
+
+
+def test_the_source_of_a_recipe_is_used_only_for_ids_that_may_be_its_own(tmp_path: Path) -> None:
+    pytest.importorskip("kernelrl_plugin_kernelbench")
+    path = tmp_path / "my_task.py"
+    path.write_text(TASK)
+    recipe_tasks = Use("kernelbench")
+    assert source_for("starter/1/relu_double", recipe_tasks, registry()) is None
+    assert source_for(str(path), recipe_tasks, registry()) is None
+    for own in ("kernelbench/1/19", "unknown/1"):
+        assert type(source_for(own, recipe_tasks, registry())).__name__ == "KernelBenchTasks"
 
 
 def test_the_first_part_of_an_id_names_the_source() -> None:
