@@ -105,12 +105,12 @@ def tokens_of(trained: Tensor, sampled: Tensor, advantage: float) -> list[Tensor
 
 
 def grpo(replies: Sequence[tuple[Tensor, Tensor, float]]) -> Tensor:
-    """DeepSeekMath, equation 3, without the KL term: 1/G sum_i 1/|o_i| sum_t."""
+    """DeepSeekMath, without the KL term: 1/G sum_i 1/|o_i| sum_t."""
     return -torch.stack([torch.stack(tokens_of(*reply)).mean() for reply in replies]).mean()
 
 
 def dapo(replies: Sequence[tuple[Tensor, Tensor, float]]) -> Tensor:
-    """DAPO, equation 8: one mean over all tokens."""
+    """DAPO: one mean over all tokens."""
     return -torch.stack([term for reply in replies for term in tokens_of(*reply)]).mean()
 
 
@@ -120,13 +120,13 @@ def dr_grpo(replies: Sequence[tuple[Tensor, Tensor, float]]) -> Tensor:
 
 
 def gspo(replies: Sequence[tuple[Tensor, Tensor, float]]) -> Tensor:
-    """GSPO, equations 5 and 7: s_i = (p_train(y_i) / p_sampled(y_i)) ** (1 / |y_i|), one clipped term per reply."""
+    """GSPO: s_i = (p_train(y_i) / p_sampled(y_i)) ** (1 / |y_i|), one clipped term per reply."""
     ratios = [(new.sum().exp() / old.sum().exp()) ** (1 / len(new)) for new, old, _ in replies]
     return -torch.stack([clipped(s, a) for s, (_, _, a) in zip(ratios, replies, strict=True)]).mean()
 
 
 def cispo(replies: Sequence[tuple[Tensor, Tensor, float]]) -> Tensor:
-    """MiniMax-M1, equations 4 and 5, with a lower bound of the ratio: one mean over all tokens."""
+    """MiniMax-M1, with a lower bound of the ratio: one mean over all tokens."""
     terms = [
         (new - old).exp().clamp(LOW, HIGH).detach() * advantage * new
         for trained, sampled, advantage in replies
