@@ -48,8 +48,11 @@ def test_memory_for_one_call_gives_one_call() -> None:
     assert (found.calls, found.half, found.reduced) == (1, 0, True)
 
 
-def window(calls: int, calls_us: float, *, host_us: float = 0.0, ghz: float = 1.98) -> Window:
-    return Window(calls, calls_us, calls_us + 60.0, host_us, ghz)
+def window(calls: int, calls_us: float, *, host_us: float = 0.0, ghz: float = 1.98, copies_us: float = 10.0) -> Window:
+    return Window(calls, calls_us, copies_us, calls_us + copies_us + 50.0, host_us, ghz)
+
+
+USUAL = window(100, 2000.0, host_us=2100.0)
 
 
 def test_constant_costs_cancel_in_the_slope() -> None:
@@ -73,12 +76,27 @@ def test_a_window_with_another_sm_clock_is_not_steady() -> None:
 )
 def test_the_judges_clock_confirms_within_5_percent_and_messages(host_us: float, agrees: bool) -> None:
     # The device reports 2060 us: at least 1957 and at most 2163 + 150 us.
-    assert clock_agrees([window(100, 2000.0, host_us=host_us)]) is agrees
+    assert clock_agrees([window(100, 2000.0, host_us=host_us)], [USUAL]) is agrees
 
 
 def test_one_window_in_which_the_judge_was_late_decides_nothing() -> None:
-    usual = [window(100, 2000.0, host_us=2100.0)] * 4
-    assert clock_agrees([*usual, window(100, 2000.0, host_us=90_000.0)])
+    assert clock_agrees([*[USUAL] * 4, window(100, 2000.0, host_us=90_000.0)], [USUAL] * 5)
+
+
+@pytest.mark.parametrize(("copies_us", "agrees"), [(130.0, True), (144.0, True), (146.0, False), (-1.0, False)])
+def test_time_of_calls_cannot_be_reported_as_time_of_copies(copies_us: float, agrees: bool) -> None:
+    # The reference's copies take 100 us: at most 125 + 20 us.
+    reference = window(100, 2000.0, host_us=2200.0, copies_us=100.0)
+    candidate = window(100, 2100.0 - copies_us, host_us=2200.0, copies_us=copies_us)
+    assert clock_agrees([candidate], [reference]) is agrees
+
+
+def test_a_window_without_time_is_not_confirmed() -> None:
+    assert not clock_agrees([Window(100, 0.0, 0.0, 0.0, 2100.0, 0.0)], [USUAL])
+
+
+def test_windows_without_a_clock_are_steady_together() -> None:
+    assert steady([window(1, 1.0, ghz=0.0)] * 2) == [True, True]
 
 
 def node(kind: str = "kernel", by: str = "runtime", name: str = "k", file: str = "", *, on_host: bool = False) -> Node:

@@ -132,7 +132,8 @@ class ReplayMeasurement:
         for _ in range(_SECTIONS):
             self._rounds = []
             self._section(max_rounds)
-            if clock_agrees([window for made in self._rounds for window in made[:2] if window is not None]):
+            sides = [[window for made in self._rounds for window in made[side : side + 2] if window] for side in (0, 2)]
+            if clock_agrees(*sides):
                 break
         else:
             raise Unmeasured("the judge's clock does not confirm the times that the runner reports")

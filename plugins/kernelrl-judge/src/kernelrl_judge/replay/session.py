@@ -293,6 +293,7 @@ def _window(stamps: Stamps, calls: int, host_s: float) -> Window:
     return Window(
         calls=calls,
         calls_us=stamps.calls_us,
+        copies_us=(stamps.last_ns - stamps.end_ns) / 1e3,
         whole_us=(stamps.last_ns - stamps.begin_ns + stamps.sm_ns) / 1e3,
         host_us=host_s * 1e6,
         sm_ghz=stamps.sm_ghz,
