@@ -332,7 +332,13 @@ def _described(checked: CheckedKernel, spec: EvaluationSpec, why_untimed: str) -
         "speedup": turn.speedup,
         "speedup_ci": described.get("speedup_ci") if turn.correct else None,
         "findings": [
-            {"rule": finding.rule, "severity": finding.severity.value, "evidence": finding.evidence}
+            {
+                "rule": finding.rule,
+                "severity": finding.severity.value,
+                "evidence": finding.evidence,
+                "checker": finding.checker,
+                "line": finding.line,
+            }
             for finding in turn.findings
         ],
         "message": turn.message,
@@ -367,7 +373,10 @@ def _lines(
     evaluation = turn.evaluation
     outcome = "not executed" if _was_only_built(turn) else turn.outcome.value
     lines = [f"{outcome}; {_FOUND[turn.verdict.value]}  {turn.task.id}"]
-    findings = [f"finding   {found.rule} ({found.severity.value}): {found.evidence}" for found in turn.findings]
+    findings = [
+        f"finding   {found.rule} ({', '.join(filter(None, [found.severity.value, found.checker]))}): {found.evidence}"
+        for found in turn.findings
+    ]
     shown = {found.evidence for found in turn.findings}
     message = [line for line in turn.message.splitlines() if line not in shown]
     if evaluation is None:

@@ -4,8 +4,9 @@ The score of a turn is the weighted sum of the recipe's reward components. `scor
 options, or the run ends. Every component needs a config class, because `bounds()` is required.
 
 To try a component, call it in a test: `Brevity(BrevityConfig()).score(make_turn(Outcome.CORRECT, source="..."))`, with
-`make_turn` from `kernelrl_core.testing.values`. To see it in a run, use policy `scripted`, whose replies come from the
-recipe: `reward_part/brief` in `metrics.jsonl` is its weighted mean. `kernelrl check` prints no score.
+`make_turn` from `kernelrl_core.testing.values`. `kernelrl check` prints no score. To see one in a run, extend `smoke`
+with `policy: {use: scripted, path: replies.yaml}` and `sampling: {max_tokens: 20000}`: a token of this policy is a
+byte, and a longer reply is cut off. `reward_part/brief` in `metrics.jsonl` is the weighted mean.
 
     # my_plugin/__init__.py
     from kernelrl_core.api import Component, hookimpl

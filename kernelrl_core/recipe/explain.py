@@ -152,7 +152,7 @@ def _rules(registry: Registry) -> Iterator[Explanation]:
         except (KernelRLError, TypeError):  # broken, or an option is required
             continue
         for rule in rules:
-            text = f"{rule.statement} {rule.reason}".strip()
+            text = f"{rule.statement} {rule.reason}".strip() + " The key `forbid` replaces the list of stated rules."
             what = f"rule of checker {label!r}, severity {rule.severity.value}"
             yield Explanation(
                 rule.id, what, text, component.target, example=f"kernelrl run RECIPE 'forbid=[{rule.id}]'"

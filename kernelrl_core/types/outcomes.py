@@ -64,7 +64,7 @@ class Rule:
     """A rule that a checker can report as broken."""
 
     id: str
-    """Stable name, unique among all checkers of a recipe."""
+    """Stable name. Checkers of a recipe that report the same rule share it."""
     severity: Severity
     """Usual severity of its findings; each finding states its own."""
     statement: str
