@@ -27,7 +27,9 @@ def run_recipe(run: RunDir, registry: Registry, overrides: Sequence[str] = ()) -
         RecipeError: lists all mistakes.
     """
     path = run.path / "recipe.yaml"
-    return load_recipe(str(path), (*_since_former_versions(path), *overrides), registry=registry)
+    given = {override.partition("=")[0].strip() for override in overrides}
+    kept = [override for override in _since_former_versions(path) if override.partition("=")[0] not in given]
+    return load_recipe(str(path), (*kept, *overrides), registry=registry)
 
 
 def _since_former_versions(path: Path) -> list[str]:

@@ -260,6 +260,8 @@ def test_a_state_on_a_full_disk_overwrites_the_earlier_one(tmp_path: Path, monke
 
 
 def test_a_closed_terminal_stops_the_run_after_its_step(kernelrl: Run, start: Any, tmp_path: Path) -> None:
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        pytest.skip("SIGHUP is ignored here, as under nohup")
     process = start("run", "small.yaml", "--name", "a", "policy.delay_s=0.3")
     wait_until(
         process, lambda: (tmp_path / "runs/a/samples.jsonl").exists() and rows(tmp_path / "runs/a/samples.jsonl")

@@ -25,7 +25,11 @@ from kernelrl_plugin_hip.examples import FEW_SHOT, ONE_SHOT
 from kernelrl_plugin_hip.runner import HipRunner
 
 EXAMPLES = (ONE_SHOT, *FEW_SHOT)
-_REST = {"tasks": {"use": "starter"}, "policy": {"use": "torch"}, "rewards": {"r": {"use": "correctness"}}}
+_REST = {
+    "tasks": {"use": "starter"},
+    "policy": {"use": "torch", "warm_start": None},
+    "rewards": {"r": {"use": "correctness"}},
+}
 
 
 @pytest.mark.parametrize(
