@@ -90,7 +90,7 @@ def command(
 
     run = RunDir(Path("runs") / (name or default_name(loaded.name)))
     if extend:
-        run = find_run(str(run.path)) if run.path.exists() else find_run(run.name)
+        run = find_run(str(run.path))
         run.lock()
         extend_run(run, loaded, registry())
         click.echo(f"run: {run.path}", err=as_json)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from kernelrl_core.cli.output import print_json, print_lines, table
@@ -71,16 +73,26 @@ def rm_command(runs: tuple[str, ...], yes: bool) -> None:
     Example:
       kernelrl runs rm first second --yes
     """
+    from pathlib import Path
+
     from kernelrl_core.errors import UsageError
     from kernelrl_core.runs.directory import find_run
     from kernelrl_core.storage import disk_error, remove_directory
 
+    for name in runs:
+        if Path(name).exists() and (Path("runs") / name).exists():
+            raise UsageError(f"{name!r} is a path and the name of a run", fix=f"write ./{name} or runs/{name}")
     found = [find_run(name, damaged=True) for name in dict.fromkeys(runs)]
     if busy := [str(run.path) for run in found if run.locked()]:
         raise UsageError(f"in use by another process: {', '.join(busy)}", fix=f"kernelrl status {busy[0]}")
     if not yes:
         paths = ", ".join(str(run.path) for run in found)
-        click.confirm(f"delete {paths} with all samples and checkpoints?", abort=True, err=True)
+        try:
+            click.confirm(f"delete {paths} with all samples and checkpoints?", abort=True, err=True)
+        except click.Abort:
+            if sys.stdin.isatty():
+                raise
+            raise UsageError("nothing was deleted: the question was not confirmed", fix="add --yes") from None
     for run in found:
         try:
             remove_directory(run.path)

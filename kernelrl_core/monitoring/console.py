@@ -118,7 +118,9 @@ def step_line(row: Mapping[str, Any], n_steps: int) -> str:
     if "eval/pass@1" in row:
         parts.append(f"held out {row['eval/pass@1']:.0%}")
     if row.get("train/skipped"):
-        parts.append("all advantages zero; update skipped")
+        rejected = row.get("train/rejected", 0.0) > 0
+        reason = "all training samples rejected by train.mismatch" if rejected else "all advantages zero"
+        parts.append(f"{reason}; update skipped")
     if row.get("infra_rate"):
         parts.append(f"infrastructure errors {row['infra_rate']:.0%}")
     if row.get("cost/total_usd"):

@@ -31,7 +31,7 @@ def expected_duration(
     for run in reversed(list_runs() if runs is None else runs):
         try:
             seconds = _scaled(run, resolved, facts)
-        except (KernelRLError, KeyError, TypeError):  # damaged, or of another version
+        except (KernelRLError, OSError, ValueError, KeyError, TypeError):  # damaged, or of another version
             continue
         if seconds is not None:
             return {"seconds": round(seconds), "seconds_from": str(run.path)}

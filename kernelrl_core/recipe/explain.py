@@ -23,7 +23,7 @@ from kernelrl_core.plugins.use import Use
 from kernelrl_core.recipe.blocks import block_at, blocks
 from kernelrl_core.recipe.field_docs import FieldDescription, describe_fields, field_docs
 from kernelrl_core.recipe.schema import Recipe
-from kernelrl_core.types.outcomes import Outcome, Severity, Verdict
+from kernelrl_core.types.outcomes import Outcome, Rule, Severity, Verdict
 
 __all__ = ["Explanation", "explain"]
 
@@ -151,7 +151,8 @@ def _rules(registry: Registry) -> Iterator[Explanation]:
             rules = registry.make("checkers", Use(label)).rules
         except (KernelRLError, TypeError):  # broken, or an option is required
             continue
-        for rule in rules:
+        # `kernelrl validate` reports a wrong declaration.
+        for rule in (rule for rule in rules if isinstance(rule, Rule)):
             text = f"{rule.statement} {rule.reason}".strip() + " The key `forbid` replaces the list of stated rules."
             what = f"rule of checker {label!r}, severity {rule.severity.value}"
             yield Explanation(

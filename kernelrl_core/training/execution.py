@@ -218,7 +218,9 @@ def _log_to(path: Path, console: Console) -> Iterator[None]:
     finally:
         for handler in (to_file, to_user):
             root.removeHandler(handler)
-            handler.close()
+            # A full disk is reported by the journals.
+            with suppress(OSError):
+                handler.close()
         root.setLevel(level)
 
 

@@ -472,7 +472,13 @@ def test_a_run_is_deleted_after_confirmation(kernelrl: Run, tmp_path: Path) -> N
         assert kernelrl("run", "small.yaml", "--name", name, "train.steps=1", "eval.at_start=false").returncode == 0
     (tmp_path / "runs/b/recipe.yaml").unlink()
     refused = kernelrl("runs", "rm", "a", stdin=subprocess.DEVNULL)
-    assert refused.returncode == 130
+    assert refused.returncode == 2
+    assert "add --yes" in refused.stderr
+    (tmp_path / "a").mkdir()
+    ambiguous = kernelrl("runs", "rm", "a", "--yes")
+    assert ambiguous.returncode == 2
+    assert "write ./a or runs/a" in ambiguous.stderr
+    (tmp_path / "a").rmdir()
     assert (tmp_path / "runs/a").is_dir()
     assert kernelrl("runs", "rm", "a", "b", "--yes").returncode == 0
     assert list((tmp_path / "runs").glob("[!.]*")) == []

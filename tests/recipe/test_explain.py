@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kernelrl_core.errors import LookupFailed
-from kernelrl_core.plugins.registry import Registry, registry
+from kernelrl_core.interfaces.checkers import Checker
+from kernelrl_core.interfaces.component import Component
+from kernelrl_core.plugins.registry import PluginInfo, Registry, registry
 from kernelrl_core.recipe.explain import Explanation, explain
 from kernelrl_core.recipe.field_docs import FieldDescription, describe_fields
+from kernelrl_core.types import Finding
 
 
 def one(name: str) -> Explanation:
@@ -76,3 +79,17 @@ def test_types_and_defaults_are_written_as_in_a_recipe(plugins: Registry) -> Non
         FieldDescription("size", "an integer of at least 1", "required", "A required size.", example="1"),
         FieldDescription("share", "a number from 0 to 1", "0.5", "A share.", example="0.5"),
     )
+
+
+class WronglyDeclared(Checker):
+    rules = ("sleep",)  # type: ignore[assignment]
+
+    def check(self, candidate: object, task: object, evaluation: object) -> list[Finding]:
+        return []
+
+
+def test_a_checker_with_wrong_rules_does_not_break_other_names() -> None:
+    component = Component("wrong", f"{__name__}:WronglyDeclared")
+    plugin = PluginInfo("mine", "mine", "1", "ok", components={"checkers": (component,)})
+    known = Registry((*registry().plugins, plugin))
+    assert explain("train.steps", known)[0].what == "recipe key"
