@@ -295,7 +295,7 @@ def find_run(name: str, *, damaged: bool = False) -> RunDir:
             raise UsageError(
                 f"run {path} has no recipe.yaml", fix="restore it from a copy of the run, or delete the directory"
             )
-    hint = suggestion(name, [run.name for run in list_runs()])
+    hint = suggestion(Path(name).name, [run.name for run in list_runs()])
     raise LookupFailed(f"no run {name!r}: no run directory has this path or this name below runs/; {hint}")
 
 
