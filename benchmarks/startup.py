@@ -65,7 +65,7 @@ def main() -> None:
     program = shutil.which("kernelrl", path=str(Path(sys.executable).parent)) or shutil.which("kernelrl")
     if program is None:
         sys.exit("the program kernelrl is not installed in this environment")
-    begun = provenance("click", "rich", "pyyaml", "attrs", "pluggy", "torch", "triton")
+    machine = provenance("click", "rich", "pyyaml", "attrs", "pluggy", "torch", "triton")
     medians = medians_s(
         {
             "baseline": [sys.executable, "-c", "import click, rich.table, yaml, attrs"],
@@ -94,7 +94,7 @@ def main() -> None:
         "target_ratio": {"help": TARGET_RATIO, "plugins_list": TARGET_RATIO, "check": TARGET_CHECK_RATIO},
         "reached": max(ratios.values()) <= TARGET_RATIO and check_ratio <= TARGET_CHECK_RATIO,
         "runs": {"help": RUNS, "plugins_list": RUNS, "check": CHECKS},
-        "provenance": begun,
+        "provenance": machine,
     }
     print(json.dumps(result, indent=1))
 

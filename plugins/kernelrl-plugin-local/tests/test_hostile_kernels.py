@@ -79,7 +79,7 @@ IN_FORWARD = {
     "output without end": "import os\nwhile True: os.write(1, b'x' * 65536)",
     "recursion": "def f(): return f()\nf()",
     "recursion beyond the stack": "import sys\nsys.setrecursionlimit(10**9)\ndef f(): return f()\nf()",
-    "an exception that is none": "class E(BaseException): pass\nraise E('x')",
+    "a BaseException": "class E(BaseException): pass\nraise E('x')",
     "an interrupt": "raise KeyboardInterrupt",
     "a message that cannot be encoded": "raise RuntimeError('\\ud800 \\x00 \\x1b[31m')",
     "a class that cannot be named": "raise type('\\ud800', (Exception,), {})('x')",

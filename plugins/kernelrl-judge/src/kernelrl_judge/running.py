@@ -228,7 +228,7 @@ class Runner:
                     file.write(str(_SLOW_NICE))
 
     def _ended(self) -> Exception:
-        if not self._hearing.begun:
+        if not self._hearing.has_key:
             # No line of a candidate has run: the machine had no room for a process, say.
             return NotForked(f"a runner ended before it was given a candidate: {self._ending()}")
         return RunnerEnded(self._ending())

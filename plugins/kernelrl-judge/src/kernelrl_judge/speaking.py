@@ -73,7 +73,7 @@ class Hearing:
         """Whether the runner says that something has replaced code of its own."""
 
     @property
-    def begun(self) -> bool:
+    def has_key(self) -> bool:
         """Whether the runner has said anything: it does before its candidate is loaded."""
         return bool(self._key)
 

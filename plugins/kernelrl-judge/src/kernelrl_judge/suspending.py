@@ -64,7 +64,7 @@ class Held:
             if pid not in self._handles:
                 with contextlib.suppress(OSError):
                     opened[pid] = os.pidfd_open(pid)
-        # One that ended before it was opened may have left its number to a process that is none of them.
+        # One that ended before it was opened may have left its number to a process that is not one of them.
         still = {*descendants(self._root)} if opened else set()
         for pid in opened.keys() - still:
             os.close(opened.pop(pid))
