@@ -122,14 +122,14 @@ class Bounded(RewardConfig):
     """Whether it needs run times."""
     low: float = 0.0
     """Score of a failure."""
-    profiled: bool = False
-    """Whether it needs a profile."""
+    compiled: bool = False
+    """Whether it needs the compiled baseline."""
 
     def bounds(self) -> RewardBounds:
         return RewardBounds(low=self.low, high=2.0, gap=self.gap)
 
-    def needs_settings(self) -> dict[str, bool]:
-        return {"profile_kernels": True} if self.profiled else {}
+    def needs_settings(self) -> dict[str, str]:
+        return {"baseline": "compile"} if self.compiled else {}
 
     def needs_timing(self) -> bool:
         return self.timing

@@ -63,10 +63,12 @@ def train_on(context: click.Context, run: RunDir, *, as_json: bool) -> None:
     from kernelrl_core.errors import UsageError
     from kernelrl_core.plugins.registry import registry
     from kernelrl_core.runs.provenance import retriever_identity
-    from kernelrl_core.training.continuation import run_recipe
+    from kernelrl_core.training.continuation import notices, run_recipe
     from kernelrl_core.training.execution import execute_run
 
     loaded = run_recipe(run, registry())
+    for notice in notices(run):
+        click.echo(f"note: {notice}", err=True)
     if retriever_identity(loaded.recipe, registry()) != run.provenance().get("retriever", {}):
         raise UsageError(
             f"the retriever searches other data than when run {run.path} started",

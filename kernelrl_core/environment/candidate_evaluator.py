@@ -185,7 +185,7 @@ class CandidateEvaluator:
             profile="strict",
             trials=trials,
             timing=False,
-            timing_method="window",
+            timing_method="replay",
             probes=(*EvaluationSettings().probes, *(("sizes",) if sizes else ())),
         )
         seed = request_seed(self._secret, f"verify {turn.task.sha256}", request.source_sha256)

@@ -147,12 +147,11 @@ def _weighted_gap(use: RewardUse) -> float:
 
 
 def _coverage(given: Parts, registry: Registry) -> Iterator[Contradiction]:
-    if given.train.coverage_rejection is not None and not (
-        given.evaluation.profile_kernels and given.evaluation.timing
-    ):
-        message = "kernels are not profiled, so no training sample would be filtered"
-        hint = "set evaluation.timing and evaluation.profile_kernels to true, or set it to null"
-        yield Contradiction(("train", "coverage_rejection"), message, hint)
+    if given.train.coverage_rejection is not None and not given.evaluation.timing:
+        message = "the kernels of a call are not timed, so no training sample would be filtered"
+        yield Contradiction(
+            ("train", "coverage_rejection"), message, "set evaluation.timing to true, or set it to null"
+        )
 
 
 def _curriculum(given: Parts, registry: Registry) -> Iterator[Contradiction]:

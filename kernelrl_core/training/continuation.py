@@ -11,13 +11,14 @@ import attrs
 from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.planning.load import LoadedRecipe, load_recipe
 from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.recipe.former import since_former_versions
 from kernelrl_core.runs.checkpoints import checkpoint_damage, choose_checkpoint
 from kernelrl_core.runs.directory import RunDir, find_run
 from kernelrl_core.sources.yaml import load_yaml
 from kernelrl_core.tasks.curriculum import TaskSchedule
 from kernelrl_core.tasks.selection import training_tasks
 
-__all__ = ["Origin", "accept_changes", "choose_origin", "differences", "extend_run", "run_recipe"]
+__all__ = ["Origin", "accept_changes", "choose_origin", "differences", "extend_run", "notices", "run_recipe"]
 
 
 def run_recipe(run: RunDir, registry: Registry, overrides: Sequence[str] = ()) -> LoadedRecipe:
@@ -28,19 +29,20 @@ def run_recipe(run: RunDir, registry: Registry, overrides: Sequence[str] = ()) -
     """
     path = run.path / "recipe.yaml"
     given = {override.partition("=")[0].strip() for override in overrides}
-    kept = [override for override in _since_former_versions(path) if override.partition("=")[0] not in given]
+    saved = load_yaml(path.read_text(encoding="utf-8"), path)
+    kept = [
+        override
+        for override, _ in since_former_versions(saved if isinstance(saved, dict) else {})
+        if override.partition("=")[0] not in given
+    ]
     return load_recipe(str(path), (*kept, *overrides), registry=registry)
 
 
-def _since_former_versions(path: Path) -> list[str]:
-    """Overrides under which the recipe of a run means what it meant in the version that saved it."""
+def notices(run: RunDir) -> list[str]:
+    """What the recipe of a run means in this version that it did not mean when the run was started."""
+    path = run.path / "recipe.yaml"
     saved = load_yaml(path.read_text(encoding="utf-8"), path)
-    train = saved.get("train") if isinstance(saved, dict) else None
-    if not isinstance(train, dict):
-        return []
-    kept = [] if "decontaminate" in train else ["train.decontaminate=false"]
-    # It was the default, and accepted with every policy.
-    return [*kept, "train.exact_resume=null"] if train.get("exact_resume") is True else kept
+    return [notice for _, notice in since_former_versions(saved if isinstance(saved, dict) else {}) if notice]
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

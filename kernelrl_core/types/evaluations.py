@@ -51,9 +51,9 @@ class EvaluationSettings:
     """Host memory limit of a runner, in MiB."""
     timing: bool = False
     """Measure run time and speedup. Needs a device on which the run time of kernels is meaningful."""
-    timing_method: Literal["window", "replay", "cuda_event", "do_bench", "do_bench_impl", "host_time"] = "window"
-    """`window` is the judge's method. `replay` judges and times replays of CUDA graphs on an NVIDIA GPU; it is
-    experimental. The others are methods of KernelBench."""
+    timing_method: Literal["replay", "cuda_event", "do_bench", "do_bench_impl", "host_time"] = "replay"
+    """`replay` is the judge's method: replays of recorded calls on an NVIDIA GPU, windows of calls elsewhere. The
+    others are methods of KernelBench."""
     timing_trials: int = attrs.field(default=100, validator=attrs.validators.ge(1))
     """Timed samples per kernel."""
     baseline: Literal["eager", "compile"] = "eager"
@@ -61,8 +61,6 @@ class EvaluationSettings:
     fit_memory: bool = False
     """Halve input sizes of a task until the inputs of one call take at most 1/32 of the memory. A size that
     the model also uses is not changed."""
-    profile_kernels: bool = False
-    """Profile one call of a correct kernel, for feedback that lists the kernels with the largest share of the time."""
     excessive_speedup: float | None = attrs.field(default=10.0, validator=_above_0)
     """Speedups above this are suspect. Null: no limit."""
     probes: tuple[

@@ -88,7 +88,7 @@ class TrainSettings:
     """
     coverage_rejection: CoverageRejection | None = None
     """Filter correct training samples that spend too little device time in their own kernels. Requires
-    `evaluation.timing` and `evaluation.profile_kernels`. Null: none."""
+    `evaluation.timing`. Null: none."""
     length_norm: Literal["tokens", "per_sample", "max_tokens", "none"] | PositiveInt = "tokens"
     """Loss denominator of an optimizer step, where n is the number of training samples in the batch. `tokens`: sampled
     tokens of the batch (with `ratio: sequence` n, as the loss has one term per reply); `per_sample`: n, and the loss of

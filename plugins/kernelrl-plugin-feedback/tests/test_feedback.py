@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from kernelrl_core.prompts.extraction import extract
-from kernelrl_core.testing.values import make_reply, make_runtime, make_turn
+from kernelrl_core.testing.values import make_evaluation, make_reply, make_runtime, make_turn
 from kernelrl_core.types import (
     BuildStatus,
     Evaluation,
@@ -178,3 +178,9 @@ def test_silent_returns_an_empty_text() -> None:
 @pytest.mark.parametrize("formatter", FORMATTERS.values(), ids=FORMATTERS)
 def test_every_kind_of_mismatch_has_a_description(formatter, kind):
     assert formatter.format(incorrect(Mismatch(kind, "[1]", "this", "that"), passed=1))
+
+
+def test_structured_says_why_a_correct_kernel_has_no_speedup() -> None:
+    reason = "not_recorded: candidate.py:12: the call waits for the device"
+    text = Structured().format(make_turn(evaluation=make_evaluation(not_timed=reason)))
+    assert f"Speedup: none, {reason}." in text

@@ -296,7 +296,6 @@ def test_evaluation_settings_that_components_need() -> None:
     needed = {component.name: component.load_config()().needs_settings() for component in kernelrl_rewards()}
     assert {name: settings for name, settings in needed.items() if settings} == {
         "milestone": {"baseline": "compile"},
-        "coverage": {"profile_kernels": True},
     }
 
 

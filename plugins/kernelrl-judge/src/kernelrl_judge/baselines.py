@@ -21,6 +21,11 @@ from kernelrl_core.api.evaluators import EvaluationRequest
 from kernelrl_judge.device_facts import machine_facts
 from kernelrl_judge.input_indices import FIRST_TIMED
 from kernelrl_judge.reference import Reference
+from kernelrl_judge.replay.capture import Recorder
+from kernelrl_judge.replay.library import Library
+from kernelrl_judge.replay.measurement import slots_for
+from kernelrl_judge.replay.session import NotRecorded, ReferenceSession
+from kernelrl_judge.replay.slope import per_call_us
 from kernelrl_judge.windows import window
 
 __all__ = ["compiled_share"]
@@ -29,23 +34,30 @@ _ROUNDS = 15
 _WARM_UPS = 3
 _CALLS = 10
 
+_Turn = Callable[..., contextlib.AbstractContextManager[None]]
+
 
 def compiled_share(
     reference: Reference,
     request: EvaluationRequest,
     cache_dir: Path,
-    turn: Callable[..., contextlib.AbstractContextManager[None]],
+    turn: _Turn,
+    replay: tuple[Library, Recorder] | None = None,
+    eager_us: float = 0.0,
 ) -> float:
     """Run time of the compiled reference over that of the eager one.
 
     Args:
         turn: for the device, `alone` or not; nobody else is kept waiting while the reference is compiled.
+        replay: what records both sides. None: both are called.
+        eager_us: time of one eager call, in microseconds, for recordings.
     """
     known = [
         request.task_sha256,
         request.settings.precision,
         torch.get_num_threads(),
         sorted(machine_facts(reference.device).items()),
+        replay is not None,
     ]
     key = hashlib.sha256(json.dumps(known, default=str).encode()).hexdigest()
     path = cache_dir / "baselines" / f"{key}.json"
@@ -53,14 +65,42 @@ def compiled_share(
         return float(json.loads(path.read_text())["compiled_share"])
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    share = _measured(reference, turn)
+    share = None
+    if replay is not None:
+        # A compiled reference that does not record is called, and so is the eager one then.
+        with contextlib.suppress(NotRecorded):
+            share = _recorded(reference, turn, *replay, eager_us)
+    if share is None:
+        share = _called(reference, turn)
     path.parent.mkdir(parents=True, exist_ok=True)
-    entry = {"task": request.task_id, "compiled_share": share, "measured_on": known[-1]}
+    entry = {"task": request.task_id, "compiled_share": share, "measured_on": known[3]}
     write_atomically(path, json.dumps(entry, default=str), mode=0o600, sync=False)
     return share
 
 
-def _measured(reference: Reference, turn: Callable[..., contextlib.AbstractContextManager[None]]) -> float:
+def _recorded(reference: Reference, turn: _Turn, library: Library, recorder: Recorder, eager_us: float) -> float:
+    sessions: list[ReferenceSession] = []
+    with contextlib.ExitStack() as stack:
+        with turn(alone=False):
+            slots = slots_for(reference, eager_us)
+            counts = [count for count in (slots.calls, slots.half) if count]
+            inputs = reference.many_inputs(FIRST_TIMED, slots.calls)
+            for model in (reference.model, torch.compile(reference.model)):
+                session = ReferenceSession(library, recorder, reference, inputs, counts, model)
+                stack.callback(session.close)
+                sessions.append(session)
+        shares = []
+        with turn(alone=True):
+            for index in range(_ROUNDS):
+                times: dict[int, float] = {}
+                for side in (0, 1) if index % 2 else (1, 0):
+                    windows = [sessions[side].run(graph) for graph in range(len(counts))]
+                    times[side] = per_call_us(windows[0], windows[1] if len(windows) > 1 else None)
+                shares.append(times[1] / max(times[0], 1e-3))
+    return statistics.median(shares)
+
+
+def _called(reference: Reference, turn: _Turn) -> float:
     with turn(alone=False):
         compiled = torch.compile(reference.model)
         first = FIRST_TIMED

@@ -218,7 +218,7 @@ class Bench:
                 raise DeviceMemoryError(f"{error.reason} (out of memory)") from error
             why = error
         timing = request.settings.timing and why.of_reference
-        settings = attrs.evolve(request.settings, timing=timing, timing_method="window")
+        settings = attrs.evolve(request.settings, timing=timing)
         asked = attrs.evolve(request, settings=settings)
         evaluation, again = self._judged(asked, target, backend, mode, environment, device, turns, records=False)
         if why.of_reference:
@@ -282,7 +282,7 @@ class Bench:
         Raises:
             Unavailable: the library cannot be built.
         """
-        if device != "cuda" or request.settings.timing_method != "replay":
+        if device != "cuda" or torch.version.hip or request.settings.timing_method != "replay":
             return None
         if self._replay is None:
             try:

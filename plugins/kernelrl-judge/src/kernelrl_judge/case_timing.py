@@ -64,7 +64,7 @@ class CaseTiming:
         self._result: Callable[[], timing.Timing]
         self._measurement: timing.Measurement | ReplayMeasurement | None = replayed
         self._is_replay = replayed is not None
-        if replayed is not None or self._settings.timing_method not in ("window", "replay"):
+        if replayed is not None or self._settings.timing_method != "replay":
             return
         self._runner.deadline = time.monotonic() + self._settings.timeout_s
         watch = self._watch(harsh)
@@ -144,11 +144,7 @@ class CaseTiming:
         baseline, speedup, interval = self._against_baseline(found)
         self._profile["timing"] = found.telemetry
         line = self._profile["roofline"] = roofline(reference, found.runtime.median_us, ceilings)
-        if (
-            self._device == "cuda"
-            and self._settings.timing_method in ("window", "replay")
-            and line["bandwidth_share"] > 1.0
-        ):
+        if self._device == "cuda" and self._settings.timing_method == "replay" and line["bandwidth_share"] > 1.0:
             # Too fast for all of its bytes: were all of them needed?
             calls = int(found.telemetry["calls_per_window"])
             with self._dialogue.turn(alone=False):
@@ -171,7 +167,12 @@ class CaseTiming:
         from kernelrl_judge.baselines import compiled_share
 
         self._profile["eager_speedup"] = found.speedup
-        share = compiled_share(self._reference, self._request, cache_directory(), self._dialogue.turn)
+        recorders, eager_us = None, found.baseline.median_us
+        if isinstance(self._measurement, ReplayMeasurement):
+            recorders = self._measurement.recorders
+        share = compiled_share(
+            self._reference, self._request, cache_directory(), self._dialogue.turn, recorders, eager_us
+        )
         scaled = attrs.evolve(
             found.baseline,
             median_us=found.baseline.median_us * share,

@@ -7,7 +7,6 @@ __all__ = [
     "FIRST_STRESSED",
     "FIRST_TIMED",
     "LEARNED",
-    "PROFILED",
     "RESIZED",
     "SPREAD",
     "WARM",
@@ -16,8 +15,6 @@ __all__ = [
 
 FIRST_TIMED = 1 << 20
 """From here on they belong to timing, those below to the trials and the probes."""
-PROFILED = FIRST_TIMED - 1
-"""Of the call whose kernels are listed."""
 LEARNED = FIRST_TIMED - 2
 """By which something is found out about a task once; where two are compared, the other is the one before."""
 FIRST_STRESSED = FIRST_TIMED - 2

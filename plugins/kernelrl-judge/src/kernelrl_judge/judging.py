@@ -6,7 +6,7 @@ import contextlib
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import attrs
@@ -21,10 +21,8 @@ from kernelrl_core.api.evaluators import (
     Finding,
     Isolation,
     Outcome,
-    Severity,
 )
 from kernelrl_judge import device_facts, overheads, stress, trials, wording
-from kernelrl_judge.attribution import attributed
 from kernelrl_judge.building.hidden import hidden_facts
 from kernelrl_judge.building.service import target_archs
 from kernelrl_judge.case_timing import CaseTiming
@@ -33,7 +31,6 @@ from kernelrl_judge.dialogue import CandidateFailed, Dialogue
 from kernelrl_judge.effects import printed
 from kernelrl_judge.endings import Endings
 from kernelrl_judge.exchange import ArenaExchange, Exchange
-from kernelrl_judge.input_indices import PROFILED
 from kernelrl_judge.later_calls import LaterCalls
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference
@@ -205,10 +202,6 @@ class Case:
             # Windows of large tensors take gigabytes, and the next judge's must not be short for the want of them.
             torch.cuda.empty_cache()
         found = timed.weighed(self._endings.end(Outcome.CORRECT, "", findings=self._findings), ceilings)
-        if self._settings.profile_kernels or (self._device == "cuda" and self._suspect(found.findings)):
-            assert found.runtime is not None
-            with self._stage("profile"):
-                self._attribute(reference, exchange, found.runtime.median_us)
         later = self._later(reference, exchange)
         return attrs.evolve(found, profile=self._profile, findings=(*found.findings, *later))
 
@@ -424,36 +417,3 @@ class Case:
             harsh=harsh,
             replayed=replayed,
         )
-
-    def _suspect(self, findings: Sequence[Finding]) -> bool:
-        return bool(self._request.suspect_rules or self._profile.get("computing_operators")) or any(
-            found.severity is Severity.SUSPECT for found in findings
-        )
-
-    def _attribute(self, reference: Reference, exchange: Exchange, runtime_us: float) -> None:
-        """Add to the profile whose kernels a call spends its time in, as the runner sees them; where that fails, which
-        is no fault, nobody's."""
-        self._runner.deadline = time.monotonic() + self._settings.timeout_s
-        kernels: Any = []
-        try:
-            # To start the profiler takes seconds, and nothing of the device.
-            self._runner.send(FrameKind.PROFILE, encode_tree({"arguments": None}))
-            self._dialogue.expect(FrameKind.FACTS)
-            with self._dialogue.turn(alone=False):
-                order = {"arguments": exchange.share(reference.inputs(PROFILED))}
-                self._runner.send(FrameKind.PROFILE, encode_tree(order))
-                kernels = decode_tree(self._dialogue.expect(FrameKind.FACTS).body)
-        except (CandidateFailed, DeadlinePassed, RunnerEnded):
-            pass
-        kernels = kernels if isinstance(kernels, list) else []
-        compiled = (str(kernel.get("name", "")) for kernel in self._profile.get("kernels", ()))
-        self._profile |= attributed(kernels, (*self._request.kernels, *compiled))
-        if self._device == "cuda":
-            self._profile["launch_overhead_us"] = _launch_overhead_us(runtime_us, kernels)
-
-
-def _launch_overhead_us(runtime_us: float, kernels: list[Any]) -> float:
-    """Time of a call in which none of its kernels runs, for each launch: telemetry of the runner, not believed."""
-    seen = [kernel for kernel in kernels if isinstance(kernel, dict) and isinstance(kernel.get("time_us"), float)]
-    launches = sum(kernel["calls"] for kernel in seen if isinstance(kernel.get("calls"), int))
-    return max(0.0, runtime_us - sum(kernel["time_us"] for kernel in seen)) / max(1, launches)

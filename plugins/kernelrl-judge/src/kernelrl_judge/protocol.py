@@ -73,8 +73,6 @@ class FrameKind(IntEnum):
     """Answer to `BUILD`. Body: JSON; descriptors of the shared object and of its binder come along, if any."""
     PING = 9
     """Answer `DONE` at once."""
-    PROFILE = 10
-    """Body: tree with inputs; call `forward` and answer `FACTS`, the kernels of the device."""
     TIME = 11
     """Body: tree with one set of inputs, a timing method of KernelBench and the number of trials; answer `FACTS`."""
     WAKE = 12

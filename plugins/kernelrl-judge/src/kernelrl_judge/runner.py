@@ -133,7 +133,6 @@ def _serve(candidate: Candidate, originals: Originals, recorder: CandidateRecord
         FrameKind.IMPOSE: windows.impose,
         FrameKind.STAGE: windows.stage,
         FrameKind.WINDOW: windows.window,
-        FrameKind.PROFILE: calls.profile,
         FrameKind.TIME: windows.by_kernelbench,
         FrameKind.WAKE: windows.wake,
         FrameKind.RETURN: windows.give_back,

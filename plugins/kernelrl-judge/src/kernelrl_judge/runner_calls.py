@@ -110,21 +110,6 @@ class Calls:
         elif self._candidate.mode == "cpu":
             fill_fresh_memory(byte)
 
-    def profile(self, frame: Frame) -> None:
-        """Tell the device's kernels of a call; without arguments, start the profiler alone."""
-        order = decode_tree(frame.body)
-        from kernelrl_judge.profiling import device_kernels
-
-        if order["arguments"] is None:
-            device_kernels(lambda: None)
-            self._dialogue.answer(FrameKind.FACTS, [])
-            return
-        candidate = self._candidate
-        candidate.inputs.refresh()
-        arguments = candidate.inputs.values(order["arguments"], candidate.device)
-        facts = self._dialogue.attempt(Stage.FORWARD, lambda: device_kernels(lambda: candidate.forward(arguments)))
-        self._dialogue.answer(FrameKind.FACTS, facts)
-
 
 def _is_plain(values: Any) -> bool:
     import torch

@@ -129,7 +129,7 @@ class StressTrials:
         self.findings = (*self.findings, *told, *concluded)
         if outcome.ratio is not None:
             self._profile["error_ratio"] = round(outcome.ratio, 2)
-        if self._settings.timing and self._settings.timing_method == "window" and outcome.wrong is None:
+        if self._settings.timing and self._settings.timing_method == "replay" and outcome.wrong is None:
             parts = parts if few else parts and [secrets.choice(parts)]
             # Like those that were passed, on other inputs and with the parameters that the candidate has.
             self.harsh = stress.prepared(reference.under(seed), self._settings, spread=False, only=parts)[1]

@@ -17,6 +17,9 @@ _INSTRUCTIONS = (
     "Allocate outputs with torch::empty or torch::empty_like, check bounds in every kernel, and call the bound "
     "functions from ModelNew.forward. A kernel may also be compiled at run time, by "
     "torch.cuda._compile_kernel(source, name) or, where cupy is installed, as cupy.RawKernel on torch's current stream."
+    " On a GPU, calls of forward are recorded as a CUDA graph and timed as replays of it, without launch overhead. "
+    "What the host decides from values on the device (.item(), .cpu(), a branch on data) cannot be recorded: such a "
+    "kernel can be correct, but has no speedup. Work on parameters alone may be done once, at the first call."
 )
 
 

@@ -16,7 +16,10 @@ _INSTRUCTIONS = (
     "whose sizes are cute.sym_int() and whose stride_order puts the last dimension first. In ModelNew.forward call the "
     "compiled function with from_dlpack(tensor).mark_layout_dynamic(leading_dim=tensor.dim() - 1) of contiguous "
     "tensors; allocate outputs with torch.empty or torch.empty_like. Check bounds in every kernel and accumulate in "
-    "cutlass.Float32."
+    "cutlass.Float32. "
+    "On a GPU, calls of forward are recorded as a CUDA graph and timed as replays of it, without launch overhead. "
+    "What the host decides from values on the device (.item(), .cpu(), a branch on data) cannot be recorded: such a "
+    "kernel can be correct, but has no speedup. Work on parameters alone may be done once, at the first call."
 )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,15 +13,14 @@ from kernelrl_plugin_feedback.wording import number
 
 __all__ = ["Profiled"]
 
-_LIBRARY = re.compile(
-    r"\bat(?:en)?::|cutlass|cublas|cudnn|nvjet|xmma|\bcub::|(?:ampere|volta|turing|hopper)_|[sd]gemm|Mem(?:cpy|set)"
-)
 _NEAR_THE_FLOOR = 1.3
 """Ratio of time to the roofline minimum below which the feedback gives no advice."""
 _MANY_REGISTERS = 128
 """With 128 registers per thread an SM holds 512 threads, a quarter of the maximum of most GPUs."""
 _MUCH_SHARED_BYTES = 32 * 1024
 _SHOWN_KERNELS = 3
+_SMALL_SHARE = 0.1
+"""Of the device time: below it, kernels of others are not mentioned."""
 
 
 class Profiled(Feedback):
@@ -51,8 +49,8 @@ def _facts(evaluation: Evaluation) -> list[str]:
     launched = _mappings(profile.get("device_kernels"))
     return [
         *_roofline(roofline if isinstance(roofline, Mapping) else {}, runtime_us),
-        *_launches(profile, launched, runtime_us),
-        *_device_time(launched),
+        *_launches(launched),
+        *_device_time(profile, evaluation.own_kernel_share),
         *_resources(_mappings(profile.get("kernels"))),
         *_parameters(profile.get("parameters")),
     ]
@@ -96,33 +94,25 @@ def _rates(roofline: Mapping[str, Any], achieved: str, ceiling: str, unit: str) 
     return f" ({_amount(low)} of {_amount(high)} {unit})" if low and high else ""
 
 
-def _launches(profile: Mapping[str, Any], launched: Sequence[Mapping[str, Any]], runtime_us: float | None) -> list[str]:
+def _launches(launched: Sequence[Mapping[str, Any]]) -> list[str]:
     calls = int(sum(_get(kernel, "calls") or 0 for kernel in launched))
-    overhead_us = _get(profile, "launch_overhead_us")
-    if calls > 1 and overhead_us and runtime_us and calls * overhead_us > runtime_us / 3:
-        return [
-            f"One call launches {calls} kernels, and a launch costs about {number(overhead_us)} us: "
-            "fuse them into fewer."
-        ]
-    share, spent_us = (_get(launched[0], key) for key in ("share", "time_us")) if launched else (None, None)
-    if share and spent_us and runtime_us and spent_us / share < runtime_us / 2:
-        busy = f"Kernels run for {number(spent_us / share)} of {number(runtime_us)} us"
-        return [f"{busy}: the rest is Python, allocation and launches. Reduce these per call."]
-    return []
+    if calls < 2:
+        return []
+    most = sorted(launched, key=lambda kernel: (-(_get(kernel, "calls") or 0), _name(kernel)))[:_SHOWN_KERNELS]
+    named = ", ".join(f"`{_name(kernel)}` {int(_get(kernel, 'calls') or 0)}" for kernel in most)
+    return [f"One call launches {calls} kernels, copies and fills ({named}): fuse them where you can."]
 
 
-def _device_time(launched: Sequence[Mapping[str, Any]]) -> list[str]:
-    shares = [(_name(kernel), share) for kernel in launched if (share := _get(kernel, "share"))]
-    shares.sort(key=lambda pair: (-pair[1], pair[0]))
-    lines = []
-    for name, share in shares[:_SHOWN_KERNELS]:
-        if share < 0.1:
-            break
-        kind = "library kernel" if _LIBRARY.search(name) else "kernel"
-        lines.append(f"{_percent(share)} of the device time is spent in the {kind} `{name}`.")
-    if lines and _LIBRARY.search(shares[0][0]):
-        lines[0] += " Only your own code can make that part faster, by replacing it or by making it unnecessary."
-    return lines
+def _device_time(profile: Mapping[str, Any], own: float | None) -> list[str]:
+    if own is None or own > 1 - _SMALL_SHARE:
+        return []
+    names = profile.get("library_kernels")
+    library = [f"`{_name({'name': name})}`" for name in names] if isinstance(names, list | tuple) else []
+    where = f", in {', '.join(library[:_SHOWN_KERNELS])} and copies" if library else ", in copies and fills"
+    return [
+        f"{_percent(1 - own)} of the device time is spent outside your own kernels{where}. Only your own code can make "
+        "that part faster, by replacing it or by making it unnecessary."
+    ]
 
 
 def _resources(kernels: Sequence[Mapping[str, Any]]) -> list[str]:

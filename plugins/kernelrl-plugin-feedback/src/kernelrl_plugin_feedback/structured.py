@@ -104,6 +104,9 @@ def _suspicions(turn: Turn) -> list[str]:
 
 
 def _speed(evaluation: Evaluation | None) -> str:
+    if evaluation is not None and evaluation.not_timed:
+        reason = clean_error(evaluation.not_timed, max_characters=200, keep_frames_of=CANDIDATE_FILE)
+        return f"Speedup: none, {reason}."
     if evaluation is None or evaluation.speedup is None:
         return "Speedup: not measured here."
     interval = ""

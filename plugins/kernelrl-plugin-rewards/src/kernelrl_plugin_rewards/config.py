@@ -134,10 +134,6 @@ class CoverageConfig(RewardConfig):
     def needs_timing(self) -> bool:
         return True
 
-    def needs_settings(self) -> dict[str, object]:
-        """A profile, from which the share is computed."""
-        return {"profile_kernels": True}
-
 
 @attrs.frozen
 class CudaL1Config(RewardConfig):

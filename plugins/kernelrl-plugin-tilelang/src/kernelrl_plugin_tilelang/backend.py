@@ -15,7 +15,10 @@ _INSTRUCTIONS = (
     'every parameter of the builder a default, take the dtype as a string such as "float16", and pass that of the '
     "inputs. Allocate outputs with torch.empty and call builder(...)(inputs, outputs) from ModelNew.forward with "
     "contiguous tensors. Accumulate in float32. T.gemm is meant for float16 and bfloat16: on float32 it computes in "
-    "TF32, which the float32 tolerance does not allow."
+    "TF32, which the float32 tolerance does not allow. "
+    "On a GPU, calls of forward are recorded as a CUDA graph and timed as replays of it, without launch overhead. "
+    "What the host decides from values on the device (.item(), .cpu(), a branch on data) cannot be recorded: such a "
+    "kernel can be correct, but has no speedup. Work on parameters alone may be done once, at the first call."
 )
 
 

@@ -13,7 +13,10 @@ _INSTRUCTIONS = (
     "Import triton and triton.language as tl, decorate each kernel with @triton.jit, allocate the outputs with "
     "torch.empty or torch.empty_like, and launch the kernels from ModelNew.forward as kernel[grid](...). Mask every "
     "load and store that can leave its tensor; sizes of tl.arange are powers of two. tl.dot rounds float32 operands "
-    'to tf32; float32 tasks need input_precision="ieee".'
+    'to tf32; float32 tasks need input_precision="ieee". '
+    "On a GPU, calls of forward are recorded as a CUDA graph and timed as replays of it, without launch overhead. "
+    "What the host decides from values on the device (.item(), .cpu(), a branch on data) cannot be recorded: such a "
+    "kernel can be correct, but has no speedup. Work on parameters alone may be done once, at the first call."
 )
 
 

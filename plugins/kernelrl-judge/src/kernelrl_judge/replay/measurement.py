@@ -33,7 +33,7 @@ from kernelrl_judge.statistics import interval_of_ratio, settled, summarise
 from kernelrl_judge.timing import Timing
 from kernelrl_judge.trees import tensors
 
-__all__ = ["ReplayMeasurement", "Unmeasured"]
+__all__ = ["ReplayMeasurement", "Unmeasured", "slots_for"]
 
 _MIN_ROUNDS = 8
 _SETTLED = 0.005
@@ -84,6 +84,11 @@ class ReplayMeasurement:
         self._rounds: list[_Round] = []
         self._stages_s: dict[str, float] = {}
 
+    @property
+    def recorders(self) -> tuple[Library, Recorder]:
+        """What records references."""
+        return self._library, self._recorder
+
     def prepare(self) -> None:
         """Record both sides, while others use the device, too.
 
@@ -91,17 +96,7 @@ class ReplayMeasurement:
             NotRecorded: one side cannot be recorded.
             What `CandidateSession.record` raises.
         """
-        first = self._reference.inputs(FIRST_TIMED)
-        leaves = len(tensors(first)) + len(tensors(self._reference.like))
-        free_bytes, _ = torch.cuda.mem_get_info()
-        self._slots = planned(
-            input_bytes=leaves_bytes(first),
-            output_bytes=leaves_bytes(self._reference.like),
-            call_us=self._call_us,
-            cache_bytes=device_facts.cache_bytes(),
-            free_bytes=free_bytes,
-            most_calls=_MAX_LEAVES // max(1, leaves),
-        )
+        self._slots = slots_for(self._reference, self._call_us)
         while True:
             try:
                 return self._record()
@@ -236,6 +231,25 @@ class ReplayMeasurement:
     def _path(self, place: int) -> str:
         """Path of a tensor in an output."""
         return "" if isinstance(self._reference.like, torch.Tensor) else f"[{place}]"
+
+
+def slots_for(reference: Reference, call_us: float) -> Slots:
+    """The number of calls in a recording, with the device memory that is free now.
+
+    Args:
+        call_us: device time of one call, in microseconds.
+    """
+    first = reference.inputs(FIRST_TIMED)
+    leaves = len(tensors(first)) + len(tensors(reference.like))
+    free_bytes, _ = torch.cuda.mem_get_info()
+    return planned(
+        input_bytes=leaves_bytes(first),
+        output_bytes=leaves_bytes(reference.like),
+        call_us=call_us,
+        cache_bytes=device_facts.cache_bytes(),
+        free_bytes=free_bytes,
+        most_calls=_MAX_LEAVES // max(1, leaves),
+    )
 
 
 def _per_call(rounds: Sequence[_Round]) -> tuple[list[float], list[float]]:
