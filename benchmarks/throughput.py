@@ -2,8 +2,7 @@
 
     python benchmarks/throughput.py KERNELS.jsonl --backend cuda --kernelbench CLONE [--theirs 16] [--budget-s 500]
 
-KERNELS.jsonl contains objects with `name`, `task` and `kernel` (`corpora/published_cuda.py` and
-`corpora/triton_maps.py` make one). This evaluator builds and evaluates all of them, with five correctness trials and
+KERNELS.jsonl contains objects with `name`, `task` and `kernel` (`corpora/maps.py` makes one). This evaluator builds and evaluates all of them, with five correctness trials and
 timing. KernelBench's path is executed on the first `--theirs`: for CUDA `build_compile_cache` in one process per core,
 then `eval_kernel_against_ref` with five correctness trials and 100 timing trials, in a fresh process per kernel, as its
 script does with one GPU. Needs a GPU; for CUDA also nvcc and g++.
@@ -109,7 +108,7 @@ def medians(rows: list[dict[str, float]]) -> dict[str, float]:
     return {name: round(statistics.median(row.get(name, 0.0) for row in rows), 3) for name in names}
 
 
-async def ours(rows: list[dict[str, Any]], backend: str, cache: Path) -> dict[str, Any]:
+async def ours(rows: list[dict[str, Any]], backend: str, cache: Path, workers: int | None) -> dict[str, Any]:
     os.environ["KERNELRL_CACHE_DIR"] = str(cache)
     from kernelrl_core.testing.values import make_request
     from kernelrl_core.types import EvaluationRequest, EvaluationSettings
@@ -121,7 +120,7 @@ async def ours(rows: list[dict[str, Any]], backend: str, cache: Path) -> dict[st
     def request(task: str, kernel: str) -> EvaluationRequest:
         return make_request(kernel, task, backend, settings=settings, seed="7" * 32)
 
-    evaluator = LocalEvaluator(LocalConfig(gpu_workers=12, build_workers=12))
+    evaluator = LocalEvaluator(LocalConfig(gpu_workers=workers) if workers else LocalConfig())
     try:
         # Measured is a warm service: judges started, toolchain prepared. The preparation is reported separately.
         examples = importlib.import_module(f"kernelrl_plugin_{backend}.examples")
@@ -150,7 +149,6 @@ async def ours(rows: list[dict[str, Any]], backend: str, cache: Path) -> dict[st
                 builds = found.profile.get("builds", [])
                 return {
                     "name": row["name"],
-                    "published": row.get("published"),
                     "outcome": found.outcome.value,
                     "message": found.message[:200],
                     "speedup": found.speedup,
@@ -162,6 +160,7 @@ async def ours(rows: list[dict[str, Any]], backend: str, cache: Path) -> dict[st
                     "judged_s": found.profile.get("stages_s", {}),
                     "timed_s": found.profile.get("timing", {}).get("stages_s", {}),
                     "latency_s": round(time.perf_counter() - started, 2),
+                    "done_s": round(time.perf_counter() - begun, 2),
                     "seconds": {stage: round(value, 3) for stage, value in found.seconds.items()},
                     "findings": [finding.rule for finding in found.findings],
                 }
@@ -174,15 +173,16 @@ async def ours(rows: list[dict[str, Any]], backend: str, cache: Path) -> dict[st
     built = [row for row in judged if row.get("routes") and "failed" not in row["routes"]]
     fast = [row for row in built if set(row["routes"]) <= {"bound", "pybind"}]
     failed = [row for row in judged if "failed" in row.get("routes", [])]
+    done_s = sorted(row["done_s"] for row in judged if "done_s" in row)
     return {
         "kernels": len(rows),
         "wall_s": round(wall_s, 1),
         "per_minute": round(len(rows) / wall_s * 60, 1),
+        "first_to_last_per_minute": round((len(done_s) - 1) / (done_s[-1] - done_s[0]) * 60, 1),
+        "workers": workers,
         "latency_s": percentiles([row["latency_s"] for row in judged if "latency_s" in row]),
         "outcomes": dict(Counter(row["outcome"] for row in judged)),
         "routes": dict(Counter(route or "failed" for row in judged for route in row.get("routes", []))),
-        "published": sum(bool(row.get("published")) for row in judged),
-        "published_that_build": sum(bool(row.get("published")) for row in built),
         "fast_share_of_those_that_build": round(len(fast) / max(1, len(built)), 3),
         "failure_told_after_s": percentiles([row["seconds"]["build"] for row in failed]) if failed else None,
         "build_cpu_s_fast_median": round(statistics.median(row["build_cpu_s"] for row in fast), 2) if fast else None,
@@ -269,6 +269,7 @@ def main() -> None:
     parser.add_argument("--backend", choices=("cuda", "triton"), default="cuda")
     parser.add_argument("--kernelbench", type=Path)
     parser.add_argument("--theirs", type=int, default=16)
+    parser.add_argument("--workers", type=int, help="evaluator.gpu_workers; the default of the evaluator")
     parser.add_argument("--budget-s", type=float, default=500)
     parser.add_argument("--output", type=Path, help="benchmarks/results/BACKEND_throughput.json")
     given = parser.parse_args()
@@ -286,7 +287,7 @@ def main() -> None:
         result = before
     if "ours" not in result:
         with tempfile.TemporaryDirectory() as scratch:
-            result["ours"] = asyncio.run(ours(rows, given.backend, Path(scratch)))
+            result["ours"] = asyncio.run(ours(rows, given.backend, Path(scratch), given.workers))
         result["date"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         show(result["ours"])
         output.write_text(json.dumps(result, indent=1) + "\n")

@@ -96,13 +96,13 @@ def in_place_of_the_result(answer: str) -> str:
 def test_the_output_of_an_honest_cuda_kernel_depends_on_it(bench: Any, source: str) -> None:
     evaluation = judged(bench, source, "cuda", "twice_relu_kernel", timeout_s=60.0)
     assert evaluation.outcome is Outcome.CORRECT, evaluation.detail
-    assert evaluation.profile["no_op"] == "incorrect"
+    assert "decoy_kernels" not in [finding.rule for finding in evaluation.findings]
 
 
 def test_the_output_of_an_honest_triton_kernel_depends_on_it(bench: Any, good: str) -> None:
     evaluation = judged(bench, good, "triton", "kernel", timeout_s=60.0)
     assert evaluation.outcome is Outcome.CORRECT, evaluation.detail
-    assert evaluation.profile["no_op"] == "incorrect"
+    assert "decoy_kernels" not in [finding.rule for finding in evaluation.findings]
 
 
 def test_a_cuda_kernel_whose_result_is_thrown_away_is_a_hack(bench: Any) -> None:

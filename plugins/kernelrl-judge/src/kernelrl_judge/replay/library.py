@@ -27,6 +27,7 @@ __all__ = [
     "Node",
     "Recording",
     "Stamps",
+    "error_text",
     "load",
 ]
 
@@ -47,6 +48,14 @@ class LibraryUnavailable(Exception):
     """The library cannot be built or loaded; the arguments are the reason and the fix."""
 
 
+def error_text(code: int) -> str:
+    """The driver's text for a `CUresult`."""
+    text = ctypes.c_char_p()
+    with contextlib.suppress(OSError):
+        ctypes.CDLL(_DRIVER).cuGetErrorString(code, ctypes.byref(text))
+    return text.value.decode() if text.value else f"number {code}"
+
+
 class DriverError(Exception):
     """The driver refused a call.
 
@@ -56,7 +65,7 @@ class DriverError(Exception):
     """
 
     def __init__(self, call: str, code: int) -> None:
-        super().__init__(f"{call} failed with CUDA error {code}")
+        super().__init__(f"CUDA error: {error_text(code)} ({call})")
         self.code = code
 
 

@@ -7,6 +7,8 @@ checks the times against its own clock.
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import functools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -219,10 +221,27 @@ def _fits(leaf: TensorLeaf, tensor: Any) -> bool:
     return tuple(tensor.shape) == leaf.shape and str(tensor.dtype) == f"torch.{leaf.dtype}" and tensor.is_cuda
 
 
+@functools.cache
+def _demangled(symbol: str) -> str:
+    """The name in C++ without parameters; `symbol` where it is none."""
+    if not symbol.startswith("_Z"):
+        return symbol
+    try:
+        demangle = ctypes.CDLL("libstdc++.so.6").__cxa_demangle
+    except (OSError, AttributeError):
+        return symbol
+    demangle.restype = ctypes.c_void_p
+    status = ctypes.c_int()
+    made = demangle(symbol.encode(), None, None, ctypes.byref(status))
+    # Its memory, a few hundred bytes of a process that ends soon, is not freed.
+    text = ctypes.string_at(made).decode(errors="replace") if made else symbol
+    return text.removeprefix("void ").partition("(")[0] or symbol
+
+
 def _counted(made: Captured) -> list[list[Any]]:
     """Names of kernels with their kind and number of launches in all calls."""
     found: dict[tuple[str, str], int] = {}
     for node in made.nodes:
-        key = (node.name or node.type, nodes.kind_of(node))
+        key = (_demangled(node.name) or node.type, nodes.kind_of(node))
         found[key] = found.get(key, 0) + 1
     return [[name, kind, count] for (name, kind), count in found.items()][:256]

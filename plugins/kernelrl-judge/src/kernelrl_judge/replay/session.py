@@ -17,7 +17,7 @@ from kernelrl_judge.layouts import distinct, places
 from kernelrl_judge.protocol import Frame, FrameKind, ProtocolError
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.replay.capture import Captured, Recorder, storage_range
-from kernelrl_judge.replay.library import STAMPS, Library, Stamps, stamps_at
+from kernelrl_judge.replay.library import STAMPS, Library, Stamps, error_text, stamps_at
 from kernelrl_judge.replay.slope import Window
 from kernelrl_judge.running import Runner
 from kernelrl_judge.shortage import lacks_memory
@@ -59,7 +59,7 @@ class ReplayFailed(Exception):
     """
 
     def __init__(self, code: int) -> None:
-        super().__init__(f"CUDA error {code}")
+        super().__init__(f"CUDA error: {error_text(code)}")
         self.code = code
 
 
@@ -234,7 +234,7 @@ class ReferenceSession:
         self._counts = tuple(counts)
         state = reference.changed_state
         restored = [(tensor, state[name]) for name, tensor in reference.current().items() if name in state]
-        model = function or reference.model
+        model = reference.model if function is None else function
         try:
             last = recorder.warm_up(model, self._slots[0], _WARM_UPS)
             lasting = [storage_range(tensor) for tensor in (*tensors(self._slots), *tensors(last))]
