@@ -27,6 +27,7 @@ from kernelrl_judge.runner_dialogue import CandidateFailed, Dialogue, flush
 from kernelrl_judge.runner_later import Later
 from kernelrl_judge.runner_memory import Inputs, Originals, Outputs
 from kernelrl_judge.runner_windows import Windows
+from kernelrl_judge.shortage import NO_DEVICE_MEMORY, lacks_device_memory
 
 if TYPE_CHECKING:
     from kernelrl_judge.replay.library import Library
@@ -59,7 +60,7 @@ def main(
         look: from `own_code.own_code`.
         library: that replays graphs, where this machine has it.
     """
-    code = 0
+    code, is_open = 0, False
     try:
         stream, inputs, outputs, log, status = descriptors
         settings = json.loads(request)
@@ -95,13 +96,14 @@ def main(
 
             recorder = CandidateRecorder(candidate, library, originals)
             recorder.load()
+        is_open = True
         dialogue.open(missing)
         _serve(candidate, originals, recorder)
-    except BaseException:
+    except BaseException as error:
         # The judge sees the closed stream; what happened here is for the log only.
         with contextlib.suppress(BaseException):
             traceback.print_exc()
-        code = 70
+        code = 70 if is_open or not lacks_device_memory(str(error)) else NO_DEVICE_MEMORY
     finally:
         flush()
         os._exit(code)

@@ -14,10 +14,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kernelrl_judge import processors, protocol
+from kernelrl_judge.device_memory import DeviceMemoryError
 from kernelrl_judge.exchange import FileExchange
 from kernelrl_judge.forks import NotForked
 from kernelrl_judge.nursery import Zygote, ZygoteDied
 from kernelrl_judge.protocol import Frame, FrameKind
+from kernelrl_judge.shortage import NO_DEVICE_MEMORY
 from kernelrl_judge.speaking import Hearing
 from kernelrl_judge.suspending import Standing, ran_s, suspended
 
@@ -230,7 +232,10 @@ class Runner:
     def _ended(self) -> Exception:
         if not self._hearing.has_key:
             # No line of a candidate has run: the machine had no room for a process, say.
-            return NotForked(f"a runner ended before it was given a candidate: {self._ending()}")
+            ending = self._ending()
+            if ending == f"exit {NO_DEVICE_MEMORY}":
+                return DeviceMemoryError("out of memory: the device has no room for a runner")
+            return NotForked(f"a runner ended before it was given a candidate: {ending}")
         return RunnerEnded(self._ending())
 
     def _ending(self) -> str:

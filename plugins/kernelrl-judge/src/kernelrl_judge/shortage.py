@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["lacks_device_memory", "lacks_memory"]
+__all__ = ["NO_DEVICE_MEMORY", "lacks_device_memory", "lacks_memory"]
+
+NO_DEVICE_MEMORY = 72
+"""Exit code of a runner that cannot use the device at its start."""
 
 _DEVICE_SIGNS = (
     *("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"),

@@ -19,8 +19,9 @@ class LocalConfig(EvaluatorConfig):
 
     workers: PositiveInt | None = None
     """Candidates evaluated concurrently on the CPU, each with its own judge; null: one per core."""
-    gpu_workers: PositiveInt = 3
-    """Candidates evaluated concurrently on each GPU. Trials overlap; a timed candidate has the GPU exclusively."""
+    gpu_workers: PositiveInt | None = None
+    """Candidates evaluated concurrently on each GPU; null: one per two cores, at most 8. Trials overlap; a timed
+    candidate has the GPU exclusively."""
     build_workers: PositiveInt | None = None
     """Extensions compiled concurrently; null: one per core that is not reserved for a judge of a GPU."""
 

@@ -44,6 +44,7 @@ logger = logging.getLogger(__name__)
 _ENDED_TWICE = "The process that evaluates the kernel ended twice with it, and does not with other kernels."
 
 
+_MOST_GPU_WORKERS = 8
 _PROGRESS_S = 30
 """Seconds between two messages about the first build."""
 
@@ -63,12 +64,13 @@ class LocalEvaluator(Evaluator):
         workers = config.workers or cores
         self._on_cpu = Lanes([None], workers, spare=workers)
         apart = processors.surroundings(len(self._gpus)) if self._gpus else {}
-        self._on_gpu = Lanes(self._gpus, config.gpu_workers, surroundings=apart)
+        gpu_workers = config.gpu_workers or min(_MOST_GPU_WORKERS, max(1, cores // 2))
+        self._on_gpu = Lanes(self._gpus, gpu_workers, surroundings=apart)
         # A judge that times a candidate needs a core of its own.
         self._compiling = asyncio.Semaphore(config.build_workers or max(1, cores - self._on_gpu.size))
         # More candidates than judges, so that no judge is idle while candidates are compiled.
         self.capacity = self._on_cpu.size + self._on_cpu.spare + (self._on_gpu.size + 2 * cores if self._gpus else 0)
-        self._audits = config.gpu_workers if self._gpus else workers
+        self._audits = gpu_workers if self._gpus else workers
         self._auditing = asyncio.Semaphore(self._audits)
         self._auditors: list[Auditor] = []
         self._store = cache_directory() / "builds"

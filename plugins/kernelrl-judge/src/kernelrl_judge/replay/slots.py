@@ -6,11 +6,13 @@ import attrs
 
 __all__ = ["Slots", "planned"]
 
-_WORK_US = 1000.0
-_WORK_BYTES = 4 << 30
-"""A window has at least so much work, or moves at least so many bytes, whichever is less."""
+_WORK_US = 300.0
+_WORK_BYTES = 1 << 30
+"""A window has at least so much work, or moves at least so many bytes, whichever is less. Twelve evaluations at once
+have room for such windows on a GPU of 80 GB."""
 _MOST_CALLS = 128
-_FEWEST_CALLS = 8
+_FEWEST_CALLS = 2
+_ALONE_US = 1000.0
 _BEYOND_CACHE = 2
 """All slots together exceed the L2 cache so many times, so that no call finds its inputs there."""
 _ALONE_BEYOND_CACHE = 4
@@ -54,7 +56,7 @@ def planned(
         most_calls: limit of the messages that describe the slots.
     """
     moved = input_bytes + output_bytes
-    if moved > _ALONE_BEYOND_CACHE * cache_bytes and call_us >= _WORK_US:
+    if moved > _ALONE_BEYOND_CACHE * cache_bytes and call_us >= _ALONE_US:
         return Slots(1, 0, reduced=False)
     by_time = _WORK_US / max(call_us, 0.1)
     by_bytes = _WORK_BYTES / max(moved, 1)
