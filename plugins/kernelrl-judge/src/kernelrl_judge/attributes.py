@@ -1,5 +1,5 @@
-"""What a module keeps outside of parameters and buffers: numbers in attributes, tensors there, in lists and
-dictionaries, and in objects of plain classes of the module's own source, and gradients of its parameters."""
+"""Tensors that a module keeps outside of parameters and buffers: in attributes, in lists and dictionaries, in objects
+of plain classes of the module's own source, and gradients of its parameters."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["kept_numbers", "kept_tensors", "variables", "version_of", "versions_of_kept"]
+__all__ = ["kept_tensors", "variables", "version_of"]
 
 _MOST = 256
 _DEEPEST = 3
 """Lists, dictionaries and objects in each other."""
-_DTYPES = {float: "float64", int: "int64", bool: "bool"}
 
 
 def variables(module: Any) -> dict[str, Any]:
@@ -55,31 +54,9 @@ def _gradients(module: Any, prefix: str) -> dict[str, Any]:
     }
 
 
-def kept_numbers(module: Any) -> dict[str, Any]:
-    """Plain numbers and truth values in attributes of a module and those below it, by name: tensors of one element."""
-    import torch
-
-    if not isinstance(module, torch.nn.Module):
-        return {}
-    return {
-        f"{prefix}{name}": torch.tensor(value, dtype=getattr(torch, _DTYPES[type(value)]))
-        for prefix, held in _modules(module)
-        for name, value in [*variables(held).items()][:_MOST]
-        if type(value) in _DTYPES
-        and name not in _of_every_module()
-        and (type(value) is not int or abs(value) < 1 << 63)
-    }
-
-
 def version_of(tensor: Any) -> int:
     """How often a tensor has been written to."""
     return -1 if tensor.is_inference() else tensor._version
-
-
-def versions_of_kept(module: Any) -> dict[str, Any]:
-    """Where tensors that a module keeps lie and how often they were written to, and the numbers that it keeps."""
-    places = {name: (tensor.data_ptr(), version_of(tensor)) for name, tensor in kept_tensors(module).items()}
-    return {**{name: repr(number.item()) for name, number in kept_numbers(module).items()}, **places}
 
 
 def _modules(module: Any, prefix: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[str, Any]]:

@@ -17,11 +17,10 @@ from kernelrl_core.api.evaluators import (
     DeviceLease,
     Evaluation,
     EvaluationRequest,
-    EvaluationSettings,
     Finding,
     Severity,
 )
-from kernelrl_judge import decoys, device_facts, overheads, wording
+from kernelrl_judge import decoys, device_facts, wording
 from kernelrl_judge.building.lexing import Unreadable
 from kernelrl_judge.building.service import BuildService, BuildUnavailable
 from kernelrl_judge.device_memory import DeviceMemoryError
@@ -29,13 +28,13 @@ from kernelrl_judge.dialogue import patience_s
 from kernelrl_judge.exchange import ArenaExchange, Arenas, Exchange
 from kernelrl_judge.judging import Case
 from kernelrl_judge.modes import UNTIMED
-from kernelrl_judge.nursery import Zygote, Zygotes
+from kernelrl_judge.nursery import Zygotes
 from kernelrl_judge.protocol import FrameKind, ProtocolError
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.replay.capture import Recorder
 from kernelrl_judge.replay.library import Library, LibraryUnavailable, load
 from kernelrl_judge.replay.session import NotRecorded
-from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded
+from kernelrl_judge.running import Runner
 from kernelrl_judge.shortage import lacks_device_memory
 from kernelrl_judge.task_code import load_reference
 from kernelrl_judge.value_trees import encode_tree
@@ -80,7 +79,6 @@ class Bench:
         self._arenas: Arenas | None = None
         self._replay: tuple[Library, Recorder] | None = None
         self._builds = BuildService(cache_directory() / "builds")
-        self.turn_costs = overheads.TurnCosts(0.0, 0.0)
 
     def evaluate(self, request: EvaluationRequest, target: str) -> Evaluation:
         """Judge one candidate.
@@ -109,8 +107,6 @@ class Bench:
         device = "cuda" if mode == "gpu" else "cpu"
         with self._device_faults(device), self._gives_back(device):
             turns = self._device_turns(device)
-            if device == "cuda" and request.settings.timing and not self.turn_costs.wake_s:
-                self.turn_costs = self._measured_costs(self._zygotes.zygote(target, mode, environment), turns)
             try:
                 evaluation, again = self._recorded_or_eager(request, target, backend, mode, environment, device, turns)
             except _MEMORY_ERRORS as error:
@@ -227,31 +223,6 @@ class Bench:
         finding = Finding("not_recorded", Severity.NOTE, f"{place}{why.reason}", checker="judge")
         not_timed = f"not_recorded: {finding.evidence}" if request.settings.timing and evaluation.correct else ""
         return attrs.evolve(evaluation, not_timed=not_timed, findings=(*evaluation.findings, finding)), again
-
-    def _measured_costs(self, zygote: Zygote, turns: DeviceLease) -> overheads.TurnCosts:
-        """Of a runner without a candidate; once per machine."""
-
-        def measure() -> dict[str, float]:
-            with Runner(
-                zygote,
-                memory_mib=EvaluationSettings().memory_mib,
-                limit_s=_EMPTY_S,
-                patience_s=_EMPTY_S,
-                end_s=10.0,
-                slow=lambda: None,
-                cancelled=self._cancelled,
-                watch=self._watch,
-            ) as runner:
-                runner.receive()
-                with turns.alone(), runner.apart():
-                    # Others may have had the device for long.
-                    runner.deadline = time.monotonic() + _EMPTY_S
-                    return attrs.asdict(overheads.turn_costs(runner, lambda kind, *, spin: runner.receive(spin=spin)))
-
-        try:
-            return overheads.TurnCosts(**device_facts.kept_costs(cache_directory(), "rehearsed-orders", measure))
-        except (RunnerEnded, DeadlinePassed) as error:
-            raise DeviceFault(f"a runner without a candidate does not answer: {error}") from error
 
     def _without_kernels(
         self, request: EvaluationRequest, evaluation: Evaluation, judge: Callable[[EvaluationRequest], Evaluation]

@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 
 from kernelrl_core.api.config import cache_directory
 from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, Finding, Severity
-from kernelrl_judge import device_facts, host_memory, overheads, timing
+from kernelrl_judge import device_facts, host_memory
 from kernelrl_judge.comparing import tolerance
 from kernelrl_judge.dialogue import Dialogue
+from kernelrl_judge.direct_timing import DirectMeasurement, Timing
 from kernelrl_judge.exchange import Exchange
+from kernelrl_judge.kernelbench_timing import KernelBenchMeasurement
 from kernelrl_judge.memory_floor import memory_floor_us
-from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.replay.measurement import ReplayMeasurement
 from kernelrl_judge.roofline import roofline
-from kernelrl_judge.rounds import Rounds
 from kernelrl_judge.running import Runner
-from kernelrl_judge.stress_calls import StressCall
-from kernelrl_judge.value_trees import encode_tree
-from kernelrl_judge.watching import Watch
 
-__all__ = ["CaseTiming"]
+__all__ = ["CaseTiming", "Measurement"]
+
+
+class Measurement(Protocol):
+    """Times a candidate."""
+
+    def run(self, max_rounds: int) -> None: ...
+
+    def release(self) -> None: ...
+
+    def result(self) -> Timing: ...
 
 
 class CaseTiming:
-    """Times a candidate: `prepare` for windows, where others may use the device, then `run`, then `weighed`.
+    """Times a candidate: `run`, then `weighed`.
 
     Args:
         profile: that of the case, to which is added what was seen.
-        costs: of the GPU's turns.
-        message_s: what it takes to send an order and to hear its answer, in seconds.
-        harsh: calls for the windows that are watched.
-        replayed: a measurement by replays, prepared, in the place of windows.
+        replayed: a measurement by replays, prepared.
     """
 
     def __init__(
@@ -47,10 +50,6 @@ class CaseTiming:
         reference: Reference,
         exchange: Exchange,
         profile: dict[str, Any],
-        *,
-        costs: overheads.TurnCosts,
-        message_s: float,
-        harsh: list[StressCall],
         replayed: ReplayMeasurement | None = None,
     ) -> None:
         self._request = request
@@ -58,85 +57,37 @@ class CaseTiming:
         self._runner = runner
         self._dialogue = dialogue
         self._reference = reference
-        self._exchange = exchange
         self._device = reference.device
         self._profile = profile
-        self._result: Callable[[], timing.Timing]
-        self._measurement: timing.Measurement | ReplayMeasurement | None = replayed
-        self._is_replay = replayed is not None
-        if replayed is not None or self._settings.timing_method != "replay":
-            return
-        self._runner.deadline = time.monotonic() + self._settings.timeout_s
-        watch = self._watch(harsh)
-        rounds = Rounds(
-            runner,
-            reference,
-            exchange,
-            dialogue.expect,
-            limit=tolerance(self._settings),
-            message_s=message_s,
-            costs=costs,
-            reads_again="late_writes" in self._settings.probes,
-            watch=watch,
-        )
-        self._measurement = timing.Measurement(reference, rounds, watch)
-
-    def _watch(self, harsh: list[StressCall]) -> Watch | None:
-        """Who looks at some windows more; None where no probe asks for that."""
-        if self._settings.profile != "strict" or not {"operators", "inputs"} & set(self._settings.probes):
-            return None
-        return Watch(self._runner, self._reference, self._exchange, self._dialogue.expect, self._settings, harsh)
-
-    @property
-    def has_windows(self) -> bool:
-        """Whether there is something to prepare: not for the methods of KernelBench."""
-        return self._measurement is not None
-
-    def prepare(self) -> None:
-        """What can be done of a measurement while others use the device."""
-        assert self._measurement is not None
-        try:
-            self._measurement.prepare()
-        except BaseException:
-            self._measurement.release()
-            raise
+        self._measurement: Measurement
+        if replayed is not None:
+            self._measurement = replayed
+        elif self._settings.timing_method == "replay":
+            self._measurement = DirectMeasurement(
+                runner,
+                reference,
+                exchange,
+                dialogue.expect,
+                limit=tolerance(self._settings),
+                reads_again="late_writes" in self._settings.probes,
+            )
+        else:
+            self._measurement = KernelBenchMeasurement(runner, reference, exchange, dialogue.expect, self._settings)
 
     def run(self) -> None:
         """Time the candidate, on a device that is this judge's alone."""
         self._runner.deadline = time.monotonic() + self._settings.timeout_s
-        measurement = self._measurement
-        # On the processor candidate and reference have threads, which need all there are.
+        # On the CPU candidate and reference have threads, which need all there are.
         with self._runner.apart() if self._device == "cuda" else host_memory.kept():
-            if measurement is None:
-                from kernelrl_judge.kernelbench_timing import compare
-
-                runner, expect = self._runner, self._dialogue.expect
-                compared = compare(runner, self._reference, self._exchange, expect, self._settings)
-                self._result = lambda: compared
-                return
             try:
-                measurement.run(self._settings.timing_trials)
+                self._measurement.run(self._settings.timing_trials)
             finally:
-                measurement.release()
-            if self._is_replay:
-                self._result = measurement.result
-                return
-            # What the last windows have left of the runner's code is told of with an answer that nobody times.
-            self._runner.send(FrameKind.RETURN, encode_tree({"calls": [], "held": {}}))
-            self._dialogue.expect(FrameKind.RESULT)
-        self._result = lambda: self._of_windows(measurement)
-
-    def _of_windows(self, measurement: timing.Measurement | ReplayMeasurement) -> timing.Timing:
-        seen = measurement.operators if isinstance(measurement, timing.Measurement) else []
-        if seen:
-            known = self._profile.get("computing_operators", [])
-            self._profile["computing_operators"] = [*dict.fromkeys([*known, *seen])]
-        return measurement.result()
+                self._measurement.release()
 
     def weighed(self, correct: Evaluation, ceilings: device_facts.Ceilings) -> Evaluation:
         """The evaluation of a correct candidate with its speedup. Takes a while, and little of the device."""
-        reference, found = self._reference, self._result()
-        findings = [*correct.findings, *found.findings]
+        reference, found = self._reference, self._measurement.result()
+        findings = [*correct.findings]
         limit = self._settings.excessive_speedup
         if limit is not None and found.speedup > limit:
             evidence = f"a speedup of {found.speedup:.1f}, above {limit:g}"
@@ -160,16 +111,16 @@ class CaseTiming:
             speedup_ci=interval,
         )
 
-    def _against_baseline(self, found: timing.Timing) -> tuple[Any, float, tuple[float, float]]:
+    def _against_baseline(self, found: Timing) -> tuple[Any, float, tuple[float, float]]:
         """The baseline that is asked for: eager as it was interleaved, or compiled by its known share of eager."""
         if self._settings.baseline == "eager":
             return found.baseline, found.speedup, found.speedup_ci
         from kernelrl_judge.baselines import compiled_share
 
         self._profile["eager_speedup"] = found.speedup
-        recorders, eager_us = None, found.baseline.median_us
-        if isinstance(self._measurement, ReplayMeasurement):
-            recorders = self._measurement.recorders
+        measured = self._measurement
+        recorders = measured.recorders if isinstance(measured, ReplayMeasurement) else None
+        eager_us = found.baseline.median_us
         share = compiled_share(
             self._reference, self._request, cache_directory(), self._dialogue.turn, recorders, eager_us
         )

@@ -1,105 +1,65 @@
-"""What a runner says of the operators of a call, as its judge weighs it: who computed, if not the kernels?
+"""The operators of a call, as its judge weighs them: who computed, if not the kernels?
 
 Left out is what only allocates, arranges or converts, and what works on little beside the inputs and outputs of the
-call, in elements and in bytes: an element of eight bytes may stand for eight of one. Work on parts counts as work on
-the whole, under whatever names.
+call, such as the sum of partial results.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
-from kernelrl_judge.building.imports import is_plain
-from kernelrl_judge.operator_names import (
-    ARRANGING,
-    BACK,
-    ITEM,
-    LEFT,
-    LOOKED_UP,
-    OF_NUMBERS,
-    PAST,
-    RACED,
-    STOPPED,
-    is_torchs,
-)
-
-__all__ = ["computing", "computing_symbols", "raced"]
+__all__ = ["computing", "computing_symbols"]
 
 _LEAST_SHARE = 0.25
 _FEW = 64
 """Elements that anybody may read as numbers, for sizes and conditions, and work on."""
-_NUMBER_BYTES = 8
 _MOST_NAMED = 64
-_REDUCING = re.compile(r"aten::(?:sum|mean|prod|max|min|amax|amin|any|all)")
-_OF_LISTS = re.compile(r"aten::_(?:foreach|fused|amp)_\w+")
+_ARRANGING = re.compile(
+    r"aten::_*(?:(?:new_)?(?:empty|zeros|ones|full)\w*|fill|zero|arange|scalar_tensor|lift_fresh|clone|copy|copy_from\w*|to_copy"
+    r"|to|contiguous|detach\w*|alias\w*|view\w*|reshape\w*|unsafe_view|permute|transpose|t|expand\w*|squeeze|unsqueeze"
+    r"|flatten|unflatten|slice\w*|select\w*|narrow\w*|split\w*|chunk|unbind|unfold|as_strided\w*|cat|stack|repeat"
+    r"|constant_pad_nd|pad\w*|\w+ion_pad[123]d|diagonal|movedim|real|imag|local_scalar_dense|item|is_\w+"
+    r"|record_stream|set|resize\w*|nested\w*|has_\w+|pin_memory|result_type|resolve_\w+|type_as|numpy_T"
+    r"|swapaxes|swapdims|moveaxis|ravel|[hvd]split|tensor_split|unsafe_(?:split\w*|chunk)|mT|mH|adjoint|concat\w*|tile"
+    r"|broadcast_t\w+|(?:[hvd]|column_|row_)stack|atleast_[123]d|block_diag|diag_embed|flip|roll|rot90|equal)_?"
+)
+"""Those that allocate, arrange, convert or compare as a whole."""
+_LEAVING = "torch.Tensor."
 
 
-def computing(found: Any, values: Any) -> list[str]:
-    """Names of the operators of torch's that computed something of weight, and of the ways out of torch.
-
-    Of weight is what takes or makes, all together, a quarter of the largest tensor of the call, and what makes, all
-    together, a quarter of its outputs: of their elements, or of their bytes.
+def computing(found: Any, inputs: Any, outputs: Any) -> list[str]:
+    """Names of the operators of torch that computed, and of the ways out of torch, the largest first: of each that
+    takes or makes a quarter of the elements of the largest tensor of the call, or makes a quarter of the outputs. Many
+    small ones count together.
 
     Args:
-        found: what `operators.called` gave; from an untrusted process.
-        values: inputs of the call, and its outputs last.
+        found: from `operators.listed`, in an untrusted process.
     """
-    entries = _entries(found)
-    by_elements = _of_weight([entry[:3] for entry in entries], values, torch.Tensor.numel, _FEW)
-    by_bytes = _of_weight([[entry[0], *entry[3:]] for entry in entries], values, _size, _FEW * _NUMBER_BYTES)
-    return [*dict.fromkeys([*by_elements, *by_bytes])][:_MOST_NAMED]
-
-
-def raced(found: Any) -> int:
-    """Elements that a program of a launch read and another had written; of the same as `computing`."""
-    return max((entry[1] for entry in _entries(found) if entry[0] == RACED), default=0)
+    entries = [
+        (name, taken, made)
+        for name, taken, made in _entries(found)
+        if name.startswith(_LEAVING) or (name.startswith("aten::") and not _ARRANGING.fullmatch(name))
+    ]
+    largest = max(map(torch.Tensor.numel, _tensors((inputs, outputs))), default=0)
+    results = sum(map(torch.Tensor.numel, _tensors(outputs)))
+    much = max(_FEW, _LEAST_SHARE * largest)
+    many = max(_FEW, _LEAST_SHARE * results)
+    if sum(taken for _, taken, _ in entries) < much and sum(made for _, _, made in entries) < many:
+        return []
+    entries.sort(key=lambda entry: -max(entry[1:]))
+    return [name for name, _, _ in entries][:_MOST_NAMED]
 
 
 def _entries(found: Any) -> list[Any]:
     return [
         entry
         for entry in (found if isinstance(found, list) else ())
-        if isinstance(entry, list) and [*map(type, entry)] == [str, int, int, int, int]
+        if isinstance(entry, list) and [*map(type, entry)] == [str, int, int]
     ]
-
-
-def _of_weight(entries: list[Any], values: Any, size: Callable[[torch.Tensor], int], least: int) -> list[str]:
-    """Names by weight, ways out of torch first.
-
-    Args:
-        entries: names, and what each has taken and made.
-        size: of a tensor, in the same unit.
-        least: what counts as little in any call.
-    """
-    large = max(1.0, _LEAST_SHARE * max(map(size, _tensors(values)), default=0))
-    outputs = _LEAST_SHARE * sum(map(size, _tensors(values[-1])))
-    few = min(large, outputs) if outputs >= least else large
-    weights = [(name, max(taken, made), made) for name, taken, made in entries]
-    ways_out = [
-        name
-        for name, taken, _ in weights
-        if name in (STOPPED, BACK)
-        or (name.startswith(LOOKED_UP) and not is_plain(name.removeprefix(LOOKED_UP)))
-        or ((name == PAST or name.startswith(LEFT)) and taken >= (max(large, least) if name == ITEM else few))
-    ]
-    operators = [entry for entry in weights if is_torchs(entry[0]) and not ARRANGING.fullmatch(entry[0])]
-    # What takes no elements makes tables, too; as large as the outputs, it may be what was to be computed.
-    of_numbers = [entry for entry in operators if entry[0].endswith(OF_NUMBERS)]
-    if sum(made for _, _, made in of_numbers) < max(outputs / _LEAST_SHARE, least):
-        operators = [entry for entry in operators if entry not in of_numbers]
-    together = sum(taken for _, taken, _ in operators) >= large
-    making = {name: made for name, _, made in operators if made and not _REDUCING.fullmatch(name)}
-    enough = sum(making.values()) >= max(few, least)
-    named = [
-        (taken, name)
-        for name, taken, _ in operators
-        if together or _OF_LISTS.fullmatch(name) or (enough and name in making)
-    ]
-    return [*ways_out, *(name for _, name in sorted(named, reverse=True))]
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
@@ -113,10 +73,6 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(item)
 
 
-def _size(tensor: torch.Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
-
-
 def computing_symbols(names: Sequence[str]) -> list[str]:
     """Those of the imports of an extension (`building.imports`) that compute: neither arrange nor sum."""
-    return [name for name in names if not ARRANGING.fullmatch(name) and name not in ("aten::sum", "aten::mean")]
+    return [name for name in names if not _ARRANGING.fullmatch(name) and name not in ("aten::sum", "aten::mean")]

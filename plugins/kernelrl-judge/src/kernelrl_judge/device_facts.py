@@ -10,7 +10,7 @@ import platform
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ __all__ = [
     "ceilings",
     "device_name",
     "is_busy",
-    "kept_costs",
     "machine_facts",
     "memory_bytes",
     "no_gpu",
@@ -110,17 +109,6 @@ def ceilings(device: str, precision: str, cache_dir: Path | None) -> Ceilings:
     if path is not None:
         _keep(path, json.dumps(attrs.asdict(found)))
     return found
-
-
-def kept_costs(cache_dir: Path, name: str, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
-    """Costs on this GPU that do not change, in seconds, from the cache or measured now."""
-    path = cache_dir / "ceilings" / f"{device_name('cuda')}-{name}-torch{torch.__version__}.json".replace("+", "_")
-    try:
-        return {str(key): float(value) for key, value in json.loads(path.read_text()).items()}
-    except (OSError, ValueError, TypeError, AttributeError):
-        found = measure()
-        _keep(path, json.dumps(found))
-        return found
 
 
 def memory_bytes(device: str) -> int:

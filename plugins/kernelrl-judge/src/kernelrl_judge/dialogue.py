@@ -66,8 +66,6 @@ class Dialogue:
         self._builds = 0
         self.orders: list[bytes] = []
         """What the candidate had built."""
-        self.gives_up_lock = False
-        """Whether an extension lets other threads of Python run while it works."""
         self.build_s = 0.0
         self.waited_s = 0.0
         """For turns on the device."""
@@ -157,7 +155,6 @@ class Dialogue:
             self._profile.setdefault("builds", []).append(answer.pop("facts", {}))
             self._profile.setdefault("kernels", []).extend(answer.pop("resources", []))
             self._profile.setdefault("library_symbols", []).extend(computing_symbols(answer.pop("library_symbols", [])))
-            self.gives_up_lock |= bool(answer.pop("gives_up_lock", False))
             self._runner.send(FrameKind.BUILT, json.dumps(answer).encode(), descriptors)
         finally:
             for descriptor in descriptors:

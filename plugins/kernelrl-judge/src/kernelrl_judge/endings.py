@@ -17,10 +17,10 @@ from kernelrl_core.api.evaluators import (
 )
 from kernelrl_judge import wording
 from kernelrl_judge.dialogue import CandidateFailed
+from kernelrl_judge.direct_timing import WrongWindow
 from kernelrl_judge.failures import Failure, Stage
 from kernelrl_judge.protocol import ProtocolError
 from kernelrl_judge.replay.session import ReplayFailed
-from kernelrl_judge.rounds import WrongWindow
 from kernelrl_judge.running import DeadlinePassed, RunnerEnded
 
 __all__ = ["Endings"]

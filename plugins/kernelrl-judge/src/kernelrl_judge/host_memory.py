@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["held_bytes", "in_large_pages", "keep", "kept", "ready"]
+__all__ = ["in_large_pages", "keep", "kept", "ready"]
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_MAX = -4
@@ -51,17 +51,6 @@ def _asked() -> Callable[[], Any] | None:
         return None
     found.restype, found.argtypes = _Information, []
     return found
-
-
-_information = _asked()
-
-
-def held_bytes() -> int:
-    """What this process has allocated by malloc and not freed; 0 where the C library does not tell."""
-    if _information is None:
-        return 0
-    found = _information()
-    return int(found.mapped + found.used)
 
 
 def keep() -> None:

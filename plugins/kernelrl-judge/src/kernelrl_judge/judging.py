@@ -22,16 +22,14 @@ from kernelrl_core.api.evaluators import (
     Isolation,
     Outcome,
 )
-from kernelrl_judge import device_facts, overheads, stress, trials, wording
+from kernelrl_judge import device_facts, stress, trials, wording
 from kernelrl_judge.building.hidden import hidden_facts
 from kernelrl_judge.building.service import target_archs
 from kernelrl_judge.case_timing import CaseTiming
 from kernelrl_judge.comparing import tolerance
 from kernelrl_judge.dialogue import CandidateFailed, Dialogue
-from kernelrl_judge.effects import printed
 from kernelrl_judge.endings import Endings
 from kernelrl_judge.exchange import ArenaExchange, Exchange
-from kernelrl_judge.later_calls import LaterCalls
 from kernelrl_judge.protocol import FrameKind
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.replay.capture import Recorder
@@ -41,10 +39,8 @@ from kernelrl_judge.replay.ownership import ownership
 from kernelrl_judge.replay.session import CandidateSession, NotRecorded
 from kernelrl_judge.replay.trials import ReplayTrials
 from kernelrl_judge.roofline import count_work
-from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded
+from kernelrl_judge.running import Runner
 from kernelrl_judge.sandbox import isolation_level
-from kernelrl_judge.speaking import REPLACED_RUNNER
-from kernelrl_judge.stress_calls import StressCall
 from kernelrl_judge.stress_trials import Matched, StressTrials, matched
 from kernelrl_judge.value_trees import decode_tree, encode_tree
 
@@ -53,9 +49,6 @@ __all__ = ["Case", "Resources"]
 
 class Resources(Protocol):
     """What a case uses of its judge's: `kernelrl_judge.bench.Bench`."""
-
-    turn_costs: overheads.TurnCosts
-    """Of the GPU."""
 
     def reference(self, request: EvaluationRequest, device: str) -> Reference: ...
 
@@ -101,7 +94,6 @@ class Case:
         self._disabled = disabled
         self._started = time.monotonic()
         self._loaded_after_s = 0.0
-        self._message_s = 0.0
         self._timing_s = 0.0
         self._stages_s: dict[str, float] = {}
         self._profile: dict[str, Any] = {"stages_s": self._stages_s}
@@ -109,10 +101,6 @@ class Case:
         self._dialogue = Dialogue(runner, self._built, device, turns, slow, self._profile)
         self._findings: tuple[Finding, ...] = ()
         self._matched = Matched()
-        self._harsh: list[StressCall] = []
-        self._printed_bytes = 0
-        self._has_given = True
-        """Whether the candidate has the parameters that its task gives."""
         self.provenance: dict[str, Any] = {}
 
     @property
@@ -134,13 +122,6 @@ class Case:
     def judge(self) -> Evaluation:
         """The verdict, with what was built beside what the source shows."""
         found = self._endings.of(self._judge)
-        if found.outcome is Outcome.CORRECT:
-            said = printed(self._runner.printed_bytes() - self._printed_bytes)
-            found = attrs.evolve(found, findings=(*found.findings, *said))
-        if self._runner.replaced:
-            known = self._profile.get("computing_operators", [])
-            self._profile["computing_operators"] = [REPLACED_RUNNER, *known]
-            found = attrs.evolve(found, profile=self._profile)
         if not self._dialogue.orders or self._disabled:
             return found
         language = self._backend.toolchain(self._request.backend_options, self._mode)["language"]
@@ -151,8 +132,6 @@ class Case:
         with self._stage("start"):
             missing = [str(layer) for layer in decode_tree(self._dialogue.expect(FrameKind.STARTED).body)]
         self._endings.isolation = Isolation(isolation_level(missing), tuple(missing))
-        if self._settings.timing:
-            self._message_s = overheads.message_cost(self._runner, self._dialogue.expect, spin=self._device == "cuda")
         with self._stage("load"):
             note = self._load()
         if self._mode == "compile":
@@ -174,7 +153,6 @@ class Case:
                     self._runner, exchange, expect, self._settings, self._device, lists=not self._disabled
                 )
                 found = calls.run(reference, lambda used: self._construct(used, exchange))
-            self._printed_bytes = calls.printed_bytes
             self._endings.passed, self._findings = found.passed, calls.findings
             self._take_operators(calls)
             if found.wrong is not None:
@@ -186,24 +164,11 @@ class Case:
                 if ended:
                     return self._endings.end(Outcome.CORRECT, "", findings=self._findings)
             if not self._settings.timing:
-                self._findings += self._later(reference, exchange)
                 return self._endings.end(Outcome.CORRECT, "", findings=self._findings)
             count_work(reference)
-            timed = self._prepared(reference, exchange)
-        with self._dialogue.turn(alone=True):
-            started = time.monotonic()
-            try:
-                timed.run()
-                ceilings = device_facts.ceilings(self._device, self._settings.precision, cache_directory())
-            finally:
-                self._timing_s = time.monotonic() - started
-        # What follows takes tenths of a second and more, in which others may be timed.
-        if self._device == "cuda":
-            # Windows of large tensors take gigabytes, and the next judge's must not be short for the want of them.
-            torch.cuda.empty_cache()
-        found = timed.weighed(self._endings.end(Outcome.CORRECT, "", findings=self._findings), ceilings)
-        later = self._later(reference, exchange)
-        return attrs.evolve(found, profile=self._profile, findings=(*found.findings, *later))
+        timed, ceilings = self._timed(reference, exchange)
+        correct = self._endings.end(Outcome.CORRECT, "", findings=self._findings)
+        return attrs.evolve(timed.weighed(correct, ceilings), profile=self._profile)
 
     def _prepared_reference(self) -> tuple[Reference, Exchange]:
         with self._stage("reference"):
@@ -227,7 +192,6 @@ class Case:
             calls = ReplayTrials(session, settings, lambda used: self._construct(used, exchange))
             with self._stage("trials"):
                 found = calls.run(reference)
-            self._printed_bytes = self._runner.printed_bytes()
             self._endings.passed, self._findings = found.passed, calls.findings
             if found.wrong is not None:
                 return self._endings.wrong(found.wrong, found.finding, other_parameters=found.other_parameters)
@@ -264,9 +228,9 @@ class Case:
         return attrs.evolve(timed[0].weighed(correct, timed[1]), profile=self._profile)
 
     def _timed(
-        self, reference: Reference, exchange: Exchange, measurement: ReplayMeasurement
+        self, reference: Reference, exchange: Exchange, replayed: ReplayMeasurement | None = None
     ) -> tuple[CaseTiming, device_facts.Ceilings]:
-        timed = self._case_timing(reference, exchange, [], measurement)
+        timed = CaseTiming(self._request, self._runner, self._dialogue, reference, exchange, self._profile, replayed)
         with self._dialogue.turn(alone=True):
             started = time.monotonic()
             try:
@@ -274,14 +238,14 @@ class Case:
                 ceilings = device_facts.ceilings(self._device, self._settings.precision, cache_directory())
             finally:
                 self._timing_s = time.monotonic() - started
-        torch.cuda.empty_cache()
+        if self._device == "cuda":
+            # Windows of large tensors take gigabytes, which the next judge needs.
+            torch.cuda.empty_cache()
         return timed, ceilings
 
     def _take_operators(self, calls: trials.Trials) -> None:
         if calls.operators is not None:
             self._profile["computing_operators"] = calls.operators
-        if calls.raced_elements:
-            self._profile["raced_elements"] = calls.raced_elements
 
     @contextlib.contextmanager
     def _stage(self, name: str) -> Iterator[None]:
@@ -361,59 +325,6 @@ class Case:
             construct,
         )
         try:
-            ended = found.run(calls, reference, self._matched, f"{self._request.seed} timed", self._findings)
-            self._has_given = found.used in (None, reference)
-            return ended
+            return found.run(calls, reference, self._matched, self._findings)
         finally:
             self._findings = (*self._findings, *found.findings)
-            self._harsh = found.harsh
-
-    def _later(self, reference: Reference, exchange: Exchange) -> tuple[Finding, ...]:
-        """What the last calls tell."""
-        if self._device != "cpu" or self._disabled or not stress.wanted(self._settings):
-            return ()
-        calls = LaterCalls(
-            self._runner,
-            exchange,
-            self._dialogue.expect,
-            self._settings,
-            builds=bool(self._dialogue.orders),
-            at_once=self._dialogue.gives_up_lock,
-            takes_parameters=self._matched.takes_parameters,
-        )
-        with self._stage("later"):
-            try:
-                if not self._has_given:
-                    self._construct(reference, exchange)
-                return calls.run(reference)
-            except (CandidateFailed, DeadlinePassed, RunnerEnded):
-                return ()
-
-    def _prepared(self, reference: Reference, exchange: Exchange) -> CaseTiming:
-        """The timing of the candidate, with what can be done of it while others use the device."""
-        harsh, self._harsh = self._harsh, []
-        found = self._case_timing(reference, exchange, harsh)
-        if found.has_windows:
-            with self._stage("lengths"):
-                found.prepare()
-        return found
-
-    def _case_timing(
-        self,
-        reference: Reference,
-        exchange: Exchange,
-        harsh: list[StressCall],
-        replayed: ReplayMeasurement | None = None,
-    ) -> CaseTiming:
-        return CaseTiming(
-            self._request,
-            self._runner,
-            self._dialogue,
-            reference,
-            exchange,
-            self._profile,
-            costs=self._bench.turn_costs,
-            message_s=self._message_s,
-            harsh=harsh,
-            replayed=replayed,
-        )

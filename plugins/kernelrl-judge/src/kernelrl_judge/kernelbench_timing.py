@@ -20,16 +20,16 @@ import torch
 
 from kernelrl_core.api.evaluators import EvaluationSettings, RuntimeStatistics
 from kernelrl_judge import protocol
+from kernelrl_judge.direct_timing import Timing
 from kernelrl_judge.exchange import Exchange
 from kernelrl_judge.input_indices import FIRST_TIMED
 from kernelrl_judge.protocol import FrameKind, ProtocolError
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.running import Runner
 from kernelrl_judge.statistics import interval_of_ratio, summarise
-from kernelrl_judge.timing import Timing
 from kernelrl_judge.value_trees import decode_tree, encode_tree
 
-__all__ = ["compare", "measure"]
+__all__ = ["KernelBenchMeasurement", "measure"]
 
 _WARM_UPS = 3
 _FLUSH_BYTES = 256 << 20
@@ -56,51 +56,61 @@ def measure(call: Callable[[], Any], method: str, trials: int, device: str) -> l
                 return _host_times(call, trials, device)
 
 
-def compare(
-    runner: Runner,
-    reference: Reference,
-    exchange: Exchange,
-    expect: Callable[..., protocol.Frame],
-    settings: EvaluationSettings,
-) -> Timing:
-    """Times of candidate and reference by the method that the settings name.
+class KernelBenchMeasurement:
+    """Times of candidate and reference by the method that the settings name."""
 
-    Raises:
-        ProtocolError: what the runner says cannot be, such as more time than passed.
-        What `expect` raises.
-    """
-    inputs = reference.inputs(FIRST_TIMED)
-    order = {
-        "arguments": exchange.share(inputs),
-        "method": settings.timing_method,
-        "trials": settings.timing_trials,
-    }
-    started = time.perf_counter()
-    runner.send(FrameKind.TIME, encode_tree(order))
-    said = decode_tree(expect(FrameKind.FACTS).body)
-    passed_ms = (time.perf_counter() - started) * 1e3
-    if not isinstance(said, list) or not said or not all(isinstance(value, float) and value > 0 for value in said):
-        raise ProtocolError("times that are none")
-    if sum(said) > passed_ms:
-        raise ProtocolError("more time than passed")
-    theirs_us = [value * 1e3 for value in said]
-    ours_us = [
-        value * 1e3
-        for value in measure(
-            lambda: reference.model(*inputs), settings.timing_method, settings.timing_trials, reference.device
+    def __init__(
+        self,
+        runner: Runner,
+        reference: Reference,
+        exchange: Exchange,
+        expect: Callable[..., protocol.Frame],
+        settings: EvaluationSettings,
+    ) -> None:
+        self._runner = runner
+        self._reference = reference
+        self._exchange = exchange
+        self._expect = expect
+        self._method = settings.timing_method
+        self._candidate_us: list[float] = []
+        self._baseline_us: list[float] = []
+
+    def run(self, trials: int) -> None:
+        """Time both sides.
+
+        Raises:
+            ProtocolError: what the runner says cannot be, such as more time than passed.
+            What `expect` raises.
+        """
+        inputs = self._reference.inputs(FIRST_TIMED)
+        order = {"arguments": self._exchange.share(inputs), "method": self._method, "trials": trials}
+        started = time.perf_counter()
+        self._runner.send(FrameKind.TIME, encode_tree(order))
+        said = decode_tree(self._expect(FrameKind.FACTS).body)
+        passed_ms = (time.perf_counter() - started) * 1e3
+        if not isinstance(said, list) or not said or not all(isinstance(value, float) and value > 0 for value in said):
+            raise ProtocolError("times that are none")
+        if sum(said) > passed_ms:
+            raise ProtocolError("more time than passed")
+        self._candidate_us = [value * 1e3 for value in said]
+        times_ms = measure(lambda: self._reference.model(*inputs), self._method, trials, self._reference.device)
+        self._baseline_us = [value * 1e3 for value in times_ms]
+        self._reference.restore()
+
+    def release(self) -> None:
+        """Nothing is kept."""
+
+    def result(self) -> Timing:
+        """Means and speedup."""
+        runtime, baseline = _by_mean(self._candidate_us), _by_mean(self._baseline_us)
+        count = min(len(self._candidate_us), len(self._baseline_us))
+        return Timing(
+            runtime,
+            baseline,
+            speedup=baseline.median_us / runtime.median_us,
+            speedup_ci=interval_of_ratio(self._baseline_us[:count], self._candidate_us[:count]),
+            telemetry={"method": self._method, "trials": len(self._candidate_us)},
         )
-    ]
-    reference.restore()
-    runtime, baseline = _by_mean(theirs_us), _by_mean(ours_us)
-    count = min(len(theirs_us), len(ours_us))
-    return Timing(
-        runtime,
-        baseline,
-        speedup=baseline.median_us / runtime.median_us,
-        speedup_ci=interval_of_ratio(ours_us[:count], theirs_us[:count]),
-        findings=(),
-        telemetry={"method": settings.timing_method, "trials": len(said)},
-    )
 
 
 def _by_mean(samples_us: list[float]) -> RuntimeStatistics:

@@ -9,8 +9,6 @@ the place of the files for tensors (`kernelrl_judge.device_memory`). Both direct
     4 bytes  body length    little-endian, at most `MAX_BODY_BYTES`
     n bytes  body
 
-What a runner says is signed as well, before its body (`kernelrl_judge.speaking`).
-
 A body is empty, a value tree (`kernelrl_judge.value_trees`) in a small tagged binary form of bounded depth and size,
 or a failure (`kernelrl_judge.failures`), which is one too. Nothing from a runner is unpickled, evaluated or imported;
 tensor bytes are read by the judge from `outputs`, and only where the described tensor is the expected one in shape and
@@ -65,28 +63,19 @@ class FrameKind(IntEnum):
     """Body: tree with the inputs of each call of the next windows, and where the outputs of each call belong. Copy the
     inputs; answer `STAGED`."""
     WINDOW = 7
-    """Body: tree with the number of calls, and what to look at, if anything; make them one after the other, wait for
-    the device, which on a GPU is told with `CALLED`, export every output and answer `DONE`, then `FACTS`: a tree of
-    what the runner's own clocks say, telemetry, not believed. Where there is something to look at, answer `STAGED`
-    first and wait for a second `WINDOW`; other `FACTS` follow."""
+    """Body: tree with the number of calls; make them one after the other, wait for the device, which on a GPU is told
+    with `CALLED`, export every output and answer `DONE`, then `FACTS`: a tree of what the runner's own clocks say,
+    telemetry, not believed."""
     BUILT = 8
     """Answer to `BUILD`. Body: JSON; descriptors of the shared object and of its binder come along, if any."""
     PING = 9
     """Answer `DONE` at once."""
     TIME = 11
     """Body: tree with one set of inputs, a timing method of KernelBench and the number of trials; answer `FACTS`."""
-    WAKE = 12
-    """Bring this process to the front of the device and answer `DONE`: changing the process costs the device time. Any
-    body: go through a window without calls as well, for the sake of the processor's caches."""
     RESUME = 13
     """Answer to `COMPILED`: the device is the judge's again."""
-    RETURN = 14
-    """Body: tree with numbers of calls of the window before, whose inputs are wanted, or of single calls before this
-    order, whose outputs are; export them, as they are now, as a `RESULT`."""
-    LATER = 15
-    """Body: tree with inputs, and what is otherwise in this call, which is one of the last; answer `RESULT`."""
     STARTED = 16
-    """The sandbox is closed and no candidate code has run. Body: a key, and a tree of the layers that are missing."""
+    """The sandbox is closed and no candidate code has run. Body: tree of the layers that are missing."""
     LOADED = 17
     """The module is loaded and defines `ModelNew`. Body: empty, or in mode `compile` a text, what was checked."""
     READY = 18
@@ -116,7 +105,7 @@ class FrameKind(IntEnum):
     RECORDED = 30
     """Body: tree with what each call returned and the nodes of its graph, or why nothing was captured."""
     REPLAYED = 31
-    """Body: an error code of 32 bits and five numbers of 64 bits, the times of the pass. Not signed."""
+    """Body: an error code of 32 bits and five numbers of 64 bits, the times of the pass."""
 
 
 @attrs.frozen

@@ -13,12 +13,10 @@ import attrs
 import torch
 
 from kernelrl_core.api.evaluators import EvaluationSettings
-from kernelrl_judge.attributes import kept_numbers, kept_tensors, version_of, versions_of_kept
-from kernelrl_judge.comparing import compare_bytes
+from kernelrl_judge.attributes import version_of
 from kernelrl_judge.input_indices import FIRST_TIMED
 from kernelrl_judge.overlays import overlaid
 from kernelrl_judge.seeds import seed
-from kernelrl_judge.sharing import held_bytes, overlaps_anywhere, shared_memory
 from kernelrl_judge.stress_ranges import declared
 from kernelrl_judge.task_code import TaskError, constructor_arguments, fitted_sizes, of_task, source_of
 from kernelrl_judge.task_sizes import free_sizes
@@ -41,10 +39,6 @@ class Trial:
     """The inputs after the call, where the reference changes them."""
     state_after: Mapping[str, torch.Tensor] = attrs.field(factory=dict)
     """What the call leaves in those parameters and buffers that calls of the reference have changed until then."""
-    kept: Mapping[str, torch.Tensor] = attrs.field(factory=dict)
-    """What the call leaves outside of parameters and buffers and makes of its inputs, by name."""
-    shares: list[list[int]] = attrs.field(factory=list)
-    """Tensors of the call that have memory in common, from `sharing.shared_memory`, where effects are looked at."""
 
 
 class Reference:
@@ -238,21 +232,19 @@ class Reference:
         return any(map(self.reads, self.changed_state))
 
     def _called(self, inputs: list[Any], index: int, *, effects: bool, restores: bool = True) -> Trial:
-        first = "shares" not in self.facts
+        first = "returned_inputs" not in self.facts
         given = cloned(inputs)
         before = self.current() if first or effects else {}
-        kept_before = versions_of_kept(self.model) if first else {}
         versions = [version_of(tensor) for tensor in (*tensors(given), *before.values())]
         seed(self._number(index, 8), self.device)
         with of_task(self._task_id, "Model.forward(...)"), torch.no_grad():
             found = self.model(*given)
-        self.facts["overlaps"] = overlaps_anywhere(found)
-        shares = shared_memory(found, given, self.current().values()) if first or effects else []
         if first:
-            self.facts["shares"] = shares
-            self.facts["held_bytes"] = held_bytes(found, [given, self.current()])
+            made = {tensor.untyped_storage().data_ptr() for tensor in tensors(found) if tensor.numel()}
+            self.facts["returned_inputs"] = frozenset(
+                number for number, tensor in enumerate(tensors(given)) if tensor.untyped_storage().data_ptr() in made
+            )
             self.facts["mutates_inputs"], self.facts["mutates_state"] = False, frozenset()
-            self.facts["keeps"] = versions_of_kept(self.model) != kept_before
         state = {}
         if first or effects:
             after = self.current()
@@ -268,17 +260,13 @@ class Reference:
             self.facts["mutates_state"] |= self._changed_state(after, after if first else touched)
             state = {name: after[name].clone() for name in self.facts["mutates_state"] if name in after}
         left = given if effects and self.facts["mutates_inputs"] else None
-        kept = self._kept_now() if effects and self.facts["keeps"] else {}
         # They may take as much of the device's memory as the outputs that are copied now.
         del given
         # An output may be a buffer itself.
         expected = detached(found)
         if restores:
             self.restore()
-        if kept:
-            names = self.kept_of_inputs()
-            kept = {name: tensor for name, tensor in kept.items() if name in names}
-        return Trial(inputs, expected, left, state, kept, shares)
+        return Trial(inputs, expected, left, state)
 
     def state_after(self, calls: int) -> dict[str, torch.Tensor]:
         """What so many calls in a row leave in parameters and buffers. Ends with what was constructed."""
@@ -307,43 +295,6 @@ class Reference:
                 known[name] = not same(usual, self.expected(inputs))
             self.restore()
         return known[name]
-
-    def kept_of_inputs(self) -> frozenset[str]:
-        """Names of what is outside of parameters and buffers in which calls on other inputs leave something else, and
-        the same call the same again: a candidate has had other calls before. What stays the same is a table, say, that
-        is made when it is first needed."""
-        if "kept" not in self.facts:
-            left = []
-            for index in (0, 1):
-                self.expected(self.inputs(index), index)
-                left.append(self._kept_now())
-            names = left[0].keys() & left[1].keys()
-            # Bit by bit: in memory that nobody has written to there may be no numbers.
-            found = {name for name in names if compare_bytes(left[0][name], left[1][name]) is not None}
-            if found:
-                # What counts calls, or adds them up, is something else after the same call.
-                self.expected(self.inputs(1), 1)
-                again = self._kept_now()
-                found = {name for name in found if name in again and compare_bytes(left[1][name], again[name]) is None}
-            self.facts["kept"] = frozenset(found)
-        names_of_kept: frozenset[str] = self.facts["kept"]
-        return names_of_kept
-
-    def _kept_now(self) -> dict[str, torch.Tensor]:
-        found = {**kept_numbers(self.model), **kept_tensors(self.model)}
-        return {name: tensor.to(self.device, copy=True) for name, tensor in found.items()}
-
-    def overwrites(self) -> list[int]:
-        """Which outputs lie in memory that an earlier call returned, so that its results are lost: numbers among the
-        tensors of an output."""
-        if "overwrites" not in self.facts:
-            given = [self.inputs(index) for index in (0, 1)]
-            with of_task(self._task_id, "Model.forward(...)"), torch.no_grad():
-                earlier, later = (self.model(*inputs) for inputs in given)
-            self.restore()
-            self.facts["overwrites"] = sorted({pair[0] for pair in shared_memory(later, earlier) if pair[1] < 0})
-        found: list[int] = self.facts["overwrites"]
-        return found
 
     def trial(self, index: int) -> Trial:
         """Fresh inputs of a trial, and the expected outputs. Equal for equal seed, index and device."""

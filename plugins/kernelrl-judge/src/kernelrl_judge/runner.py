@@ -24,7 +24,6 @@ from kernelrl_judge.protocol import Frame, FrameKind
 from kernelrl_judge.runner_calls import Calls
 from kernelrl_judge.runner_candidate import Candidate
 from kernelrl_judge.runner_dialogue import CandidateFailed, Dialogue, flush
-from kernelrl_judge.runner_later import Later
 from kernelrl_judge.runner_memory import Inputs, Originals, Outputs
 from kernelrl_judge.runner_windows import Windows
 from kernelrl_judge.shortage import NO_DEVICE_MEMORY, lacks_device_memory
@@ -33,10 +32,7 @@ if TYPE_CHECKING:
     from kernelrl_judge.replay.library import Library
     from kernelrl_judge.replay.recorder import CandidateRecorder
 
-_PASSING_ON = (
-    *(FrameKind.CONSTRUCT, FrameKind.CALL, FrameKind.IMPOSE),
-    *(FrameKind.STAGE, FrameKind.RETURN, FrameKind.LATER, FrameKind.RECORD),
-)
+_PASSING_ON = (FrameKind.CONSTRUCT, FrameKind.CALL, FrameKind.IMPOSE, FrameKind.STAGE, FrameKind.RECORD)
 _STAGES = {
     FrameKind.LOAD: Stage.LOAD,
     FrameKind.ATTACH: Stage.CONSTRUCT,
@@ -51,13 +47,11 @@ def main(
     mode: str,
     environment: dict[str, str],
     scratch: str,
-    look: Callable[[], bool],
     library: Library | None = None,
 ) -> NoReturn:
     """Serve one candidate and end. Never returns, whatever the candidate does.
 
     Args:
-        look: from `own_code.own_code`.
         library: that replays graphs, where this machine has it.
     """
     code, is_open = 0, False
@@ -87,7 +81,7 @@ def main(
         if mode == "gpu":
             _make_context()
         path = os.path.join(scratch, "candidate.py")
-        dialogue = Dialogue(connection, backend, path, look, spins=mode == "gpu")
+        dialogue = Dialogue(connection, backend, path, spins=mode == "gpu")
         candidate = Candidate(dialogue, Inputs(inputs), Outputs(outputs), backend, mode, path)
         originals = Originals()
         recorder = None
@@ -124,8 +118,8 @@ def _make_context() -> None:
 
 def _serve(candidate: Candidate, originals: Originals, recorder: CandidateRecorder | None) -> None:
     """Do what the judge orders until it has no more orders, or the candidate has failed."""
-    dialogue, look = candidate.dialogue, candidate.dialogue.look
-    calls, windows, later = Calls(candidate), Windows(candidate), Later(candidate)
+    dialogue = candidate.dialogue
+    calls, windows = Calls(candidate), Windows(candidate)
     orders: dict[FrameKind, Callable[[Frame], None]] = {
         FrameKind.PING: dialogue.ping,
         FrameKind.LOAD: candidate.load,
@@ -136,9 +130,6 @@ def _serve(candidate: Candidate, originals: Originals, recorder: CandidateRecord
         FrameKind.STAGE: windows.stage,
         FrameKind.WINDOW: windows.window,
         FrameKind.TIME: windows.by_kernelbench,
-        FrameKind.WAKE: windows.wake,
-        FrameKind.RETURN: windows.give_back,
-        FrameKind.LATER: later.call,
     }
     if recorder is not None:
         orders[FrameKind.RECORD] = recorder.record
@@ -152,7 +143,6 @@ def _serve(candidate: Candidate, originals: Originals, recorder: CandidateRecord
             sys.settrace(None)
             sys.setprofile(None)
             originals.restore()
-            look()
         order = orders[frame.kind]
         try:
             # What fails outside of the candidate's code fails for what the candidate did, or for want of memory.

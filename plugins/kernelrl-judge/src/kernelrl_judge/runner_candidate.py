@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from kernelrl_judge import process_settings
 from kernelrl_judge.failures import Stage
 from kernelrl_judge.protocol import Frame, FrameKind
 from kernelrl_judge.runner_dialogue import Dialogue
-from kernelrl_judge.runner_effects import Effects
 from kernelrl_judge.runner_memory import Inputs, Outputs, fill_fresh_memory
 from kernelrl_judge.runner_state import State
 from kernelrl_judge.value_trees import decode_tree
@@ -41,12 +39,6 @@ class Candidate:
         self.model: Any = None
         """What was constructed."""
         self.state = State()
-        self.effects = Effects(self.state)
-        self.read_settings: Callable[[], process_settings.Settings] = process_settings.reading()
-        self.settings: Any = None
-        """Those of the process before the candidate was loaded."""
-        self.changed: list[str] = []
-        """Settings that loading it changed."""
         self._backend = backend
         self._path = path
         self._module_class: Any = None
@@ -75,10 +67,8 @@ class Candidate:
 
                 poison_memory()
             self._backend.disable_kernels()
-        self.settings = self.read_settings()
         attempt = self.dialogue.attempt
         self._module_class = attempt(Stage.LOAD, lambda: self._backend.load(self._path, options))
-        self.changed = process_settings.changed(self.settings, self.read_settings())
         if self.mode == "gpu" and "triton" in sys.modules:
             from kernelrl_judge import runner_turns
 
@@ -131,11 +121,8 @@ class Candidate:
         """Call it and wait for the device."""
         import torch
 
-        look = self.dialogue.look
         with torch.no_grad():
             result = self.model(*arguments)
-            # Before anything that it may have replaced for a while is used.
-            look()
             self.wait()
         return result
 
@@ -144,10 +131,6 @@ class Candidate:
         tree = self.outputs.export(values, beside)
         self.wait()
         return tree
-
-    def shares(self, values: Any, given: list[Any]) -> list[list[int]]:
-        """As `Effects.shares`."""
-        return self.dialogue.attempt(Stage.EXPORT, lambda: self.effects.shares(values, given))
 
     def wait(self) -> None:
         """Wait for the device."""

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelrl_judge.failures import Failure, Stage, encode_failure
-from kernelrl_judge.protocol import MAX_BODY_BYTES, Frame, FrameKind, receive, send
+from kernelrl_judge.protocol import Frame, FrameKind, receive, send
 from kernelrl_judge.runner_errors import described
-from kernelrl_judge.speaking import speaking
 from kernelrl_judge.value_trees import encode_tree
 
 __all__ = ["CandidateFailed", "Dialogue", "flush"]
@@ -30,28 +29,21 @@ class Dialogue:
 
     Args:
         path: the candidate's file.
-        look: from `own_code.own_code`.
         spins: whether to wait busily for an order that is timed.
     """
 
-    def __init__(
-        self, stream: socket.socket, backend: Any, path: str, look: Callable[[], bool], *, spins: bool
-    ) -> None:
+    def __init__(self, stream: socket.socket, backend: Any, path: str, *, spins: bool) -> None:
         self.stream = stream
-        self.look = look
         self.order: FrameKind | None = None
         """What is being done."""
         self.path = path
         self._backend = backend
         self._spins = spins
         self._spin_until = 0.0
-        self._say: Any = None
 
     def open(self, missing: list[str]) -> None:
         """Tell the judge which layers of the sandbox are missing; before a candidate is loaded."""
-        # Afterwards this process has the key in no variable any more.
-        key, self._say = speaking(self.stream, self.look)
-        send(self.stream, FrameKind.STARTED, key + encode_tree(missing))
+        send(self.stream, FrameKind.STARTED, encode_tree(missing))
 
     def next_order(self, descriptors: int = 0) -> Frame | None:
         """The next order, or None when there will be none."""
@@ -68,22 +60,16 @@ class Dialogue:
     def ping(self, frame: Frame) -> None:
         """Answer at once."""
         self.expect_soon()
-        self.tell(FrameKind.DONE, looks=False)
+        self.tell(FrameKind.DONE)
 
-    def answer(self, kind: FrameKind, *body: Any, looks: bool = True) -> None:
+    def answer(self, kind: FrameKind, *body: Any) -> None:
         """Send values."""
         flush()
-        self.tell(kind, b"".join(map(encode_tree, body)), looks=looks)
+        self.tell(kind, b"".join(map(encode_tree, body)))
 
-    def tell(self, kind: FrameKind, body: bytes = b"", *, looks: bool = True) -> None:
-        """Send a frame.
-
-        Args:
-            looks: whether to look first for what was replaced; not where that would count as the candidate's time.
-        """
-        if len(body) > MAX_BODY_BYTES:
-            raise ValueError(f"a message of more than {MAX_BODY_BYTES} bytes")
-        self._say((kind, body, looks))
+    def tell(self, kind: FrameKind, body: bytes = b"") -> None:
+        """Send a frame."""
+        send(self.stream, kind, body)
 
     def attempt(self, stage: Stage, work: Callable[[], Any]) -> Any:
         """Do what may fail for what the candidate did.

@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kernelrl_judge.returned_memory import ReturnedMemory
 from kernelrl_judge.value_trees import DTYPES, TensorLeaf, leaves_of
 
 __all__ = [
@@ -225,27 +224,19 @@ class Outputs:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self.arena: Any = None
-        self.returned = ReturnedMemory()
-        """The memory of what was copied to places."""
-        self.may_overlap = True
-        """Whether elements of an output may share their memory, as those of an expanded tensor do."""
 
     def export(self, value: Any, beside: Sequence[Any] | None = None) -> Any:
         """Write the tensors of a result one after the other; returns the tree that describes it.
 
         Args:
-            beside: what is no result, as inputs are, in which elements may share their memory; the tree is then a list
-                with the result and these.
+            beside: what is no result; the tree is then a list with the result and these.
 
         Raises:
             TypeError: there is something in it that is neither a plain tensor nor a plain value.
         """
-        writer = _Writer(self._space(), self.may_overlap)
+        writer = _Writer(self._space())
         tree = writer.tree(value)
-        if beside is None:
-            return tree
-        writer.may_overlap = True
-        return [tree, *map(writer.tree, beside)]
+        return tree if beside is None else [tree, *map(writer.tree, beside)]
 
     def places(self, trees: Sequence[Any]) -> list[list[Any]]:
         """Tensors over the places that the judge chose for each of several calls, in the order of each tree."""
@@ -279,14 +270,6 @@ class Outputs:
         for tensor, place in zip(found, places, strict=True):
             if tensor.shape != place.shape or tensor.dtype is not place.dtype:
                 raise TypeError("forward returned a tensor of another shape or dtype than before") from None
-            if not self.may_overlap and not tensor.is_contiguous():
-                _refuse_overlap(tensor)
-
-    def note(self, values: list[Any]) -> None:
-        """Take note of the memory of results that are still there."""
-        for value in values:
-            for tensor in tensors(value):
-                self.returned.note(tensor)
 
     def _space(self) -> Any:
         return self.arena if self.arena is not None else _FileSpace(self._descriptor)
@@ -309,9 +292,8 @@ class _FileSpace:
 
 
 class _Writer:
-    def __init__(self, space: Any, may_overlap: bool) -> None:
+    def __init__(self, space: Any) -> None:
         self._space = space
-        self.may_overlap = may_overlap
         self._end = 0
 
     def tree(self, value: Any) -> Any:
@@ -339,8 +321,6 @@ class _Writer:
         plain = value.detach()
         if plain.layout is not torch.strided:
             raise TypeError("forward returned a tensor that is not strided")
-        if not self.may_overlap:
-            _refuse_overlap(plain)
         shape = tuple(plain.shape)
         count = plain.numel() * plain.element_size()
         offset = -1
@@ -349,16 +329,6 @@ class _Writer:
             self._space.tensor(offset, shape, plain.dtype).copy_(plain)
             self._end += -(-count // _ALIGNMENT) * _ALIGNMENT
         return TensorLeaf(dtype, shape, value.device.type, offset)
-
-
-def _refuse_overlap(tensor: Any) -> None:
-    from kernelrl_judge.sharing import overlaps_itself
-
-    if overlaps_itself(tensor):
-        raise TypeError(
-            "forward returned an expanded or unfolded tensor, whose elements share memory; those of the expected one "
-            "have memory each"
-        )
 
 
 def tensors(value: Any) -> Iterator[Any]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kernelrl_judge.attributes import kept_numbers, kept_tensors, variables
+from kernelrl_judge.attributes import kept_tensors, variables
 
 __all__ = ["State", "impose", "matched", "named_tensors"]
 
@@ -36,10 +36,6 @@ class State:
         own = _tensors(self._model, self._named.values())
         return [own[name] for name in self._named.values() if name in own]
 
-    def kept(self) -> list[Any]:
-        """What the model keeps outside of parameters and buffers."""
-        return [*kept_tensors(self._model).values()]
-
     def held(self, like: dict[str, Any], device: str) -> dict[str, Any]:
         """What the model holds now.
 
@@ -50,8 +46,6 @@ class State:
 
         names = self._names(like)
         own = _tensors(self._model, names.values()) if like else {}
-        if not all(name in own for name in names.values()):
-            own = {**kept_numbers(self._model), **own}
         found = {name: own[other] for name, other in names.items() if other in own}
         return {
             name: tensor.to(device=device, dtype=getattr(torch, like[name][0])).reshape(like[name][1])

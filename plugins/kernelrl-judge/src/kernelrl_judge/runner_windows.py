@@ -5,17 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable
 from typing import Any
 
 from kernelrl_judge import host_memory
 from kernelrl_judge.failures import Stage
 from kernelrl_judge.protocol import Frame, FrameKind
 from kernelrl_judge.runner_candidate import Candidate
-from kernelrl_judge.runner_dialogue import CandidateFailed
-from kernelrl_judge.runner_effects import watched
-from kernelrl_judge.runner_memory import fill_fresh_memory, take_at_once, tensors
-from kernelrl_judge.samples import sampled
+from kernelrl_judge.runner_memory import fill_fresh_memory, take_at_once
 from kernelrl_judge.value_trees import decode_tree, encode_tree, leaves_of
 
 __all__ = ["Windows"]
@@ -61,16 +57,13 @@ class Windows:
         self._inputs.refresh()
         self._candidate.impose(decode_tree(frame.body))
         self._candidate.wait()
-        # It has been looked for when the order came, and no call was made since.
-        self._dialogue.answer(FrameKind.STAGED, looks=False)
+        self._dialogue.answer(FrameKind.STAGED)
 
     def stage(self, frame: Frame) -> None:
         """Make everything that calls of a window need."""
         from kernelrl_judge.windows import made_events
 
         self._inputs.refresh()
-        self._candidate.effects.forget()
-        self._look_at_memory()
         again = frame.body == self._staging
         if not again:
             self._staging = frame.body
@@ -99,52 +92,13 @@ class Windows:
                 # The pages are touched now and not on the clock.
                 place.zero_()
         self._candidate.wait()
-        # It has been looked for when the order came, and no call was made since.
-        self._dialogue.answer(FrameKind.STAGED, looks=False)
-        self._dialogue.expect_soon()
-
-    def wake(self, frame: Frame) -> None:
-        """Have the device turn to this process."""
-        import torch
-
-        from kernelrl_judge.windows import made_events, rehearse
-
-        if self._candidate.mode == "gpu":
-            # Without anything staged a window has none yet.
-            self._events = self._events or made_events(self._device)
-            torch.zeros(1, device="cuda")
-            torch.cuda.synchronize()
-            if frame.body:
-                rehearse(self._device)
-        self._dialogue.tell(FrameKind.DONE, looks=False)
+        self._dialogue.answer(FrameKind.STAGED)
         self._dialogue.expect_soon()
 
     def window(self, frame: Frame) -> None:
         """Make the calls that were staged, or the first of them."""
         order = decode_tree(frame.body)
-        staged = self._staged[: order["count"]]
-        if order["watch"] is not None:
-            shares = self._candidate.shares
-            seen = watched(order["watch"], staged, shares, lambda look: self._ordered(staged, look))
-            self._dialogue.answer(FrameKind.FACTS, seen)
-            return
-        self._timed(staged)
-
-    def give_back(self, frame: Frame) -> None:
-        """Export what calls have left: inputs, state, and outputs of earlier calls."""
-        order = decode_tree(frame.body)
-        candidate = self._candidate
-        if "kept" in order:
-            found = candidate.effects.kept(order["kept"])
-        else:
-            found = {
-                "inputs": sampled([self._staged[index] for index in order["calls"]], order.get("sampled", -1)),
-                "state": candidate.state.held(order.get("held", {}), self._device),
-                "shares": self._look_at_memory(on_host=self._device == "cpu"),
-                "overwrites": sorted(self._outputs.returned.overwrites),
-            }
-        tree = self._dialogue.attempt(Stage.EXPORT, lambda: candidate.exported(None, [found]))
-        self._dialogue.answer(FrameKind.RESULT, tree[1])
+        self._timed(self._staged[: order["count"]])
 
     def by_kernelbench(self, frame: Frame) -> None:
         """Time calls by a method of KernelBench's."""
@@ -162,44 +116,26 @@ class Windows:
 
     # --- a window ---------------------------------------------------------------------------------------------------
 
-    def _ordered(self, staged: list[Any], look: Callable[[int, Any], None]) -> None:
-        """Wait for the order of a watched window, and make it."""
-        # What a listing begins with may still be under way on a device.
-        self._candidate.wait()
-        self._dialogue.tell(FrameKind.STAGED, looks=False)
-        self._dialogue.expect_soon()
-        frame = self._dialogue.next_order()
-        if frame is None or frame.kind is not FrameKind.WINDOW:
-            raise CandidateFailed
-        self._timed(staged, look)
-
-    def _timed(self, staged: list[Any], look: Callable[[int, Any], None] | None = None) -> None:
+    def _timed(self, staged: list[Any]) -> None:
         started = time.perf_counter()
         # To let go of inputs, or to collect garbage, may run code of the candidate's: on the clock, and not between
         # windows.
         self._past = []
         if self._collects:
             gc.enable()
-        result, called_at = self._calls(staged, look)
+        result, called_at = self._calls(staged)
         self._collects = gc.isenabled()
         gc.disable()
-        self._dialogue.tell(FrameKind.DONE, looks=False)
+        self._dialogue.tell(FrameKind.DONE)
         telemetry = {
             "calls_s": result.calls_s,
             "events_s": result.events_s(),
             "whole_s": (called_at or time.perf_counter()) - started,
-            "held_bytes": host_memory.held_bytes(),
         }
-        self._dialogue.tell(FrameKind.FACTS, encode_tree(telemetry), looks=False)
-        # Not on the clock where outputs are still there, and not among the operators that are listed.
-        if self._device == "cuda" and look is None:
-            self._outputs.note(result.outputs)
+        self._dialogue.tell(FrameKind.FACTS, encode_tree(telemetry))
 
-    def _calls(self, staged: list[Any], look: Callable[[int, Any], None] | None = None) -> tuple[Any, float | None]:
+    def _calls(self, staged: list[Any]) -> tuple[Any, float | None]:
         """Make a window of calls and export every output.
-
-        Args:
-            look: called with the number of each call and its output.
 
         Returns:
             The window, and by this process's clock when its calls had been made; None where outputs are exported call
@@ -210,34 +146,19 @@ class Windows:
         model, attempt = self._candidate.model, self._dialogue.attempt
         if self._device == "cpu":
             # What a call replaces is not used for the next.
-            fill, note, places_of = self._outputs.fill, self._outputs.note, self._places
-
-            def filled(index: int, value: Any) -> None:
-                fill(places_of[index], [value])
-
-            def kept_and_noted(index: int, value: Any) -> None:
-                filled(index, value)
-                note([value])
+            fill, places_of = self._outputs.fill, self._places
 
             def keep(index: int, value: Any) -> None:
-                attempt(Stage.EXPORT, lambda: kept_and_noted(index, value))
+                attempt(Stage.EXPORT, lambda: fill(places_of[index], [value]))
 
-            def looked_at(index: int, value: Any) -> None:
-                look(index, value)
-                attempt(Stage.EXPORT, lambda: filled(index, value))
-
-            kept = keep if look is None else looked_at
-            return attempt(Stage.FORWARD, lambda: window(model, staged, self._device, kept)), None
+            return attempt(Stage.FORWARD, lambda: window(model, staged, self._device, keep)), None
         # What takes a while is not done on the clock.
         events, self._events = self._events, None
         places = self._all_places
         if len(staged) < len(self._places):
             places = [place for places in self._places[: len(staged)] for place in places]
         result = attempt(Stage.FORWARD, lambda: window(model, staged, self._device, events=events))
-        if look is not None:
-            for index, value in enumerate(result.outputs):
-                look(index, value)
-        self._dialogue.tell(FrameKind.CALLED, looks=False)
+        self._dialogue.tell(FrameKind.CALLED)
         called_at = time.perf_counter()
         attempt(Stage.EXPORT, lambda: self._filled(places, result.outputs))
         return result, called_at
@@ -245,9 +166,3 @@ class Windows:
     def _filled(self, places: list[Any], values: list[Any]) -> None:
         self._outputs.fill(places, values)
         self._candidate.wait()
-
-    def _look_at_memory(self, *, on_host: bool = False) -> list[list[int]]:
-        """What outputs of the window share with inputs and state."""
-        width = len(self._places[0]) if self._places else 0
-        given = [[*tensors(arguments)] for arguments in self._staged]
-        return self._outputs.returned.look(max(1, width), given, self._candidate.state.given(), on_host=on_host)

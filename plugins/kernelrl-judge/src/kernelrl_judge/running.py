@@ -20,7 +20,6 @@ from kernelrl_judge.forks import NotForked
 from kernelrl_judge.nursery import Zygote, ZygoteDied
 from kernelrl_judge.protocol import Frame, FrameKind
 from kernelrl_judge.shortage import NO_DEVICE_MEMORY
-from kernelrl_judge.speaking import Hearing
 from kernelrl_judge.suspending import Standing, ran_s, suspended
 
 __all__ = [
@@ -83,7 +82,7 @@ class Runner:
         self._head, self._tail, self._printed = b"", b"", 0
         self._log_open = True
         self.files = FileExchange()
-        self._hearing = Hearing()
+        self._has_started = False
         self.heard_at = 0.0
         """When the last frame had come, by the clock `time.perf_counter`."""
         # The runner's descriptor cannot write: the judge's own file of inputs stays as the judge made it.
@@ -132,11 +131,6 @@ class Runner:
         for descriptor in (self._log, self._status, self._handle):
             if descriptor >= 0:
                 os.close(descriptor)
-
-    def printed_bytes(self) -> int:
-        """How much the candidate has written to its standard output and error until now."""
-        self._drain()
-        return self._printed
 
     @property
     def printed(self) -> str:
@@ -198,12 +192,8 @@ class Runner:
             if not self._zygote.alive:
                 raise ZygoteDied("the zygote ended under a candidate")
             raise self._ended()
-        return self._hearing.heard(frame)
-
-    @property
-    def replaced(self) -> bool:
-        """Whether the runner has said that its candidate replaced code of its own."""
-        return self._hearing.replaced
+        self._has_started = True
+        return frame
 
     def suspended(self) -> contextlib.AbstractContextManager[Standing]:
         """Stop the candidate and everything it started, for a while."""
@@ -230,7 +220,7 @@ class Runner:
                     file.write(str(_SLOW_NICE))
 
     def _ended(self) -> Exception:
-        if not self._hearing.has_key:
+        if not self._has_started:
             # No line of a candidate has run: the machine had no room for a process, say.
             ending = self._ending()
             if ending == f"exit {NO_DEVICE_MEMORY}":

@@ -101,7 +101,7 @@ def stress_call(
         left = _left(part, own, wide)
     except torch.OutOfMemoryError:
         return None, NO_MEMORY
-    trial = Trial(inputs, expected, shares=own.shares)
+    trial = Trial(inputs, expected)
     return StressCall(part, trial, precise, tuple(found), decided, left), ""
 
 

@@ -14,7 +14,6 @@ import torch
 
 from kernelrl_core.api.evaluators import EvaluationSettings, Mismatch
 from kernelrl_judge.comparing import compare_bytes
-from kernelrl_judge.effects import returned_inputs
 from kernelrl_judge.reference import Trial
 from kernelrl_judge.stress_calls import StressCall, judged
 from kernelrl_judge.trees import leaves
@@ -23,15 +22,14 @@ __all__ = ["left_in_inputs", "left_in_state"]
 
 
 def left_in_inputs(
-    call: StressCall, after: Any, shares: Collection[list[int]], settings: EvaluationSettings, dtype: torch.dtype
+    call: StressCall, after: Any, returned: Collection[int], settings: EvaluationSettings, dtype: torch.dtype
 ) -> Mismatch | None:
     """How inputs after a call are not what the reference leaves; their description is that of those before it.
 
     Args:
-        shares: tensors of the reference that have memory in common, from `sharing.shared_memory`.
+        returned: numbers of the inputs that the reference returns.
     """
     known = call.left.trial.expected if call.left is not None else {}
-    returned = returned_inputs(shares)
     found = {}
     number = -1
     for path, sent, got, _ in leaves(call.trial.inputs, after, after):

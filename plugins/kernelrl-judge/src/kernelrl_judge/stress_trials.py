@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
@@ -12,7 +11,6 @@ import attrs
 from kernelrl_core.api.evaluators import EvaluationSettings, Finding
 from kernelrl_judge import stress, wording
 from kernelrl_judge.dialogue import CandidateFailed, Dialogue
-from kernelrl_judge.layouts import leaves_bytes
 from kernelrl_judge.reference import Reference
 from kernelrl_judge.running import DeadlinePassed, Runner, RunnerEnded
 from kernelrl_judge.stress_calls import Judged, StressCall
@@ -92,18 +90,13 @@ class StressTrials:
         self._construct = construct
         self.findings: tuple[Finding, ...] = ()
         """What is to be said of the candidate."""
-        self.used: Reference | None = None
-        """Whose parameters the candidate has, where it is None those that it had."""
-        self.harsh: list[StressCall] = []
-        """Calls for its timed windows, where it is to be timed and has passed."""
 
-    def run(self, calls: Calls, reference: Reference, found: Matched, seed: str, known: Collection[Finding]) -> bool:
+    def run(self, calls: Calls, reference: Reference, found: Matched, known: Collection[Finding]) -> bool:
         """Make the calls; returns whether the candidate ended in one.
 
         Args:
             calls: those that were made of it before.
             found: how its parameters came to be the reference's.
-            seed: of the inputs of timed calls.
             known: what is said of it already.
         """
         if found.lacking:
@@ -118,8 +111,6 @@ class StressTrials:
             return False
         self._runner.deadline = time.monotonic() + self._settings.timeout_s
         left = stress.untried(reference, self._settings, made)
-        parts = [call.part for call in made if call.part != "sizes"]
-        few = sum(map(leaves_bytes, (made[0].trial.inputs, made[0].trial.expected))) <= _FEW_BYTES
         outcome = self._tried(calls, made, used, reference)
         if outcome is None:
             return False
@@ -129,10 +120,6 @@ class StressTrials:
         self.findings = (*self.findings, *told, *concluded)
         if outcome.ratio is not None:
             self._profile["error_ratio"] = round(outcome.ratio, 2)
-        if self._settings.timing and self._settings.timing_method == "replay" and outcome.wrong is None:
-            parts = parts if few else parts and [secrets.choice(parts)]
-            # Like those that were passed, on other inputs and with the parameters that the candidate has.
-            self.harsh = stress.prepared(reference.under(seed), self._settings, spread=False, only=parts)[1]
         return outcome.ended
 
     def _tried(self, calls: Calls, made: list[StressCall], used: Reference, reference: Reference) -> _Outcome | None:
@@ -146,7 +133,7 @@ class StressTrials:
         ratios: list[float] = []
         try:
             if used is not reference:
-                self._construct_with(used)
+                self._construct(used)
             while made and wrong is None:
                 call = made.pop(0)
                 part = call.part
@@ -174,8 +161,4 @@ class StressTrials:
     def _return_to(self, reference: Reference, used: Reference) -> None:
         """Have timed calls made with the parameters of the task."""
         if used is not reference and self._settings.timing:
-            self._construct_with(reference)
-
-    def _construct_with(self, used: Reference) -> None:
-        self._construct(used)
-        self.used = used
+            self._construct(reference)

@@ -9,12 +9,11 @@ from typing import Any
 import attrs
 import torch
 
-__all__ = ["Events", "Window", "empty_window", "made_events", "rehearse", "window"]
+__all__ = ["Events", "Window", "made_events", "window"]
 
 Events = tuple[torch.cuda.Event, torch.cuda.Event]
 
 _occupy = getattr(torch._C, "_cuda_sleep", None)
-"""Of this module, so that it is looked at as own code; `torch.cuda._sleep` looks it up at each call."""
 _OCCUPIED_CYCLES = 250_000
 """Of the GPU, an eighth of a millisecond: what the first of many launches takes longer than those after it."""
 
@@ -81,22 +80,3 @@ def window(
             torch.cuda.synchronize()
         calls_s = time.perf_counter() - started
     return Window(outputs, calls_s, events)
-
-
-def empty_window(device: str, events: Events | None = None) -> Window:
-    """A window without calls."""
-    return window(_nothing, [], device, events=events)
-
-
-def _nothing() -> None:
-    pass
-
-
-def rehearse(device: str) -> None:
-    """Go through a window without calls on a GPU.
-
-    A processor that has done something else for milliseconds takes the first time as long as some calls, now more and
-    now less.
-    """
-    if device == "cuda":
-        empty_window(device)

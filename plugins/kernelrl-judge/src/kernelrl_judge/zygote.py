@@ -20,12 +20,9 @@ from typing import Any, NoReturn
 
 from kernelrl_judge import host_memory, privileges, runner, sandbox
 from kernelrl_judge.forks import name_process, serve
-from kernelrl_judge.own_code import own_code
 from kernelrl_judge.replay import library as replay
 
-_OWN = tuple(
-    f"kernelrl_judge.{name}" for name in ("layouts", "operators", "runner_builds", "seeds", "sharing", "windows")
-)
+_OWN = tuple(f"kernelrl_judge.{name}" for name in ("layouts", "operators", "runner_builds", "seeds", "windows"))
 """What a runner imports when it is needed: each fork would do it anew, and prepare patterns of text for it."""
 _MANY_FORKS = 8
 """After so many it is worth while to make each of those that follow quicker."""
@@ -70,7 +67,6 @@ def main(
     # A library that keeps a sleeping thread of its own is no danger to a fork that never uses it.
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork.*")
     sandbox.prepare()
-    look = own_code()
     library = None
     if mode == "gpu":
         # Candidates cannot see the file: their cache directory is hidden.
@@ -93,7 +89,7 @@ def main(
 
     serve(
         judge,
-        lambda request, handed: runner.main(handed, request, backend, mode, environment, scratch, look, library),
+        lambda request, handed: runner.main(handed, request, backend, mode, environment, scratch, library),
         between,
     )
     os._exit(0)

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["gives_up_lock", "is_plain", "library_imports"]
+__all__ = ["is_plain", "library_imports"]
 
 _OF_TORCH = re.compile(
     r"_ZN2at(?:4_ops|3cpu|4cuda|6native(?:7cpublas)?|10redispatch|4meta|17functionalization|\d+composite[a-z]+)(\d+)(\w+)"
@@ -78,11 +78,6 @@ def library_imports(path: str | Path, language: str) -> list[str]:
         elif _computes(name) or (language == "cpp" and not is_defined and not is_plain(name)):
             found.add(_readable(name[:_MOST_READ]))
     return sorted(found)
-
-
-def gives_up_lock(path: str | Path) -> bool:
-    """Whether a shared object lets other threads of Python run while it works."""
-    return any(name == "PyEval_SaveThread" for name, _ in _looked_up(Path(path).read_bytes()))
 
 
 def _computes(name: str) -> bool:

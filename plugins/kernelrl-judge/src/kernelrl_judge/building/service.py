@@ -18,7 +18,7 @@ from typing import Any
 from kernelrl_core.api.evaluators import EvaluationSettings
 from kernelrl_judge.building.calls import InlineCall, find_inline_calls
 from kernelrl_judge.building.emptying import without_kernel_bodies
-from kernelrl_judge.building.imports import gives_up_lock, library_imports
+from kernelrl_judge.building.imports import library_imports
 from kernelrl_judge.building.kept import kept_answer, store_of
 from kernelrl_judge.building.lexing import Unreadable
 from kernelrl_judge.protocol import ProtocolError
@@ -109,7 +109,6 @@ class BuildService:
         # By descriptor and not by path: a runner does not see the files of its judge.
         paths = [result["path"]] if result.get("path") else []
         told["library_symbols"] = [name for path in paths for name in library_imports(path, spec["language"])]
-        told["gives_up_lock"] = any(map(gives_up_lock, paths))
         paths += [result["binder"]] if result["kind"] == "bound" else []
         return json.dumps(told).encode(), [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in paths]
 

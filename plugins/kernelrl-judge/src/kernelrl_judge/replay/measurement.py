@@ -19,6 +19,7 @@ import torch
 from kernelrl_core.api.evaluators import EvaluationSettings
 from kernelrl_judge import device_facts
 from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
+from kernelrl_judge.direct_timing import Timing, WrongWindow
 from kernelrl_judge.input_indices import FIRST_TIMED
 from kernelrl_judge.layouts import leaves_bytes
 from kernelrl_judge.reference import Reference
@@ -28,9 +29,7 @@ from kernelrl_judge.replay.session import CandidateSession, NotRecorded, Referen
 from kernelrl_judge.replay.slope import Window, clock_agrees, per_call_us, steady
 from kernelrl_judge.replay.slots import Slots, planned
 from kernelrl_judge.replay.trials import warm_inputs
-from kernelrl_judge.rounds import WrongWindow
 from kernelrl_judge.statistics import interval_of_ratio, settled, summarise
-from kernelrl_judge.timing import Timing
 from kernelrl_judge.trees import tensors
 
 __all__ = ["ReplayMeasurement", "Unmeasured", "slots_for"]
@@ -152,7 +151,6 @@ class ReplayMeasurement:
             baseline,
             speedup=baseline.median_us / runtime.median_us,
             speedup_ci=interval_of_ratio(baseline_us, candidate_us),
-            findings=(),
             telemetry={
                 "method": "replay",
                 "rounds": len(kept),

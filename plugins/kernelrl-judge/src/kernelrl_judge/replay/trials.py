@@ -91,7 +91,7 @@ class ReplayTrials:
         if found.wrong is not None:
             return found
         after = self._session.inputs(call.trial.inputs, 0)
-        wrong = left_in_inputs(call, after, used.facts["shares"], settings, used.dtype)
+        wrong = left_in_inputs(call, after, used.facts["returned_inputs"], settings, used.dtype)
         state = used.changed_state
         if wrong is None and state:
             wrong = left_in_state(call, self._session.left(state), settings, used.dtype)
@@ -112,7 +112,7 @@ class ReplayTrials:
     def _left(self, used: Reference, trial: Trial) -> Mismatch | None:
         """What a call left in its inputs and in the state."""
         after = self._session.inputs(trial.inputs, 0)
-        wrong = wrong_inputs(trial, after, used.facts["shares"], self._limit)
+        wrong = wrong_inputs(trial, after, used.facts["returned_inputs"], self._limit)
         if wrong is not None or not trial.state_after:
             return wrong
         left = self._session.left(trial.state_after)
