@@ -1,36 +1,37 @@
-"""Patches of Triton's interpreter: an autotuner that selects, errors with the kernel's line, and closed tensors.
+"""Patches of Triton's interpreter, so that a kernel behaves as it does on a device. Imported by the zygote.
 
-Imported by the zygote. The autotuner uses the first configuration that remains after pruning: times are not meaningful
-in the interpreter, and there is no driver to measure them. On a GPU the autotuner measures.
-
-The interpreter executes a kernel as Python, which could compute with any library. Here, as on a GPU, only Triton can
-read the values of a tensor: its text is that of its type, `print` writes to the stdout from before the candidate was
-loaded, and only integers can be indices.
+- The front end compiles a kernel before it is executed (`frontend`).
+- Scalars, `and`, `or` and `not`, products and functions of libdevice have the results of compiled code.
+- The autotuner uses the first configuration that remains after pruning: times are not meaningful here.
+- Errors have the kernel's line.
 """
 
 from __future__ import annotations
 
-import builtins
+import ast
 import dataclasses
 import functools
 import inspect
-import os
-import sys
 import types
 from typing import Any
 
+import numpy as np
 import torch
-import triton
 import triton.language as tl
 from triton.runtime import interpreter
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import InterpreterError
-from triton.runtime.interpreter import GridExecutor, InterpretedFunction, TensorHandle
+from triton.runtime.interpreter import ASTTransformer, FunctionRewriter, GridExecutor, InterpretedFunction
 from triton.runtime.jit import TensorWrapper
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernelrl_judge import provenance
-from kernelrl_plugin_triton import accepted, bounds, hints, orders, products, races
+from kernelrl_plugin_triton import frontend, launches, libdevice
+
+_TF32_DROPPED = np.uint32(13)
+"""Mantissa bits of float32 that tf32 lacks."""
+_EXPONENT = np.uint32(0x7F800000)
+_MISSING = interpreter._MISSING
 
 
 def _bench(self: Any, *arguments: Any, config: Any, **named: Any) -> list[float]:
@@ -52,47 +53,100 @@ def _unwrapped(call: Any) -> Any:
     return wrapper
 
 
-class _Handle(TensorHandle):
-    """Handle of a tensor whose values are not among its attributes."""
-
-    __slots__ = ("_kept",)
-
-    def set_attr(self, key: str, value: Any) -> None:
-        hints.check(key, value, _KEPT.__get__(self))
-        super().set_attr(key, value)
+# Semantics
 
 
-def _values(self: TensorHandle) -> Any:
-    if not sys._getframe(1).f_code.co_filename.startswith(_TRITON):
-        raise AttributeError("a kernel cannot read a tensor's values from Python; compute with triton.language")
-    return _KEPT.__get__(self)
+def _converted(convert: Any) -> Any:
+    """Convert floats among the arguments of a launch to scalars in float32, as integers are."""
 
-
-def _set_values(self: TensorHandle, values: Any) -> None:
-    # The constructor of the class is generated code.
-    if hasattr(self, "attr") and not sys._getframe(1).f_code.co_filename.startswith(_TRITON):
-        raise AttributeError("a kernel cannot change a tensor's values from Python; compute with triton.language")
-    _KEPT.__set__(self, values)
-
-
-def _without_values(patch: Any) -> Any:
-    """Remove the values of tensors from their text and from indexing."""
-    text = tl.tensor.__str__
-
-    @functools.wraps(patch)
-    def wrapper(tensor: Any, scope: Any) -> None:
-        patch(tensor, scope)
-        read = tensor.__index__
-
-        def index(self: Any) -> int:
-            if not self.dtype.is_int():
-                raise TypeError(f"{self.dtype} cannot be used as an index; compute with triton.language")
-            return int(read(self))
-
-        for name, method in (("__str__", text), ("__repr__", text), ("__index__", index)):
-            scope.set_attr(tensor, name, method)
+    @functools.wraps(convert)
+    def wrapper(argument: Any) -> Any:
+        if type(argument) is float:
+            with np.errstate(over="ignore"):
+                held = interpreter.TensorHandle(np.array([argument], dtype=np.float32), tl.float32)
+            return tl.tensor(held, tl.float32)
+        return convert(argument)
 
     return wrapper
+
+
+def _constant(kind: Any, value: Any = None) -> Any:
+    """Make no constant of a block: a constant times a block is a block."""
+    return value if isinstance(value, tl.tensor) else object.__new__(kind)
+
+
+def _visit_bool_op(self: Any, node: ast.BoolOp) -> ast.AST:
+    """Rewrite `a and b` to a call: Python would return one of two blocks."""
+    empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    operands = [ast.Lambda(args=empty, body=self.visit(value)) for value in node.values]
+    name = "logical_and" if isinstance(node.op, ast.And) else "logical_or"
+    function = ast.Name(id="_logical", ctx=ast.Load())
+    return ast.copy_location(ast.Call(func=function, args=[ast.Constant(value=name), *operands], keywords=[]), node)
+
+
+def _visit_unary_op(self: Any, node: ast.UnaryOp) -> ast.AST:
+    operand = self.visit(node.operand)
+    if not isinstance(node.op, ast.Not):
+        return ast.copy_location(ast.UnaryOp(op=node.op, operand=operand), node)
+    function = ast.Name(id="_negated", ctx=ast.Load())
+    return ast.copy_location(ast.Call(func=function, args=[operand], keywords=[]), node)
+
+
+def _with_closure(make: Any) -> Any:
+    """Give a rewritten function the variables of the functions around it, which it otherwise lacks."""
+
+    @functools.wraps(make)
+    def wrapper(self: Any, tree: Any) -> Any:
+        made = make(self, tree)
+        around = inspect.getclosurevars(self.fn).nonlocals
+        if not around:
+            return made
+        closed = types.FunctionType(made.__code__, {**made.__globals__, **around}, made.__name__, made.__defaults__)
+        closed.__kwdefaults__, closed.__annotations__ = made.__kwdefaults__, made.__annotations__
+        return closed
+
+    return wrapper
+
+
+def _logical(name: str, *operands: Any) -> Any:
+    """Join operands element by element; a constant may decide, and then ends the evaluation, as in compiled code."""
+    blocks = []
+    for operand in operands:
+        value = operand()
+        if isinstance(value, tl.tensor):
+            blocks.append(value)
+        elif bool(value) is (name == "logical_or"):
+            return value
+    return functools.reduce(lambda left, right: getattr(left, name)(right), blocks) if blocks else value
+
+
+def _negated(value: Any) -> Any:
+    return value.__not__() if isinstance(value, tl.tensor) else not value
+
+
+def _rounding(dot: Any) -> Any:
+    """Round the float32 operands of products in tf32."""
+
+    @functools.wraps(dot)
+    def wrapper(self: Any, left: Any, right: Any, more: Any, precision: Any, *others: Any) -> Any:
+        if getattr(precision, "name", "") == "TF32":
+            left, right = map(_in_tf32, (left, right))
+        return dot(self, left, right, more, precision, *others)
+
+    return wrapper
+
+
+def _in_tf32(factor: Any) -> Any:
+    if factor.data.dtype != np.float32:
+        return factor
+    bits = np.ascontiguousarray(factor.data).view(np.uint32)
+    half = np.uint32((1 << (int(_TF32_DROPPED) - 1)) - 1) + ((bits >> _TF32_DROPPED) & np.uint32(1))
+    rounded = (bits + half) >> _TF32_DROPPED << _TF32_DROPPED
+    rounded = np.where((bits & _EXPONENT) == _EXPONENT, bits, rounded).view(np.float32)
+    return interpreter.TensorHandle(rounded, factor.dtype)
+
+
+# Speed
 
 
 def _in_place(copied: Any) -> Any:
@@ -100,17 +154,16 @@ def _in_place(copied: Any) -> Any:
 
     @functools.wraps(copied)
     def wrapper(self: Any, arguments: Any, named: Any) -> Any:
-        # Without the candidate's torch functions: they must not observe this access.
-        with torch._C.DisableTorchFunction():
-            lie_here = all(map(_lies_here, (*arguments, *named.values())))
-        return (arguments, named) if lie_here else copied(self, arguments, named)
+        return (
+            (arguments, named) if all(map(_is_here, (*arguments, *named.values()))) else copied(self, arguments, named)
+        )
 
     return wrapper
 
 
-def _lies_here(value: Any) -> bool:
+def _is_here(value: Any) -> bool:
     if isinstance(value, tuple):
-        return all(map(_lies_here, value))
+        return all(map(_is_here, value))
     if type(value) in (TensorWrapper, TensorDescriptor):
         value = value.base
     if type(value) in (torch.Tensor, torch.nn.Parameter):
@@ -169,19 +222,16 @@ def _builtin_names(owner: Any) -> tuple[str, ...]:
     return tuple(name for name, member in inspect.getmembers(owner) if interpreter.tl.core.is_builtin(member))
 
 
-_TRITON = os.path.dirname(triton.__file__) + os.sep
-_MISSING = interpreter._MISSING
-_KEPT: Any = vars(_Handle)["_kept"]
-del _Handle._kept
-_Handle.data = property(_values, _set_values)  # type: ignore[assignment]
-interpreter.TensorHandle = _Handle
 Autotuner._bench = _bench
 for _class in (GridExecutor, InterpretedFunction):
     _class.__call__ = _unwrapped(_class.__call__)
-products.install(_KEPT.__get__)
-orders.install(_KEPT.__get__, races.begin_anew)
-races.install(_KEPT.__get__)
-provenance.launches_tell()
+interpreter._implicit_cvt = _converted(interpreter._implicit_cvt)
+tl.constexpr.__new__ = _constant
+ASTTransformer.visit_BoolOp, ASTTransformer.visit_UnaryOp = _visit_bool_op, _visit_unary_op
+FunctionRewriter._compile_and_exec = _with_closure(FunctionRewriter._compile_and_exec)
+# The interpreter copies its globals to those of each rewritten function.
+interpreter._logical, interpreter._negated = _logical, _negated
+interpreter.InterpreterBuilder.create_dot = _rounding(interpreter.InterpreterBuilder.create_dot)
 interpreter.inspect = _inspect()
 GridExecutor._init_args_hst = _in_place(GridExecutor._init_args_hst)
 GridExecutor._restore_args_dev = _copied_back(GridExecutor._restore_args_dev)
@@ -190,10 +240,8 @@ if not interpreter.interpreter_builder.options.debug:
     interpreter.interpreter_builder.options = dataclasses.replace(
         interpreter.interpreter_builder.options, sanitize_overflow=False
     )
-interpreter._patch_lang_tensor = _without_values(interpreter._patch_lang_tensor)
 interpreter._patch_lang = _patched_again(interpreter._patch_lang)
-bounds.install(_KEPT.__get__)
-# Last, so that it wraps the other patches: its own calls are not part of a launch.
-accepted.install()
-# A candidate may replace `sys.stdout`.
-interpreter.print = functools.partial(builtins.print, file=sys.stdout)
+launches.install()
+provenance.launches_tell()
+libdevice.install()
+frontend.install()
