@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelrl_judge.building import imports
-from kernelrl_judge.building.imports import gives_up_lock, library_imports
+from kernelrl_judge.building.imports import library_imports
 from kernelrl_judge.computing import computing_symbols
 
 _TORCH = """
@@ -92,11 +92,6 @@ def test_cpp_for_the_processor_needs_no_list_of_the_loader_and_no_process(tmp_pa
     assert library_imports(_built(tmp_path, source), "cpp") == ["_r_debug", "fork"]
 
 
-@compiles
-def test_who_lets_other_threads_of_python_run_is_known(tmp_path: Path) -> None:
-    assert gives_up_lock(_built(tmp_path, _importing("PyEval_SaveThread")))
-
-
 def _importing(*names: str) -> str:
     declared = "".join(f'extern "C" void {name}();\n' for name in names)
     return f"{declared}void f() {{ {' '.join(f'{name}();' for name in names)} }}"
@@ -158,7 +153,6 @@ def test_what_kernels_for_the_processor_usually_need_is_not_told_of(tmp_path: Pa
     """
     path = _built(tmp_path, source, "-std=c++17", "-O3", "-ffast-math", "-fopenmp", "-march=native")
     assert library_imports(path, "cpp") == []
-    assert not gives_up_lock(path)
 
 
 def test_what_arranges_or_sums_does_not_compute() -> None:

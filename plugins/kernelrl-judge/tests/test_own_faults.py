@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from stress_tasks import SETTINGS, reference  # noqa: E402
 
-from kernelrl_judge import gathering, stress  # noqa: E402
+from kernelrl_judge import stress  # noqa: E402
 
 
 def fails(*_: Any, **__: Any) -> Any:
@@ -37,19 +37,3 @@ def test_a_module_that_refuses_double_precision_is_no_fault() -> None:
     task.facts["large"] = False
     assert stress._exact(task) is None
     assert "Model.double() failed" in task.facts["no_double"]
-
-
-def test_a_fault_in_the_count_of_reads_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    task = reference("return x[ids]", "torch.randn(100, 4), torch.randint(0, 100, (8,))", names="x, ids")
-    given = task.inputs(1)
-    monkeypatch.setattr(gathering._Reads, "_count", fails)
-    with pytest.raises(ValueError, match="a fault of the judge"):
-        gathering.as_read(task, given)
-
-
-def test_a_reference_that_cannot_be_looked_at_is_no_fault() -> None:
-    forward = (
-        "if torch.overrides._get_current_function_mode() is not None: raise ValueError('no')\n        return x[ids]"
-    )
-    task = reference(forward, "torch.randn(100, 4), torch.randint(0, 100, (8,))", names="x, ids")
-    assert [tensor.numel() for tensor in gathering.as_read(task, task.inputs(1))] == [400, 8]

@@ -295,15 +295,6 @@ def test_equal_parameters_of_any_strides_stay_equal() -> None:
     assert state["b"].unique().numel() > 1
 
 
-def test_memory_that_the_reference_shares_on_the_same_inputs_is_known() -> None:
-    task = reference(
-        "return x if mask.all() else x * mask", "torch.randn(16, 32), torch.rand(16, 32) > 0.5", names="x, mask"
-    )
-    shares = {call.part: call.trial.shares for call in stress.prepared(task, SETTINGS, spread=True)[1]}
-    assert shares["lasts"] == [[0, -1]]
-    assert shares["firsts"] == []
-
-
 def test_what_calls_change_begins_as_calls_leave_it() -> None:
     forward = "self.most.copy_(torch.maximum(self.most, x.max())); self.begun.fill_(True); return x / self.most"
     init = "self.register_buffer('most', torch.tensor(-torch.inf)); self.register_buffer('begun', torch.tensor(False))"

@@ -16,11 +16,8 @@ from kernelrl_core.api.policies import DeviceLease
 from kernelrl_core.types import EvaluationSettings
 from kernelrl_judge import comparing
 from kernelrl_judge.building.store import BuildStore
-from kernelrl_judge.protocol import Frame, FrameKind, ProtocolError
-from kernelrl_judge.rounds import Rounds
+from kernelrl_judge.direct_timing import beyond_s, per_window_s
 from kernelrl_judge.statistics import interval_of_ratio, settled, summarise
-from kernelrl_judge.timing_record import Record, lost
-from kernelrl_judge.value_trees import encode_tree
 
 
 def test_a_summary_holds_median_and_percentiles() -> None:
@@ -164,58 +161,17 @@ def test_more_threads_than_were_promised_are_paid_for(
     threads: int, ran_ms: float, beyond_ms: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    record = Record("cpu")
     # One process was there before, and another was started in the window.
     after_s = {7: 1.0 + ran_ms / 2000, 8: ran_ms / 2000}
-    assert record.beyond_s({7: 1.0, 6: 3.0}, after_s, 6e-3) == pytest.approx(beyond_ms / 1000)
-    record.hear(Frame(FrameKind.DONE, encode_tree({"whole_s": 6e-3}), ()), 6e-3, 1)
-    assert record.telemetry(1)["processors"] == pytest.approx(ran_ms / 6)
+    assert beyond_s({7: 1.0, 6: 3.0}, after_s, 6e-3) == pytest.approx(beyond_ms / 1000)
 
 
-def test_memory_that_each_call_keeps_is_told_of_and_what_is_kept_once_is_not() -> None:
-    assert lost([(window * 20 * 48_000, 20) for window in range(9)])[0].rule == "memory_leak"
-    assert lost([(0, 20), *[(50 << 20, 20)] * 8]) == ()
-    # What the runner keeps for each window.
-    assert lost([(window * 4000, 1) for window in range(9)]) == ()
+def test_the_cost_of_a_window_is_what_two_halves_take_longer() -> None:
+    # 0.2 ms a window and 1 ms a call: 8.2 ms for 8 calls, 4.2 ms for 4.
+    assert per_window_s([(8.2e-3, 4.2e-3)] * 3, 2.0) == pytest.approx(0.2e-3)
 
 
-class Stood:
-    """In the place of a `Standing`."""
-
-    def __init__(self, moved: bool) -> None:
-        self.moved = lambda: moved
-
-
-def rounds_that_move(device: str, *moved: bool) -> tuple[Any, list[float]]:
-    """`Rounds` on a device whose candidate moves in some rounds, and the times of the rounds that were made."""
-    rounds, made = object.__new__(Rounds), []
-    rounds.record = Record(device)
-
-    def make(*_: Any) -> tuple[float, float]:
-        rounds.record.stood(Stood(moved[len(made)]))
-        rounds.record.stood(Stood(False))
-        made.append(float(len(made)))
-        return made[-1], 1.0
-
-    rounds._make = make
-    return rounds, made
-
-
-def test_a_round_in_which_the_candidate_was_woken_up_is_repeated() -> None:
-    rounds, made = rounds_that_move("cpu", True, True, False, False)
-    assert rounds.make(1, 1, 1) == (2.0, 1.0)
-    assert rounds.make(1, 1, 1) == (3.0, 1.0)
-    assert len(made) == 4
-
-
-def test_a_candidate_that_runs_on_round_after_round_has_forged_its_times() -> None:
-    rounds, made = rounds_that_move("cpu", True, True, True, False)
-    with pytest.raises(ProtocolError, match="round after round"):
-        rounds.make(1, 1, 1)
-    assert len(made) == 3
-
-
-def test_a_driver_may_wake_a_candidate_up_on_a_gpu() -> None:
-    rounds, made = rounds_that_move("cuda", True)
-    assert rounds.make(1, 1, 1) == (0.0, 1.0)
-    assert len(made) == 1
+def test_the_cost_of_a_window_is_bounded() -> None:
+    assert per_window_s([(8e-3, 3e-3)], 2.0) == 0.0
+    # 2 ms by the formula; at most a tenth of the window is subtracted.
+    assert per_window_s([(8e-3, 5e-3)], 2.0) == pytest.approx(0.8e-3)

@@ -2,8 +2,8 @@
 
 A window is a series of calls on inputs of their own, by the judge's clock, from the order until the runner says that
 the calls are made. A round has four windows: n and n/2 calls of the candidate, and of the reference in the judge's own
-process, on the same new inputs, in random order. The time of one call is the slope between the two numbers of calls,
-so what a window costs beside its calls cancels. All outputs are compared with those of the reference.
+process, on the same new inputs, in random order. What a window costs beside its calls is what two windows of n/2 calls
+take longer than one of n, in the median over the rounds. All outputs are compared with those of the reference.
 
 On the CPU each output is copied to its place before the next call, on either side; what that copy takes in the judge's
 process is subtracted from both. The inputs come with the order, and the runner is stopped while they are written and
@@ -41,7 +41,7 @@ from kernelrl_judge.trials import is_replay, replay
 from kernelrl_judge.value_trees import encode_tree
 from kernelrl_judge.windows import window
 
-__all__ = ["DirectMeasurement", "Timing", "WrongWindow"]
+__all__ = ["DirectMeasurement", "Timing", "WrongWindow", "beyond_s", "per_window_s"]
 
 _MIN_ROUNDS = 8
 _SETTLED = 0.012
@@ -56,6 +56,8 @@ _MOST_LEAVES = 3000
 """Tensors that one message can describe."""
 _SAMPLED_CALLS = 2
 """Compared of the calls that the reference's window does not have."""
+_MOST_AROUND = 0.1
+"""Of a window: what may be subtracted for what it costs beside its calls."""
 _LEAST_SHARE = 0.2
 """Of a call's time with the copy of its output: what is left without the copy, at least."""
 _MORE_THREADS = 1.05
@@ -129,7 +131,8 @@ class DirectMeasurement:
         self._scratches: dict[int, _Scratch] = {}
         self._earlier: Any = None
         self._calls = {"candidate": 2, "baseline": 2}
-        self._per_call_us: dict[str, list[float]] = {"candidate": [], "baseline": []}
+        self._rounds: list[tuple[dict[str, float], dict[str, float]]] = []
+        self._copies_s: list[float] = []
         self._stages_s: dict[str, float] = {}
 
     def run(self, max_rounds: int) -> None:
@@ -142,12 +145,11 @@ class DirectMeasurement:
         self._find_lengths()
         started = time.perf_counter()
         while True:
-            for side, spent_us in self._round().items():
-                self._per_call_us[side].append(spent_us)
-            count, spent_s = len(self._per_call_us["candidate"]), time.perf_counter() - started
+            self._rounds.append(self._round())
+            count, spent_s = len(self._rounds), time.perf_counter() - started
             if count >= max_rounds or spent_s > _LONGEST_S:
                 break
-            is_settled = all(settled(times, _SETTLED) for times in self._per_call_us.values())
+            is_settled = all(settled([full[side] for full, _ in self._rounds], _SETTLED) for side in self._calls)
             if count >= min(_MIN_ROUNDS, max_rounds) and (is_settled or spent_s > _BUDGET_S[self._device]):
                 break
 
@@ -158,7 +160,7 @@ class DirectMeasurement:
 
     def result(self) -> Timing:
         """Medians, speedup and telemetry."""
-        candidate_us, baseline_us = self._per_call_us["candidate"], self._per_call_us["baseline"]
+        candidate_us, baseline_us = self._per_call_us("candidate"), self._per_call_us("baseline")
         runtime, baseline = summarise(candidate_us), summarise(baseline_us)
         return Timing(
             runtime,
@@ -187,20 +189,24 @@ class DirectMeasurement:
                 return
             self._calls = grown
 
-    def _round(self) -> dict[str, float]:
-        """Microseconds of one call of either side."""
+    def _round(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Seconds of the windows of n and of n/2 calls, by side."""
         full = dict(self._calls)
         sizes = [full, {side: count // 2 for side, count in full.items()}]
         order = [0, 1]
         self._random.shuffle(order)
         made = {index: self._windows(sizes[index]) for index in order}
-        found = {}
-        for side in full:
-            calls = sizes[0][side] - sizes[1][side]
-            each_s = max(made[0][side] - made[1][side], 0.0) / calls
-            copied_s = self._copy_s(sizes[0][side]) if self._device == "cpu" else 0.0
-            found[side] = max(each_s - copied_s, _LEAST_SHARE * each_s, 1e-9) * 1e6
-        return found
+        if self._device == "cpu":
+            self._copies_s.append(self._scratch(full["baseline"]).copy_s())
+        return made[0], made[1]
+
+    def _per_call_us(self, side: str) -> list[float]:
+        """Time of one call in each round, in microseconds."""
+        calls, half_calls = self._calls[side], self._calls[side] // 2
+        around_s = per_window_s([(full[side], half[side]) for full, half in self._rounds], calls / half_calls)
+        copy_s = min(self._copies_s, default=0.0)
+        each_s = [max(full[side] - around_s, 0.0) / calls for full, _ in self._rounds]
+        return [max(spent_s - copy_s, _LEAST_SHARE * spent_s, 1e-9) * 1e6 for spent_s in each_s]
 
     def _windows(self, calls: dict[str, int]) -> dict[str, float]:
         """One window of either side on the same new inputs; seconds of each."""
@@ -259,7 +265,7 @@ class DirectMeasurement:
                 self._runner.send(FrameKind.WINDOW, body)
             self._expect(FrameKind.DONE)
             spent_s = self._runner.heard_at - started
-            spent_s += _beyond_s(ran_s, self._runner.ran_s(), spent_s)
+            spent_s += beyond_s(ran_s, self._runner.ran_s(), spent_s)
         # Now, before anything that was left undone could still be done.
         found = [self._exchange.collect(self._reference.like, place) for place in outputs]
         self._expect(FrameKind.FACTS)
@@ -315,10 +321,6 @@ class DirectMeasurement:
             self._scratches[calls] = _Scratch(self._reference.like, calls)
         return self._scratches[calls]
 
-    def _copy_s(self, calls: int) -> float:
-        """What copying one output to its place takes, in seconds."""
-        return self._scratch(calls).copy_s()
-
     @contextlib.contextmanager
     def _stage(self, name: str) -> Iterator[None]:
         started = time.perf_counter()
@@ -326,7 +328,17 @@ class DirectMeasurement:
         self._stages_s[name] = self._stages_s.get(name, 0.0) + time.perf_counter() - started
 
 
-def _beyond_s(before_s: dict[int, float], after_s: dict[int, float], window_s: float) -> float:
+def per_window_s(windows: Sequence[tuple[float, float]], ratio: float) -> float:
+    """What a window costs beside its calls, in seconds.
+
+    Args:
+        windows: times of a window of n calls and of one of n / `ratio` calls, in seconds.
+    """
+    found = statistics.median((ratio * half_s - full_s) / (ratio - 1) for full_s, half_s in windows)
+    return min(max(found, 0.0), _MOST_AROUND * statistics.median(full_s for full_s, _ in windows))
+
+
+def beyond_s(before_s: dict[int, float], after_s: dict[int, float], window_s: float) -> float:
     """What a window would have taken longer with the threads that candidate and reference have.
 
     Args:
@@ -359,7 +371,6 @@ class _Scratch:
         self._outputs.arena = _Room(torch.zeros(max(room, 1), dtype=torch.uint8))
         self._targets = self._outputs.places(trees)
         self._value = mapped(like, torch.zeros_like)
-        self._copies_s: list[float] = []
 
     def keep(self, index: int, value: Any) -> None:
         """Copy an output as a runner does."""
@@ -370,12 +381,11 @@ class _Scratch:
         return [_with_tensors(self._like, iter(targets)) for targets in self._targets]
 
     def copy_s(self) -> float:
-        """Seconds of one copy: the least of some series, because too much must never be subtracted."""
+        """Seconds of one copy, by one for each place."""
         started = time.perf_counter()
         for index in range(len(self._targets)):
             self.keep(index, self._value)
-        self._copies_s.append((time.perf_counter() - started) / len(self._targets))
-        return statistics.median(sorted(self._copies_s)[:3])
+        return (time.perf_counter() - started) / len(self._targets)
 
 
 def _with_tensors(like: Any, found: Iterator[torch.Tensor]) -> Any:

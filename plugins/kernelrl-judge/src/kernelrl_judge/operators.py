@@ -93,7 +93,8 @@ def listed(call: Callable[[], Any], parameters: list[Any]) -> tuple[Any, list[li
 def _place(tensor: Any) -> int:
     """Address of a tensor's memory; 0 where it has none."""
     try:
-        return int(tensor.untyped_storage().data_ptr()) if tensor.layout is torch.strided else 0
+        with torch._C.DisableTorchFunction():
+            return int(tensor.untyped_storage().data_ptr()) if tensor.layout is torch.strided else 0
     except RuntimeError:
         return 0
 

@@ -38,16 +38,15 @@ class ToolDenied(BaseException):
     exception."""
 
 
-def install(stream: socket.socket, *, idle: bool = False, tells: bool = False) -> None:
+def install(stream: socket.socket, *, idle: bool = False) -> None:
     """Put the replacement in the place of torch's function, in this process and for good.
 
     Args:
         idle: let the functions of every extension do nothing.
-        tells: have them tell of their calls (`provenance`).
     """
     import torch.utils.cpp_extension as extensions
 
-    builds = _Builds(stream, idle, tells)
+    builds = _Builds(stream, idle)
     extensions.load_inline = builds.load_inline
     extensions.load = _refuse
     refuse_tools("use load_inline")
@@ -62,13 +61,7 @@ def refuse_tools(instead: str) -> None:
         instead: what a candidate is told to do.
     """
 
-    from kernelrl_judge import calls_back
-
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "object.__getattr__":
-            # Hundreds, whenever the runner looks at its own functions.
-            return
-        calls_back.look_up(event, arguments)
         if event in _STARTS:
             # Program and arguments; what follows are a directory and an environment.
             words = {word for part in arguments[:2] for word in _WORD.findall(str(part)) if word[0] != "-"}
@@ -83,10 +76,9 @@ def _refuse(*_: Any, **__: Any) -> NoReturn:
 
 
 class _Builds:
-    def __init__(self, stream: socket.socket, idle: bool, tells: bool) -> None:
+    def __init__(self, stream: socket.socket, idle: bool) -> None:
         self._stream = stream
         self._idle = idle
-        self._tells = tells
         self._built: dict[str, Any] = {}
 
     def load_inline(
@@ -154,7 +146,7 @@ class _Builds:
             sys.modules.setdefault(str(name), self._built[order])
             return self._built[order]
         try:
-            self._built[order] = _load(str(name), frame.descriptors, answer, self._tells)
+            self._built[order] = _load(str(name), frame.descriptors, answer)
             known = sys.modules.get(str(name))
             # One that is named like a module of somebody else does not take its place.
             if known is None or any(known is other for other in self._built.values()):
@@ -185,37 +177,19 @@ def _texts(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else [str(item) for item in value]
 
 
-def _load(name: str, descriptors: Sequence[int], answer: dict[str, Any], tells: bool) -> Any:
+def _load(name: str, descriptors: Sequence[int], answer: dict[str, Any]) -> Any:
     # They stay open: the loader knows a library by its path, and the next one must get another.
     path, *binders = (f"/proc/self/fd/{descriptor}" for descriptor in descriptors)
     if answer["kind"] == "bound":
         module = types.ModuleType(name)
-        module.__dict__.update(_binder(binders[0], tells).bind(path, json.dumps(answer["bindings"])))
+        module.__dict__.update(_binder(binders[0]).bind(path, json.dumps(answer["bindings"])))
         return module
-    module = _import(answer["module_name"], path)
-    if tells:
-        _tell_of_calls(module)
-    return module
+    return _import(answer["module_name"], path)
 
 
-def _tell_of_calls(module: types.ModuleType) -> None:
-    from kernelrl_judge import calls_back, provenance
-
-    public = {name: value for name, value in vars(module).items() if not name.startswith("__")}
-    functions = {name: value for name, value in public.items() if isinstance(value, types.BuiltinFunctionType)}
-    vars(module).update({name: provenance.told(function) for name, function in functions.items()})
-    others = [value for name, value in public.items() if name not in functions]
-    # Of the methods of classes nobody would know; plain values have none that write.
-    provenance.extension_calls_tell(all_of_them=not calls_back.is_told_of(others))
-
-
-def _binder(path: str, tells: bool) -> Any:
+def _binder(path: str) -> Any:
     if _BINDER not in sys.modules:
         sys.modules[_BINDER] = _import(_BINDER, path)
-        if tells:
-            from kernelrl_judge import provenance
-
-            provenance.extension_calls_tell(sys.modules[_BINDER].watch)
     return sys.modules[_BINDER]
 
 

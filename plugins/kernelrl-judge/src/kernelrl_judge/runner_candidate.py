@@ -57,8 +57,7 @@ class Candidate:
         if order["builds"]:
             from kernelrl_judge import runner_builds
 
-            on_cpu = self.mode == "cpu"
-            runner_builds.install(stream, idle=order["disabled"] and on_cpu, tells=on_cpu)
+            runner_builds.install(stream, idle=order["disabled"] and self.mode == "cpu")
         if self.mode == "cpu":
             fill_fresh_memory(_FRESH_BYTE)
         if order["disabled"]:

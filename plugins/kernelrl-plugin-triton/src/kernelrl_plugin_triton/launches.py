@@ -20,7 +20,8 @@ import inspect
 import operator
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -28,12 +29,11 @@ import numpy as np
 import torch
 from triton.runtime import interpreter
 
-from kernelrl_judge import provenance
-from kernelrl_judge.listing import tensors_in
 from kernelrl_judge.reordering import is_reordered
 
 __all__ = ["install"]
 
+_MAPS = Path("/proc/self/maps")
 _MOST_SEARCHED_BYTES = 8 << 20
 """Maximum size of an int64 tensor that is searched for addresses; a larger one is assumed to contain some."""
 _MOST_REORDERED_BYTES = 32 << 20
@@ -126,30 +126,53 @@ def _launched(call: Any) -> Any:
     @functools.wraps(call)
     def wrapper(self: Any, *arguments: Any, **named: Any) -> Any:
         global _launch
-        with provenance.launch((arguments, named)):
-            if callable(self.grid):
-                parameters = inspect.signature(self.fn).parameters
-                given = {name: value for name, value in named.items() if name in parameters}
-                self.grid = self.grid({**named, **inspect.getcallargs(self.fn, *arguments, **given)})
-            self.grid = tuple(map(operator.index, self.grid))
-            around, _launch = _launch, _begun([*arguments, *named.values()])
-            try:
-                return _reordered(call, self, arguments, named)
-            finally:
-                _launch = around
+        if callable(self.grid):
+            parameters = inspect.signature(self.fn).parameters
+            given = {name: value for name, value in named.items() if name in parameters}
+            self.grid = self.grid({**named, **inspect.getcallargs(self.fn, *arguments, **given)})
+        self.grid = tuple(map(operator.index, self.grid))
+        around, _launch = _launch, _begun([*arguments, *named.values()])
+        try:
+            return _reordered(call, self, arguments, named)
+        finally:
+            _launch = around
 
     return wrapper
 
 
 def _begun(arguments: Sequence[Any]) -> _Launch:
     with torch._C.DisableTorchFunction():
-        tensors = [tensor for tensor in tensors_in(arguments) if tensor.device.type == "cpu"]
+        tensors = [tensor for tensor in _tensors(arguments) if tensor.device.type == "cpu"]
         storages = [(tensor.untyped_storage(), tensor.dtype) for tensor in tensors]
         memory = {storage.data_ptr(): storage.nbytes() for storage, _ in storages}
-    least = provenance.least_address()
+    least = _least_address()
     wide = {storage.data_ptr() for storage, dtype in storages if dtype in (torch.int64, torch.uint64)}
     is_known = not any(isinstance(number, int | np.integer) and number >= least for number in arguments)
     return _Launch(memory, is_known and not any(_has_address(begin, memory[begin], least) for begin in wide))
+
+
+def _least_address() -> int:
+    """A number below it is the address of no tensor.
+
+    Where a program is loaded at a fixed place, its heap lies behind it, far below everything else.
+    """
+    heaps = [line for line in _MAPS.read_text().splitlines() if line.endswith("[heap]")] if _MAPS.exists() else []
+    return min([1 << 32, *(int(line.partition("-")[0], 16) for line in heaps)])
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    """Tensors in lists, dictionaries and what wraps a tensor."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)
+    elif isinstance(base := getattr(value, "base", None), torch.Tensor):
+        # Triton's descriptors and wrappers of tensors.
+        yield base
 
 
 def _has_address(begin: int, size: int, least: int) -> bool:

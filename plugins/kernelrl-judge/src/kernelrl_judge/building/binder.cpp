@@ -86,25 +86,6 @@ std::string incompatible(const std::string& name, const std::vector<std::string>
   return text;
 }
 
-// Called with the arguments of each call, while somebody watches who writes; what it returns, with the result.
-// Never destroyed: Python may have ended before.
-PyObject* watcher = nullptr;
-
-py::object watched(char code, Trampoline trampoline, void* const* arguments, const py::args& given) {
-  if (!watcher) return run(code, trampoline, arguments);
-  py::object ended = py::reinterpret_borrow<py::object>(watcher)(given);
-  py::object result = py::none();
-  try {
-    result = run(code, trampoline, arguments);
-  } catch (...) {
-    py::error_scope kept;
-    ended(result);
-    throw;
-  }
-  ended(result);
-  return result;
-}
-
 py::object bound(Trampoline trampoline, const std::string& name, const std::string& documentation,
                  const std::string& codes, const std::vector<std::string>& types, char result) {
   return py::cpp_function(
@@ -118,7 +99,7 @@ py::object bound(Trampoline trampoline, const std::string& name, const std::stri
             throw py::type_error(incompatible(name, types, given, named));
           places[i] = std::visit([](auto& value) -> void* { return &value; }, values[i]);
         }
-        return watched(result, trampoline, places.data(), given);
+        return run(result, trampoline, places.data());
         END_HANDLE_TH_ERRORS_PYBIND
       },
       py::name(name.c_str()), py::doc(documentation.c_str()));
@@ -146,6 +127,4 @@ py::dict bind(const std::string& path, const std::string& bindings) {
 
 PYBIND11_MODULE(kernelrl_binder, m) {
   m.def("bind", &bind, "Functions of an extension, by name.");
-  m.def("watch", [](py::object who) { watcher = who.is_none() ? nullptr : who.release().ptr(); },
-        "From now on, tell who of each call of such a function; nobody, if None.");
 }
