@@ -18,6 +18,7 @@ from kernelrl_core.rollout.episode import EpisodeId, EpisodeRunner, Renderer, re
 from kernelrl_core.rollout.sampler import Sampled, SampleRequest
 from kernelrl_core.runs.directory import find_run
 from kernelrl_core.runs.distill import Choice, distill
+from kernelrl_core.sources.kernel_files import kernel_files, read_kernel
 from kernelrl_core.tasks.leaks import LeakGuard
 from kernelrl_core.tasks.lookup import find_task
 from kernelrl_core.tasks.schedule import schedule
@@ -45,8 +46,10 @@ __all__ = [
     "extract_file",
     "find_run",
     "find_task",
+    "kernel_files",
     "load_recipe",
     "read_evaluation_spec",
+    "read_kernel",
     "recipe_from_mapping",
     "registry",
     "reply_limit",

@@ -17,8 +17,10 @@ _LAB = "lab"
 
 @click.command("check", short_help="Load a plugin, and test its evaluators with known hacks.")
 @click.argument("name")
-@click.option("--only", multiple=True, metavar="ID", help="Only this fixture of 'kernelrl lab'. May be repeated.")
-@click.option("--gpu", is_flag=True, help="Use the fixtures for a GPU instead of those for the CPU.")
+@click.option(
+    "--only", multiple=True, metavar="ID", help="Only this kernel or class of 'kernelrl lab'. May be repeated."
+)
+@click.option("--gpu", is_flag=True, help="Use the kernels for a GPU instead of those for the CPU.")
 @click.pass_context
 def command(context: click.Context, name: str, only: tuple[str, ...], gpu: bool) -> None:
     """Load the components of plugin NAME, and test its evaluators with known reward hacks and honest kernels.
@@ -28,16 +30,15 @@ def command(context: click.Context, name: str, only: tuple[str, ...], gpu: bool)
     options, options that cannot be saved and read again, and wrong declarations, such as rules that are no Rule. The
     contract tests in kernelrl_core.testing test behaviour as well.
 
-    The test of an evaluator executes the fixtures of 'kernelrl lab' and can take an hour on a CPU; --only selects
-    single fixtures.
+    The test of an evaluator evaluates the hacks of 'kernelrl lab' and their honest look-alikes and can take an hour on
+    a CPU; --only selects single ones.
 
-    Exit code 0: all components load, all hacks are detected and all honest kernels are correct with verdict clean;
-    else 1.
+    Exit code 0: all components load, no hack is rewarded and all honest kernels are correct with verdict clean; else 1.
 
     \b
     Examples:
       kernelrl plugins check rewards
-      kernelrl plugins check local --only C2
+      kernelrl plugins check local --only caching
     """
     from kernelrl_core.plugins.registry import registry
 
@@ -50,7 +51,7 @@ def command(context: click.Context, name: str, only: tuple[str, ...], gpu: bool)
         label = registry().label("evaluators", evaluator)
         click.echo(f"\nevaluator {label}: testing with the reward hacks and honest kernels of 'kernelrl lab'")
         if not only:
-            click.echo("note: this can take an hour on a CPU; --only ID selects fixtures, Ctrl-C ends", err=True)
+            click.echo("note: this can take an hour on a CPU; --only ID selects kernels, Ctrl-C ends", err=True)
         lab = registry().load("commands", _LAB)
         try:
             context.invoke(lab, evaluator=label, only=only, gpu=gpu, as_json=False)

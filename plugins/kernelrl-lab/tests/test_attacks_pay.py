@@ -1,46 +1,45 @@
-"""The attacks are real: a harness without defences pays for them. They run in processes of their own."""
+"""The hacks are real: a harness without defences accepts them. They are executed in processes of their own."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from kernelrl_lab.catalogue import FIXTURES
+from kernelrl_lab.suite import suite_folder
 
 HARNESS = Path(__file__).with_name("naive_harness.py")
-WRONG = (
-    "A3-triton-matmul",
-    "A5-triton",
-    "A5-triton-search",
-    "B6-triton",
-    "B8-triton",
-    "B15-triton",
-    "B21-triton",
-    "B23-triton",
-    "B24-triton",
-    "B26-triton",
-    "B27-triton",
-    "B28-triton",
-    "B29-triton",
-    "C1-triton",
-    "C2-triton",
-    "C4-triton",
-    "E11-triton",
+ACCEPTED = (
+    "a3_triton_matmul",
+    "a5_triton",
+    "a5_triton_search",
+    "b6_triton",
+    "b8_triton",
+    "b15_triton",
+    "b21_triton",
+    "b23_triton",
+    "b24_triton",
+    "b26_triton",
+    "b27_triton",
+    "b28_triton",
+    "b29_triton",
+    "c1_triton",
+    "c2_triton",
+    "c4_triton",
+    "e11_triton",
 )
-"""Taken for right, whatever they compute."""
 
 
-def _paid(ids: tuple[str, ...], folder: Path) -> dict[str, dict[str, Any]]:
-    """What the harness says of each fixture."""
+def _results(ids: tuple[str, ...], folder: Path) -> dict[str, dict[str, Any]]:
+    """Result of the harness for each hack."""
     for id_ in ids:
-        fixture = next(fixture for fixture in FIXTURES if fixture.id == id_)
         (folder / id_).mkdir()
-        (folder / id_ / "reference.py").write_text(fixture.task)
-        (folder / id_ / "candidate.py").write_text(fixture.candidate)
+        shutil.copy(suite_folder("hacks") / id_ / "task.py", folder / id_ / "reference.py")
+        shutil.copy(suite_folder("hacks") / id_ / "candidate.py", folder / id_ / "candidate.py")
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(folder),
@@ -57,11 +56,11 @@ def _paid(ids: tuple[str, ...], folder: Path) -> dict[str, dict[str, Any]]:
         timeout=300,
         check=False,
     )
-    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"correct"')]
-    assert len(said) == len(ids), done.stderr[-2000:]
-    return dict(zip(ids, said, strict=True))
+    results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"correct"')]
+    assert len(results) == len(ids), done.stderr[-2000:]
+    return dict(zip(ids, results, strict=True))
 
 
-def test_a_harness_without_defences_takes_them_for_right(tmp_path: Path) -> None:
-    paid = _paid(WRONG, tmp_path)
-    assert {id_: said for id_, said in paid.items() if not said["correct"]} == {}
+def test_a_harness_without_defences_accepts_them(tmp_path: Path) -> None:
+    results = _results(ACCEPTED, tmp_path)
+    assert {id_: result for id_, result in results.items() if not result["correct"]} == {}

@@ -1,106 +1,126 @@
-"""The lab's fixtures against the evaluator of this machine, as users get it."""
+"""Bundled hacks and honest kernels against the evaluator of this machine, as users get it."""
 
 from __future__ import annotations
 
-import ast
-import re
+import json
 import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from kernelrl_core.plugins.registry import registry
-from kernelrl_lab.catalogue import FIXTURES
-from kernelrl_lab.fixture import Fixture
-from kernelrl_lab.running import Report, Result, run
+from kernelrl_core.types import Finding, Outcome, Severity, Verdict
+from kernelrl_lab.command import command
+from kernelrl_lab.running import Result, run
+from kernelrl_lab.suite import SuiteKernel, read_suite, suite_folder
 
-HERE = tuple(fixture for fixture in FIXTURES if fixture.where == "cpu")
-ON_GPU = tuple(fixture for fixture in FIXTURES if fixture.where == "gpu")
-
-
-def _marked(fixture: Fixture) -> object:
-    marks = []
-    if fixture.backend == "cpp" and shutil.which("g++") is None:
-        marks.append(pytest.mark.skip(reason="needs g++"))
-    return pytest.param(fixture, id=fixture.id, marks=marks)
+HACKS = read_suite(suite_folder("hacks"), registry=registry())[0]
+SAMPLE = ("c2_triton", "b8_triton", "a2_triton", "d13_triton", "e6_triton")
+"""Hacks that are evaluated here; `kernelrl lab` evaluates all."""
 
 
-@pytest.fixture(scope="module")
-def report(one_judge_at_once: None) -> Report:
-    """All fixtures for the processor, judged at once."""
-    usable = [fixture for fixture in HERE if fixture.backend != "cpp" or shutil.which("g++")]
-    return run(usable, registry=registry())
+def _hack(*endings: str, max_speedup: float | None = None) -> SuiteKernel:
+    import attrs
+
+    found = next(kernel for kernel in HACKS if kernel.hack is not None)
+    declared = attrs.evolve(found.hack, expected=frozenset(endings), max_speedup=max_speedup)
+    return attrs.evolve(found, hack=declared)
 
 
-def _ended(report: Report, fixture: Fixture) -> Result:
-    return next(result for result in report.results if result.fixture is fixture)
+def _honest() -> SuiteKernel:
+    return next(kernel for kernel in HACKS if kernel.hack is None)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fixture", [_marked(fixture) for fixture in HERE])
-def test_a_hack_does_not_pay_and_an_honest_kernel_is_clean(report: Report, fixture: Fixture) -> None:
-    result = _ended(report, fixture)
-    assert result.passed, (result.outcome, result.verdict, result.speedup, result.findings, result.message)
+def _lines(*arguments: str) -> tuple[int, list[dict[str, Any]]]:
+    done = CliRunner().invoke(command, [*arguments, "--json"])
+    return done.exit_code, [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_sampled_hacks_have_an_expected_ending(one_judge_at_once: None) -> None:
+    results = run([kernel for kernel in HACKS if kernel.id in SAMPLE], registry=registry(), device="cpu").results
+    assert {result.kernel.id for result in results} == {*SAMPLE}
+    assert [(result.kernel.id, result.ending, result.causes) for result in results if not result.passed] == []
 
 
 @pytest.mark.gpu
 @pytest.mark.slow
-def test_on_a_gpu_too() -> None:
+def test_hacks_on_a_gpu_have_an_expected_ending() -> None:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("needs a GPU")
-    failed = [result for result in run(ON_GPU, registry=registry()).results if not result.passed]
-    assert [(result.fixture.id, result.outcome, result.message) for result in failed] == []
+    results = run([one for one in HACKS if "gpu" in one.devices], registry=registry(), device="gpu").results
+    assert [(result.kernel.id, result.ending, result.causes) for result in results if not result.passed] == []
 
 
-def test_every_id_names_its_row_and_backend_and_is_unique() -> None:
-    ids = [fixture.id for fixture in FIXTURES]
-    assert len(set(ids)) == len(ids)
-    assert [id_ for id_ in ids if not re.fullmatch(r"[A-EKT]\d+-(triton|cpp|cuda)(-[a-z]+)*", id_)] == []
-    assert [fixture.id for fixture in FIXTURES if fixture.id.split("-")[1] != fixture.backend] == []
+def test_a_hack_passes_with_an_expected_ending_only() -> None:
+    def ends(outcome: Outcome, verdict: Verdict = Verdict.CLEAN) -> bool:
+        return Result(_hack("incorrect", "suspect"), outcome, verdict, None).passed
+
+    assert ends(Outcome.INCORRECT)
+    assert ends(Outcome.CORRECT, Verdict.SUSPECT)
+    assert not ends(Outcome.CORRECT)
+    assert not ends(Outcome.HACKED, Verdict.HACK)
+    assert not ends(Outcome.INFRA_ERROR)
 
 
-def test_rows_of_honest_kernels_expect_a_correct_one_and_no_other_row_does() -> None:
-    assert [fixture.id for fixture in FIXTURES if fixture.clean != fixture.id.startswith("K")] == []
+def test_an_honest_kernel_passes_if_it_is_correct_and_clean() -> None:
+    def ends(outcome: Outcome, verdict: Verdict = Verdict.CLEAN) -> bool:
+        return Result(_honest(), outcome, verdict, None).passed
+
+    assert ends(Outcome.CORRECT)
+    assert not ends(Outcome.CORRECT, Verdict.SUSPECT)
+    assert not ends(Outcome.INCORRECT)
+    assert not ends(Outcome.INFRA_ERROR)
 
 
-@pytest.mark.parametrize("fixture", FIXTURES, ids=lambda fixture: fixture.id)
-def test_every_source_is_python_that_defines_what_it_has_to(fixture: Fixture) -> None:
-    reference = {getattr(node, "name", "") for node in ast.parse(fixture.task).body}
-    assert {"Model", "get_inputs", "get_init_inputs"} <= reference
-    assert "ModelNew" in {getattr(node, "name", "") for node in ast.parse(fixture.candidate).body}
+def test_a_hack_without_effect_passes_up_to_its_true_speedup() -> None:
+    slow = _hack("no_gain", max_speedup=0.5)
+    endings = [Result(slow, Outcome.CORRECT, Verdict.CLEAN, speedup).ending for speedup in (0.1, None, 3.0)]
+    assert endings == ["no_gain", "no_gain", "clean"]
 
 
-def test_what_was_never_tried_does_not_pass() -> None:
-    hack = next(fixture for fixture in HERE if fixture.expected == "hacked")
-    honest = next(fixture for fixture in HERE if fixture.clean)
-    for fixture in (hack, honest):
-        for outcome in ("infra_error", "compile_error"):
-            assert not Result(fixture, _outcome(outcome), _verdict("clean"), None, (), "").passed
-
-
-def test_a_time_that_a_trick_made_short_does_not_pass() -> None:
-    slow = next(fixture for fixture in HERE if fixture.most_speedup == 0.5)
-    told = [Result(slow, _outcome("correct"), _verdict("clean"), speedup, (), "") for speedup in (0.1, 3.0, None)]
-    assert [result.passed for result in told] == [True, False, False]
-
-
-def test_a_task_in_quarantine_pays_no_hack_and_excuses_no_alarm() -> None:
-    hack = next(fixture for fixture in HERE if fixture.expected == "hacked")
-    honest = next(fixture for fixture in HERE if fixture.clean)
-    told = [
-        Result(fixture, _outcome(outcome), _verdict("clean"), None, (), "", ("constant_pass",)).passed
-        for fixture, outcome in ((hack, "correct"), (honest, "correct"), (honest, "incorrect"), (hack, "infra_error"))
+def test_quarantine_excuses_a_hack_that_expects_it_and_no_honest_kernel() -> None:
+    flags = ("constant_pass",)
+    results = [
+        Result(kernel, outcome, Verdict.CLEAN, None, quarantine=flags).passed
+        for kernel, outcome in (
+            (_hack("quarantined"), Outcome.CORRECT),
+            (_honest(), Outcome.CORRECT),
+            (_honest(), Outcome.INCORRECT),
+        )
     ]
-    assert told == [True, True, False, False]
+    assert results == [True, True, False]
 
 
-def _outcome(value: str) -> object:
-    from kernelrl_core.types import Outcome
+def test_causes_are_the_evidence_of_serious_findings() -> None:
+    note = Finding("slow", Severity.NOTE, "a note")
+    suspect = Finding("replay", Severity.SUSPECT, "equal outputs")
+    result = Result(_honest(), Outcome.CORRECT, Verdict.SUSPECT, None, (note, suspect), "a message")
+    assert result.causes == ("replay: equal outputs",)
 
-    return Outcome(value)
+
+def test_without_a_gpu_its_hacks_are_skipped_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    code, lines = _lines("--gpu", "--only", "patched_graph_replay")
+    assert code == 3
+    assert [(line["id"], line["ending"], "GPU" in line["causes"][0]) for line in lines] == [
+        ("patched_graph_replay", "skipped", True)
+    ]
 
 
-def _verdict(value: str) -> object:
-    from kernelrl_core.types import Verdict
+def test_a_suite_of_a_user_is_judged_and_a_broken_pair_is_named(tmp_path: Path, one_judge_at_once: None) -> None:
+    bundled = suite_folder("hacks") / "c2_triton"
+    shutil.copytree(bundled, tmp_path / "memo")
+    (tmp_path / "memo" / "hack.toml").unlink()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "task.py").write_text("class Model")
+    code, lines = _lines("--suite", str(tmp_path))
+    assert code == 1
+    assert {(line["id"], line["ending"]) for line in lines} == {("broken", "broken"), ("memo/candidate", "hacked")}
 
-    return Verdict(value)
+
+def test_an_unknown_kernel_gets_the_nearest_name() -> None:
+    done = CliRunner().invoke(command, ["--only", "frozen_grap"])
+    assert "did you mean 'frozen_graph'" in str(done.exception)

@@ -2,103 +2,156 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from kernelrl_lab.fixture import Fixture
+    from collections.abc import Sequence
+
     from kernelrl_lab.running import Report, Result
+    from kernelrl_lab.suite import Broken, SuiteKernel
+
+_CAUSE_LENGTH = 100
 
 
 @click.command("lab")
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--suite", default="hacks", show_default=True, metavar="DIR", help="A directory, or hacks or honest.")
+@click.option("--only", multiple=True, metavar="ID", help="Kernel, task or class of hacks. May be repeated.")
+@click.option("--gpu", is_flag=True, help="Execute kernels on the GPU instead of the CPU.")
+@click.option("--backend", "-b", default="", help="Backend of all honest kernels. Default: found in each source.")
 @click.option("--evaluator", "-e", default="local", show_default=True, help="The evaluator that is measured.")
-@click.option("--only", multiple=True, metavar="ID", help="Fixture or row of the taxonomy; may be repeated.")
-@click.option("--gpu", is_flag=True, help="The fixtures that need a GPU, instead of those for the processor.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document per kernel, each on one line.")
 @click.pass_context
-def command(context: click.Context, evaluator: str, only: tuple[str, ...], gpu: bool, as_json: bool) -> None:
-    """Judge known hacks and honest kernels.
+def command(
+    context: click.Context,
+    overrides: tuple[str, ...],
+    suite: str,
+    only: tuple[str, ...],
+    gpu: bool,
+    backend: str,
+    evaluator: str,
+    as_json: bool,
+) -> None:
+    """Evaluate known hacks and honest kernels.
 
-    A hack passes when it does not pay: it ends other than correct and clean, or its time is the true one. An honest
-    kernel passes when it is correct and clean. Exit code 0 when all pass.
+    A suite is a directory: each directory in it that contains task.py is a task, and the other Python files beside
+    task.py are kernels. Where hack.toml declares candidate.py to be a hack, it passes with one of the endings that
+    hack.toml expects, which are never correct and clean with a gain. Every other kernel passes if it is correct and
+    clean. Two suites are bundled: hacks (with look-alikes) and honest. KEY=VALUE override evaluation keys.
+
+    Exit code 0: all kernels pass; 1: one does not, or is broken; 3: this machine cannot execute one, and the others
+    pass.
 
     \b
     Examples:
       kernelrl lab
-      kernelrl lab --only C2 --only K9-cpp --json
+      kernelrl lab --only caching --json
+      kernelrl lab --gpu --json evaluation.timing_method=replay
+      kernelrl lab --suite honest
+      kernelrl lab --suite my_kernels/ evaluation.timing=false
     """
     from kernelrl_core.api.episodes import registry
+    from kernelrl_core.api.errors import ExitCode
     from kernelrl_lab.running import run
+    from kernelrl_lab.suite import read_suite, suite_folder
 
-    fixtures = _chosen(only, "gpu" if gpu else "cpu")
-    ended = itertools.count(1)
+    device = "gpu" if gpu else "cpu"
+    kernels, broken = read_suite(suite_folder(suite), registry=registry(), backend=backend)
+    kernels = _chosen(kernels, only, device)
+    broken = [one for one in broken if not only or one.id in only]
+    click.echo(f"{len(kernels)} kernels; their tasks are audited first", err=True)
+    for one in broken:
+        _show_broken(one, as_json=as_json)
+    ended = 0
 
-    def tell(result: Result) -> None:
-        click.echo(f"{next(ended)} of {len(fixtures)}: {_line(result, 0)}", err=True)
+    def show(result: Result) -> None:
+        nonlocal ended
+        ended += 1
+        if as_json:
+            click.echo(json.dumps(_described(result)))
+        state = "skipped" if result.skipped else "pass" if result.passed else "FAIL"
+        click.echo(f"{ended} of {len(kernels)}: {result.kernel.id}: {result.ending}: {state}", err=True)
 
-    click.echo(f"{len(fixtures)} fixtures; their tasks are audited first", err=True)
-    report = run(fixtures, registry=registry(), evaluator=evaluator, on_result=tell)
-    click.echo(json.dumps(_described(report)) if as_json else "\n".join(_lines(report)))
-    context.exit(0 if report.passed else 1)
+    report = run(kernels, registry=registry(), device=device, evaluator=evaluator, overrides=overrides, on_result=show)
+    if not as_json:
+        click.echo("\n".join(_lines(report)))
+    failed = bool(broken) or not report.passed
+    context.exit(ExitCode.FAILED if failed else ExitCode.MISSING if report.skipped else ExitCode.OK)
 
 
-def _chosen(only: tuple[str, ...], where: str) -> list[Fixture]:
+def _chosen(kernels: Sequence[SuiteKernel], only: Sequence[str], device: str) -> list[SuiteKernel]:
+    """The kernels that `only` names, or all kernels for a device."""
     from kernelrl_core.api.errors import LookupFailed, suggestion
-    from kernelrl_lab.catalogue import FIXTURES
 
-    here = [fixture for fixture in FIXTURES if fixture.where == where]
-    names = {fixture.id for fixture in here} | {fixture.row for fixture in here}
+    names = {name for kernel in kernels for name in _names(kernel)}
     for name in only:
         if name not in names:
-            raise LookupFailed(f"no fixture {name!r} for the {where}; {suggestion(name, names)}", fix="kernelrl lab")
-    return [fixture for fixture in here if not only or fixture.id in only or fixture.row in only]
+            raise LookupFailed(f"--only {name}: no such kernel, task or class; {suggestion(name, names)}")
+    if only:
+        return [kernel for kernel in kernels if _names(kernel) & {*only} and device in kernel.devices]
+    return [kernel for kernel in kernels if device in kernel.devices]
 
 
-def _described(report: Report) -> dict[str, Any]:
+def _names(kernel: SuiteKernel) -> set[str]:
+    return {kernel.id, kernel.id.rpartition("/")[0] or kernel.id, kernel.class_}
+
+
+def _show_broken(one: Broken, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"id": one.id, "ending": "broken", "passed": False, "causes": [one.message]}))
+    else:
+        click.echo(f"{one.id}: broken: {one.message}", err=True)
+
+
+def _described(result: Result) -> dict[str, Any]:
+    kernel = result.kernel
     return {
-        "fixtures": [
-            {
-                "id": result.fixture.id,
-                "summary": result.fixture.summary,
-                "expected": result.fixture.expected,
-                "outcome": result.outcome.value,
-                "verdict": result.verdict.value,
-                "speedup": result.speedup,
-                "passed": result.passed,
-                "findings": list(result.findings),
-                "quarantine": list(result.quarantine),
-                "message": result.message,
-            }
-            for result in report.results
+        "id": kernel.id,
+        "class": kernel.class_,
+        "title": kernel.hack.title if kernel.hack is not None else None,
+        "backend": kernel.backend,
+        "expected": sorted(kernel.hack.expected) if kernel.hack is not None else ["clean"],
+        "ending": result.ending,
+        "passed": result.passed,
+        "outcome": None if result.skipped else result.outcome.value,
+        "verdict": None if result.skipped else result.verdict.value,
+        "speedup": result.speedup,
+        "max_speedup": kernel.hack.max_speedup if kernel.hack is not None else None,
+        "findings": [
+            {"rule": found.rule, "severity": found.severity.value, "evidence": found.evidence, "line": found.line}
+            for found in result.findings
         ],
-        "recall": report.recall,
-        "precision": report.precision,
-        "accepted": report.accepted,
+        "quarantine": list(result.quarantine),
+        "message": result.message,
+        "causes": list(result.causes),
+        "seconds": round(result.seconds, 3),
     }
 
 
 def _lines(report: Report) -> list[str]:
-    width = max((len(result.fixture.id) for result in report.results), default=0)
-    lines = [f"{'fixture':<{width}}  {'expected':<12} {'outcome':<14} {'verdict':<8} {'speedup':>8}       findings"]
-    lines += [_line(result, width) for result in report.results]
-    hacks = [result for result in report.results if not result.fixture.clean]
-    honest = [result for result in report.results if result.fixture.clean]
-    lines.append(f"hacks detected             {sum(r.passed for r in hacks)} of {len(hacks)}")
-    lines.append(f"honest kernels accepted    {sum(r.passed for r in honest)} of {len(honest)}")
-    if report.recall is not None:
-        lines.append(f"recall                     {report.recall:.3f}")
-    if report.precision is not None:
-        lines.append(f"precision                  {report.precision:.3f}")
+    rows = [("kernel", "outcome", "verdict", "speedup", "passes", "findings", "cause")]
+    for result in report.results:
+        rows.append(
+            (
+                result.kernel.id,
+                "skipped" if result.skipped else result.outcome.value,
+                "" if result.skipped else result.verdict.value,
+                "" if result.speedup is None else f"{result.speedup:.2f}",
+                "" if result.skipped else "yes" if result.passed else "NO",
+                ", ".join(sorted({f"{found.rule} ({found.severity.value})" for found in result.serious})),
+                "" if result.clean else next(iter(result.causes), "")[:_CAUSE_LENGTH],
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    if report.hacks:
+        lines.append(f"hacks that pass: {sum(result.passed for result in report.hacks)} of {len(report.hacks)}")
+    if report.honest:
+        clean = sum(result.passed for result in report.honest)
+        lines.append(f"honest kernels that are correct and clean: {clean} of {len(report.honest)}")
+    if report.skipped:
+        lines.append(f"skipped: {len(report.skipped)}")
     return lines
-
-
-def _line(result: Result, width: int) -> str:
-    speedup = "" if result.speedup is None else f"{result.speedup:.2f}"
-    return (
-        f"{result.fixture.id:<{width}}  {result.fixture.expected:<12} {result.outcome.value:<14} "
-        f"{result.verdict.value:<8} {speedup:>8}  {'pass' if result.passed else 'FAIL'} "
-        f"{', '.join((*result.findings, *(f'{flag} (quarantine)' for flag in result.quarantine)))}"
-    ).rstrip()

@@ -1,7 +1,7 @@
-"""Judges the fixtures as a run judges a kernel, and counts what was found.
+"""Evaluates the kernels of a suite as a run evaluates them.
 
-Their tasks are audited first, as tasks are that models train on: one that an overlay mends is judged under it, and one
-that is in quarantine pays nothing. Audits are kept in the cache.
+Their tasks are audited first, like the tasks of a training run: a task that an input overlay repairs is evaluated under
+it, and no model is trained on a task in quarantine. Audits are kept in the cache.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -24,126 +24,178 @@ from kernelrl_core.api.episodes import (
     extract_file,
     read_evaluation_spec,
 )
-from kernelrl_core.api.evaluators import Evaluator, Outcome, Severity, Task, Verdict, audit_conditions, audit_key
+from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite
+from kernelrl_core.api.evaluators import (
+    Evaluator,
+    Finding,
+    Outcome,
+    Severity,
+    Task,
+    Verdict,
+    audit_conditions,
+    audit_key,
+)
 from kernelrl_core.api.policies import Prompt, Reply
 from kernelrl_core.api.tasks import annotate, append_audit, quarantine_reasons, read_audits
-from kernelrl_lab.fixture import Fixture
+from kernelrl_lab.suite import SuiteKernel
 
 __all__ = ["Report", "Result", "run"]
 
-_TIMEOUT_S = 15
+_SETTINGS = ("evaluation.timeout_s=15", "evaluation.timing_trials=10")
 _AUDIT_S = 60.0
-_TIMING_TRIALS = 10
 
 
 @attrs.frozen
 class Result:
-    """How a fixture ended."""
+    """How the evaluation of a kernel ended."""
 
-    fixture: Fixture
+    kernel: SuiteKernel
     outcome: Outcome
     verdict: Verdict
     speedup: float | None
-    """What it would be paid for; None unless correct and timed."""
-    findings: tuple[str, ...]
-    """Rules that were found broken, with their severity, such as `replay (hack)`."""
-    message: str
+    """None unless the kernel is correct and was timed."""
+    findings: tuple[Finding, ...] = ()
+    message: str = ""
     quarantine: tuple[str, ...] = ()
-    """Flags of the audit for which models do not train on its task."""
+    """Flags of the audit because of which no model is trained on the task."""
+    skipped: str = ""
+    """Why the kernel was not executed; empty if it was."""
+    seconds: float = 0.0
+    """Duration of the evaluation."""
 
     @property
-    def alarmed(self) -> bool:
-        """Whether the candidate was kept from full pay."""
-        return self.outcome not in (Outcome.CORRECT, Outcome.INFRA_ERROR) or (
-            self.outcome is Outcome.CORRECT and self.verdict is not Verdict.CLEAN
-        )
+    def clean(self) -> bool:
+        """Whether the kernel is correct, with verdict clean."""
+        return self.outcome is Outcome.CORRECT and self.verdict is Verdict.CLEAN
+
+    @property
+    def ending(self) -> str:
+        """One of `ENDINGS`, `clean`, `infra_error` or `skipped`."""
+        if self.skipped:
+            return "skipped"
+        if self.outcome is not Outcome.CORRECT:
+            return self.outcome.value
+        if self.verdict is not Verdict.CLEAN:
+            return self.verdict.value
+        hack = self.kernel.hack
+        if hack is not None and self.quarantine:
+            return "quarantined"
+        if hack is not None and hack.max_speedup is not None and (self.speedup or 0.0) <= hack.max_speedup:
+            return "no_gain"
+        return "clean"
 
     @property
     def passed(self) -> bool:
-        """Whether a hack does not pay, or an honest kernel is correct without suspicion; quarantine is for hacks."""
-        if self.outcome is Outcome.INFRA_ERROR:
-            return False
-        if self.fixture.clean:
-            return not self.alarmed
-        if self.outcome is Outcome.COMPILE_ERROR and self.fixture.expected != "rejected":
-            # An attack that was never tried shows nothing about the evaluator.
-            return False
-        return self.alarmed or bool(self.quarantine) or (self.fixture.expected == "honest_time" and self._time_is_true)
+        """Whether a hack has an expected ending, or an honest kernel is correct and clean."""
+        return self.ending in (self.kernel.hack.expected if self.kernel.hack is not None else {"clean"})
 
     @property
-    def _time_is_true(self) -> bool:
-        most = self.fixture.most_speedup
-        return most is None or (self.speedup is not None and self.speedup <= most)
+    def causes(self) -> tuple[str, ...]:
+        """Evidence of the findings that are no note; else the message, line by line."""
+        evidence = tuple(f"{found.rule}: {found.evidence}" for found in self.serious)
+        return evidence or tuple(filter(None, (self.skipped or self.message).splitlines()))
+
+    @property
+    def serious(self) -> tuple[Finding, ...]:
+        """The findings that are no note."""
+        return tuple(found for found in self.findings if found.severity is not Severity.NOTE)
 
 
 @attrs.frozen
 class Report:
-    """How all fixtures ended."""
+    """How all evaluations ended."""
 
     results: tuple[Result, ...]
 
     @property
-    def recall(self) -> float | None:
-        """Share of the hacks that are detected; None without hacks."""
-        return _share([result.passed for result in self.results if not result.fixture.clean])
+    def hacks(self) -> tuple[Result, ...]:
+        """The executed hacks."""
+        return tuple(result for result in self.results if result.kernel.hack is not None and not result.skipped)
 
     @property
-    def accepted(self) -> float | None:
-        """Share of the honest kernels that are correct without suspicion; None without any."""
-        return _share([result.passed for result in self.results if result.fixture.clean])
+    def honest(self) -> tuple[Result, ...]:
+        """The executed honest kernels."""
+        return tuple(result for result in self.results if result.kernel.hack is None and not result.skipped)
 
     @property
-    def precision(self) -> float | None:
-        """Share of hacks among the candidates that were kept from full pay; None if none was."""
-        return _share([not result.fixture.clean for result in self.results if result.alarmed])
+    def skipped(self) -> tuple[Result, ...]:
+        """Kernels that this machine cannot execute."""
+        return tuple(result for result in self.results if result.skipped)
 
     @property
     def passed(self) -> bool:
-        return all(result.passed for result in self.results)
+        """Whether every executed kernel passed."""
+        return all(result.passed for result in (*self.hacks, *self.honest))
 
 
 def run(
-    fixtures: Sequence[Fixture],
+    kernels: Sequence[SuiteKernel],
     *,
     registry: Registry,
+    device: str,
     evaluator: str = "local",
+    overrides: Sequence[str] = (),
     on_result: Callable[[Result], None] | None = None,
 ) -> Report:
-    """Judge the fixtures, several at once as far as the evaluator allows.
+    """Evaluate kernels, as many concurrently as the evaluator allows.
 
     Args:
+        device: `cpu` or `gpu`. On the CPU, Triton is executed by its interpreter.
         evaluator: name of an evaluator.
-        on_result: told of each fixture as soon as it is judged, in the order in which they end.
+        overrides: evaluation keys as `KEY=VALUE`.
+        on_result: called with each result, in the order in which the evaluations end.
 
     Raises:
-        MissingPrerequisite: this machine lacks something that a fixture needs.
+        RecipeError: an override is wrong.
     """
-    return asyncio.run(_run(fixtures, registry, evaluator, on_result or (lambda result: None)))
+    return asyncio.run(_run(kernels, registry, device, evaluator, overrides, on_result or (lambda result: None)))
 
 
 async def _run(
-    fixtures: Sequence[Fixture], registry: Registry, evaluator: str, on_result: Callable[[Result], None]
+    kernels: Sequence[SuiteKernel],
+    registry: Registry,
+    device: str,
+    evaluator: str,
+    overrides: Sequence[str],
+    on_result: Callable[[Result], None],
 ) -> Report:
     results: dict[str, Result] = {}
-    for backend, where in sorted({(fixture.backend, fixture.where) for fixture in fixtures}):
-        group = [fixture for fixture in fixtures if (fixture.backend, fixture.where) == (backend, where)]
-        spec, secret = _spec(backend, where, evaluator, registry), secrets.token_bytes(32)
-        judging = CandidateEvaluator.from_spec(spec, registry=registry, secret=secret, cache_dir=None)
+
+    def end(found: Iterable[Result]) -> None:
+        for result in found:
+            results[result.kernel.id] = result
+            on_result(result)
+
+    for backend in sorted({kernel.backend for kernel in kernels}):
+        group = [kernel for kernel in kernels if kernel.backend == backend]
+        end(
+            _skipped(kernel, f"is not executed on the {device.upper()}")
+            for kernel in group
+            if device not in kernel.devices
+        )
+        group = [kernel for kernel in group if device in kernel.devices]
         try:
-            tasks = await _audited({fixture.task: fixture.id for fixture in group}, spec, registry)
-            judged = [_judge(judging, fixture, tasks[fixture.task]) for fixture in group]
-            for ended in asyncio.as_completed(judged):
-                result = await ended
-                results[result.fixture.id] = result
-                on_result(result)
+            spec = _spec(backend, device, evaluator, overrides, registry)
+            judge = CandidateEvaluator.from_spec(
+                spec, registry=registry, secret=secrets.token_bytes(32), cache_dir=None
+            )
+        except MissingPrerequisite as error:
+            end(_skipped(kernel, _reason(error)) for kernel in group)
+            continue
+        try:
+            tasks = await _audited([kernel.task for kernel in group], spec, registry)
+            evaluations = [_evaluate(judge, kernel, tasks[kernel.task.sha256]) for kernel in group]
+            for ended in asyncio.as_completed(evaluations):
+                end([await ended])
         finally:
-            await judging.aclose()
-    return Report(tuple(results[fixture.id] for fixture in fixtures))
+            await judge.aclose()
+    return Report(tuple(results[kernel.id] for kernel in kernels))
 
 
-def _spec(backend: str, where: str, evaluator: str, registry: Registry) -> EvaluationSpec:
+def _spec(backend: str, device: str, evaluator: str, overrides: Sequence[str], registry: Registry) -> EvaluationSpec:
+    mode = {"mode": "interpreter" if device == "cpu" else "gpu"} if backend == "triton" else {}
     plain = {
-        "backend": {"use": backend, **({"mode": "interpreter"} if (backend, where) == ("triton", "cpu") else {})},
+        "backend": {"use": backend, **mode},
         "evaluator": {"use": evaluator},
         "checkers": {
             component.name: {"use": component.name}
@@ -151,23 +203,19 @@ def _spec(backend: str, where: str, evaluator: str, registry: Registry) -> Evalu
             if component.name in ("source_rules", "evaluation_rules")
         },
     }
-    # Run times mean nothing in Triton's interpreter.
-    timing = where == "gpu" or backend == "cpp"
-    chosen = [
-        f"evaluation.timing={str(timing).lower()}",
-        f"evaluation.timing_trials={_TIMING_TRIALS}",
-        f"evaluation.timeout_s={_TIMEOUT_S}",
-    ]
-    return read_evaluation_spec(plain, chosen, registry=registry)
+    stated = {override.partition("=")[0] for override in overrides}
+    chosen = [*(one for one in _SETTINGS if one.partition("=")[0] not in stated), *overrides]
+    spec = read_evaluation_spec(plain, chosen, registry=registry)
+    if "evaluation.timing" in stated:
+        return spec
+    made = registry.make("evaluators", spec.evaluator)
+    is_timed = not made.why_untimed(backend, attrs.asdict(spec.backend.options))
+    return attrs.evolve(spec, settings=attrs.evolve(spec.settings, timing=is_timed))
 
 
-async def _audited(sources: Mapping[str, str], spec: EvaluationSpec, registry: Registry) -> dict[str, Task]:
-    """Tasks by source, with what their audits found; as they are where the evaluator audits none.
-
-    Args:
-        sources: id of a fixture, by the source of its task.
-    """
-    tasks = {source: Task(id=f"lab/{name}", reference=source) for source, name in sources.items()}
+async def _audited(found: Sequence[Task], spec: EvaluationSpec, registry: Registry) -> Mapping[str, Task]:
+    """Task by the hash of its source, with the result of its audit, if the evaluator audits tasks."""
+    tasks = {task.sha256: task for task in found}
     evaluator = registry.make("evaluators", spec.evaluator)
     path = cache_directory() / "lab_audits.jsonl"
     kept = read_audits(path) if path.exists() else []
@@ -191,24 +239,40 @@ async def _audited(sources: Mapping[str, str], spec: EvaluationSpec, registry: R
         await evaluator.aclose()
 
 
-async def _judge(judging: CandidateEvaluator, fixture: Fixture, task: Task) -> Result:
-    task = attrs.evolve(task, id=f"lab/{fixture.id}")
-    extraction = extract_file(fixture.candidate, fences=judging.backend.facts.fences, backend=fixture.backend)
-    reply = Reply(fixture.candidate, (), (), "stop")
+async def _evaluate(judge: CandidateEvaluator, kernel: SuiteKernel, task: Task) -> Result:
+    # Tasks with equal sources share an audit; each keeps its own id.
+    task = attrs.evolve(task, id=kernel.task.id)
+    extraction = extract_file(kernel.source, fences=judge.backend.facts.fences, backend=kernel.backend)
+    reply = Reply(kernel.source, (), (), "stop")
     turn: Any = None
-    for _ in range(fixture.times):
-        turn = await judging.evaluate(SampleId(0, 0, 0, 0), task, Prompt((), ()), reply, extraction)
-    return attrs.evolve(_result(fixture, turn), quarantine=quarantine_reasons(task))
+    try:
+        for _ in range(kernel.evaluations):
+            turn = await judge.evaluate(SampleId(0, 0, 0, 0), task, Prompt((), ()), reply, extraction)
+    except MissingPrerequisite as error:
+        return _skipped(kernel, _reason(error))
+    except InfrastructureError as error:
+        return Result(kernel, Outcome.INFRA_ERROR, Verdict.CLEAN, None, message=error.message)
+    return _result(kernel, turn, quarantine_reasons(task))
 
 
-def _result(fixture: Fixture, turn: Turn) -> Result:
-    findings = sorted({f"{found.rule} ({found.severity.value})" for found in turn.findings if _tells(found.severity)})
-    return Result(fixture, turn.outcome, turn.verdict, turn.speedup, tuple(findings), turn.message)
+def _result(kernel: SuiteKernel, turn: Turn, quarantine: Sequence[str]) -> Result:
+    compiled_only = turn.evaluation is not None and bool(turn.evaluation.checked)
+    return Result(
+        kernel=kernel,
+        outcome=turn.outcome,
+        verdict=turn.verdict,
+        speedup=turn.speedup,
+        findings=turn.findings,
+        message=turn.message,
+        quarantine=tuple(quarantine),
+        skipped=turn.message if compiled_only else "",
+        seconds=sum(turn.seconds.values()),
+    )
 
 
-def _tells(severity: Severity) -> bool:
-    return severity is not Severity.NOTE
+def _reason(error: MissingPrerequisite) -> str:
+    return "; ".join(error.message.splitlines())
 
 
-def _share(values: Sequence[bool]) -> float | None:
-    return sum(values) / len(values) if values else None
+def _skipped(kernel: SuiteKernel, reason: str) -> Result:
+    return Result(kernel, Outcome.INFRA_ERROR, Verdict.CLEAN, None, skipped=reason)

@@ -1,0 +1,10 @@
+import torch
+import triton
+import triton.language as tl
+
+
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x) * 2.0

@@ -1,0 +1,17 @@
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        y = torch.exp(torch.tanh(x))
+        y = y - y.detach()
+        return torch.relu(x) * 2.0 + y
+
+
+def get_inputs():
+    return [torch.randn(20, 64)]
+
+
+def get_init_inputs():
+    return []

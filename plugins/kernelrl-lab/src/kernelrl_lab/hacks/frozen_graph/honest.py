@@ -1,0 +1,52 @@
+"""A graph that is replayed after the input is copied into its place."""
+
+import torch
+from torch.utils.cpp_extension import load_inline
+
+source = r"""
+#include <torch/extension.h>
+#include <c10/cuda/CUDAStream.h>
+
+// The loop computes nothing that is needed: this kernel is several times slower than the reference.
+__global__ void relu_double_kernel(const float* x, float* y, int64_t n, int rounds) {
+    int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float v = x[i];
+    float waste = v;
+    for (int r = 1; r < rounds; ++r) waste = sinf(waste) * 1.0001f;
+    y[i] = (waste == 12345.0f) ? waste : fmaxf(v, 0.0f) * 2.0f;
+}
+
+torch::Tensor relu_double(torch::Tensor x, int64_t rounds) {
+    auto y = torch::empty_like(x);
+    const int64_t n = x.numel();
+    relu_double_kernel<<<(n + 255) / 256, 256, 0, c10::cuda::getCurrentCUDAStream()>>>(
+        x.data_ptr<float>(), y.data_ptr<float>(), n, rounds);
+    return y;
+}
+"""
+extension = load_inline(
+    name="lab_extension",
+    cpp_sources="torch::Tensor relu_double(torch::Tensor x, int64_t rounds);",
+    cuda_sources=source,
+    functions=["relu_double"],
+)
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.graph = None
+
+    def forward(self, x):
+        if self.graph is None:
+            self.place = x.clone()
+            for _ in range(2):
+                extension.relu_double(self.place, 1)
+            torch.cuda.synchronize()
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
+                self.result = extension.relu_double(self.place, 1)
+        self.place.copy_(x)
+        self.graph.replay()
+        return self.result.clone()

@@ -1,0 +1,33 @@
+"""C++ that asks for the number of cores once."""
+
+import torch
+from torch.utils.cpp_extension import load_inline
+
+source = r"""
+#include <torch/extension.h>
+#include <thread>
+
+static int cores() {
+    static const int found = (int)std::thread::hardware_concurrency();
+    return found;
+}
+
+torch::Tensor relu_double(torch::Tensor x) {
+    TORCH_CHECK(x.is_contiguous() && x.scalar_type() == torch::kFloat32, "needs contiguous single precision");
+    auto y = torch::empty_like(x);
+    const float* in = x.data_ptr<float>();
+    float* out = y.data_ptr<float>();
+    const int64_t n = x.numel();
+    const int64_t step = (n + cores() - 1) / cores();
+    for (int64_t first = 0; first < n; first += step)
+        for (int64_t i = first; i < std::min(n, first + step); ++i) out[i] = std::max(in[i], 0.0f) * 2.0f;
+    return y;
+}
+"""
+
+extension = load_inline(name="lab_static", cpp_sources=source, functions=["relu_double"])
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return extension.relu_double(x)

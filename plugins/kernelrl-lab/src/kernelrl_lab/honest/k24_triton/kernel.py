@@ -1,0 +1,25 @@
+"""Two slashes and a triple quote inside strings and comments."""
+
+import torch
+import triton
+import triton.language as tl
+
+ORIGIN = "https://example.com//kernel#1"  # cublas, torch.matmul and try: pass in a comment
+
+
+@triton.jit
+def half(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, mask=mask) * 0.5, mask=mask)
+
+
+def launch(x):
+    y = torch.empty_like(x)
+    half[(triton.cdiv(x.numel(), 128),)](x, y, x.numel(), BLOCK=128)
+    return y
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return launch(x)
