@@ -16,9 +16,15 @@ from kernelrl_core.interfaces.tasks import TaskSource
 from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.prompts.composer import MINIMUM_REPLY_TOKENS
-from kernelrl_core.recipe.blocks import blocks
-from kernelrl_core.recipe.component_checks import Contradiction, made, own_problems, unknown_rules
-from kernelrl_core.recipe.schema import EvalSettings, RewardUse, SpeedupStop, Use
+from kernelrl_core.recipe.blocks import uses
+from kernelrl_core.recipe.component_checks import (
+    Contradiction,
+    contradicting_precision,
+    made,
+    own_problems,
+    unknown_rules,
+)
+from kernelrl_core.recipe.schema import EvalSettings, RewardUse, SpeedupStop
 from kernelrl_core.types import Task
 
 __all__ = ["contradictions"]
@@ -38,16 +44,8 @@ def contradictions(parts: Mapping[str, Any], registry: Registry) -> Iterator[Con
     for needs, rule in _RULES:
         if all(key in parts for key in needs):
             yield from rule(given, registry)
-    for path, use in _uses(parts):
+    for path, use in uses(parts):
         yield from own_problems(path, use)
-
-
-def _uses(parts: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Use]]:
-    for key, block in blocks().items():
-        value = parts.get(key)
-        if value is None:
-            continue
-        yield from (((key, name), use) for name, use in value.items()) if block.named else [((key,), value)]
 
 
 def _timing(given: Parts, registry: Registry) -> Iterator[Contradiction]:
@@ -89,10 +87,7 @@ def _needed_settings(given: Parts, registry: Registry) -> Iterator[Contradiction
 
 
 def _precision(given: Parts, registry: Registry) -> Iterator[Contradiction]:
-    evaluation = given.evaluation
-    if evaluation.min_precision != "none" and (evaluation.profile, evaluation.precision) != ("strict", "fp32"):
-        message = "errors are compared with float64 only if evaluation.profile is strict and evaluation.precision fp32"
-        yield Contradiction(("evaluation", "min_precision"), message, "set it to none, or set the other two")
+    return contradicting_precision(given.evaluation)
 
 
 def _gaps(given: Parts, registry: Registry) -> Iterator[Contradiction]:

@@ -97,16 +97,17 @@ def test_debug_anywhere_shows_the_traceback_and_keeps_the_exit_code(
 
 
 def test_a_kernel_of_another_backend_gets_a_hint() -> None:
-    from kernelrl_core.cli.check import _other_backend, _spec
+    from kernelrl_core.cli.check import _other_backend
     from kernelrl_core.plugins.registry import registry
+    from kernelrl_core.recipe.evaluation_spec import read_evaluation_spec
     from kernelrl_core.testing.values import make_turn
     from kernelrl_core.types import Candidate, Extraction, Outcome
 
     source = "import triton\n\n\n@triton.jit\ndef k(x):\n    pass\n\n\nclass ModelNew:\n    pass\n"
     turn = make_turn(Outcome.REJECTED, extraction=Extraction(Candidate(source, "cuda")))
-    spec, _ = _spec(None, "cuda", None, (), registry())
+    spec = read_evaluation_spec({"backend": {"use": "cuda"}}, registry=registry())
     assert _other_backend(turn, spec, registry()) == "triton"
-    spec, _ = _spec(None, "triton", None, (), registry())
+    spec = read_evaluation_spec({"backend": {"use": "triton"}}, registry=registry())
     assert _other_backend(turn, spec, registry()) == ""
 
 

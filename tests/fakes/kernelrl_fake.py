@@ -118,6 +118,7 @@ class Policy(policies.TrainablePolicy):
 @attrs.frozen
 class EvaluatorOptions(evaluators.EvaluatorConfig):
     padding: int = 0
+    untimed: bool = False
 
 
 class Evaluator(evaluators.Evaluator):
@@ -135,7 +136,7 @@ class Evaluator(evaluators.Evaluator):
             build=BuildStatus.BUILT,
             tests_passed=int(right),
             tests_total=1,
-            speedup=1.5 if right else None,
+            speedup=1.5 if right and not self.options.untimed else None,
             seconds={"run": time.perf_counter() % 1},
         )
 
