@@ -161,6 +161,19 @@ def test_the_switch_that_turned_timing_off_is_named(check: Run, recipe: Callable
     assert found["reasons"]["speedup"] == f"timing is turned off by {switch}"
 
 
+def test_a_failing_checker_is_one_line_and_its_traceback_is_printed_on_request(start: Callable[..., Command]) -> None:
+    words = ("kernels/good.py", "-b", "fake", "-e", "fake", "checkers={own: {use: fake}}", "forbid=[]")
+    out, err = start(*words).communicate(timeout=60)
+    evidence = "checkers.own failed: Checker of kernelrl_fake: RuntimeError: planted in the checker"
+    assert [line for line in (out + err).splitlines() if "planted" in line] == [
+        f"finding   checker_failed (note, own): {evidence}"
+    ]
+    assert err == ""
+    out, err = start(*words, "--debug").communicate(timeout=60)
+    assert "Traceback" in err
+    assert 'raise RuntimeError("planted in the checker")' in err
+
+
 def test_an_override_may_precede_the_task(tmp_path: Path, command_server: CommandServer) -> None:
     (tmp_path / "k.py").write_text(KERNEL.format(value="right"))
     words = ("check", "evaluation.trials=2", TASK, "k.py", *FAKE)

@@ -335,3 +335,20 @@ def test_recipes_are_listed_with_needs_and_costs(call: Call) -> None:
     assert found["quickstart"]["costs"] == "A few minutes and less than 3 GiB of memory, warm start included."
     assert all(row["needs"] and row["costs"] for row in found.values())
     assert "    costs: About 30 seconds." in call("recipes", "list")[1]
+
+
+def test_a_warning_without_a_handler_has_no_traceback(call: Call) -> None:
+    import logging
+
+    assert call("recipes", "list")[0] == 0
+    assert logging.lastResort is not None
+    with pytest.MonkeyPatch.context() as patch:
+        lines: list[str] = []
+        patch.setattr("click.echo", lambda line, err: lines.append(line))
+        try:
+            raise RuntimeError("planted")
+        except RuntimeError as error:
+            found = (type(error), error, error.__traceback__)
+            record = {"levelno": 40, "levelname": "ERROR", "msg": "it failed", "exc_info": found}
+            logging.lastResort.handle(logging.makeLogRecord(record))
+    assert lines == ["kernelrl: error: it failed"]

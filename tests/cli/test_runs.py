@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from kernelrl_command_server import Command, CommandServer
 
+from kernelrl_core.plugins.registry import registry
+from kernelrl_core.recipe.explain import explain
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.sources.yaml import load_yaml
 
@@ -127,6 +129,23 @@ def test_a_run_and_the_output_of_the_commands_about_it(kernelrl: Run, tmp_path: 
     assert report["fast_0"] == report["pass@1"]
     assert len(json.loads((tmp_path / "out.json").read_text())["rows"]) == 24
     assert kernelrl("eval", "a", "--checkpoint", "7").returncode == 2
+
+
+def test_every_key_that_a_run_and_an_evaluation_print_is_explained(kernelrl: Run, tmp_path: Path) -> None:
+    options = [
+        "verify={train: 1.0, eval: 1.0}",
+        "checkers={own: {use: fake}}",
+        "cost.prices={prompt: 1.0, reply: 1.0}",
+    ]
+    assert kernelrl("run", "small.yaml", "--name", "a", *options).returncode == 0
+    printed = {key for row in rows(tmp_path / "runs/a/metrics.jsonl") for key in row}
+    printed |= json.loads(kernelrl("eval", "a", "--json").stdout).keys()
+    printed |= {finding["rule"] for row in rows(tmp_path / "runs/a/samples.jsonl") for finding in row["findings"]}
+    assert {"pass@1", "fast_1", "checker_failed", "multiturn/turn_0/correct_rate", "cost/usd"} <= printed
+    unspecific = {
+        key for key in printed for one in explain(key, registry()) if one.name in ("eval/*", "time/*", "cost/*")
+    }
+    assert unspecific == set()
 
 
 def test_a_killed_run_resumes_to_the_same_result(kernelrl: Run, start: Any, tmp_path: Path) -> None:
