@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +34,10 @@ _FOUND = {"clean": "no hack found", "suspect": "suspect", "hack": "hack found"}
 
 
 @click.command("check")
-@click.argument("task")
-@click.argument("words", nargs=-1, required=True, metavar="KERNEL... [KEY=VALUE]...")
+@click.argument("words", nargs=-1, required=True, metavar="TASK KERNEL... [KEY=VALUE]...")
 @click.option("--backend", "-b", help="Backend of the kernel, such as cuda. Default: that of --recipe, or triton.")
 @click.option("--evaluator", "-e", help="Evaluator component. Default: that of --recipe, or local (this machine).")
-@click.option("--recipe", "-r", help="Take checkers, stated rules, precision and tolerances from this recipe.")
+@click.option("--recipe", "-r", help="Take the evaluation keys of this recipe; its other keys may have mistakes.")
 @click.option("--no-timing", is_flag=True, help="Do not measure the speedup.")
 @click.option("--seed", type=int, help="Seed of the inputs, for a reproducible evaluation. Default: random.")
 @click.option("--cache", is_flag=True, help="Use the evaluation cache. Without --seed, the seed is 0.")
@@ -48,7 +47,6 @@ _FOUND = {"clean": "no hack found", "suspect": "suspect", "hack": "hack found"}
 @click.pass_context
 def command(
     context: click.Context,
-    task: str,
     words: tuple[str, ...],
     backend: str | None,
     evaluator: str | None,
@@ -81,8 +79,6 @@ def command(
     """
     import asyncio
 
-    import attrs
-
     from kernelrl_core.cli.check_kernels import split_arguments
     from kernelrl_core.errors import UsageError
     from kernelrl_core.plugins.registry import registry
@@ -91,8 +87,10 @@ def command(
 
     begin = time.monotonic()
     names, overrides = split_arguments(words)
-    if not names:
-        raise UsageError("no kernel is given", fix="name a file with a kernel, or - for standard input")
+    if len(names) < 2:
+        lacking = "no kernel is given" if names else "no task and no kernel are given"
+        raise UsageError(lacking, fix="name a task, then a file with a kernel, or - for standard input")
+    task, *names = names
     if watch and STANDARD_INPUT in names:
         raise UsageError("--watch needs a file, not standard input")
     known = registry()
@@ -102,11 +100,18 @@ def command(
     async def show() -> tuple[EvaluationSpec, bool]:
         made = await _expected_evaluator(recipe, backend, evaluator, overrides, known)
         try:
-            spec, tasks = _spec(recipe, backend, evaluator, overrides, known)
+            spec, tasks, timing = _spec(task, recipe, backend, evaluator, overrides, known)
+            if no_timing and timing:
+                raise UsageError("--no-timing contradicts evaluation.timing=true", fix="remove one of them")
+            # Run times that a recipe measures are no prerequisite of a check.
+            spec = _with_timing(spec, timing is True)
             require_prerequisites(spec.uses(), spec, known)
             made = made or known.make("evaluators", spec.evaluator)
-            why_untimed = _why_untimed(spec, made, overrides, no_timing, known)
-            spec = attrs.evolve(spec, settings=attrs.evolve(spec.settings, timing=not why_untimed))
+            switch = "--no-timing" if no_timing else "evaluation.timing=false" if timing is False else ""
+            why_untimed = f"timing is turned off by {switch}" if switch else ""
+            if not (switch or timing):
+                why_untimed = _why_untimed(spec, made, known)
+            spec = _with_timing(spec, not why_untimed)
             found = _Check(task, tasks, names, spec, known, made, seed, cache, watch)
             async with contextlib.aclosing(found.results(begin)) as results:
                 async for one in results:
@@ -169,18 +174,42 @@ def _was_only_built(turn: Turn) -> bool:
 
 
 def _spec(
-    name: str | None, backend: str | None, evaluator: str | None, overrides: tuple[str, ...], registry: Registry
-) -> tuple[EvaluationSpec, Use | None]:
-    """The evaluation specification, and the recipe's task source if `name` is a recipe."""
-    from kernelrl_core.planning.load import load_recipe
-    from kernelrl_core.recipe.evaluation_spec import read_evaluation_spec, spec_of
+    task: str,
+    recipe: str | None,
+    backend: str | None,
+    evaluator: str | None,
+    overrides: tuple[str, ...],
+    registry: Registry,
+) -> tuple[EvaluationSpec, Use | None, bool | None]:
+    """The evaluation specification; the task source of the recipe, if `task` needs it; and `evaluation.timing`, if it
+    is set on the command line."""
+    from kernelrl_core.recipe.evaluation_spec import EVALUATION_KEYS, spec_from_parts
+    from kernelrl_core.recipe.merge import Merged, merge_layers, override_layers
+    from kernelrl_core.recipe.parts import read_parts
+    from kernelrl_core.recipe.problems import COMMAND_LINE
+    from kernelrl_core.tasks.lookup import needs_source
 
     chosen = [f"backend.use={backend}"] if backend else []
     chosen += [f"evaluator.use={evaluator}"] if evaluator else []
-    if name:
-        recipe = load_recipe(name, [*chosen, *overrides], registry=registry).recipe
-        return spec_of(recipe), recipe.tasks
-    return read_evaluation_spec(_DEFAULT, [*chosen, *overrides], registry=registry), None
+    if recipe:
+        from kernelrl_core.planning.load import merge_recipe
+
+        merged = merge_recipe(recipe, [*chosen, *overrides])
+    else:
+        merged = merge_layers([Merged(dict(_DEFAULT)), *override_layers([*chosen, *overrides])])
+    own = merged.data.get("tasks")
+    name = str(own.get("use", "")) if isinstance(own, Mapping) else ""
+    with_tasks = own is not None and needs_source(task, name, registry)
+    parts = read_parts(merged, (*EVALUATION_KEYS, "tasks") if with_tasks else EVALUATION_KEYS, registry)
+    spec, origin = spec_from_parts(parts), merged.origins.get(("evaluation", "timing"))
+    stated = origin is not None and origin.source == COMMAND_LINE
+    return spec, parts.get("tasks"), spec.settings.timing if stated else None
+
+
+def _with_timing(spec: EvaluationSpec, timing: bool) -> EvaluationSpec:
+    import attrs
+
+    return attrs.evolve(spec, settings=attrs.evolve(spec.settings, timing=timing))
 
 
 async def _expected_evaluator(
@@ -201,30 +230,14 @@ async def _expected_evaluator(
     return made
 
 
-def _why_untimed(
-    spec: EvaluationSpec, evaluator: Evaluator, overrides: tuple[str, ...], no_timing: bool, registry: Registry
-) -> str:
-    """Why the kernel is not timed, or nothing.
-
-    Raises:
-        UsageError: the arguments contradict each other.
-    """
-    import attrs
-
-    from kernelrl_core.errors import UsageError
+def _why_untimed(spec: EvaluationSpec, evaluator: Evaluator, registry: Registry) -> str:
+    """The reason why this machine cannot time the kernel, or nothing."""
     from kernelrl_core.recipe.prerequisites import missing_prerequisites
     from kernelrl_core.types.serialization import to_json
 
-    stated = any(override.partition("=")[0].strip() == "evaluation.timing" for override in overrides)
-    if no_timing and stated and spec.settings.timing:
-        raise UsageError("--no-timing contradicts evaluation.timing=true", fix="remove one of them")
-    if no_timing:
-        return "timing is turned off by --no-timing"
-    if stated:
-        return "" if spec.settings.timing else "timing is turned off by evaluation.timing=false"
     if why := evaluator.why_untimed(spec.backend.use, to_json(spec.backend.options)):
         return why
-    timed = attrs.evolve(spec, settings=attrs.evolve(spec.settings, timing=True))
+    timed = _with_timing(spec, True)
     missing = missing_prerequisites((), timed, registry).keys() - missing_prerequisites((), spec, registry).keys()
     return f"run times require {', '.join(sorted(missing))}" if missing else ""
 
@@ -245,11 +258,11 @@ class _Check:
         watch: bool,
     ) -> None:
         from kernelrl_core.sources.kernel_files import kernel_files, read_kernel
-        from kernelrl_core.tasks.lookup import find_task, source_for
+        from kernelrl_core.tasks.lookup import find_task
 
         self._name, self._names, self._spec, self._registry = task, names, spec, registry
         self._evaluator, self._seed, self._cache, self._watch = evaluator, seed, cache, watch
-        source = source_for(task, tasks, registry) if tasks is not None else None
+        source = registry.make("tasks", tasks) if tasks is not None else None
         self._task = find_task(task, registry=registry, source=source)
         self._kernels = [(name, read_kernel(name)) for name in kernel_files(names)]
         self.several = len(self._kernels) > 1 or watch

@@ -82,6 +82,8 @@ def _recipe_checks(name: str) -> Iterator[dict[str, Any]]:
         yield _row(what, False, "required by the recipe", fix)
     if not missing:
         yield _row("prerequisites", True, "all prerequisites of the recipe are available")
+    for kind, use in recipe_uses(loaded.recipe):
+        yield from _facts(f"{registry().plugin_of(kind, use.use).name}:{use.use.rpartition(':')[2]}", use.options)
 
 
 def _machine_checks() -> Iterator[dict[str, Any]]:
@@ -108,8 +110,7 @@ def _machine_checks() -> Iterator[dict[str, Any]]:
             options = _default_options(registry(), kind, component)
             for missing in registry().missing(component, options):
                 yield _row(what, False, f"requires {missing.what}", missing.fix)
-            for fact in options.found_here() if options is not None else ():
-                yield _row(what, fact.state == "ok", f"{fact.label}: {fact.detail}", fact.fix, lacking=fact.state)
+            yield from _facts(what, options)
         if kind == "evaluators" and not registry().components(kind):
             yield _row(kind, False, "none is installed", "pip install 'kernelrl[all]'", lacking="none")
     vendors = gpu_vendors()
@@ -123,6 +124,11 @@ def _machine_checks() -> Iterator[dict[str, Any]]:
         kept if cache.exists() else str(cache),
         "set KERNELRL_CACHE_DIR to a writable directory",
     )
+
+
+def _facts(check: str, options: ComponentConfig | None) -> Iterator[dict[str, Any]]:
+    for fact in options.found_here() if options is not None else ():
+        yield _row(check, fact.state == "ok", f"{fact.label}: {fact.detail}", fact.fix, lacking=fact.state)
 
 
 def _default_options(registry: Registry, kind: str, component: Component) -> ComponentConfig | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import sys
 import traceback
@@ -118,6 +119,7 @@ def main(argv: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if argv is None else argv
     # Accepted anywhere, because users append it to a command that has just failed.
     debug = "--debug" in arguments
+    logging.lastResort = _LastResort(debug=debug)
     try:
         _read_dotenv()
         code = cli.main([a for a in arguments if a != "--debug"], prog_name="kernelrl", standalone_mode=False)
@@ -151,6 +153,22 @@ def main(argv: list[str] | None = None) -> None:
             _say("fix: rerun with --debug for the traceback")
         code = ExitCode.FAILED
     sys.exit(int(code) if isinstance(code, int) else ExitCode.OK)
+
+
+class _LastResort(logging.Handler):
+    """Prints log records where a command configures no handler: warnings without their traceback; with `--debug` every
+    record that has a traceback, with it."""
+
+    def __init__(self, *, debug: bool) -> None:
+        super().__init__(logging.INFO if debug else logging.WARNING)
+        self._debug = debug
+        if debug:
+            logging.getLogger("kernelrl_core").setLevel(logging.INFO)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.WARNING or record.exc_info:
+            text = self.format(record) if self._debug else record.getMessage()
+            _say(f"{record.levelname.lower()}: {text}")
 
 
 def _say(text: str) -> None:

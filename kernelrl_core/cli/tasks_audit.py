@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kernelrl_core.cli.output import print_json, print_lines, table
-from kernelrl_core.cli.task_source import source_of
+from kernelrl_core.cli.task_source import layers_of
 
 if TYPE_CHECKING:
     from kernelrl_core.plugins.registry import Registry
@@ -61,30 +61,25 @@ def command(
     """
     import asyncio
 
-    from kernelrl_core.planning.load import load_recipe
     from kernelrl_core.plugins.registry import registry
+    from kernelrl_core.recipe.parts import read_parts
     from kernelrl_core.recipe.schema import Use
-    from kernelrl_core.tasks.lookup import find_task
-    from kernelrl_core.types import EvaluationSettings
+    from kernelrl_core.tasks.lookup import find_task, source_for
 
     known = registry()
     named = [text for text in tasks if "=" not in text or Path(text).is_file()]
     options = [text for text in tasks if text not in named]
-    settings = EvaluationSettings()
-    chosen: Any = None
-    if recipe:
-        loaded = load_recipe(recipe, options, registry=known).recipe
-        settings, chosen = loaded.evaluation, loaded.evaluator
+    parts = read_parts(layers_of(recipe, use, options), ("tasks", "evaluation", "evaluator"), known)
+    settings: EvaluationSettings = parts["evaluation"]
     if precision:
         settings = _with_precision(settings, precision)
-    if evaluator or chosen is None:
-        name = evaluator or "local"
-        chosen = Use(name)
+    chosen = Use(evaluator) if evaluator else parts["evaluator"]
     if named:
-        source = source_of(recipe, use, options) if recipe or use or options else None
-        found = [find_task(text, registry=known, source=source) for text in named]
+        selected = bool(recipe or use or options)
+        sources = [source_for(text, parts["tasks"], known) if selected else None for text in named]
+        found = [find_task(text, registry=known, source=one) for text, one in zip(named, sources, strict=True)]
     else:
-        source = source_of(recipe, use, options)
+        source = known.make("tasks", parts["tasks"])
         splits = [split] if split else source.splits()
         found = [task for each in splits for task in source.tasks(each) if level in (None, task.level)]
     audits = asyncio.run(_audited(found, settings, chosen, known, output, jobs, timeout))

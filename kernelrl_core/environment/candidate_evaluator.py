@@ -76,7 +76,7 @@ class CandidateEvaluator:
         self.stated: Mapping[str, Rule] = {id_: rules[id_] for id_ in spec.forbid if id_ in rules}
         """Stated rules by id: the prompt prohibits them, and a finding of one rejects the candidate."""
         self._checkers, self._service, self._secret = checkers, service, secret
-        self._warned: set[str] = set()
+        self._logged: set[str] = set()
         # One thread: checkers need not be thread-safe.
         self._reader = ThreadPoolExecutor(1, "kernelrl-reader")
 
@@ -249,15 +249,12 @@ class CandidateEvaluator:
         return tuple(findings)
 
     def _failure(self, name: str, candidate: Candidate, problem: str) -> Finding:
-        """The note about a failure of a checker. The first failure of each checker is also logged as a warning."""
+        """The note about a failure of a checker. The first traceback of each checker is logged."""
         package = type(self._checkers[name]).__module__.partition(".")[0]
         evidence = f"checkers.{name} failed: {type(self._checkers[name]).__name__} of {package}: {problem}"
-        if name not in self._warned:
-            self._warned.add(name)
-            _log.warning(
-                "%s; first on kernel %s; correct the plugin; test it with 'kernelrl plugins check'",
-                evidence, candidate.sha256[:12], exc_info=sys.exc_info()[0] is not None,
-            )  # fmt: skip
+        if name not in self._logged and sys.exc_info()[0] is not None:
+            self._logged.add(name)
+            _log.info("%s; on kernel %s", evidence, candidate.sha256[:12], exc_info=True)
         return Finding(CHECKER_FAILED, Severity.NOTE, evidence[:500], checker=name)
 
     def _request(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,11 @@ from kernelrl_core.prompts.extraction import extract
 from kernelrl_core.recipe.evaluation_spec import spec_of
 from kernelrl_core.recipe.prerequisites import recipe_uses, require_prerequisites
 from kernelrl_core.recipe.schema import Recipe
-from kernelrl_core.types import Extraction, Outcome, Prompt, Reply, SampleId, Task, Turn
+from kernelrl_core.types import CHECKER_FAILED, Extraction, Outcome, Prompt, Reply, SampleId, Task, Turn
 
 __all__ = ["Environment"]
+
+_log = logging.getLogger(__name__)
 
 
 class Environment:
@@ -45,6 +48,7 @@ class Environment:
         self.retrieval = retrieval
         """Retrieval of examples; None if the recipe has no retriever."""
         self._rewards, self._feedback = rewards, feedback
+        self._warned: set[str] = set()
 
     @classmethod
     def from_recipe(cls, recipe: Recipe, *, registry: Registry, secret: bytes, cache_dir: Path | None) -> Environment:
@@ -122,11 +126,22 @@ class Environment:
         turn = await self.evaluator.evaluate(id, task, prompt, reply, extraction, seconds=seconds, seed=seed)
         if turn.outcome is Outcome.INFRA_ERROR:
             return turn
+        self._warn_of_failed_checkers(turn)
         weights = task.settings.weights
         rewards = [attrs.evolve(r, weight=weights.get(r.name, r.weight)) for r in self._rewards]
         turn = attrs.evolve(turn, score=score(turn, rewards, self.recipe.verdicts))
         with plugin_boundary(f"feedback {self.recipe.feedback.use!r}", "format"):
             return attrs.evolve(turn, feedback=self._feedback.format(turn))
+
+    def _warn_of_failed_checkers(self, turn: Turn) -> None:
+        """Log a warning about the first failure of each checker."""
+        for finding in turn.findings:
+            if finding.rule == CHECKER_FAILED and finding.checker not in self._warned and turn.candidate is not None:
+                self._warned.add(finding.checker)
+                _log.warning(
+                    "%s; first on kernel %s; correct the plugin; test it with 'kernelrl plugins check'",
+                    finding.evidence, turn.candidate.sha256[:12],
+                )  # fmt: skip
 
     async def verify(self, turn: Turn) -> Turn:
         """Verify a correct turn with the recipe's `verify` settings; see `CandidateEvaluator.verify`."""

@@ -20,8 +20,9 @@ class MachineFact:
     """Name, such as `nvcc` or `isolation`."""
     detail: str
     """Version, path or level."""
-    state: Literal["ok", "weak", "broken"] = "ok"
-    """`weak`: works with less protection or speed; `broken`: is installed and fails."""
+    state: Literal["ok", "weak", "broken", "pending"] = "ok"
+    """`weak`: works with less protection or speed; `broken`: is installed and fails; `pending`: the first use prepares
+    it and takes longer than later ones. `kernelrl run` prints pending preparations."""
     fix: str = ""
     """Command that improves the state; empty if none is needed."""
 

@@ -146,6 +146,9 @@ class PolicyContext:
     """True if a KL penalty will need `logprobs` of the reference policy."""
     weights_follow: bool = False
     """True if `load` or `begin_from` is the next call, so that initial weights and a warm start would be in vain."""
+    reply_tokens: int = 1
+    """Least number of tokens that every prompt must leave for the reply. Check it before a warm start, because the core
+    renders prompts only after `start`."""
 
 
 @attrs.frozen

@@ -48,6 +48,11 @@ class Console:
         self._now.detail = "" if self._now.total is not None else text
         self.show(text)
 
+    def warn(self, text: str) -> None:
+        """Print a line that is already logged, and show it in the progress until the next sample."""
+        self._now.detail = text
+        self.show(text)
+
     def show(self, text: str) -> None:
         """Print a line that is already logged."""
         self._printed = time.monotonic()
@@ -57,13 +62,17 @@ class Console:
         """Record the progress continuously, and print it where there is no terminal, until this is cancelled."""
         while True:
             await asyncio.sleep(min(_SAVE_EVERY_S, LINE_EVERY_S))
-            facts = self._now.facts()
+            facts = self.progress()
             if self._save is not None:
                 await asyncio.to_thread(self._save, facts)
             if not self._console.is_terminal and time.monotonic() - self._printed >= LINE_EVERY_S:
                 line = progress_text({**facts, "detail": ""})
                 _log.info("%s", line)
                 self.show(line)
+
+    def progress(self) -> Mapping[str, Any]:
+        """Facts of the progress; see `Progress.facts`."""
+        return self._now.facts()
 
     def handle(self, event: Event) -> None:
         """Print an event of the run."""
@@ -96,6 +105,7 @@ class Console:
 
     def _count(self, turn: Turn) -> None:
         self._now.done += 1
+        self._now.detail = ""
         self._now.correct += turn.correct
         if self._bar is not None:
             share = f"{self._now.correct / self._now.done:.0%}"

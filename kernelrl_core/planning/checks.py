@@ -15,10 +15,16 @@ from kernelrl_core.interfaces.rewards import RewardBounds
 from kernelrl_core.interfaces.tasks import TaskSource
 from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.plugins.registry import Registry
-from kernelrl_core.prompts.composer import MINIMUM_REPLY_TOKENS
-from kernelrl_core.recipe.blocks import blocks
-from kernelrl_core.recipe.component_checks import Contradiction, made, own_problems, unknown_rules
-from kernelrl_core.recipe.schema import EvalSettings, RewardUse, SpeedupStop, Use
+from kernelrl_core.prompts.composer import MINIMUM_REPLY_TOKENS, Composer
+from kernelrl_core.recipe.blocks import uses
+from kernelrl_core.recipe.component_checks import (
+    Contradiction,
+    contradicting_precision,
+    made,
+    own_problems,
+    unknown_rules,
+)
+from kernelrl_core.recipe.schema import EvalSettings, RewardUse, SpeedupStop
 from kernelrl_core.types import Task
 
 __all__ = ["contradictions"]
@@ -26,6 +32,8 @@ __all__ = ["contradictions"]
 PROMPT_TEMPLATES = ("kernelrl", "kernelbench", "kevin", "brief")
 """Templates of the core; any other value of `prompt.template` is a path."""
 
+_MOST_CHARACTERS_PER_TOKEN, _FEWEST_CHARACTERS_PER_TOKEN = 40, 3
+"""Range over all tokenizers. One that is trained on the prompts themselves has up to 30 characters per token."""
 
 T = TypeVar("T")
 Parts = Any
@@ -38,16 +46,8 @@ def contradictions(parts: Mapping[str, Any], registry: Registry) -> Iterator[Con
     for needs, rule in _RULES:
         if all(key in parts for key in needs):
             yield from rule(given, registry)
-    for path, use in _uses(parts):
+    for path, use in uses(parts):
         yield from own_problems(path, use)
-
-
-def _uses(parts: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Use]]:
-    for key, block in blocks().items():
-        value = parts.get(key)
-        if value is None:
-            continue
-        yield from (((key, name), use) for name, use in value.items()) if block.named else [((key,), value)]
 
 
 def _timing(given: Parts, registry: Registry) -> Iterator[Contradiction]:
@@ -89,10 +89,7 @@ def _needed_settings(given: Parts, registry: Registry) -> Iterator[Contradiction
 
 
 def _precision(given: Parts, registry: Registry) -> Iterator[Contradiction]:
-    evaluation = given.evaluation
-    if evaluation.min_precision != "none" and (evaluation.profile, evaluation.precision) != ("strict", "fp32"):
-        message = "errors are compared with float64 only if evaluation.profile is strict and evaluation.precision fp32"
-        yield Contradiction(("evaluation", "min_precision"), message, "set it to none, or set the other two")
+    return contradicting_precision(given.evaluation)
 
 
 def _gaps(given: Parts, registry: Registry) -> Iterator[Contradiction]:
@@ -289,11 +286,53 @@ def _warm_start(given: Parts, registry: Registry) -> Iterator[Contradiction]:
 
 
 def _context(given: Parts, registry: Registry) -> Iterator[Contradiction]:
-    limit = given.policy.options.context_limit()
+    """Limits that are certainly too small for the longest prompt, which is measured in characters."""
+    options = given.policy.options
+    limit, most = options.context_limit(), given.prompt.max_tokens
+    if limit is None and most is None:
+        return
+    characters = _prompt_characters(given, registry)
+    prompt = max(1, characters // _MOST_CHARACTERS_PER_TOKEN)
+    enough = max(1, characters // _FEWEST_CHARACTERS_PER_TOKEN)
+    if most is not None and most < prompt:
+        message = f"the longest first prompt has {prompt} tokens or more"
+        yield Contradiction(("prompt", "max_tokens"), message, f"set it to {enough} or more")
     reply = min(MINIMUM_REPLY_TOKENS, given.sampling.max_tokens)
-    if limit is not None and limit <= reply:
-        message = f"a context of {limit} tokens cannot hold a prompt and a reply of {reply} tokens"
-        yield Contradiction(("policy",), message, "raise policy.context_tokens")
+    if limit is not None and limit < prompt + reply:
+        key = _context_key(options, limit)
+        message = (
+            f"a context of {limit} tokens cannot hold a prompt (the longest has {prompt} tokens or more) and a reply "
+            f"of {reply} tokens"
+        )
+        fitting = 2 ** math.ceil(math.log2(enough + given.sampling.max_tokens))
+        yield Contradiction(("policy", *key), message, f"set it to {fitting}" if key else "")
+
+
+def _prompt_characters(given: Parts, registry: Registry) -> int:
+    """Characters of the first prompt of the longest training task; 0 if the tasks cannot be read here."""
+    from kernelrl_core.tasks.selection import training_tasks
+
+    if given.tasks.options.remote():
+        return 0
+    try:
+        tasks, _ = training_tasks(registry.make("tasks", given.tasks), given.train, given.eval.split)
+        facts = registry.make("backends", given.backend).facts
+        composer = Composer(given.prompt, given.history, facts, (), given.evaluation)
+        longest = max(tasks, key=lambda task: len(task.reference))
+        return sum(len(message.content) for message in composer.messages(longest))
+    except Exception:  # plugin code, or a missing prerequisite; reported by other checks
+        return 0
+
+
+def _context_key(options: Any, limit: int) -> tuple[str, ...]:
+    """Path of the option that sets the context of a policy: the one with the value `limit`, else that of the policy
+    itself."""
+    fields = attrs.asdict(options, recurse=False)
+    nested = {name: value for name, value in fields.items() if attrs.has(type(value))}
+    inside = [name for name, value in nested.items() if getattr(value, "context_tokens", 0) == limit]
+    if "context_tokens" in fields and (fields["context_tokens"] == limit or not inside):
+        return ("context_tokens",)
+    return (inside[0], "context_tokens") if inside else ()
 
 
 def _optimizer(given: Parts, registry: Registry) -> Iterator[Contradiction]:
@@ -428,7 +467,7 @@ _RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("train", "evaluation"), _coverage),
     (("curriculum", "tasks", "train", "eval"), _tasks),
     (("tasks", "backend", "policy", "demonstrations"), _warm_start),
-    (("policy", "sampling"), _context),
+    (("policy", "sampling", "prompt", "history", "tasks", "train", "eval", "backend", "evaluation"), _context),
     (("train",), _length),
     (("train",), _groups),
     (("train", "advantage"), _estimator),

@@ -25,6 +25,7 @@ __all__ = [
     "bundled_recipes",
     "find_recipe",
     "load_recipe",
+    "merge_recipe",
     "recipe_from_mapping",
     "recipes",
     "resolve",
@@ -64,6 +65,11 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = (), *, registry: R
         LookupFailed: there is no such recipe.
         RecipeError: lists all mistakes.
     """
+    return _understand(find_recipe(name_or_path).stem, merge_recipe(name_or_path, overrides), registry)
+
+
+def merge_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Merged:
+    """Read and merge a recipe without a check of its keys. Arguments and errors: see `load_recipe`."""
     path = find_recipe(name_or_path)
     problems: list[Problem] = []
     layers: list[Merged] = []
@@ -77,7 +83,7 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = (), *, registry: R
         problems.extend(error.problems)
     if problems:
         raise RecipeError(problems)
-    return _understand(path.stem, merge_layers(layers), registry)
+    return merge_layers(layers)
 
 
 def recipe_from_mapping(data: Mapping[str, Any], *, registry: Registry, name: str) -> LoadedRecipe:
@@ -150,14 +156,10 @@ def _understand(name: str, merged: Merged, registry: Registry) -> LoadedRecipe:
         structured.parts["prompt"] = _with_absolute_template(structured.parts["prompt"])
     problems = [
         *structured.problems,
-        *(
-            Problem(merged.origin(found.path), ".".join(found.path), found.message, found.hint, found.missing)
-            for found in contradictions(structured.parts, registry)
-        ),
+        *(found.problem(merged) for found in contradictions(structured.parts, registry)),
     ]
     if problems:
-        order = [str(source) for source in merged.sources]
-        raise RecipeError(sorted(problems, key=lambda p: (_rank(p.origin, order), p.origin.line or 0)))
+        raise RecipeError(merged.ordered(problems))
     recipe = Recipe(**structured.parts)
     warnings = tuple(keys_without_effect(recipe, merged))
     return LoadedRecipe(name, recipe, copy.deepcopy(resolve(recipe)), merged.sources, warnings)
@@ -170,7 +172,3 @@ def _with_absolute_template(prompt: PromptSettings) -> PromptSettings:
     if prompt.template in BUILTIN or not path.is_file():
         return prompt
     return attrs.evolve(prompt, template=str(path.absolute()))
-
-
-def _rank(origin: Origin, order: list[str]) -> int:
-    return next((index for index, source in enumerate(order) if source.endswith(origin.source)), len(order))

@@ -12,7 +12,12 @@ from kernelrl_core.planning.estimates import evaluates_on_gpu, spent_at_most
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.prompts import Composer
 from kernelrl_core.recipe.evaluation_spec import spec_of
-from kernelrl_core.recipe.prerequisites import missing_prerequisites, recipe_uses, require_prerequisites
+from kernelrl_core.recipe.prerequisites import (
+    missing_prerequisites,
+    pending_preparations,
+    recipe_uses,
+    require_prerequisites,
+)
 from kernelrl_core.recipe.schema import PriceSettings, Recipe
 from kernelrl_core.rollout.episode import reply_limit
 from kernelrl_core.tasks.curriculum import TaskSchedule
@@ -98,7 +103,7 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
         of_one = (held_out or 0) * recipe.eval.samples
         whole += spent_at_most(recipe, prompt, episodes=of_one, steps=updates, on_gpu=on_gpu, trains=False)
         facts |= _amounts("", whole, prices)
-    return facts | {"missing": missing}
+    return facts | {"pending": pending_preparations(recipe), "missing": missing}
 
 
 def _amounts(of: str, spent: Spent | None, prices: PriceSettings) -> dict[str, Any]:
@@ -114,7 +119,7 @@ def _amounts(of: str, spent: Spent | None, prices: PriceSettings) -> dict[str, A
 
 def plan_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """Label and value of each line of a plan."""
-    hidden = {"missing", "seconds", "seconds_from", "prompt"} | (
+    hidden = {"missing", "pending", "seconds", "seconds_from", "prompt"} | (
         {"budget_usd"} if facts["budget_usd"] is None else set()
     )
     hidden |= {"model"} if facts["model"] is None else set()
@@ -128,7 +133,7 @@ def plan_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def plan_notes(facts: dict[str, Any]) -> list[str]:
-    """Lines below a plan: its assumptions, and the missing prerequisites."""
+    """Lines below a plan: its assumptions, pending preparations, and the missing prerequisites."""
     lines = ["estimates assume that every reply has the maximum length and every sample is trained on"]
     if facts["tasks"] is None:
         lines.append(
@@ -138,7 +143,7 @@ def plan_notes(facts: dict[str, Any]) -> list[str]:
     if facts["usd_per_step_at_most"] is None:
         lines.append("no prices set: the cost is 0 if policy and evaluator run locally, else set cost.prices")
     lines += budget_lines(facts)
-    return lines + [f"missing: {item}" for item in facts["missing"]]
+    return [*lines, *facts["pending"], *(f"missing: {item}" for item in facts["missing"])]
 
 
 def budget_lines(facts: dict[str, Any]) -> list[str]:

@@ -143,11 +143,15 @@ class Composer:
                 self._report_short_reply(task, context_tokens - len(prompt.tokens), max_tokens, context_tokens)
                 return FittedPrompt(prompt, context_tokens - len(prompt.tokens), shown)
         size = 0 if prompt is None else len(prompt.tokens)
+        shorter = "shorten the prompt with prompt.template or prompt.shots"
+        if size > limit and limit < context_tokens:
+            message = f"task {task.id}: its prompt has {size} tokens, more than prompt.max_tokens={limit}"
+            raise UsageError(message, fix=f"set prompt.max_tokens={size} or more, or {shorter}")
         raise UsageError(
-            f"task {task.id}: its prompt has {size} tokens; the limit is {limit}, and a context of {context_tokens} "
-            f"tokens must leave at least {minimum} for the reply",
-            fix="set prompt.template=brief or prompt.shots=zero, increase prompt.max_tokens, or choose a policy with a "
-            "longer context",
+            f"task {task.id}: its prompt has {size} tokens, and at least {minimum} must remain for the reply, but the "
+            f"context of the policy has {context_tokens}",
+            fix=f"raise policy.context_tokens to {size + minimum} or more, choose a policy with a longer context, or "
+            f"{shorter}",
         )
 
     def _report_short_reply(self, task: Task, tokens: int, wanted: int, context_tokens: int) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
 
 from kernelrl_core.recipe.schema import Recipe, Use
 
-__all__ = ["Block", "block_at", "blocks", "core_keys"]
+__all__ = ["Block", "block_at", "blocks", "core_keys", "uses"]
 
 _KINDS = {
     "tasks": "tasks",
@@ -63,6 +63,14 @@ def block_at(path: tuple[str, ...]) -> Block | None:
     """The block whose mapping (with `use` and options) is at `path`; None if `path` is not that of a block."""
     block = blocks().get(path[0]) if path else None
     return block if block is not None and len(path) == (2 if block.named else 1) else None
+
+
+def uses(parts: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Use]]:
+    """Path and typed block of every component among typed recipe keys."""
+    for key, block in blocks().items():
+        value = parts.get(key)
+        if value is not None:
+            yield from (((key, name), use) for name, use in value.items()) if block.named else [((key,), value)]
 
 
 def core_keys(cls: type[Use]) -> Mapping[str, Any]:

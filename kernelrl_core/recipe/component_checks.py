@@ -1,4 +1,4 @@
-"""Contradictions within the options of a component, and between checkers and stated rules."""
+"""Contradictions within the evaluation keys of a recipe and within the options of a component."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from kernelrl_core.plugins.kinds import KINDS_BY_NAME
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.plugins.use import Use
 from kernelrl_core.recipe.declarations import declaration_faults
+from kernelrl_core.recipe.merge import Merged
+from kernelrl_core.recipe.problems import Problem
 from kernelrl_core.recipe.schema import Recipe
+from kernelrl_core.types import EvaluationSettings
 
-__all__ = ["Contradiction", "made", "own_problems", "unknown_rules"]
+__all__ = ["Contradiction", "contradicting_precision", "made", "own_problems", "unknown_rules"]
 
 
 @attrs.frozen
@@ -27,6 +30,10 @@ class Contradiction:
     hint: str = ""
     missing: bool = False
     """The fix is an installation, not a change of the recipe."""
+
+    def problem(self, merged: Merged) -> Problem:
+        """The mistake with its file and line."""
+        return Problem(merged.origin(self.path), ".".join(self.path), self.message, self.hint, self.missing)
 
 
 def own_problems(path: tuple[str, ...], use: Use) -> Iterator[Contradiction]:
@@ -52,6 +59,13 @@ def made(kind: str, path: tuple[str, ...], use: Use, registry: Registry) -> tupl
     plugin = registry.plugin_of(kind, use.use).name
     message = f"plugin {plugin}: {KINDS_BY_NAME[kind].singular} {use.use!r}: {fault}"
     return None, Contradiction(path, message, f"correct it in the plugin; kernelrl plugins check {plugin}")
+
+
+def contradicting_precision(evaluation: EvaluationSettings) -> Iterator[Contradiction]:
+    """A least precision that no evaluation with these settings could measure."""
+    if evaluation.min_precision != "none" and (evaluation.profile, evaluation.precision) != ("strict", "fp32"):
+        message = "errors are compared with float64 only if evaluation.profile is strict and evaluation.precision fp32"
+        yield Contradiction(("evaluation", "min_precision"), message, "set it to none, or set the other two")
 
 
 def unknown_rules(checkers: Mapping[str, Use], forbid: Sequence[str], registry: Registry) -> Iterator[Contradiction]:

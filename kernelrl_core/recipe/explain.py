@@ -1,22 +1,21 @@
 """Explanations of recipe keys, options, components, metrics, rules and outcomes, from the places that define them.
 
 Keys and options: docstrings and types of their classes. Components: their declarations. Metrics: the tables of
-`docs/metrics.md`. Rules: the checkers.
+`docs/metrics.md`, like findings that no checker declares. Rules: the checkers.
 """
 
 from __future__ import annotations
 
 import re
 import typing
-from collections.abc import Iterator
-from fnmatch import fnmatchcase
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import attrs
 
 import kernelrl_core
-from kernelrl_core.errors import KernelRLError, LookupFailed, suggestion
+from kernelrl_core.errors import KernelRLError, LookupFailed, nearest
 from kernelrl_core.plugins.kinds import KINDS_BY_NAME
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.plugins.use import Use
@@ -27,6 +26,8 @@ from kernelrl_core.types.outcomes import Outcome, Rule, Severity, Verdict
 
 __all__ = ["Explanation", "explain"]
 
+_METRIC = "metric"
+
 
 @attrs.frozen
 class Explanation:
@@ -35,7 +36,7 @@ class Explanation:
     name: str
     """Full name, such as `train.kl` or `policy.lora_rank`."""
     what: str
-    """`recipe key`, `option of policy 'torch'`, `policy`, `metric`, `rule of checker 'source_rules'`."""
+    """`recipe key`, `option of policy 'torch'`, `policy`, `metric`, `rule of checker 'source_rules'`, `finding`."""
     text: str
     """Effect or meaning."""
     source: str
@@ -62,19 +63,39 @@ def explain(name: str, registry: Registry) -> list[Explanation]:
         parts = (parts[0], *parts[2:])
     wanted = " ".join(".".join(parts).split())
     known = list(_everything(registry))
-    found = [one for one in known if wanted in _names(one) or (one.what == "metric" and fnmatchcase(wanted, one.name))]
+    found = [one for one in known if wanted in _names(one)]
+    if not any(one.what == _METRIC for one in found):
+        found += _matching(wanted, known)
+    # A key or an option may be given without the mapping that contains it.
+    found = found or [one for one in known if one.field is not None and one.name.rpartition(".")[2] == wanted]
     if not found:
-        names = {name for one in known for name in _names(one)}
-        last = {one.name.rpartition(".")[2]: one.name for one in known}
-        hint = f"did you mean {last[wanted]!r}?" if wanted in last else suggestion(wanted, names)
-        raise LookupFailed(f"no key, component, metric or rule {name!r}; {hint[:200]}", fix="kernelrl schema")
+        close = nearest(wanted, {name for one in known for name in _names(one)})
+        hint = f"; did you mean {close!r}?" if close else ""
+        fix = "kernelrl schema lists all keys, kernelrl plugins list all components, and docs/metrics.md all metrics"
+        raise LookupFailed(f"no key, component, metric or rule {name!r}{hint}", fix=fix)
     return found
 
 
 def _names(one: Explanation) -> set[str]:
-    """The names under which an explanation is found. A component also has those with its kind."""
+    """The names under which an explanation is found. A component also has those with its kind, and a result of the
+    held-out evaluation that without `eval/`, which `kernelrl eval` prints."""
     kinds = [kind for kind, known in KINDS_BY_NAME.items() if known.singular == one.what]
-    return {one.name, *(f"{kind} {one.name}" for kind in kinds), *(f"{one.what} {one.name}" for _ in kinds)}
+    bare = {one.name.removeprefix("eval/")} if one.what == _METRIC and one.name != "eval/*" else set()
+    return {one.name, *bare, *(f"{kind} {one.name}" for kind in kinds), *(f"{one.what} {one.name}" for _ in kinds)}
+
+
+def _matching(wanted: str, known: Iterable[Explanation]) -> list[Explanation]:
+    """The metric whose name matches with `*` for any text or `<k>` for a number; of several the most specific one."""
+    found = []
+    for one in known:
+        for pattern in _names(one) if one.what == _METRIC else ():
+            parts = re.split(r"(\*|<\w+>)", pattern)
+            regex = "".join(
+                ".*" if part == "*" else r"[\d.]+" if part[:1] == "<" else re.escape(part) for part in parts
+            )
+            if len(parts) > 1 and re.fullmatch(regex, wanted):
+                found.append((sum(map(len, parts[::2])), one))
+    return [max(found, key=lambda pair: pair[0])[1]] if found else []
 
 
 def _everything(registry: Registry) -> Iterator[Explanation]:
@@ -172,11 +193,14 @@ def _words() -> Iterator[Explanation]:
 def _metrics() -> Iterator[Explanation]:
     package = Path(kernelrl_core.__file__).parent
     # In an editable checkout the documentation is beside the package, not inside it.
+    what = _METRIC
     page = next((d / "metrics.md" for d in (package / "docs", package.parent / "docs") if d.is_dir()), None)
     seen: set[str] = set()
     for line in page.read_text(encoding="utf-8").splitlines() if page is not None and page.is_file() else ():
+        if line.startswith("## "):
+            what = "finding" if line == "## Findings" else _METRIC
         names, meaning, *_ = [*re.split(r" (?<!\\)\| ", line.strip("| ")), ""]
         for name in re.findall(r"`([^`]+)`", names) if line.startswith("| `") else ():
             if name not in seen:
-                yield Explanation(name, "metric", meaning.strip().replace("\\|", "|"), "docs/metrics.md")
+                yield Explanation(name, what, meaning.strip().replace("\\|", "|"), "docs/metrics.md")
             seen.add(name)

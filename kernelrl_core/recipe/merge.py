@@ -6,7 +6,7 @@ the file and line of a value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,16 @@ class Merged:
             if path[:end] in self.origins:
                 return self.origins[path[:end]]
         return Origin(COMMAND_LINE)
+
+    def ordered(self, problems: Iterable[Problem]) -> list[Problem]:
+        """Mistakes in the order of the files read, then of their lines; those of the command line last."""
+        files = [shown_path(path) for path in self.sources]
+
+        def place(problem: Problem) -> tuple[int, int]:
+            source = problem.origin.source
+            return files.index(source) if source in files else len(files), problem.origin.line or 0
+
+        return sorted(problems, key=place)
 
 
 def merge_files(

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 
 from kernelrl_core.errors import KernelRLError, MissingPrerequisite
 from kernelrl_core.interfaces.requirements import missing_requirements
+from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.plugins.use import Use
 from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
 from kernelrl_core.recipe.schema import Recipe
 
-__all__ = ["missing_prerequisites", "recipe_uses", "require_prerequisites"]
+__all__ = ["missing_prerequisites", "pending_preparations", "recipe_uses", "require_prerequisites"]
 
 
 def recipe_uses(recipe: Recipe, *, policy: bool = True) -> Iterator[tuple[str, Use]]:
@@ -51,6 +52,17 @@ def missing_prerequisites(uses: Iterable[tuple[str, Use]], spec: EvaluationSpec,
         for missing in missing_requirements(options.requires_for(spec.settings)):
             found.setdefault(missing.what, missing.fix)
     return found
+
+
+def pending_preparations(recipe: Recipe) -> list[str]:
+    """A line for each part of this machine that the first use by the recipe's backend will prepare.
+
+    Raises:
+        KernelRLError: the backend failed.
+    """
+    with plugin_boundary(f"backend {recipe.backend.use!r}", "found_here"):
+        facts = list(recipe.backend.options.found_here())
+    return [f"{fact.label}: {fact.detail}" for fact in facts if fact.state == "pending"]
 
 
 def require_prerequisites(uses: Iterable[tuple[str, Use]], spec: EvaluationSpec, registry: Registry) -> None:

@@ -17,6 +17,7 @@ from kernelrl_core.interfaces.policies import Policy, PolicyContext, TrainablePo
 from kernelrl_core.monitoring.timeline import Timeline
 from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.prompts.composer import MINIMUM_REPLY_TOKENS
 from kernelrl_core.prompts.history import require_kept_thinking
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.rollout.sampler import Sampler
@@ -93,6 +94,7 @@ async def open_session(
             loss=recipe.train.loss if run_dir is not None else "",
             reference=recipe.train.kl > 0 and run_dir is not None,
             weights_follow=origin is not None or checkpoint is not None,
+            reply_tokens=min(MINIMUM_REPLY_TOKENS, recipe.sampling.max_tokens),
         )
         with plugin_boundary(session.policy_label, "start"):
             await policy.start(context)

@@ -179,7 +179,12 @@ class RunDir:
         return sha256_text(text) != self.provenance().get("recipe_sha256")
 
     def accept_recipe(self) -> None:
-        """Accept an edited recipe.yaml, and record the hash of the former one in the provenance."""
+        """Accept an edited recipe.yaml, and record the hash of the former one in the provenance.
+
+        A finished run counts as stopped from then on, because the changed recipe has more steps.
+        """
+        if self.state()[0] == "finished":
+            self.set_state("stopped")
         text = (self.path / "recipe.yaml").read_text(encoding="utf-8")
         provenance = self.provenance()
         provenance["recipe_changes"] = [*provenance.get("recipe_changes", []), provenance["recipe_sha256"]]
@@ -194,16 +199,23 @@ class RunDir:
     def _write_provenance(self, provenance: dict[str, Any]) -> None:
         self._write("provenance.json", json.dumps(provenance, indent=2, sort_keys=True) + "\n")
 
-    def set_state(self, state: State, error: str = "") -> None:
-        """Write the state of the run."""
-        entry = {"state": state, "error": error, "pid": os.getpid(), "since": now()}
+    def set_state(self, state: State, error: str = "", progress: Mapping[str, Any] | None = None) -> None:
+        """Write the state of the run.
+
+        Args:
+            progress: progress of the phase in which the run stopped or failed.
+        """
+        entry: dict[str, Any] = {"state": state, "error": error, "pid": os.getpid(), "since": now()}
+        if progress is not None:
+            entry["progress"] = dict(progress)
         with self._writing:
             self._ended = state != "running"
             try:
                 self._write("state.json", json.dumps(entry) + "\n")
             except StorageError:
                 # A full disk has no space for a second file, but the present one keeps its block.
-                entry["error"] = error[:_SHORT_ERROR]
+                entry = {**entry, "error": error[:_SHORT_ERROR]}
+                entry.pop("progress", None)
                 if not _overwrite(self.path / "state.json", json.dumps(entry) + "\n"):
                     raise
 
@@ -215,12 +227,13 @@ class RunDir:
                 write_atomically(self.path / "state.json", json.dumps(entry) + "\n", sync=False)
 
     def progress(self) -> dict[str, Any] | None:
-        """The progress that the running process has recorded; None if no process runs or it recorded none."""
+        """The last progress that a process has recorded: that of the present phase, or of the phase in which the run
+        stopped, failed or was killed. None if there is none."""
         try:
             entry = json.loads((self.path / "state.json").read_text())
         except (OSError, ValueError):
             return None
-        found = entry.get("progress") if isinstance(entry, dict) and self.state()[0] == "running" else None
+        found = entry.get("progress") if isinstance(entry, dict) else None
         return found if isinstance(found, dict) else None
 
     def state(self) -> tuple[State, str]:

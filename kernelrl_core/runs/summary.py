@@ -46,7 +46,8 @@ def summary(run: RunDir) -> dict[str, Any]:
         "seconds_start": sum(_before(row) - row.get("time/eval_start", 0.0) for row in rows),
         "seconds_held_out": sum(row.get("time/eval", 0.0) + row.get("time/eval_start", 0.0) for row in rows),
         "seconds_all": sum(row["time/total"] + _before(row) for row in rows),
-        "progress": run.progress(),
+        "progress": run.progress() if state == "running" else None,
+        "stopped_in": _stopped_in(run) if state in ("stopped", "failed", "killed") else None,
         "seconds_per_step": _mean(rows[-10:], "time/total"),
         "seconds_spent_on": {kind: sum(row.get(f"time/in_{kind}", 0.0) for row in rows) for kind in KINDS},
         "usd": next((row["cost/total_usd"] for row in reversed(rows) if "cost/total_usd" in row), None),
@@ -59,6 +60,8 @@ def result_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = [("run", str(facts["run"])), ("state", facts["state"]), ("steps", done)]
     if facts["progress"] is not None:
         rows.append(("now", progress_text(facts["progress"])))
+    if facts["stopped_in"] is not None:
+        rows.append(("stopped in", facts["stopped_in"]))
     if facts["error"]:
         rows.append(("error", facts["error"].splitlines()[0]))
     if facts["steps"]:
@@ -106,6 +109,12 @@ def tested_parts(run: RunDir, recipe: Recipe) -> list[tuple[str, str, str]]:
     if all(state == "works" for _, state, _ in found):
         return [*found, ("installation", "works", "a small model need not write correct kernels")]
     return [*found, ("installation", "not tested completely", "see 'kernelrl doctor'")]
+
+
+def _stopped_in(run: RunDir) -> str | None:
+    """The phase in which an unfinished run ended, in words."""
+    facts = run.progress()
+    return None if facts is None else progress_text({**facts, "samples_per_s": None, "left_s": None})
 
 
 def _before(row: Mapping[str, Any]) -> float:

@@ -19,7 +19,7 @@ from kernelrl_core.types import Task
 if TYPE_CHECKING:
     from kernelrl_core.plugins.registry import Registry
 
-__all__ = ["find_task", "read_task_file", "source_for"]
+__all__ = ["find_task", "needs_source", "read_task_file", "source_for"]
 
 
 def find_task(text: str, *, registry: Registry, source: TaskSource | None = None) -> Task:
@@ -49,17 +49,20 @@ def find_task(text: str, *, registry: Registry, source: TaskSource | None = None
 
 
 def source_for(text: str, tasks: Use, registry: Registry) -> TaskSource | None:
-    """The task source `tasks` of a recipe, for `find_task`. None where it is not needed: `text` is a file, or an id of
-    another installed source, so that a prerequisite of the recipe's source is not needed either.
+    """The task source `tasks` of a recipe, for `find_task`; None where it is not needed.
 
     Raises:
         UsageError, MissingPrerequisite: the source cannot be made.
     """
+    return registry.make("tasks", tasks) if needs_source(text, tasks.use, registry) else None
+
+
+def needs_source(text: str, name: str, registry: Registry) -> bool:
+    """Whether the task source `name` of a recipe is needed to find a task. It is not if `text` is a file, or an id of
+    another installed source."""
     named = text.partition("/")[0]
     installed = {component.name for component in registry.components("tasks")}
-    if Path(text).is_file() or (named in installed and named != tasks.use.rpartition(":")[2]):
-        return None
-    return registry.make("tasks", tasks)
+    return not (Path(text).is_file() or (named in installed and named != name.rpartition(":")[2]))
 
 
 def read_task_file(path: Path) -> str:

@@ -19,6 +19,7 @@ from kernelrl_core.monitoring.loggers import LoggerThreads
 from kernelrl_core.monitoring.monitor import Monitor
 from kernelrl_core.plugins.boundary import first_error
 from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.recipe.prerequisites import pending_preparations
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.rollout.session import Session, open_session, require_learning
 from kernelrl_core.runs.directory import RunDir, State
@@ -56,7 +57,7 @@ def execute_run(run: RunDir, recipe: Recipe, resolved: Mapping[str, Any], regist
             finished = asyncio.run(_train(run, recipe, resolved, registry, console))
         except BaseException as error:
             console.close()
-            reason = _record_failure(run, first_error(error))
+            reason = _record_failure(run, first_error(error), console)
             raise reason from (error if error is not reason else None)
         console.close()
         run.set_state("finished" if finished else "stopped")
@@ -77,6 +78,10 @@ async def _train(
     began = time.monotonic()
     reporting = asyncio.create_task(console.keep_reporting())
     try:
+        for pending in pending_preparations(recipe):
+            console.say(pending)
+        after = f", to continue after step {journal.next_step}" if journal.next_step else ""
+        console.say(f"preparing policy {recipe.policy.use!r} and evaluator {recipe.evaluator.use!r}{after}")
         async with open_session(
             recipe, registry, secret=run.secret(), run_dir=run.path, say=console.say, origin=run.origin()
         ) as session:
@@ -148,8 +153,9 @@ class _Interrupts:
     def leave(self) -> NoReturn:
         """Exit the process without waiting for threads that still compute. Files are written atomically."""
         self._console.close()
-        self._run.set_state("stopped")
-        self._console.say(f"stopped immediately; continue with: kernelrl resume {self._run.path}")
+        self._run.set_state("stopped", progress=self._console.progress())
+        lost = " during the preparation; a warm start that had not ended is lost" if self._starting else " immediately"
+        self._console.say(f"stopped{lost}; continue with: kernelrl resume {self._run.path}")
         logging.shutdown()
         os._exit(ExitCode.INTERRUPTED)
 
@@ -170,7 +176,7 @@ class _Interrupts:
             self._loop.call_later(1 if self._starting else 5, self.leave)
 
 
-def _record_failure(run: RunDir, error: BaseException) -> BaseException:
+def _record_failure(run: RunDir, error: BaseException, console: Console) -> BaseException:
     """Record the failure in the state and the log; return the exception to raise."""
     stopped = isinstance(error, KeyboardInterrupt | asyncio.CancelledError)
     if not isinstance(error, KernelRLError) and not stopped:
@@ -194,7 +200,7 @@ def _record_failure(run: RunDir, error: BaseException) -> BaseException:
         _log.error("the run failed: %s", error)
     # On a read-only disk the state cannot be written either. The run then counts as killed and can still be resumed.
     with suppress(KernelRLError):
-        run.set_state("stopped" if stopped else "failed", str(error))
+        run.set_state("stopped" if stopped else "failed", str(error), console.progress())
     return error
 
 
@@ -232,4 +238,4 @@ class _ToUser(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         # The command itself prints errors that end the run.
         if record.name != __name__:
-            self._console.show(f"{record.levelname.lower()}: {record.getMessage()}")
+            self._console.warn(f"{record.levelname.lower()}: {record.getMessage()}")

@@ -191,6 +191,21 @@ CASES = {
     "rule of a plugin that is text": Case(
         ["plugins", "check", "norule"], 1, r"^checkers: sleep: FAILS: rules must be a list or tuple of Rule", NO_RULE
     ),
+    "context too small for the prompts": Case(
+        ["validate", "quickstart", "policy.context_tokens=257"],
+        2,
+        r"command line: policy\.context_tokens: a context of 257 tokens cannot hold a prompt .*; set it to 1024",
+    ),
+    "context of a server's model too small": Case(
+        ["validate", "tinker_local", "policy.local.context_tokens=257"],
+        2,
+        r"command line: policy\.local\.context_tokens: a context of 257 tokens cannot hold a prompt .*; set it to 1024",
+    ),
+    "prompt limit too small for the prompts": Case(
+        ["validate", "quickstart", "prompt.max_tokens=9"],
+        2,
+        r"command line: prompt\.max_tokens: the longest first prompt has \d+ tokens or more; set it to \d+ or more",
+    ),
     "no GPU for a check": Case(
         ["check", RELU, "k.py", "backend.mode=gpu"],
         3,

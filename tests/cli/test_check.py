@@ -99,6 +99,89 @@ def test_a_folder_without_kernels_and_no_kernel_at_all_are_errors(check: Run, tm
     assert "no kernel is given" in check("seed=1").stderr
 
 
+ELSEWHERE_WRONG = """tasks: {use: nowhere}
+policy: {use: tinkre}
+retriever: {use: bm25, index: ./nowhere}
+rewards: {speed: {use: fake, weight: -1}}
+train: {sets: 3}
+backend: {use: fake}
+evaluator: {use: fake}
+evaluation: {timing: true, trials: 2}
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Callable[[str], str]:
+    def write(text: str) -> str:
+        (tmp_path / "r.yaml").write_text(text)
+        return "r.yaml"
+
+    return write
+
+
+def test_a_recipe_is_read_as_far_as_a_check_needs_it(check: Run, recipe: Callable[[str], str]) -> None:
+    done = check("kernels/good.py", "-r", recipe(ELSEWHERE_WRONG))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("correct")
+
+
+def test_a_mistake_in_the_evaluation_keys_of_a_recipe_is_reported(check: Run, recipe: Callable[[str], str]) -> None:
+    done = check("kernels/good.py", "-r", recipe(f"{ELSEWHERE_WRONG}verfy: {{}}\n".replace("trials: 2", "trails: 2")))
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "kernelrl: r.yaml:8: evaluation.trails: unknown key 'trails'; did you mean 'trials'?",
+        "kernelrl: r.yaml:9: verfy: unknown key 'verfy'; did you mean 'verify'?",
+    ]
+
+
+def test_a_contradiction_between_evaluation_keys_is_reported(check: Run) -> None:
+    done = check("kernels/good.py", "evaluation.min_precision=tf32", "evaluation.precision=bf16")
+    assert done.returncode == 2
+    assert "evaluation.min_precision: errors are compared with float64 only if" in done.stderr
+
+
+def test_a_key_that_a_check_does_not_read_is_refused(check: Run, recipe: Callable[[str], str]) -> None:
+    done = check("kernels/good.py", "-r", recipe(ELSEWHERE_WRONG), "rewards.speed.weight=1")
+    assert done.returncode == 2
+    assert done.stderr.startswith("kernelrl: command line: rewards: has no effect here; known: backend, evaluator")
+
+
+@pytest.mark.parametrize("setting", ["evaluation.timing=true", "evaluation={timing: true}"])
+def test_no_timing_contradicts_timing(check: Run, recipe: Callable[[str], str], setting: str) -> None:
+    done = check("kernels/good.py", "-r", recipe(ELSEWHERE_WRONG), "--no-timing", setting)
+    assert done.returncode == 2
+    assert done.stderr.startswith("kernelrl: --no-timing contradicts evaluation.timing=true")
+
+
+@pytest.mark.parametrize("switch", ["--no-timing", "evaluation.timing=false"])
+def test_the_switch_that_turned_timing_off_is_named(check: Run, recipe: Callable[[str], str], switch: str) -> None:
+    found = json.loads(
+        check("kernels/good.py", "-r", recipe(ELSEWHERE_WRONG), switch, "evaluator.untimed=true", "--json").stdout
+    )
+    assert found["reasons"]["speedup"] == f"timing is turned off by {switch}"
+
+
+def test_a_failing_checker_is_one_line_and_its_traceback_is_printed_on_request(start: Callable[..., Command]) -> None:
+    words = ("kernels/good.py", "-b", "fake", "-e", "fake", "checkers={own: {use: fake}}", "forbid=[]")
+    out, err = start(*words).communicate(timeout=60)
+    evidence = "checkers.own failed: Checker of kernelrl_fake: RuntimeError: planted in the checker"
+    assert [line for line in (out + err).splitlines() if "planted" in line] == [
+        f"finding   checker_failed (note, own): {evidence}"
+    ]
+    assert err == ""
+    out, err = start(*words, "--debug").communicate(timeout=60)
+    assert "Traceback" in err
+    assert 'raise RuntimeError("planted in the checker")' in err
+
+
+def test_an_override_may_precede_the_task(tmp_path: Path, command_server: CommandServer) -> None:
+    (tmp_path / "k.py").write_text(KERNEL.format(value="right"))
+    words = ("check", "evaluation.trials=2", TASK, "k.py", *FAKE)
+    process = command_server.start(*words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(FAKES)})
+    assert process.communicate(timeout=60)[1] == ""
+    assert process.returncode == 0
+
+
 def test_a_changed_kernel_is_evaluated_again(start: Callable[..., Command], tmp_path: Path) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         pytest.skip("SIGINT is ignored here, as in a job in the background of a shell")

@@ -11,7 +11,6 @@ import pytest
 
 from kernelrl_core.cli.check import _described, _expected_evaluator, _lines, _why_untimed
 from kernelrl_core.cli.check_kernels import CheckedKernel
-from kernelrl_core.errors import UsageError
 from kernelrl_core.interfaces.backends import BackendConfig
 from kernelrl_core.interfaces.component import Component
 from kernelrl_core.interfaces.evaluators import EvaluatorConfig
@@ -52,8 +51,8 @@ def spec(timing: bool = False, options: BackendConfig | None = None) -> Evaluati
     return EvaluationSpec(backend, evaluator, EvaluationSettings(timing=timing), {}, ())
 
 
-def why(spec: EvaluationSpec, evaluator: FakeEvaluator, *overrides: str, no_timing: bool = False) -> str:
-    return _why_untimed(spec, evaluator, overrides, no_timing, Registry(()))
+def why(spec: EvaluationSpec, evaluator: FakeEvaluator) -> str:
+    return _why_untimed(spec, evaluator, Registry(()))
 
 
 def correct() -> Any:
@@ -75,21 +74,6 @@ def test_a_device_that_cannot_be_timed_is_the_reason() -> None:
 
 def test_a_prerequisite_of_timing_alone_is_the_reason() -> None:
     assert "/nowhere/a device" in why(spec(options=OnGpuOnly()), FakeEvaluator())
-
-
-def test_a_stated_setting_is_not_replaced() -> None:
-    assert why(spec(timing=True), Untimed(), "evaluation.timing=true") == ""
-    assert "evaluation.timing=false" in why(spec(), FakeEvaluator(), "evaluation.timing=false")
-
-
-def test_the_flag_turns_timing_off() -> None:
-    assert "--no-timing" in why(spec(), FakeEvaluator(), no_timing=True)
-    assert "--no-timing" in why(spec(), FakeEvaluator(), "evaluation.timing=false", no_timing=True)
-
-
-def test_a_contradiction_is_one_error() -> None:
-    with pytest.raises(UsageError, match=r"--no-timing contradicts evaluation\.timing=true"):
-        why(spec(timing=True), FakeEvaluator(), "evaluation.timing=true", no_timing=True)
 
 
 def test_the_reason_is_printed_where_there_is_no_speedup() -> None:

@@ -97,16 +97,17 @@ def test_debug_anywhere_shows_the_traceback_and_keeps_the_exit_code(
 
 
 def test_a_kernel_of_another_backend_gets_a_hint() -> None:
-    from kernelrl_core.cli.check import _other_backend, _spec
+    from kernelrl_core.cli.check import _other_backend
     from kernelrl_core.plugins.registry import registry
+    from kernelrl_core.recipe.evaluation_spec import read_evaluation_spec
     from kernelrl_core.testing.values import make_turn
     from kernelrl_core.types import Candidate, Extraction, Outcome
 
     source = "import triton\n\n\n@triton.jit\ndef k(x):\n    pass\n\n\nclass ModelNew:\n    pass\n"
     turn = make_turn(Outcome.REJECTED, extraction=Extraction(Candidate(source, "cuda")))
-    spec, _ = _spec(None, "cuda", None, (), registry())
+    spec = read_evaluation_spec({"backend": {"use": "cuda"}}, registry=registry())
     assert _other_backend(turn, spec, registry()) == "triton"
-    spec, _ = _spec(None, "triton", None, (), registry())
+    spec = read_evaluation_spec({"backend": {"use": "triton"}}, registry=registry())
     assert _other_backend(turn, spec, registry()) == ""
 
 
@@ -334,3 +335,20 @@ def test_recipes_are_listed_with_needs_and_costs(call: Call) -> None:
     assert found["quickstart"]["costs"] == "A few minutes and less than 3 GiB of memory, warm start included."
     assert all(row["needs"] and row["costs"] for row in found.values())
     assert "    costs: About 30 seconds." in call("recipes", "list")[1]
+
+
+def test_a_warning_without_a_handler_has_no_traceback(call: Call) -> None:
+    import logging
+
+    assert call("recipes", "list")[0] == 0
+    assert logging.lastResort is not None
+    with pytest.MonkeyPatch.context() as patch:
+        lines: list[str] = []
+        patch.setattr("click.echo", lambda line, err: lines.append(line))
+        try:
+            raise RuntimeError("planted")
+        except RuntimeError as error:
+            found = (type(error), error, error.__traceback__)
+            record = {"levelno": 40, "levelname": "ERROR", "msg": "it failed", "exc_info": found}
+            logging.lastResort.handle(logging.makeLogRecord(record))
+    assert lines == ["kernelrl: error: it failed"]

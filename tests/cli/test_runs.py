@@ -16,6 +16,11 @@ from typing import Any
 import pytest
 from kernelrl_command_server import Command, CommandServer
 
+from kernelrl_core.plugins.registry import registry
+from kernelrl_core.recipe.explain import explain
+from kernelrl_core.runs.directory import RunDir
+from kernelrl_core.sources.yaml import load_yaml
+
 FAKES = Path(__file__).parents[1] / "fakes"
 MAIN = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()"]
 RECIPE = """
@@ -126,6 +131,23 @@ def test_a_run_and_the_output_of_the_commands_about_it(kernelrl: Run, tmp_path: 
     assert kernelrl("eval", "a", "--checkpoint", "7").returncode == 2
 
 
+def test_every_key_that_a_run_and_an_evaluation_print_is_explained(kernelrl: Run, tmp_path: Path) -> None:
+    options = [
+        "verify={train: 1.0, eval: 1.0}",
+        "checkers={own: {use: fake}}",
+        "cost.prices={prompt: 1.0, reply: 1.0}",
+    ]
+    assert kernelrl("run", "small.yaml", "--name", "a", *options).returncode == 0
+    printed = {key for row in rows(tmp_path / "runs/a/metrics.jsonl") for key in row}
+    printed |= json.loads(kernelrl("eval", "a", "--json").stdout).keys()
+    printed |= {finding["rule"] for row in rows(tmp_path / "runs/a/samples.jsonl") for finding in row["findings"]}
+    assert {"pass@1", "fast_1", "checker_failed", "multiturn/turn_0/correct_rate", "cost/usd"} <= printed
+    unspecific = {
+        key for key in printed for one in explain(key, registry()) if one.name in ("eval/*", "time/*", "cost/*")
+    }
+    assert unspecific == set()
+
+
 def test_a_killed_run_resumes_to_the_same_result(kernelrl: Run, start: Any, tmp_path: Path) -> None:
     slow = "policy.delay_s=0.1"
     assert kernelrl("run", "small.yaml", "--name", "whole", slow).returncode == 0
@@ -134,7 +156,9 @@ def test_a_killed_run_resumes_to_the_same_result(kernelrl: Run, start: Any, tmp_
     wait_until(process, lambda: samples.exists() and samples.read_text().count("\n") >= 20)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    assert json.loads(kernelrl("status", "a", "--json", new=True).stdout)["state"] == "killed"
+    status = json.loads(kernelrl("status", "a", "--json", new=True).stdout)
+    assert status["state"] == "killed"
+    assert status["stopped_in"] is None or status["stopped_in"].startswith(("start: ", "step "))
     assert kernelrl("resume", "a", new=True).returncode == 0
     assert metrics(tmp_path / "runs/a") == metrics(tmp_path / "runs/whole")
     ids = [row["sample"] for row in rows(samples)]
@@ -169,7 +193,12 @@ def test_one_interrupt_stops_the_start_of_the_policy(kernelrl: Run, start: Any, 
     _out, err = process.communicate(timeout=10)
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    assert json.loads(kernelrl("status", "a", "--json").stdout)["state"] == "stopped"
+    assert "stopped during the preparation; a warm start that had not ended is lost; continue with: kernelrl" in err
+    status = kernelrl("status", "a").stdout
+    assert "state       stopped\n" in status
+    assert "stopped in  start: 0 s; preparing policy 'fake' and evaluator 'fake'\n" in re.sub(
+        r": \d+ s", ": 0 s", status
+    )
     assert rows(tmp_path / "runs/a/samples.jsonl") == []
 
 
@@ -451,6 +480,30 @@ def test_the_times_of_a_run_add_up(kernelrl: Run, tmp_path: Path) -> None:
     assert facts["seconds_start"] + steps_s + facts["seconds_held_out"] == pytest.approx(facts["seconds_all"])
     assert facts["seconds_all"] <= wall_s
     assert "  start           1 s  (loading and warm start)" in kernelrl("status", "a").stdout
+
+
+def test_a_run_prints_at_once_what_it_prepares_and_where_it_continues(kernelrl: Run) -> None:
+    line = "preparing policy 'fake' and evaluator 'fake'"
+    assert kernelrl("run", "small.yaml", "--name", "a", "train.steps=2").stderr.splitlines()[1] == line
+    resumed = kernelrl("run", "small.yaml", "--name", "a", "--extend", "train.steps=3").stderr
+    assert resumed.splitlines()[1] == f"{line}, to continue after step 2"
+
+
+def test_a_pending_preparation_is_printed_before_it_begins(kernelrl: Run) -> None:
+    line, pending = "headers: none yet; the first build makes them", "backend.pending=true"
+    assert line in kernelrl("run", "small.yaml", "--dry-run", pending).stdout.splitlines()
+    assert line in kernelrl("run", "small.yaml", "--name", "a", pending).stderr.splitlines()
+    assert f"pending  fake           {line}" in kernelrl("doctor", "-r", "runs/a/recipe.yaml").stdout.splitlines()
+
+
+def test_an_extended_run_that_ends_before_it_starts_is_not_finished(kernelrl: Run, tmp_path: Path) -> None:
+    assert kernelrl("run", "small.yaml", "--name", "a", "train.steps=2").returncode == 0
+    run = RunDir(tmp_path / "runs/a")
+    path = run.path / "recipe.yaml"
+    run.replace_recipe(load_yaml(path.read_text().replace("steps: 2", "steps: 3"), path))
+    assert run.state()[0] == "stopped"
+    assert kernelrl("resume", "a").returncode == 0
+    assert len(metrics(run.path)) == 3
 
 
 def test_status_shows_the_phase_of_a_running_run_from_its_start_on(kernelrl: Run, start: Any, tmp_path: Path) -> None:

@@ -72,3 +72,12 @@ def test_mistakes_end_with_a_message_and_a_code(
     assert (actual, out) == (code, "")
     assert message in err
     assert "Traceback" not in err
+
+
+def test_only_the_tasks_of_a_recipe_are_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = folder / "r.yaml"
+    recipe.write_text("tasks: {use: directory, path: level1}\npolicy: {use: nowhere}\ntrain: {sets: 3}\n")
+    code, out, err = run(capsys, "list", "-r", str(recipe), "tasks.holdout={names: [gelu]}")
+    assert (code, len(out.splitlines())) == (0, 2), err
+    code, _, err = run(capsys, "list", "-r", str(recipe), "train.steps=3")
+    assert (code, err) == (2, "kernelrl: command line: train: has no effect here; known: tasks\n")

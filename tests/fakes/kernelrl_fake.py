@@ -32,6 +32,7 @@ from kernelrl_core.api import (
     tasks,
 )
 from kernelrl_core.api.backends import BackendFacts, Example, SourceFacts
+from kernelrl_core.api.config import MachineFact
 from kernelrl_core.api.errors import InfrastructureError, KernelRLError
 from kernelrl_core.api.evaluators import BuildStatus, Evaluation, EvaluationRequest, Outcome
 from kernelrl_core.api.policies import (
@@ -118,6 +119,7 @@ class Policy(policies.TrainablePolicy):
 @attrs.frozen
 class EvaluatorOptions(evaluators.EvaluatorConfig):
     padding: int = 0
+    untimed: bool = False
 
 
 class Evaluator(evaluators.Evaluator):
@@ -135,14 +137,25 @@ class Evaluator(evaluators.Evaluator):
             build=BuildStatus.BUILT,
             tests_passed=int(right),
             tests_total=1,
-            speedup=1.5 if right else None,
+            speedup=1.5 if right and not self.options.untimed else None,
             seconds={"run": time.perf_counter() % 1},
         )
+
+
+@attrs.frozen
+class BackendOptions(backends.BackendConfig):
+    pending: bool = False
+
+    def found_here(self) -> Sequence[MachineFact]:
+        return [MachineFact("headers", "none yet; the first build makes them", "pending")] if self.pending else []
 
 
 class Backend(backends.Backend):
     facts = BackendFacts("Fake", ("fake",), "Reply with ModelNew.", Example("reference", SOURCE.format(answer="…")))
     runner = "kernelrl_fake:nothing"
+
+    def __init__(self, options: BackendOptions) -> None:
+        pass
 
     def source_facts(self, source: str) -> SourceFacts:
         return SourceFacts()
@@ -277,7 +290,7 @@ def kernelrl_evaluators() -> list[Component]:
 
 @hookimpl
 def kernelrl_backends() -> list[Component]:
-    return _one("Backend")
+    return _one("Backend", "BackendOptions")
 
 
 @hookimpl

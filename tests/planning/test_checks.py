@@ -50,7 +50,7 @@ def check(plugins: Registry, **parts: str) -> list[str]:
         ({"eval": "{split: nosuch}"}, "eval.split: no split 'nosuch'; known: train; set holdout"),
         ({"eval": "{at_start: true}"}, "eval.split: no split 'held_out'; known: train; set holdout"),
         ({"policy": "{use: tiny, warms: true}"}, "backend: the tasks have no demonstration for backend 'triton'"),
-        ({"policy": "{use: tiny, context: 256}"}, "policy: a context of 256 tokens cannot hold a prompt and a"),
+        ({"policy": "{use: tiny, context: 256}"}, "policy: a context of 256 tokens cannot hold a prompt (the"),
         ({"sampling": "{stop: ['']}"}, "sampling.stop: an empty string ends every reply"),
         ({"prompt": "{hardware: {gpu: B900}}"}, "prompt.hardware.gpu: "),
         ({"evaluation": "{atol: -1.0}"}, "evaluation.atol: 'atol' must be >= 0"),

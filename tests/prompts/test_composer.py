@@ -367,6 +367,21 @@ def test_example_of_the_backend_is_shown_if_no_retrieved_one_fits():
     assert "# add" in text(fitted.prompt.messages)
 
 
+@pytest.mark.parametrize(
+    ("limit", "context", "key"),
+    [(100, 5000, "prompt.max_tokens=700"), (None, 800, "policy.context_tokens to 956"), (750, 800, "policy.context_")],
+)
+def test_the_fix_for_a_prompt_that_is_too_long_names_the_limit_that_it_exceeds(limit, context, key):
+    made = composer(PromptSettings(template="brief", shots="zero", max_tokens=limit))
+
+    def render(messages):
+        return Prompt(tuple(messages), tuple(range(700)))
+
+    with pytest.raises(UsageError) as refused:
+        made.fit(TASK, render=render, context_tokens=context, max_tokens=300)
+    assert key in refused.value.fix
+
+
 # --- user templates -------------------------------------------------------------------------------------------------
 
 

@@ -65,12 +65,12 @@ def test_spec_of_a_recipe_equals_the_spec_read_from_its_evaluation_keys(plugins:
         ({"backend": {"use": "tritn"}}, ["backend.use: no backend 'tritn'; did you mean 'triton'?"]),
         ({**BACKEND, "evaluation": {"trails": 3}}, ["evaluation.trails: unknown key"]),
         ({**BACKEND, "evaluation": {"trials": 0}}, ["evaluation.trials: "]),
-        ({**BACKEND, "policy": {"use": "tiny"}}, ["policy: is not an evaluation key; known: backend, evaluator"]),
-        ({**BACKEND, "train": {"steps": 1}}, ["train: is not an evaluation key; known: backend, evaluator"]),
-        ({**BACKEND, "evaluatoin": {}}, ["evaluatoin: is not an evaluation key; known: backend, evaluator"]),
+        ({**BACKEND, "policy": {"use": "tiny"}}, ["policy: has no effect here; known: backend, evaluator"]),
+        ({**BACKEND, "train": {"steps": 1}}, ["train: has no effect here; known: backend, evaluator"]),
+        ({**BACKEND, "evaluatoin": {}}, ["evaluatoin: unknown key 'evaluatoin'; did you mean 'evaluation'?"]),
         (
             {"backend": {"use": "tritn"}, "evaluation": {"trials": "x"}, "rewards": {}},
-            ["backend.use: ", "evaluation.trials: ", "rewards: is not an evaluation key"],
+            ["backend.use: ", "evaluation.trials: ", "rewards: has no effect here"],
         ),
     ],
 )

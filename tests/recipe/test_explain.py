@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kernelrl_core.errors import LookupFailed
@@ -57,7 +59,38 @@ def test_metrics_and_rules_are_found() -> None:
     assert one("no_kernel").what.startswith("rule of checker 'source_rules', severity ")
 
 
-@pytest.mark.parametrize(("typo", "name"), [("train.klx", "train.kl"), ("mismatch", "train.mismatch")])
+def test_a_result_of_the_evaluation_is_found_with_and_without_its_prefix() -> None:
+    assert one("fast_1.5") == one("eval/fast_1.5") == one("eval/fast_<p>")
+    assert one("pass@8").name == "eval/pass@<k>"
+    assert one("fast_2_as_measured").name == "eval/fast_<p>_as_measured"
+
+
+def test_a_finding_that_no_checker_declares_is_found() -> None:
+    assert (one("checker_failed").what, one("late_write").what) == ("finding", "finding")
+
+
+def test_every_metric_has_a_meaning_of_its_own() -> None:
+    page = (Path(__file__).parents[2] / "docs/metrics.md").read_text()
+    shared = [line for line in page.splitlines() if line.startswith("| `") and "` `" in line.split(" | ")[0]]
+    assert shared == ["| `time/*` `cost/*` | further times and costs that the policy reports |"]
+
+
+def test_the_last_part_of_a_name_finds_all_keys_and_options_that_end_with_it() -> None:
+    assert [found.name for found in explain("mismatch", registry())] == ["train.mismatch"]
+    found = {(one.name, one.what) for one in explain("max_characters", registry())}
+    assert {
+        ("feedback.max_characters", f"option of feedback formatter {use!r}") for use in ("structured", "raw")
+    } <= found
+
+
+def test_an_unknown_name_without_a_near_one_names_the_lists_of_names() -> None:
+    with pytest.raises(LookupFailed) as refused:
+        explain("zzzqq", registry())
+    assert refused.value.message == "no key, component, metric or rule 'zzzqq'"
+    assert "kernelrl schema" in refused.value.fix
+
+
+@pytest.mark.parametrize(("typo", "name"), [("train.klx", "train.kl")])
 def test_an_unknown_name_gets_the_nearest_one(typo: str, name: str) -> None:
     with pytest.raises(LookupFailed, match=f"no key, component, metric or rule '{typo}'; did you mean '{name}'"):
         explain(typo, registry())

@@ -63,10 +63,12 @@ def test_nvcc_beside_the_path_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
     monkeypatch.setenv("KERNELRL_CACHE_DIR", str(tmp_path / "cache"))
     assert requires_compilers("cuda").executables == ()
-    found = {fact.label: fact.detail for fact in survey("cuda")}
+    facts = survey("cuda")
+    found = {fact.label: fact.detail for fact in facts}
     assert found["nvcc"] == f"13.0, {nvcc}"
     assert found["g++"].startswith("12.2.0")
     assert "not yet" in found["precompiled headers"]
+    assert [fact.state for fact in facts] == ["ok", "ok", "pending"]
 
 
 @pytest.mark.parametrize(("arch", "fix"), [("6.1", "older toolkit"), ("15.0", "newer toolkit")])

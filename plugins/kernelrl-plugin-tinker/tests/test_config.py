@@ -34,3 +34,8 @@ def test_a_url_with_a_secret_is_refused_without_being_shown() -> None:
             registry=registry(),
         )
     assert "geheim" not in str(failure.value)
+
+
+def test_a_context_above_that_of_the_server_s_model_is_refused() -> None:
+    with pytest.raises(RecipeError, match=r"policy: context_tokens \(4096\) exceeds local\.context_tokens \(1024\)"):
+        load_recipe("tinker_local", ["policy.context_tokens=4096"], registry=registry())

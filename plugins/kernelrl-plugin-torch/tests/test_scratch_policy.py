@@ -340,6 +340,26 @@ def test_the_fix_for_a_small_context_holds_for_all_demonstrations(make_context, 
     run(work())
 
 
+def test_a_prompt_that_leaves_too_little_for_the_reply_is_refused_before_the_warm_start(make_context, bundled) -> None:
+    async def work() -> None:
+        policy = TorchPolicy(SMALL)
+        with pytest.raises(UsageError, match="300 or more for the reply"):
+            await policy.start(attrs.evolve(make_context(given=bundled), reply_tokens=300))
+        await policy.aclose()
+        assert not make_context.said
+
+    run(work())
+
+
+def test_a_context_above_that_of_the_model_s_directory_is_a_problem(tmp_path) -> None:
+    (tmp_path / "config.json").write_text('{"text_config": {"max_position_embeddings": 256}}')
+    assert TorchConfig(model=str(tmp_path)).context_limit() == 256
+    assert list(TorchConfig(model=str(tmp_path), context_tokens=300).problems()) == [
+        f"context_tokens (300) exceeds the context of {tmp_path} (256)"
+    ]
+    assert not list(TorchConfig(model=str(tmp_path), context_tokens=256).problems())
+
+
 def test_a_model_directory_that_does_not_exist_is_a_problem(tmp_path) -> None:
     assert list(TorchConfig(model="/nonexistent").problems()) == ["model: no such directory: /nonexistent"]
     assert not list(TorchConfig(model=str(tmp_path)).problems())

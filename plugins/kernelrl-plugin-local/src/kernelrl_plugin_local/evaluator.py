@@ -29,6 +29,7 @@ from kernelrl_core.api.evaluators import (
 )
 from kernelrl_judge import processors
 from kernelrl_judge.audit_process import Auditor
+from kernelrl_judge.building.survey import precompiled_headers
 from kernelrl_judge.modes import UNTIMED
 from kernelrl_judge.worker import JudgeDied
 from kernelrl_plugin_local.config import LocalConfig
@@ -75,7 +76,7 @@ class LocalEvaluator(Evaluator):
         self._auditors: list[Auditor] = []
         self._store = cache_directory() / "builds"
         self._apart = apart
-        self._announced = False
+        self._reported = False
         self._runners: dict[str, tuple[str, Any]] = {}
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
@@ -95,7 +96,16 @@ class LocalEvaluator(Evaluator):
                 f"backend {request.backend} needs a GPU, but the driver lists none",
                 fix="use a machine with a GPU; if it has one, check CUDA_VISIBLE_DEVICES and the driver",
             )
-        await self._compile(request, runner.toolchain(request.backend_options, mode))
+        spec = runner.toolchain(request.backend_options, mode)
+        reporting = asyncio.create_task(self._report_first_build(request, spec))
+        try:
+            await self._compile(request, spec)
+            return await self._evaluate(request, target, lanes)
+        finally:
+            reporting.cancel()
+
+    async def _evaluate(self, request: EvaluationRequest, target: str, lanes: Lanes) -> Evaluation:
+        """Evaluate a candidate whose extensions are built, again where its judge dies."""
         try:
             return await lanes.evaluate(request, target)
         except JudgeDied as first:
@@ -171,18 +181,11 @@ class LocalEvaluator(Evaluator):
         # Patterns of text that this module prepares take longer than most commands have.
         from kernelrl_judge.building.calls import find_inline_calls
 
-        calls = [call for call in find_inline_calls(request.source) if call.complete]
-        preparation = asyncio.create_task(self._announce_preparation()) if calls else None
-
         async def build(call: Any) -> None:
             async with self._compiling:
                 await self._builds.prebuild(call, spec, request.settings)
 
-        try:
-            await asyncio.gather(*map(build, calls))
-        finally:
-            if preparation is not None:
-                preparation.cancel()
+        await asyncio.gather(*(build(call) for call in find_inline_calls(request.source) if call.complete))
 
     @functools.cached_property
     def _builds(self) -> BuildService:
@@ -190,16 +193,25 @@ class LocalEvaluator(Evaluator):
 
         return BuildService(self._store, self._apart)
 
-    async def _announce_preparation(self) -> None:
-        """Log a reason for the duration of the very first build, and then its progress, until it is cancelled."""
-        if self._announced:
+    async def _report_first_build(self, request: EvaluationRequest, spec: Any) -> None:
+        """Log the reason for the duration of the first build on this machine, and its progress, until the headers are
+        there or this is cancelled."""
+        if self._reported or spec is None or spec.get("device_only"):
             return
-        self._announced = True
-        if not any(self._store.glob("toolchains/*/*/*.gch")):
-            logger.warning("the first build precompiles PyTorch's headers, once: about 140 s on 2 idle cores")
-            for waited_s in itertools.count(_PROGRESS_S, _PROGRESS_S):
-                await asyncio.sleep(_PROGRESS_S)
-                logger.warning("the first build is still under way after %d s", waited_s)
+        if precompiled_headers(spec["language"]):
+            self._reported = True
+            return
+        from kernelrl_judge.building.calls import find_inline_calls
+
+        if not find_inline_calls(request.source):
+            return
+        self._reported = True
+        logger.warning("the first build precompiles PyTorch's headers, once: 1 to 3 minutes")
+        for waited_s in itertools.count(_PROGRESS_S, _PROGRESS_S):
+            await asyncio.sleep(_PROGRESS_S)
+            if precompiled_headers(spec["language"]):
+                return
+            logger.warning("still precompiling PyTorch's headers after %d s", waited_s)
 
     def _runner(self, backend: str) -> tuple[str, Any]:
         if backend not in self._runners:

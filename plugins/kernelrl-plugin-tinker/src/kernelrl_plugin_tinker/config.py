@@ -141,6 +141,9 @@ class TinkerConfig(PolicyConfig):
             yield from problems_of_address("base_url", self.base_url)
         if self.server == "local" and self.model is None and self.local.width % (2 * self.local.heads):
             yield f"local.width ({self.local.width}) must be a multiple of twice local.heads ({self.local.heads})"
+        own = self.local.context_tokens if self.server == "local" and self.model is None else None
+        if own is not None and (self.context_tokens or 0) > own:
+            yield f"context_tokens ({self.context_tokens}) exceeds local.context_tokens ({own}); raise the latter"
 
 
 def problems_of_address(name: str, address: str) -> Iterable[str]:

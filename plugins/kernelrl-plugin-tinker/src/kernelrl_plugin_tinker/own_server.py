@@ -10,6 +10,7 @@ from pathlib import Path
 
 import attrs
 
+from kernelrl_core.api.errors import UsageError
 from kernelrl_core.api.policies import PolicyContext
 from kernelrl_plugin_tinker.config import TinkerConfig
 from kernelrl_plugin_tinker.saved import SavedState
@@ -47,15 +48,19 @@ class OwnServer:
             if options.context_tokens is not None:
                 arguments += ("--context-tokens", str(options.context_tokens))
         else:
-            directory = await warm_started_model(
-                context,
-                width=local.width,
-                layers=local.layers,
-                heads=local.heads,
-                context_tokens=local.context_tokens,
-                vocabulary=local.vocabulary,
-                warm_start_steps=local.warm_start_steps,
-            )
+            try:
+                directory = await warm_started_model(
+                    context,
+                    width=local.width,
+                    layers=local.layers,
+                    heads=local.heads,
+                    context_tokens=local.context_tokens,
+                    vocabulary=local.vocabulary,
+                    warm_start_steps=local.warm_start_steps,
+                )
+            except UsageError as error:  # of policy `torch`, which has the option elsewhere
+                error.fix = error.fix.replace("policy.context_tokens", "policy.local.context_tokens")
+                raise
             model, key = str(directory), f"from scratch {directory.name}"
         state = await asyncio.to_thread(_fresh_directory, context.run_dir)
         server = LocalServer(state=state, model=model, arguments=arguments)

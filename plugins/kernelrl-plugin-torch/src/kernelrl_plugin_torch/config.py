@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
@@ -26,6 +27,16 @@ SCRATCH_CONTEXT = 1024
 def _is_path(model: str) -> bool:
     """Whether `model` is a path and no hub id, which is `NAME` or `OWNER/NAME`."""
     return model.startswith(("/", ".", "~")) or model.count("/") > 1
+
+
+def _context_of(model: str) -> int | None:
+    """Context of a model in a directory, in tokens; None for a hub id, or where the configuration does not state it."""
+    try:
+        config = json.loads((Path(model).expanduser() / "config.json").read_text(encoding="utf-8"))
+        limit = {**config, **config.get("text_config", {})}.get("max_position_embeddings")
+    except (OSError, ValueError, AttributeError, TypeError):  # loading the model reports a damaged configuration
+        return None
+    return limit if isinstance(limit, int) else None
 
 
 @attrs.frozen
@@ -113,11 +124,14 @@ class TorchConfig(PolicyConfig):
         )
 
     def context_limit(self) -> int | None:
-        return self.context_tokens or (SCRATCH_CONTEXT if self.model is None else None)
+        return self.context_tokens or (SCRATCH_CONTEXT if self.model is None else _context_of(self.model))
 
     def problems(self) -> Iterable[str]:
         if self.model is not None and _is_path(self.model) and not Path(self.model).expanduser().is_dir():
             yield f"model: no such directory: {self.model}"
+        limit = _context_of(self.model) if self.model is not None else None
+        if limit is not None and (self.context_tokens or 0) > limit:
+            yield f"context_tokens ({self.context_tokens}) exceeds the context of {self.model} ({limit})"
         if self.model is None:
             if self.width % (2 * self.heads):
                 yield f"width ({self.width}) must be a multiple of twice heads ({self.heads})"

@@ -105,8 +105,9 @@ class TorchPolicy(TrainablePolicy):
         def learn() -> None:
             model = self._build(examples)
             train_on_demonstrations(
-                model, examples, settings, seed=context.seed, say=context.say, stopped=self._stopping.is_set
-            )
+                model, examples, settings, seed=context.seed, say=context.say, stopped=self._stopping.is_set,
+                reply_tokens=context.reply_tokens,
+            )  # fmt: skip
             content: dict[str, Any] = {"weights": model.state()}
             if isinstance(model, ScratchModel):
                 content["tokenizer"] = model.tokenizer.to_json()

@@ -36,16 +36,20 @@ def train_on_demonstrations(
     seed: int,
     say: Callable[[str], None],
     stopped: Callable[[], bool] = lambda: False,
+    reply_tokens: int = 1,
 ) -> None:
     """Train a model on the replies of the examples, sampled by their weights.
 
     The loss is the mean negative log-probability of the reply tokens; prompt tokens have no loss.
 
+    Args:
+        reply_tokens: tokens that every prompt must leave for a reply.
+
     Raises:
         UsageError: no examples, or an example longer than the context.
         InterruptedError: `stopped` returned True.
     """
-    corpus = _Corpus(model, examples)
+    corpus = _Corpus(model, examples, reply_tokens)
     parameters = [p for p in model.module.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, betas=(0.9, 0.95), weight_decay=settings.weight_decay)
     generator = np.random.Generator(np.random.Philox(seed))
@@ -73,7 +77,7 @@ def _schedule(step: int, steps: int) -> float:
 class _Corpus:
     """Examples as tokens, grouped by prompt."""
 
-    def __init__(self, model: LanguageModel, examples: Sequence[WarmStartExample]) -> None:
+    def __init__(self, model: LanguageModel, examples: Sequence[WarmStartExample], reply_tokens: int = 1) -> None:
         if not examples:
             raise UsageError(
                 "no demonstrations for the supervised warm start: these tasks have none for this backend",
@@ -94,13 +98,13 @@ class _Corpus:
                 weights.append([])
             place = places[example.messages]
             reply = model.encode_reply(continuation_after(prompts[place].prefill, example.reply))
-            longest = max(longest, (len(self._prompts[place]) + len(reply), example.task_id))
+            longest = max(longest, (len(self._prompts[place]) + max(len(reply), reply_tokens), example.task_id))
             self._replies[place].append(reply)
             weights[place].append(example.weight)
         length, task_id = longest
         if length > model.context_tokens:
             raise UsageError(
-                f"a demonstration of {task_id} has {length} tokens with its prompt, "
+                f"the prompt of {task_id} and a reply need {length} tokens ({reply_tokens} or more for the reply), "
                 f"but the model's context has {model.context_tokens}",
                 fix=f"set policy.context_tokens={2 ** math.ceil(math.log2(length))}",
             )

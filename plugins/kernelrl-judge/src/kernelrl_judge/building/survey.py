@@ -15,10 +15,10 @@ from kernelrl_core.api.config import MachineFact, cache_directory
 from kernelrl_judge.building.prepare import prepare
 from kernelrl_judge.building.toolchain import ToolchainMissing, known_toolchain, programs
 
-__all__ = ["nvidia_gpus", "requires_compilers", "survey"]
+__all__ = ["nvidia_gpus", "precompiled_headers", "requires_compilers", "survey"]
 
 _VERSION = re.compile(r"release ([\d.]+)|HIP version: ([\d.]+)|(\d+\.\d+\.\d+)")
-_NOT_PREPARED = "not yet prepared: the first build does it once, in about half a minute"
+_NOT_PREPARED = "not yet prepared; the first build does that, once, in 1 to 3 minutes"
 
 
 def requires_compilers(language: str) -> Requires:
@@ -30,16 +30,27 @@ def requires_compilers(language: str) -> Requires:
 def survey(language: str) -> list[MachineFact]:
     """Compilers with version and place, and whether the first build will be slow."""
     found = {program: f"{_version(path)}, {path}" for program, path, _ in programs(language) if path is not None}
-    directory = cache_directory() / "builds"
     try:
-        toolchain = known_toolchain(language, directory)
+        toolchain = known_toolchain(language, _builds())
     except ToolchainMissing:
         return _facts(found)
     if toolchain is not None and toolchain.archs:
         found["architectures"] = ", ".join(toolchain.archs)
-    headers = [] if toolchain is None else _headers(prepare(toolchain, directory / "toolchains").directory)
-    found["precompiled headers"] = f"prepared: {', '.join(headers)}" if headers else _NOT_PREPARED
-    return _facts(found)
+    headers = ", ".join(precompiled_headers(language))
+    label = "precompiled headers"
+    return [*_facts(found), MachineFact(label, headers) if headers else MachineFact(label, _NOT_PREPARED, "pending")]
+
+
+def precompiled_headers(language: str) -> list[str]:
+    """Names of the precompiled headers for extensions of a language; none before the first build."""
+    try:
+        toolchain = known_toolchain(language, _builds())
+    except ToolchainMissing:
+        return []
+    if toolchain is None:
+        return []
+    directory = prepare(toolchain, _builds() / "toolchains").directory
+    return sorted(path.parent.name for path in directory.glob("*/*.gch"))
 
 
 def nvidia_gpus() -> list[MachineFact]:
@@ -55,8 +66,8 @@ def _facts(found: Mapping[str, str]) -> list[MachineFact]:
     return [MachineFact(label, detail) for label, detail in found.items()]
 
 
-def _headers(directory: Path) -> list[str]:
-    return sorted(path.parent.name for path in directory.glob("*/*.gch"))
+def _builds() -> Path:
+    return cache_directory() / "builds"
 
 
 def _version(path: str) -> str:
