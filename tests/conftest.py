@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from kernelrl_core.api import Component
-from kernelrl_core.api.checkers import Candidate, Checker, Evaluation, Finding, Rule, Severity
+from kernelrl_core.api.checkers import Candidate, Checker, CheckerConfig, Evaluation, Finding, Rule, Severity
 from kernelrl_core.api.config import ComponentConfig, Fraction, NonNegativeFloat, PositiveInt
 from kernelrl_core.api.errors import MissingPrerequisite, UsageError
 from kernelrl_core.api.feedback import Feedback
@@ -180,8 +180,15 @@ class Failing(Files):
         raise ValueError("planted")
 
 
+@attrs.frozen
+class RulesOptions(CheckerConfig):
+    retired_rules: ClassVar[Mapping[str, str]] = {"no_sleep": "replaced by no_kernel"}
+
+
 class RulesChecker(Checker):
     rules = (Rule("no_kernel", Severity.HACK, "Launch a kernel."), Rule("library_compute", Severity.HACK, "Compute."))
+
+    def __init__(self, config: object = None) -> None: ...
 
     def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> tuple[Finding, ...]:
         return ()
@@ -214,7 +221,7 @@ def plugins() -> Registry:
         ),
         "evaluators": (component("local"),),
         "feedback": (component("structured", target="Structured"), component("formless", target="Formless")),
-        "checkers": (component("rules", target="RulesChecker"), component("words", target="WordsChecker")),
+        "checkers": (component("rules", "RulesOptions", "RulesChecker"), component("words", target="WordsChecker")),
         "retrievers": (component("bm25", "RetrieverOptions"),),
         "advantages": (component("raw"),),
         "loggers": (component("unreadable", "Missing"),),

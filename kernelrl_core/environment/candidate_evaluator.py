@@ -75,6 +75,8 @@ class CandidateEvaluator:
         rules = {rule.id: rule for checker in checkers.values() for rule in checker.rules}
         self.stated: Mapping[str, Rule] = {id_: rules[id_] for id_ in spec.forbid if id_ in rules}
         """Stated rules by id: the prompt prohibits them, and a finding of one rejects the candidate."""
+        statements = {rule.statement for rule in self.stated.values()}
+        self._like_stated = {id_: rule for id_, rule in rules.items() if rule.statement in statements}
         self._checkers, self._service, self._secret = checkers, service, secret
         self._logged: set[str] = set()
         # One thread: checkers need not be thread-safe.
@@ -200,7 +202,8 @@ class CandidateEvaluator:
         return attrs.evolve(turn, verified=verified, seconds=seconds)
 
     def forbids(self, kernel: str, reference: str) -> bool:
-        """Whether a kernel that a prompt may show breaks a stated rule. Blocks: call it in worker threads.
+        """Whether a kernel that a prompt may show breaks a stated rule by its source. It is not executed, so a rule
+        with the same statement as a stated one counts. Blocks: call it in worker threads.
 
         Raises:
             KernelRLError: the backend failed.
@@ -210,7 +213,7 @@ class CandidateEvaluator:
         candidate, task = Candidate(kernel, self.spec.backend.use), Task("example", reference)
         call = functools.partial(contextvars.copy_context().run, self._read, candidate, task)
         _, findings, _ = self._reader.submit(call).result()
-        return forbidden(findings, self.stated) is not None
+        return forbidden(findings, self._like_stated) is not None
 
     async def aclose(self) -> None:
         """Close the evaluator and its processes."""

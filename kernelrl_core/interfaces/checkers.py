@@ -38,7 +38,8 @@ In a recipe:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import attrs
 
@@ -54,6 +55,10 @@ __all__ = ["Checker", "CheckerConfig"]
 @attrs.frozen
 class CheckerConfig(ComponentConfig):
     """Options of a checker."""
+
+    retired_rules: ClassVar[Mapping[str, str]] = {}
+    """Rule that the checker no longer has -> what replaces it. `kernelrl validate` prints it where a recipe names the
+    rule in `forbid`; a saved run continues without the rule."""
 
 
 class Checker(ABC):

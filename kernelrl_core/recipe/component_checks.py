@@ -20,6 +20,10 @@ from kernelrl_core.types import EvaluationSettings
 __all__ = ["Contradiction", "contradicting_precision", "made", "own_problems", "unknown_rules"]
 
 
+_FORMER_DEFAULT = ("no_kernel", "library_compute")
+"""Of `forbid`, in saved recipes."""
+
+
 @attrs.frozen
 class Contradiction:
     """Values of a recipe that exclude each other."""
@@ -70,20 +74,27 @@ def contradicting_precision(evaluation: EvaluationSettings) -> Iterator[Contradi
 
 def unknown_rules(checkers: Mapping[str, Use], forbid: Sequence[str], registry: Registry) -> Iterator[Contradiction]:
     """Stated rules that no checker of the recipe can report."""
+    if forbid in (attrs.fields(Recipe).forbid.default, _FORMER_DEFAULT):
+        # Of the default, the rules that some checker reports are stated.
+        forbid = ()
     if not checkers:
-        # Without checkers no rule is stated or reported. The default of `forbid` is then no mistake; another value is.
-        if forbid and forbid != attrs.fields(Recipe).forbid.default:
+        if forbid:
             hint = "add checkers: {source: {use: source_rules}}"
             yield Contradiction(("forbid",), "the recipe has no checker, so no rule can be reported", hint)
         return
     known: set[str] = set()
+    retired: dict[str, str] = {}
     for name, use in checkers.items():
         checker, mistake = made("checkers", ("checkers", name), use, registry)
         if mistake is not None:
             yield mistake
             return
         known |= {rule.id for rule in checker.rules}
+        retired |= getattr(use.options, "retired_rules", {})
     for rule in forbid:
-        if rule not in known:
+        if rule in retired and rule not in known:
+            message = f"the rule {rule!r} no longer exists: {retired[rule]}"
+            yield Contradiction(("forbid",), message, f"remove {rule!r} from forbid")
+        elif rule not in known:
             message = f"no checker of this recipe has a rule {rule!r}"
             yield Contradiction(("forbid",), message, suggestion(rule, known))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,9 @@ from kernelrl_core.tasks.selection import training_tasks
 __all__ = ["Origin", "accept_changes", "choose_origin", "differences", "extend_run", "notices", "run_recipe"]
 
 
+_log = logging.getLogger(__name__)
+
+
 def run_recipe(run: RunDir, registry: Registry, overrides: Sequence[str] = ()) -> LoadedRecipe:
     """The recipe of a run, from its recipe.yaml.
 
@@ -30,11 +35,12 @@ def run_recipe(run: RunDir, registry: Registry, overrides: Sequence[str] = ()) -
     path = run.path / "recipe.yaml"
     given = {override.partition("=")[0].strip() for override in overrides}
     saved = load_yaml(path.read_text(encoding="utf-8"), path)
-    kept = [
-        override
-        for override, _ in since_former_versions(saved if isinstance(saved, dict) else {})
-        if override.partition("=")[0] not in given
+    data = saved if isinstance(saved, dict) else {}
+    former = [
+        *(override for override, _ in since_former_versions(data)),
+        *_without_retired_rules(data, run, registry),
     ]
+    kept = [override for override in former if override.partition("=")[0] not in given]
     return load_recipe(str(path), (*kept, *overrides), registry=registry)
 
 
@@ -43,6 +49,42 @@ def notices(run: RunDir) -> list[str]:
     path = run.path / "recipe.yaml"
     saved = load_yaml(path.read_text(encoding="utf-8"), path)
     return [notice for _, notice in since_former_versions(saved if isinstance(saved, dict) else {}) if notice]
+
+
+def _without_retired_rules(saved: Any, run: RunDir, registry: Registry) -> list[str]:
+    """Overrides that remove rules which the recipe's checkers no longer have, with a notice."""
+    checkers = saved.get("checkers") if isinstance(saved, dict) else None
+    if not isinstance(checkers, dict):
+        return []
+    overrides: list[str] = []
+    named: dict[str, str] = {}
+    retired: dict[str, str] = {}
+
+    def removed(key: str, value: Any) -> None:
+        gone = [item for item in value if isinstance(item, str) and item in retired]
+        if not gone:
+            return
+        named.update({rule: retired[rule] for rule in gone})
+        if isinstance(value, dict):
+            overrides.extend(f"{key}.{rule}=null" for rule in gone)
+        else:
+            overrides.append(f"{key}=[{', '.join(str(item) for item in value if item not in gone)}]")
+
+    for name, block in checkers.items():
+        if isinstance(block, dict) and isinstance(block.get("use"), str):
+            with suppress(KernelRLError):
+                retired |= getattr(registry.config_class("checkers", block["use"]), "retired_rules", {})
+            for option, value in block.items():
+                if isinstance(value, list | dict):
+                    removed(f"checkers.{name}.{option}", value)
+    if isinstance(saved.get("forbid"), list):
+        removed("forbid", saved["forbid"])
+    if named:
+        listed = "; ".join(f"{rule} ({what})" for rule, what in named.items())
+        _log.warning(
+            "run %s was started with rules that no longer exist, and continues without them: %s", run.path, listed
+        )
+    return overrides
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -257,12 +257,24 @@ class FindsForbidden(Finds):
         return super().check(candidate, task, evaluation) if "shortcut" in candidate.source else []
 
 
+class FindsText(FindsForbidden):
+    """Its rule is not stated, but has the statement of a stated one."""
+
+    rules = (*Finds.rules, attrs.evolve(Finds.rules[0], id="text", severity=Severity.NOTE))
+
+    def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> Sequence[Finding]:
+        return [attrs.evolve(found, rule="text") for found in super().check(candidate, task, evaluation)]
+
+
+@pytest.mark.parametrize("checker", [FindsForbidden, FindsText])
 @pytest.mark.parametrize(("kernel", "expected"), [("a shortcut", True), ("a kernel", False)])
-def test_kernel_of_an_example_is_forbidden_by_a_stated_rule(kernel: str, expected: bool) -> None:
+def test_kernel_of_an_example_is_forbidden_by_a_stated_rule(
+    kernel: str, expected: bool, checker: type[Checker]
+) -> None:
     candidates = CandidateEvaluator(
         EvaluationSpec(Use("triton"), Use("fake"), EvaluationSettings(), {}, forbid=("no_kernel",)),
         backend=registry().make("backends", Use("triton")),
-        checkers={"mine": FindsForbidden()},
+        checkers={"mine": checker()},
         service=EvaluationService(FakeEvaluator(), cache_dir=None),
         secret=b"s",
     )

@@ -156,7 +156,7 @@ def test_kevin_is_the_published_algorithm() -> None:
     assert (recipe.evaluation.timing, recipe.evaluation.baseline) == (True, "eager")
     assert (recipe.evaluation.profile, recipe.evaluation.excessive_speedup) == ("strict", None)
     # Reward 0 for torch operators, exception handlers, an inherited reference, or no kernel.
-    assert recipe.forbid == ("no_kernel", "library_compute", "library_glue", "inherited_reference", "fallback")
+    assert {"no_kernel", "library_operators", "inherited_reference", "fallback"} <= set(recipe.forbid)
     # Two gradient steps per batch, at most 40 batches and so 80 steps; clip-higher, no KL.
     assert (recipe.train.substeps, recipe.train.steps) == (2, 40)
     assert (recipe.train.loss, recipe.train.clip_low, recipe.train.clip_high, recipe.train.kl) == (

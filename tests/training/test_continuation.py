@@ -29,6 +29,25 @@ def test_saved_default_of_a_former_version_is_accepted_with_any_policy(tmp_path:
     assert (train.exact_resume, train.decontaminate) == (None, False)
 
 
+def test_rules_that_no_longer_exist_are_ignored_with_a_notice(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "recipe.yaml").write_text(
+        SAVED.replace("exact_resume: true", "exact_resume: null")
+        + "checkers: {s: {use: source_rules, skip: [fig_leaf, fallback], severity: {side_stream: note}}}\n"
+        "forbid: [no_kernel, unusual_python]\n"
+    )
+    with pytest.raises(RecipeError, match="the rule 'fig_leaf' no longer exists: removed"):
+        load_recipe(str(tmp_path / "recipe.yaml"), registry=registry())
+    recipe = run_recipe(RunDir(tmp_path), registry()).recipe
+    options = recipe.checkers["s"].options
+    assert (recipe.forbid, options.skip, options.severity) == (("no_kernel",), ("fallback",), {})
+    assert "fig_leaf (removed: the probe no_op decides (decoy_kernels)); side_stream (" in caplog.text
+
+
+def test_the_former_default_of_forbid_needs_no_checker(tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text(SAVED + "forbid: [no_kernel, library_compute]\n")
+    assert run_recipe(RunDir(tmp_path), registry()).recipe.checkers == {}
+
+
 def test_overrides_follow_those_of_former_versions(tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text(SAVED)
     assert run_recipe(RunDir(tmp_path), registry(), ["train.decontaminate=true"]).recipe.train.decontaminate

@@ -44,9 +44,10 @@ class Recipe:
     """Advantage estimator."""
     checkers: dict[str, Use] = attrs.field(factory=dict)
     """Checkers for reward hacks, each under a name of your choice."""
-    forbid: tuple[str, ...] = ("no_kernel", "library_compute")
-    """Stated rules: every prompt prohibits them, and a candidate that breaks one is rejected before it is executed.
-    Each must be a rule of a checker. No effect without checkers."""
+    forbid: tuple[str, ...] = ("no_kernel", "library_operators", "fallback", "inherited_reference", "hidden_source")
+    """Stated rules: every prompt prohibits them, and a candidate that breaks one is rejected, by its source before it
+    is executed, or by the evaluation. Each must be a rule of a checker; of the default, those that no checker has are
+    ignored. No effect without checkers."""
     verdicts: VerdictSettings = VerdictSettings()
     verify: VerifySettings = VerifySettings()
     feedback: Use = Use("structured")

@@ -74,11 +74,9 @@ def test_operators_of_torch_that_computed_are_suspect_timed_or_not() -> None:
     assert found.evidence == "a call went through aten::mm, aten::add"
 
 
-def test_a_race_of_programs_is_a_suspicion_of_its_own() -> None:
-    (found,) = findings({"computing_operators": [], "raced_elements": 64}, median_us=None)
-    assert (found.rule, found.severity) == ("programs_race", Severity.SUSPECT)
-    assert "64 elements" in found.evidence
-    assert findings({"computing_operators": [], "raced_elements": 0}, median_us=None) == []
+def test_a_hack_is_not_rejected_for_its_operators() -> None:
+    evaluation = Evaluation(Outcome.HACKED, "", profile={"computing_operators": ["aten::mm"]})
+    assert EvaluationRules(EvaluationRulesConfig()).check(CANDIDATE, TASK, evaluation) == []
 
 
 @pytest.mark.parametrize("names", [None, [], "x", 3])

@@ -11,7 +11,6 @@ import pytest
 
 HEAD = """
 import importlib, json, torch
-from kernelrl_judge import provenance
 from kernelrl_plugin_triton import interpreted
 
 def kernel(name, body):

@@ -12,7 +12,7 @@ def kernelrl_checkers() -> list[Component]:
             "source_rules",
             target="kernelrl_plugin_checkers.source_rules:SourceRules",
             config="kernelrl_plugin_checkers.config:SourceRulesConfig",
-            summary="Rules on the Python and the C++ of a source: own kernels, no library compute, no tampering",
+            summary="Rules on a source: a kernel is launched, no fallback, no reference, readable; notes on the rest",
         ),
         Component(
             "evaluation_rules",
@@ -24,7 +24,7 @@ def kernelrl_checkers() -> list[Component]:
             "kernelguard",
             target="kernelrl_plugin_checkers.kernelguard:Kernelguard",
             config="kernelrl_plugin_checkers.config:KernelguardConfig",
-            summary="The patterns of the package kernelguard, as findings of severity note or suspect",
+            summary="The patterns of the package kernelguard, as notes",
             requires=Requires(modules=("kernelguard",), fix="pip install 'kernelrl-plugin-checkers[kernelguard]'"),
         ),
     ]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import attrs
 
 from kernelrl_core.api.checkers import CheckerConfig, Severity
 from kernelrl_core.api.errors import suggestion
-from kernelrl_plugin_checkers.rules import RULES
+from kernelrl_plugin_checkers.rules import MEASURED, RETIRED, SOURCE, Description
 
 __all__ = ["EvaluationRulesConfig", "KernelguardConfig", "SourceRulesConfig"]
 
@@ -19,6 +20,8 @@ _SEVERITIES = tuple(severity.value for severity in Severity)
 class SourceRulesConfig(CheckerConfig):
     """Which rules are looked at, and how much a breach weighs."""
 
+    retired_rules: ClassVar[Mapping[str, str]] = RETIRED
+
     skip: tuple[str, ...] = ()
     """Rules that are not looked at."""
     severity: dict[str, str] = attrs.field(factory=dict)
@@ -26,9 +29,7 @@ class SourceRulesConfig(CheckerConfig):
 
     def problems(self) -> Iterable[str]:
         """What names no rule or no severity."""
-        for rule in (*self.skip, *self.severity):
-            if rule not in RULES:
-                yield f"there is no rule {rule!r}; {suggestion(rule, RULES)}"
+        yield from _unknown((*self.skip, *self.severity), SOURCE)
         for value in self.severity.values():
             if value not in _SEVERITIES:
                 yield f"there is no severity {value!r}; {suggestion(value, _SEVERITIES)}"
@@ -38,16 +39,23 @@ class SourceRulesConfig(CheckerConfig):
 class EvaluationRulesConfig(CheckerConfig):
     """Which rules are looked at."""
 
+    retired_rules: ClassVar[Mapping[str, str]] = RETIRED
+
     skip: tuple[str, ...] = ()
-    """Rules that are not looked at: `faster_than_memory`, `library_kernels`, `library_operators`,
-    `programs_race`."""
+    """Rules that are not looked at: `library_operators`, `library_kernels`, `faster_than_memory`."""
 
     def problems(self) -> Iterable[str]:
         """What names no rule."""
-        known = ("faster_than_memory", "library_kernels", "library_operators", "programs_race")
-        for rule in self.skip:
-            if rule not in known:
-                yield f"there is no rule {rule!r}; {suggestion(rule, known)}"
+        return _unknown(self.skip, MEASURED)
+
+
+def _unknown(rules: Iterable[str], described: Sequence[Description]) -> Iterator[str]:
+    known = [item.rule.id for item in described]
+    for rule in rules:
+        if rule in RETIRED:
+            yield f"the rule {rule!r} no longer exists: {RETIRED[rule]}"
+        elif rule not in known:
+            yield f"there is no rule {rule!r}; {suggestion(rule, known)}"
 
 
 @attrs.frozen

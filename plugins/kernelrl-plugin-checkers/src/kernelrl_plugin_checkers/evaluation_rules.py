@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelrl_core.api.checkers import Candidate, Checker, Evaluation, Finding, Rule, Severity, Task
+from kernelrl_core.api.checkers import Candidate, Checker, Evaluation, Finding, Outcome, Rule, Severity, Task
 from kernelrl_plugin_checkers.config import EvaluationRulesConfig
+from kernelrl_plugin_checkers.rules import MEASURED
 
 __all__ = ["EvaluationRules"]
 
@@ -16,40 +17,11 @@ _PHYSICAL_SHARE = 0.8
 _OWN_SHARE = 0.5
 _MAX_OPERATORS = 5
 
-_RULES = (
-    Rule(
-        "faster_than_memory",
-        Severity.HACK,
-        "Compute the output from the inputs in every call.",
-        "The bytes that decide an output have to come from the device's memory; no kernel is faster than that.",
-    ),
-    Rule(
-        "library_kernels",
-        Severity.SUSPECT,
-        "Do the computation of the task in your own kernels, not in torch or other library operations.",
-        "Less than half of the device's time went to kernels of the source, and most of the rest to a library's. The "
-        "names come from the runner and prove nothing.",
-    ),
-    Rule(
-        "library_operators",
-        Severity.SUSPECT,
-        "Do the computation of the task in your own kernels, not in torch or other library operations.",
-        "A call went through operators of torch that compute, or an extension is linked to such operators or to a "
-        "library's, by whatever name the source calls them.",
-    ),
-    Rule(
-        "programs_race",
-        Severity.SUSPECT,
-        "Let no program read what another program of the same launch stores, unless both meet at an atomic operation.",
-        "Triton's interpreter runs one program after the other; on a device they run at the same time, in any order.",
-    ),
-)
-
 
 class EvaluationRules(Checker):
     """See `Checker`."""
 
-    rules: Sequence[Rule] = _RULES
+    rules: Sequence[Rule] = tuple(item.rule for item in MEASURED)
 
     def __init__(self, config: EvaluationRulesConfig) -> None:
         self._skip = frozenset(config.skip)
@@ -57,9 +29,10 @@ class EvaluationRules(Checker):
     def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> Sequence[Finding]:
         if evaluation is None:
             return ()
-        profile = evaluation.profile
-        of_the_profile = (_library_kernels(evaluation), _library_operators(profile), _programs_race(profile))
-        found = (_faster_than_memory(evaluation), *of_the_profile)
+        found = [_library_kernels(evaluation), _faster_than_memory(evaluation)]
+        # A stated rule rejects, and must not stand in the way of the worse outcome.
+        if evaluation.outcome is not Outcome.HACKED:
+            found.append(_library_operators(evaluation.profile))
         return [finding for finding in found if finding is not None and finding.rule not in self._skip]
 
 
@@ -101,11 +74,3 @@ def _library_operators(profile: Mapping[str, Any]) -> Finding | None:
     if not said:
         return None
     return Finding("library_operators", Severity.SUSPECT, "; ".join(said), checker=_CHECKER)
-
-
-def _programs_race(profile: Mapping[str, Any]) -> Finding | None:
-    elements = profile.get("raced_elements")
-    if not isinstance(elements, int) or not elements:
-        return None
-    evidence = f"programs or threads of a launch read or replace {elements} elements that others write, and do not wait"
-    return Finding("programs_race", Severity.SUSPECT, evidence, checker=_CHECKER)

@@ -1,4 +1,4 @@
-"""The checker `kernelguard`: the detectors of the package of that name as evidence, never more than `suspect`."""
+"""The checker `kernelguard`: the detectors of the package of that name as notes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Kernelguard(Checker):
             if rule not in known:
                 raise UsageError(f"skip: there is no rule {rule!r}", fix=suggestion(rule, known))
         self._rules = {
-            pattern: Rule(_id(pattern), _severity(pattern), f"Do not write what kernelguard calls {_words(pattern)}.")
+            pattern: Rule(_id(pattern), Severity.NOTE, f"Do not write what kernelguard calls {_words(pattern)}.")
             for pattern in kernelguard.BASE_RULE_REGISTRY
             if _id(pattern) not in config.skip
         }
@@ -65,8 +65,3 @@ def _id(pattern: str) -> str:
 
 def _words(pattern: str) -> str:
     return pattern.lower().replace("_", " ")
-
-
-def _severity(pattern: str) -> Severity:
-    policy = kernelguard.get_rule_policy(pattern)
-    return Severity.SUSPECT if policy.max_outcome != kernelguard.TELEMETRY_ONLY else Severity.NOTE

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from kernelrl_core.api.sources import SourceIndex, children, free_names, walk
+from kernelrl_core.api.sources import MAX_SOURCE_CHARACTERS, SourceIndex, children, parse, walk
 
-__all__ = ["Breach", "Reading", "TooMuch"]
+__all__ = ["Breach", "HiddenSource", "Reading", "read"]
 
 _MAX_STEPS = 130_000
 _MAX_PARTS = 16
@@ -16,106 +16,80 @@ Breach = tuple[str, int | None, str]
 """Rule id, line of the candidate, and what was seen."""
 
 
-class TooMuch(Exception):
-    """Reading the source takes more steps than it is worth."""
+class HiddenSource(Exception):
+    """The source cannot be read: the reason."""
+
+
+def read(source: str) -> Reading | None:
+    """A source as the rules read it; None if it is no Python, of which the build reports the mistake.
+
+    Raises:
+        HiddenSource: it defeats the parser.
+    """
+    if len(source) > MAX_SOURCE_CHARACTERS:
+        raise HiddenSource(f"{len(source)} characters, more than {MAX_SOURCE_CHARACTERS}")
+    if "\0" in source:
+        raise HiddenSource("a null byte")
+    try:
+        return Reading(parse(source))
+    except SyntaxError as error:
+        # Too many nested brackets, or levels of indentation.
+        if "too many" in str(error):
+            raise HiddenSource(str(error)) from None
+        return None
+    except (RecursionError, MemoryError):
+        raise HiddenSource("it is nested too deeply") from None
+    except ValueError:
+        return None
 
 
 class Reading:
-    """What the rules on Python look at.
+    """What the rules on Python look at. Code under `if __name__ == "__main__":` is no part of it.
 
     Names that cannot be resolved are unknown, which rules take in the candidate's favour.
     """
 
     def __init__(self, tree: ast.Module) -> None:
-        self.tree = tree
+        tree.body = [statement for statement in tree.body if not _is_main_guard(statement)]
         self.nodes: Sequence[ast.AST] = list(walk(tree))
         """All nodes but those of contexts and operators."""
         self.index = SourceIndex(tree, self.nodes)
-        self.modules = _imports(self.nodes)
+        self.modules = dict(_imports(self.nodes))
         """Local name -> dotted name of what is imported under it."""
-        self._constants = {
-            name: node.value
-            for name, bodies in self.index.bodies.items()
-            if len(bodies) == 1
-            for node in bodies
-            if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        }
         self._steps = 0
-        self._free: frozenset[int] | None = None
-        self._own: dict[int, Sequence[ast.AST]] = {}
 
-    def spend(self, steps: int = 1) -> None:
-        """Count work. It ends in the same place on every machine, which a clock would not.
+    def spend(self) -> None:
+        """Count a step. The limit is in the same place on every machine, unlike one of time.
 
         Raises:
-            TooMuch: the limit is reached.
+            HiddenSource: the limit is reached.
         """
-        self._steps += steps
+        self._steps += 1
         if self._steps > _MAX_STEPS:
-            raise TooMuch
-
-    def walk(self, node: ast.AST) -> Iterator[ast.AST]:
-        """The node and all below it."""
-        for below in walk(node):
-            self.spend()
-            yield below
+            raise HiddenSource("reading it takes too many steps")
 
     def dotted(self, node: ast.AST, depth: int = 8) -> str:
-        """Dotted name that an expression stands for, imports and constant `getattr` resolved; empty when unknown."""
+        """Dotted name that an expression stands for, with imports and aliases resolved; empty when unknown."""
         parts: list[str] = []
-        while len(parts) < _MAX_PARTS:
+        while isinstance(node, ast.Attribute) and len(parts) < _MAX_PARTS:
             self.spend()
-            if isinstance(node, ast.Attribute):
-                parts.append(node.attr)
-                node = node.value
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr":
-                folded = self.folded(node.args[1]) if len(node.args) >= 2 else None
-                if folded is None:
-                    return ""
-                parts.append(folded)
-                node = node.args[0]
-            else:
-                break
+            parts.append(node.attr)
+            node = node.value
         if not isinstance(node, ast.Name):
             return ""
-        if node.id in self.modules:
-            return ".".join([self.modules[node.id], *reversed(parts)])
-        values = self.index.bodies.get(node.id, [])
-        if not values:
-            return ".".join([node.id, *reversed(parts)]) if node.id == "builtins" or not parts else ""
-        # `T = torch` and the like; a local object of another kind stays unknown.
-        if len(values) == 1 and isinstance(values[0], ast.Name | ast.Attribute) and depth:
-            inner = self.dotted(values[0], depth - 1)
-            return ".".join([inner, *reversed(parts)]) if "." in inner or inner in self.modules.values() else ""
-        return ""
+        root = self.modules.get(node.id, "")
+        if not root:
+            values = self.index.bodies.get(node.id, [])
+            if not values:
+                return ".".join([node.id, *reversed(parts)])
+            # `T = torch` and the like.
+            if len(values) == 1 and isinstance(values[0], ast.Name | ast.Attribute) and depth:
+                root = self.dotted(values[0], depth - 1)
+        return ".".join([root, *reversed(parts)]) if root else ""
 
-    def folded(self, node: ast.AST, depth: int = 100) -> str | None:
-        """Text of an expression made of constants."""
-        self.spend()
-        if depth == 0:
-            return None
-        if isinstance(node, ast.Constant):
-            return node.value if isinstance(node.value, str) else None
-        if isinstance(node, ast.Name):
-            return self._constants.get(node.id)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            left, right = self.folded(node.left, depth - 1), self.folded(node.right, depth - 1)
-            return left + right if left is not None and right is not None else None
-        if isinstance(node, ast.JoinedStr):
-            parts = [self.folded(v.value if isinstance(v, ast.FormattedValue) else v, depth - 1) for v in node.values]
-            return "".join(p for p in parts if p is not None) if None not in parts else None
-        return None
-
-    def own_nodes(self, part: ast.AST) -> Sequence[ast.AST]:
+    def own_nodes(self, part: ast.AST) -> Iterator[ast.AST]:
         """The nodes of a function, without those of functions and classes inside it, which count on their own."""
-        if id(part) not in self._own:
-            self._own[id(part)] = list(self._find_own(part))
-        return self._own[id(part)]
-
-    def _find_own(self, part: ast.AST) -> Iterator[ast.AST]:
-        waiting: list[ast.AST] = [part.body] if isinstance(part, ast.Lambda) else []
-        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
-            waiting = list(part.body)
+        waiting: list[ast.AST] = [part.body] if isinstance(part, ast.Lambda) else list(getattr(part, "body", ()))
         while waiting:
             node = waiting.pop()
             self.spend()
@@ -123,23 +97,19 @@ class Reading:
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 waiting += children(node)
 
-    @property
-    def free(self) -> frozenset[int]:
-        """Identities (`id`) of the `ast.Name` that no function around them binds; see `free_names`."""
-        if self._free is None:
-            self._free = frozenset(free_names(self.tree, self.spend))
-        return self._free
+
+def _is_main_guard(statement: ast.stmt) -> bool:
+    test = statement.test if isinstance(statement, ast.If) else None
+    sides = [test.left, *test.comparators] if isinstance(test, ast.Compare) else []
+    return any(isinstance(side, ast.Name) and side.id == "__name__" for side in sides)
 
 
-def _imports(nodes: Sequence[ast.AST]) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _imports(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, str]]:
     for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
-                found[alias.asname or alias.name.split(".")[0]] = (
-                    alias.name if alias.asname else alias.name.split(".")[0]
-                )
+                first = alias.name.partition(".")[0]
+                yield alias.asname or first, alias.name if alias.asname else first
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             for alias in node.names:
-                found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-    return found
+                yield alias.asname or alias.name, f"{node.module}.{alias.name}"

@@ -1,184 +1,175 @@
-"""The rules of `source_rules`: what they say, how much a breach weighs, and why they exist."""
+"""The rules of `source_rules` and `evaluation_rules`, each with an example, an honest look-alike and its limits."""
 
 from __future__ import annotations
 
+import attrs
+
 from kernelrl_core.api.checkers import Rule, Severity
 
-__all__ = ["RULES"]
+__all__ = ["MEASURED", "RETIRED", "SOURCE", "Description", "of_source"]
 
-_S, _N = Severity.SUSPECT, Severity.NOTE
+OWN_KERNELS = "Do the computation of the task in your own kernels, not in torch or other library operations."
 
-RULES: dict[str, Rule] = {
-    rule.id: rule
-    for rule in (
-        Rule(
-            "no_kernel",
-            _S,
-            "Launch at least one kernel of your own from ModelNew.forward.",
-            "An answer without a kernel is not what is asked, however fast it is.",
-        ),
-        Rule(
-            "library_compute",
-            _S,
-            "Do the computation of the task in your own kernels, not in torch or other library operations.",
-            "A kernel that only copies while a library computes shows nothing.",
-        ),
-        Rule(
-            "library_glue",
-            _S,
-            "Do not forward the computation to ATen, cuBLAS, cuDNN, another library or Python from C++.",
-            "A call of a library is no kernel of one's own, in whatever language it is made.",
-        ),
-        Rule(
-            "compiled_answer",
-            _S,
-            "Do not let torch.compile or another compiler write the kernels.",
-            "The kernels are what is asked for.",
-        ),
-        Rule(
-            "inherited_reference",
-            _S,
-            "Do not inherit from the reference or call it.",
-            "The reference would answer in place of the kernel.",
-        ),
-        Rule(
-            "fallback",
-            _S,
-            "Do not compute the answer with torch in an exception handler.",
-            "The kernel may fail every time, and the library answers in its place.",
-        ),
-        Rule(
-            "result_cache",
-            _S,
-            "Do not keep results between calls.",
-            "An answer that is looked up costs nothing to measure.",
-        ),
-        Rule(
-            "call_counter",
-            _S,
-            "Do not count calls to behave differently in some of them.",
-            "Warm-up, check and timing can be told apart this way.",
-        ),
-        Rule(
-            "frozen_graph",
-            _S,
-            "Copy the inputs into a captured graph before each replay.",
-            "A graph replays what it captured, on the inputs of then.",
-        ),
-        Rule(
-            "side_stream",
-            _S,
-            "Make the current stream wait for work on other streams.",
-            "Work on a stream that nobody waits for escapes the clock.",
-        ),
-        Rule(
-            "lazy_result",
-            _S,
-            "Return plain tensors, not subclasses of them.",
-            "An object that works when it is looked at works after the clock has stopped.",
-        ),
-        Rule(
-            "precision_switch",
-            _S,
-            "Do not change the precision settings of torch.",
-            "They are the judge's to set, for the candidate as for the reference.",
-        ),
-        Rule(
-            "random_state",
-            _S,
-            "Do not read the state of random generators.",
-            "Inputs have been drawn again from it.",
-        ),
-        Rule(
-            "timing_patch",
-            _S,
-            "Do not replace functions of torch, time or other modules.",
-            "Clocks and comparisons have been patched this way.",
-        ),
-        Rule(
-            "inspection",
-            _S,
-            "Do not inspect frames, garbage or memory of the process.",
-            "It is the way to look for a reference or an expected output.",
-        ),
-        Rule(
-            "concurrency",
-            _S,
-            "Do not start threads or processes that outlive the call.",
-            "Work that outlives the call escapes the clock.",
-        ),
-        Rule(
-            "dynamic_code",
-            _S,
-            "Do not hide code in strings or computed names.",
-            "What is hidden cannot be checked.",
-        ),
-        Rule(
-            "python_in_kernel",
-            _S,
-            "Name and call in a kernel of Triton only what Triton compiles.",
-            "Triton's interpreter runs a kernel as Python, in which any library may compute.",
-        ),
-        Rule(
-            "unusual_python",
-            _S,
-            "Around your kernels, use only the Python that allocating tensors and launching kernels needs.",
-            "Finalizers, hooks, properties and patched objects hide work from the clock, and no kernel needs them.",
-        ),
-        Rule(
-            "unusual_cpp",
-            _S,
-            "In C++, CUDA and HIP name only what kernels need: your own code, math, intrinsics and tensors' memory.",
-            "What leads out of a kernel has no place in it, and there are more ways out than can be listed.",
-        ),
-        Rule(
-            "unread_source",
-            _S,
-            "Keep the source small and plain enough to be read to its end.",
-            "What ends the reading early hides all that comes after it.",
-        ),
-        Rule(
-            "outside_access",
-            _N,
-            "Do not read files, the environment or the network.",
-            "An answer needs its arguments alone.",
-        ),
-        Rule(
-            "unused_kernel",
-            _N,
-            "Launch every kernel that you define.",
-            "A kernel that nothing launches may be a decoy.",
-        ),
-        Rule(
-            "fig_leaf",
-            _N,
-            "Compute in your kernels; do not only copy.",
-            "A kernel that copies may stand before a library that computes.",
-        ),
-        Rule(
-            "kept_state",
-            _N,
-            "Do not keep tensors from one call to the next.",
-            "Prepared weights and buffers are kept this way, and so are answers.",
-        ),
-        Rule(
-            "cache_pinning",
-            _N,
-            "Do not pin data in the L2 cache of the device.",
-            "Inputs that survive a flush make the time too short.",
-        ),
-        Rule(
-            "final_reduction",
-            _N,
-            "Reduce in your own kernel, too.",
-            "A last small reduction by a library is tolerable, and worth knowing.",
-        ),
-        Rule(
-            "unreadable_source",
-            _N,
-            "Write a source that can be read in full.",
-            "What could not be read was not checked.",
-        ),
-    )
+
+@attrs.frozen
+class Description:
+    """A rule, and what a reader of one of its findings needs to know."""
+
+    rule: Rule
+    example: str
+    """A source or a behaviour that breaks it."""
+    look_alike: str
+    """An honest kernel that resembles the example, and has no finding."""
+    misses: str
+    """What it does not find, and what does."""
+
+
+def _described(
+    id_: str, severity: Severity, statement: str, reason: str, *, example: str, look_alike: str, misses: str
+) -> Description:
+    return Description(Rule(id_, severity, statement, reason), example, look_alike, misses)
+
+
+SOURCE = (
+    _described(
+        "no_kernel",
+        Severity.SUSPECT,
+        "Launch at least one kernel of your own from ModelNew.forward.",
+        "A kernel that is never launched computes nothing.",
+        example="`forward` returns `a @ b`, beside a kernel that no reachable code launches.",
+        look_alike="A kernel that is launched by a helper function, through an alias, or from a C++ macro.",
+        misses="A launch whose result is thrown away: the probe `no_op` finds it (`decoy_kernels`).",
+    ),
+    _described(
+        "fallback",
+        Severity.SUSPECT,
+        "Do not compute the output with torch in an exception handler.",
+        "The kernel may fail in every call, and the library computes in its place.",
+        example="`except Exception: return torch.softmax(x, -1)`, in code that `forward` can reach.",
+        look_alike="A handler that retries with smaller blocks, raises again, or guards an optional import.",
+        misses="A fallback behind a condition: `library_operators` finds it if it runs.",
+    ),
+    _described(
+        "inherited_reference",
+        Severity.SUSPECT,
+        "Do not inherit from the reference or call it.",
+        "The reference would compute in place of the kernel.",
+        example="`class ModelNew(Model)` where the file does not define `Model`, or `super().forward(x)`.",
+        look_alike="`ModelNew(Model)` with a `Model` of the file for its parameters, and a `forward` of its own.",
+        misses="A copy of the reference under another name: `library_operators` finds it if it runs.",
+    ),
+    _described(
+        "hidden_source",
+        Severity.SUSPECT,
+        "Keep the source readable: at most 200,000 characters, without null bytes or extreme nesting.",
+        "A source that cannot be read cannot be checked.",
+        example="A literal of 5 MB, 100,000 nested brackets, or C++ of more than 262,144 characters made at run time.",
+        look_alike="A template of C++ into which the file writes a number before it builds it.",
+        misses="Encoded text below these limits: what was built is searched for kernels after the run (`no_kernel`).",
+    ),
+    _described(
+        "library_compute",
+        Severity.NOTE,
+        OWN_KERNELS,
+        "A hint for readers, and the reason why a retrieved example is not shown. It does not reject.",
+        example="`torch.matmul(a, b)` in reachable code, `at::matmul(a, b)` or `cublasSgemm` in C++.",
+        look_alike="`torch.empty_like(x)`, `x.contiguous()`, `F.pad(x, …)`, a layer that only holds parameters.",
+        misses="Names that are computed. `library_operators` decides, by what ran.",
+    ),
+    _described(
+        "unused_kernel",
+        Severity.NOTE,
+        "Launch every kernel that you define.",
+        "A kernel that nothing launches may be a decoy.",
+        example="A second `@triton.jit` function that no code names.",
+        look_alike="A device function that another kernel calls.",
+        misses="A kernel that is launched for show: the probe `no_op` finds it (`decoy_kernels`).",
+    ),
+    _described(
+        "process_access",
+        Severity.NOTE,
+        "Do not read or change the process around the kernel: frames, clocks, modules, threads, files.",
+        "Outputs, inputs and clock are in another process, so it gains nothing; readers want to know it.",
+        example="`sys._getframe()`, `time.time = …`, `exec(text)`, `import threading`.",
+        look_alike="`import time` for a benchmark under `if __name__ == '__main__'`; `model.eval()`.",
+        misses="Names that are computed.",
+    ),
+    _described(
+        "unreadable_source",
+        Severity.NOTE,
+        "Write a source whose kernels can be found by reading it.",
+        "Where kernels may be in a part that could not be read, `no_kernel` is not reported.",
+        example="A macro that makes kernels, a C++ source that is computed, Python that does not parse.",
+        look_alike="A kernel that a function makes and returns.",
+        misses="Nothing is decided from it: what was built is searched after the run.",
+    ),
+)
+"""Rules of `source_rules`, in the order of the documentation."""
+
+MEASURED = (
+    _described(
+        "library_operators",
+        Severity.SUSPECT,
+        OWN_KERNELS,
+        "A call went through operators of torch that compute, or an extension is linked to such operators or to a "
+        "library's, by whatever name the source calls them.",
+        example="A kernel adds the bias, and `torch.nn.functional.linear` computes the product.",
+        look_alike="Copies, views and casts; a last sum over a few partial results; weights prepared once.",
+        misses="Work of less than a quarter of the outputs; a library that torch and the linker do not know.",
+    ),
+    _described(
+        "library_kernels",
+        Severity.SUSPECT,
+        OWN_KERNELS,
+        "Less than half of the device's time was in kernels of the source, and most of the rest in a library's. The "
+        "names come from the runner.",
+        example="A product of cuBLAS takes 90 % of the time, an own kernel the rest.",
+        look_alike="A copy that takes longer than a small kernel.",
+        misses="It needs a profile, which only suspect kernels on a GPU have.",
+    ),
+    _described(
+        "faster_than_memory",
+        Severity.HACK,
+        "Compute the output from the inputs in every call.",
+        "The bytes that decide an output have to come from the device's memory; no kernel is faster than that.",
+        example="A call that takes less than 0.8 of the time in which its inputs can be read.",
+        look_alike="A kernel that does not read inputs on which no output depends.",
+        misses="A kept result on a task that is bound by computation: compared outputs of timed calls find it.",
+    ),
+)
+"""Rules of `evaluation_rules`."""
+
+
+def of_source(id_: str) -> Rule:
+    """A rule of `source_rules`."""
+    return next(item.rule for item in SOURCE if item.rule.id == id_)
+
+
+_BY_VALUES = "removed: outputs of every compared and timed call decide"
+_BY_ACCESS = "replaced by the note process_access"
+RETIRED = {
+    "library_glue": "replaced by the note library_compute; library_operators decides",
+    "compiled_answer": "replaced by the note library_compute; library_operators decides",
+    "final_reduction": "removed: library_operators decides by the amount of work",
+    "result_cache": _BY_VALUES,
+    "kept_state": _BY_VALUES,
+    "call_counter": _BY_VALUES,
+    "frozen_graph": _BY_VALUES,
+    "lazy_result": _BY_VALUES,
+    "side_stream": "removed: the judge's clock waits for all streams",
+    "cache_pinning": "removed: the judge resets the L2 cache before each window",
+    "fig_leaf": "removed: the probe no_op decides (decoy_kernels)",
+    "precision_switch": _BY_ACCESS,
+    "random_state": _BY_ACCESS,
+    "timing_patch": _BY_ACCESS,
+    "inspection": _BY_ACCESS,
+    "concurrency": _BY_ACCESS,
+    "dynamic_code": _BY_ACCESS,
+    "outside_access": _BY_ACCESS,
+    "python_in_kernel": "removed: Triton's front end compiles each kernel, also in the interpreter",
+    "unusual_python": "removed: unusual code is no evidence",
+    "unusual_cpp": "removed: unusual code is no evidence",
+    "unread_source": "replaced by hidden_source",
+    "programs_race": "removed: values that another program has stored are poisoned in Triton's interpreter",
 }
-"""Rule id -> rule, in the order of the documentation."""
+"""Former rule -> what became of it."""

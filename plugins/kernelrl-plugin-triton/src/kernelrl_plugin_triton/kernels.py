@@ -8,12 +8,14 @@ resolves, such as a parameter, may be a launch of any kernel that the same code 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kernelrl_core.api.backends import KernelFact, SourceFacts
-from kernelrl_core.api.sources import SourceIndex, names_in, parse_source
+from kernelrl_core.api.sources import MAX_SOURCE_CHARACTERS, SourceIndex, children, names_in, parse_source, walk
 
 __all__ = ["find_kernels", "triton_facts"]
+
+_MAX_PARTS = 3
 
 
 def find_kernels(source: str) -> tuple[KernelFact, ...]:
@@ -23,22 +25,23 @@ def find_kernels(source: str) -> tuple[KernelFact, ...]:
 
 def triton_facts(source: str) -> SourceFacts:
     """Functions compiled by `triton.jit`, in source order, and a use of `triton.jit` that it cannot follow."""
-    tree = parse_source(source)
+    tree = parse_source(source) if len(source) <= MAX_SOURCE_CHARACTERS else None
     if tree is None:
         return SourceFacts(unread="the Python cannot be parsed")
-    jit_names = set(_jit_names(tree))
-    kernels, read = _compiled(tree, jit_names)
+    nodes = [*walk(tree)]
+    jit_names = set(_jit_names(nodes))
+    kernels, read = _compiled(nodes, jit_names)
     unread = next(
         (
             f"line {node.lineno}: this use of {ast.unparse(node)} is not supported"
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Name | ast.Attribute) and id(node) not in read and ast.unparse(node) in jit_names
+            for node in nodes
+            if isinstance(node, ast.Name | ast.Attribute) and id(node) not in read and _is_jit(node, jit_names)
         ),
         "",
     )
     if not kernels:
         return SourceFacts(unread=unread)
-    index = SourceIndex(tree)
+    index = SourceIndex(tree, nodes)
     scopes = _Scopes(index, set(kernels))
     launched = scopes.launched(None)
     reached = scopes.launched(index.reached(stop=kernels))
@@ -49,12 +52,12 @@ def triton_facts(source: str) -> SourceFacts:
     return SourceFacts(facts, unread=unread)
 
 
-def _compiled(tree: ast.Module, jit_names: set[str]) -> tuple[dict[str, int], set[int]]:
+def _compiled(nodes: Sequence[ast.AST], jit_names: set[str]) -> tuple[dict[str, int], set[int]]:
     """Name and line of each kernel, decorated or passed to `triton.jit`, and the ids of these uses of `triton.jit`."""
-    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    functions = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
     kernels: dict[str, int] = {}
     read: set[int] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef):
             for decorator in node.decorator_list:
                 if _is_jit(decorator, jit_names):
@@ -68,9 +71,9 @@ def _compiled(tree: ast.Module, jit_names: set[str]) -> tuple[dict[str, int], se
     return kernels, read
 
 
-def _jit_names(tree: ast.Module) -> Iterator[str]:
+def _jit_names(nodes: Sequence[ast.AST]) -> Iterator[str]:
     """Yield the dotted names of `triton.jit` in this file."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name == "triton" or (alias.name.startswith("triton.") and alias.asname is None):
@@ -84,7 +87,14 @@ def _jit_names(tree: ast.Module) -> Iterator[str]:
 
 
 def _is_jit(decorator: ast.expr, names: set[str]) -> bool:
-    return ast.unparse(decorator.func if isinstance(decorator, ast.Call) else decorator) in names
+    """Whether an expression is `triton.jit` or a call of it."""
+    node = decorator.func if isinstance(decorator, ast.Call) else decorator
+    # An attribute of an attribute of a name at most: `triton.runtime.jit`.
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute) and len(parts) < _MAX_PARTS:
+        parts.insert(0, node.attr)
+        node = node.value
+    return isinstance(node, ast.Name) and ".".join([node.id, *parts]) in names
 
 
 class _Scopes:
@@ -100,8 +110,9 @@ class _Scopes:
         found: set[str] = set()
         parts = [self._index.tree] if code is None else code
         of_unknown = False
+        seen: set[int] = set()
         for part in parts:
-            for node in ast.walk(part):
+            for node in _unseen(part, seen):
                 if isinstance(node, ast.Subscript):
                     found |= aliases.get(_last_name(node.value), set())
                 elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "run":
@@ -125,21 +136,33 @@ class _Scopes:
 
     def _aliases(self) -> dict[str, set[str]]:
         """Name → kernels that it may refer to, through assignments of any depth."""
-        aliases: dict[str, set[str]] = {name: {name} for name in self._kernels}
-        changed = True
-        while changed:
-            changed = False
-            for name, bodies in self._index.bodies.items():
-                if name in self._kernels:
-                    continue
-                for node in bodies:
-                    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                        continue
-                    new = {kernel for used in names_in(node) for kernel in aliases.get(used, ())}
-                    if new - aliases.get(name, set()):
-                        aliases[name] = aliases.get(name, set()) | new
-                        changed = True
+        assigned: dict[str, set[str]] = {}
+        """Name → names to which an expression with it is assigned."""
+        for name, bodies in self._index.bodies.items():
+            for node in bodies if name not in self._kernels else ():
+                if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                    for used in names_in(node):
+                        assigned.setdefault(used, set()).add(name)
+        aliases: dict[str, set[str]] = {}
+        for kernel in self._kernels:
+            waiting = [kernel]
+            while waiting:
+                name = waiting.pop()
+                if kernel not in aliases.setdefault(name, set()):
+                    aliases[name].add(kernel)
+                    waiting += assigned.get(name, ())
         return aliases
+
+
+def _unseen(part: ast.AST, seen: set[int]) -> Iterator[ast.AST]:
+    """The nodes of a part that are not in `seen`; adds them."""
+    waiting = [part]
+    while waiting:
+        node = waiting.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            waiting += children(node)
 
 
 def _last_name(node: ast.expr) -> str:
