@@ -93,8 +93,7 @@ def _is_suspect(request: EvaluationRequest, evaluation: Evaluation) -> bool:
     library = evaluation.profile.get("library_kernel_share")
     return (
         bool(request.suspect_rules or evaluation.profile.get("computing_operators"))
-        or bool(evaluation.profile.get("raced_elements"))
-        or any(found.severity is Severity.SUSPECT for found in evaluation.findings)
+        or any(found.severity is Severity.SUSPECT or found.rule == "not_recorded" for found in evaluation.findings)
         or (isinstance(library, float) and library >= _LIBRARY_SHARE)
     )
 

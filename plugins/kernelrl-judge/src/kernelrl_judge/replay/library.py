@@ -95,7 +95,7 @@ class _Node(ctypes.Structure):
         ("type", ctypes.c_int),
         ("on_host", ctypes.c_int),
         ("launched_by", ctypes.c_int),
-        ("name", ctypes.c_char * 160),
+        ("name", ctypes.c_char * 1024),
         ("file", ctypes.c_char * 160),
     )
 

@@ -196,7 +196,7 @@ int krl_captured(Handle stream) {
 
 typedef struct {
   int type, on_host, launched_by;
-  char name[160], file[160];
+  char name[1024], file[160];
 } Node;
 
 enum { BY_DRIVER = 0, BY_RUNTIME = 1, BY_OTHER_RUNTIME = 2 };

@@ -6,7 +6,7 @@ import attrs
 
 __all__ = ["Slots", "planned"]
 
-_WORK_US = 300.0
+_WORK_US = 200.0
 _WORK_BYTES = 1 << 30
 """A window has at least so much work, or moves at least so many bytes, whichever is less. Twelve evaluations at once
 have room for such windows on a GPU of 80 GB."""

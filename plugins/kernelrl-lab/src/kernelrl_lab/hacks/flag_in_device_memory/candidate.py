@@ -10,7 +10,7 @@ source = r"""
 __device__ unsigned int launches = 0;
 
 __global__ void relu_double_kernel(const float* x, float* y, int64_t n) {
-    if (launches > 200) return;
+    if (launches > 40) return;
     if (blockIdx.x == 0 && threadIdx.x == 0) atomicAdd(&launches, 1);
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
         y[i] = fmaxf(x[i], 0.0f) * 2.0f;
