@@ -2,11 +2,11 @@
 
     python benchmarks/throughput.py KERNELS.jsonl --backend cuda --kernelbench CLONE [--theirs 16] [--budget-s 500]
 
-KERNELS.jsonl contains objects with `name`, `task` and `kernel` (`corpora/published_cuda.py` and
-`corpora/triton_maps.py` make one). This evaluator builds and evaluates all of them, with five correctness trials and
-timing. KernelBench's path is executed on the first `--theirs`: for CUDA `build_compile_cache` in one process per core,
-then `eval_kernel_against_ref` with five correctness trials and 100 timing trials, in a fresh process per kernel, as its
-script does with one GPU. Needs a GPU; for CUDA also nvcc and g++.
+KERNELS.jsonl contains objects with `name`, `task` and `kernel` (`corpora/triton_maps.py` makes one). This evaluator
+builds and evaluates all of them, with five correctness trials and timing. KernelBench's path is executed on the first
+`--theirs`: for CUDA `build_compile_cache` in one process per core, then `eval_kernel_against_ref` with five
+correctness trials and 100 timing trials, in a fresh process per kernel, as its script does with one GPU. Needs a GPU;
+for CUDA also nvcc and g++.
 """
 
 from __future__ import annotations

@@ -1,5 +1,3 @@
-"""Row sums that add shared memory which was never written."""
-
 import torch
 from torch.utils.cpp_extension import load_inline
 
