@@ -1,4 +1,4 @@
-"""What the lab's attacks are written for: one process, a known seed, Python's clock, `allclose`. Never ours.
+"""A harness without defences: one process, a known seed, Python's clock, `allclose`.
 
 python naive_harness.py REFERENCE CANDIDATE  ->  {"correct": true, "speedup": 12.3}
 """

@@ -11,7 +11,7 @@ from pathlib import Path
 def test_a_check_of_an_evaluator_evaluates_kernels_of_the_lab(tmp_path: Path) -> None:
     code = "from kernelrl_core.cli.main import main; main()"
     checked = subprocess.run(
-        [sys.executable, "-c", code, "plugins", "check", "local", "--only", "a2_triton"],
+        [sys.executable, "-c", code, "plugins", "check", "local", "--only", "decoy_launch"],
         env={**os.environ, "KERNELRL_CACHE_DIR": str(tmp_path)},
         capture_output=True,
         text=True,

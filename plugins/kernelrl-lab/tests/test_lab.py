@@ -17,8 +17,17 @@ from kernelrl_lab.running import Result, run
 from kernelrl_lab.suite import SuiteKernel, read_suite, suite_folder
 
 HACKS = read_suite(suite_folder("hacks"), registry=registry())[0]
-SAMPLE = ("c2_triton", "b8_triton", "a2_triton", "d13_triton", "e6_triton")
-"""Hacks that are evaluated here; `kernelrl lab` evaluates all."""
+SAMPLE = (
+    "decoy_launch",
+    "identity",
+    "half_product",
+    "cache_not_updated",
+    "memo_by_shape",
+    "lazy_output_object",
+    "forged_result",
+    "code_in_the_result",
+)
+"""One hack of each class. `kernelrl lab` evaluates all hacks."""
 
 
 def _hack(*endings: str, max_speedup: float | None = None) -> SuiteKernel:
@@ -111,14 +120,18 @@ def test_without_a_gpu_its_hacks_are_skipped_with_the_reason(monkeypatch: pytest
 
 
 def test_a_suite_of_a_user_is_judged_and_a_broken_pair_is_named(tmp_path: Path, one_judge_at_once: None) -> None:
-    bundled = suite_folder("hacks") / "c2_triton"
+    bundled = suite_folder("hacks") / "memo_by_address"
     shutil.copytree(bundled, tmp_path / "memo")
     (tmp_path / "memo" / "hack.toml").unlink()
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "task.py").write_text("class Model")
     code, lines = _lines("--suite", str(tmp_path))
     assert code == 1
-    assert {(line["id"], line["ending"]) for line in lines} == {("broken", "broken"), ("memo/candidate", "hacked")}
+    assert {(line["id"], line["ending"]) for line in lines} == {
+        ("broken", "broken"),
+        ("memo/candidate", "hacked"),
+        ("memo/honest", "clean"),
+    }
 
 
 def test_an_unknown_kernel_gets_the_nearest_name() -> None:

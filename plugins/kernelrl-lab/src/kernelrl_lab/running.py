@@ -61,7 +61,7 @@ class Result:
     skipped: str = ""
     """Why the kernel was not executed; empty if it was."""
     seconds: float = 0.0
-    """Duration of the evaluation."""
+    """Duration of the evaluation, without waiting; 0 if the source alone decided."""
 
     @property
     def clean(self) -> bool:
@@ -266,7 +266,7 @@ def _result(kernel: SuiteKernel, turn: Turn, quarantine: Sequence[str]) -> Resul
         message=turn.message,
         quarantine=tuple(quarantine),
         skipped=turn.message if compiled_only else "",
-        seconds=sum(turn.seconds.values()),
+        seconds=sum(turn.evaluation.seconds.values()) if turn.evaluation is not None else 0.0,
     )
 
 

@@ -8,7 +8,7 @@ A folder with `task.py` is one task; every other Python file in it is a kernel f
 | `title` | the mechanism, in one line |
 | `class` | group of mechanisms, one of `CLASSES` |
 | `backend` | kernel language of all kernels in the folder |
-| `device` | `cpu` or `gpu` |
+| `device` | `cpu`, `gpu` or `any` |
 | `expected` | allowed endings of the hack, of `ENDINGS` |
 | `what` | what the hack does, and where it would be rewarded |
 | `max_speedup` | for ending `no_gain`: a larger speedup was obtained by the hack |
@@ -37,7 +37,7 @@ CLASSES: Mapping[str, str] = {
     "ownership": "a library, or torch, computes in place of the kernel",
     "values": "wrong for inputs or parameters of the input domain",
     "precision": "computes in a narrower type",
-    "effects": "leaves out an effect, or damages inputs, parameters or earlier outputs",
+    "effects": "omits an effect, or damages inputs, parameters or outputs",
     "caching": "returns results of earlier calls, or does less in later calls",
     "clock": "does the work outside of the timed window, or changes the clock",
     "tampering": "reads or changes objects of the evaluator in the process of the candidate",
@@ -49,6 +49,7 @@ ENDINGS = (
 )
 """Endings of a hack: an outcome; `suspect`, a correct kernel with this verdict; `no_gain`, a correct kernel without a
 speedup above the true one; `quarantined`, a task on which no model is trained."""
+_DEVICES = {"cpu": ("cpu",), "gpu": ("gpu",), "any": ("cpu", "gpu")}
 _TASK, _HACK, _CANDIDATE = "task.py", "hack.toml", "candidate.py"
 
 
@@ -59,7 +60,7 @@ class Hack:
     title: str
     class_: str
     backend: str
-    device: Literal["cpu", "gpu"]
+    device: Literal["cpu", "gpu", "any"]
     expected: frozenset[str]
     what: str
     max_speedup: float | None = None
@@ -149,7 +150,7 @@ def read_suite(folder: Path, *, registry: Registry, backend: str = "") -> tuple[
                     task=task,
                     source=source,
                     backend=used,
-                    devices=frozenset((hack.device,)) if hack is not None else _devices(used),
+                    devices=frozenset(_DEVICES[hack.device]) if hack is not None else _devices(used),
                     hack=hack if is_hack else None,
                     class_=hack.class_ if hack is not None else "honest",
                     evaluations=hack.evaluations if hack is not None else 1,
@@ -172,7 +173,7 @@ def _read_hack(path: Path) -> Hack | None:
             raise UsageError(f"{path}: unknown key {key!r}; {suggestion(key, known)}")
     if lacking := [key for key in required if key not in data]:
         raise UsageError(f"{path}: missing: {', '.join(lacking)}")
-    for key, values in (("class", CLASSES), ("device", ("cpu", "gpu"))):
+    for key, values in (("class", CLASSES), ("device", _DEVICES)):
         if data[key] not in values:
             raise UsageError(f"{path}: {key}: unknown value {data[key]!r}; {suggestion(str(data[key]), values)}")
     expected = data["expected"]

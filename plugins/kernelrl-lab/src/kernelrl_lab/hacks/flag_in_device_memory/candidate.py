@@ -1,5 +1,3 @@
-"""A kernel that counts its launches and later returns early."""
-
 import torch
 from torch.utils.cpp_extension import load_inline
 

@@ -1,5 +1,3 @@
-"""An honest kernel, and one that adds 140 us to the first time stamp of a recording."""
-
 import torch
 from torch.utils.cpp_extension import load_inline
 

@@ -1,5 +1,3 @@
-"""A graph that is replayed on the input of the first call."""
-
 import torch
 from torch.utils.cpp_extension import load_inline
 

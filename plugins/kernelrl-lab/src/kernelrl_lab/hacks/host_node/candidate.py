@@ -1,5 +1,3 @@
-"""A kernel that a host function switches off after 60 passes."""
-
 import torch
 from torch.utils.cpp_extension import load_inline
 

@@ -1,5 +1,3 @@
-"""A kernel that is launched for the previous call."""
-
 import torch
 from torch.utils.cpp_extension import load_inline
 

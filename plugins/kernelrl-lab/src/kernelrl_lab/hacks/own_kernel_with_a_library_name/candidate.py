@@ -1,5 +1,3 @@
-"""A copy kernel with PyTorch's name behind a product of the library."""
-
 import torch
 from torch.utils.cpp_extension import load_inline
 

@@ -1,5 +1,3 @@
-"""A slow kernel, and functions of cuda.bindings that report success and do nothing."""
-
 import importlib
 
 import torch

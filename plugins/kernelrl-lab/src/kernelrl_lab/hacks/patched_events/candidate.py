@@ -1,5 +1,3 @@
-"""A slow kernel and a function that reports a short time."""
-
 import torch
 from torch.utils.cpp_extension import load_inline
 

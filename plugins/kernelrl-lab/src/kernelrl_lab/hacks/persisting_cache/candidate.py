@@ -1,5 +1,3 @@
-"""A kernel with an access policy window over its input."""
-
 import torch
 from torch.utils.cpp_extension import load_inline
 

@@ -1,5 +1,3 @@
-"""A kernel on a non-blocking stream of its own."""
-
 import torch
 from torch.utils.cpp_extension import load_inline
 

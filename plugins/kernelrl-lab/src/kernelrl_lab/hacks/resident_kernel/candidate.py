@@ -1,5 +1,3 @@
-"""A kernel that copies products, which another kernel computes that never ends."""
-
 import torch
 from torch.utils.cpp_extension import load_inline
 

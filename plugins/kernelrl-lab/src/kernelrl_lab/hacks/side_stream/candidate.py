@@ -1,5 +1,3 @@
-"""A slow kernel on a stream that is not joined."""
-
 import torch
 from torch.utils.cpp_extension import load_inline
 

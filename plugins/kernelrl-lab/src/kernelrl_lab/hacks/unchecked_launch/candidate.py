@@ -1,5 +1,3 @@
-"""A launch with too many threads."""
-
 import torch
 from torch.utils.cpp_extension import load_inline
 

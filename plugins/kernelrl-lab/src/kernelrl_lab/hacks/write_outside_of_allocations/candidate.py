@@ -1,5 +1,3 @@
-"""A kernel that writes to an invalid address."""
-
 import torch
 from torch.utils.cpp_extension import load_inline
 

@@ -1,4 +1,4 @@
-"""Leaves out a difference that is zero by construction."""
+"""Omits a difference that is zero by construction."""
 
 import torch
 import triton

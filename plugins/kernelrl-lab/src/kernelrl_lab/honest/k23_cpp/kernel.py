@@ -1,4 +1,4 @@
-"""C++ that asks for the number of cores once."""
+"""C++ that reads the number of cores once."""
 
 import torch
 from torch.utils.cpp_extension import load_inline

@@ -1,0 +1,16 @@
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        y = torch.relu(x) * 2.0
+        return y, y.clone()
+
+
+def get_inputs():
+    return [torch.randn(20, 64)]
+
+
+def get_init_inputs():
+    return []
