@@ -83,7 +83,7 @@ def command(
     from kernelrl_core.errors import UsageError
     from kernelrl_core.plugins.registry import registry
     from kernelrl_core.recipe.prerequisites import require_prerequisites
-    from kernelrl_core.sources.kernel_files import STANDARD_INPUT
+    from kernelrl_core.sources.kernel_files import STANDARD_INPUT, skipped_files
 
     begin = time.monotonic()
     names, overrides = split_arguments(words)
@@ -93,6 +93,8 @@ def command(
     task, *names = names
     if watch and STANDARD_INPUT in names:
         raise UsageError("--watch needs a file, not standard input")
+    for line in skipped_files(names):
+        click.echo(line, err=True)
     known = registry()
     seed = 0 if cache and seed is None else seed
     checked: list[CheckedKernel] = []
