@@ -43,7 +43,7 @@ def skipped_files(names: Sequence[str]) -> list[str]:
         if name == STANDARD_INPUT or not Path(name).is_dir():
             continue
         try:
-            entries = [entry for entry in Path(name).iterdir()]
+            entries = list(Path(name).iterdir())
         except OSError:
             continue  # `kernel_files` finds nothing there
         hidden = sum(entry.name[0] in "._" for entry in entries)

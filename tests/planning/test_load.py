@@ -111,7 +111,8 @@ loggers: {t: {use: nobody}}
         ("group_sizes: 3", "policy.group_sizes: unknown key 'group_sizes'; known: "),
         (
             "group_size: 3",
-            "policy.group_size: unknown key 'group_size'; it belongs at 'train.group_size'; for the options of 'tiny': kernelrl plugins show demo",
+            "policy.group_size: unknown key 'group_size'; it belongs at 'train.group_size'; for the options of 'tiny': "
+            "kernelrl plugins show demo",
         ),
         ("share: 3", "policy.share: unknown key 'share'; it belongs at 'policy.nested.share'"),
         ("<<: {}", "policy.<<: merge keys are not supported; use extends"),

@@ -99,8 +99,8 @@ def test_weights_of_another_size_are_one_message(make_context, tmp_path: Path) -
             await second.begin_from(state, tmp_path)
         sizes = "layers 2, heads 2"
         assert refused.value.message == (
-            f"the model of the checkpoint {tmp_path} is one from scratch (width 64, {sizes}); that of the recipe's policy "
-            f"is one from scratch (width 32, {sizes})"
+            f"the model of the checkpoint {tmp_path} is one from scratch (width 64, {sizes}); "
+            f"that of the recipe's policy is one from scratch (width 32, {sizes})"
         )
         await second.aclose()
 
