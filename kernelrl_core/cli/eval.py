@@ -128,7 +128,11 @@ def choose_job(
             )
     if checkpoint == "base":
         return EvalJob(loaded.recipe, registry, f"the untrained policy of run {run.path}", run, loaded.resolved)
-    row = choose_checkpoint(run.rows("checkpoints"), run.checkpoints, checkpoint or "last")
+    try:
+        row = choose_checkpoint(run, checkpoint or "last")
+    except LookupFailed as error:
+        error.fix += "; --checkpoint base is the untrained policy" if not run.rows("checkpoints") else ""
+        raise
     return EvalJob(loaded.recipe, registry, f"checkpoint {row['name']} of run {run.path}", run, loaded.resolved, row)
 
 

@@ -35,7 +35,8 @@ class Requires:
     url: str = ""
     """URL of a server that must accept connections."""
     fix: str = ""
-    """Command or change that provides the missing item; empty: the default for each item."""
+    """Command or change that provides the missing item; empty: the default for each item. `BACKEND` in it is
+    replaced by the name of the recipe's backend."""
 
 
 @attrs.frozen

@@ -51,7 +51,8 @@ def missing_prerequisites(uses: Iterable[tuple[str, Use]], spec: EvaluationSpec,
     for options in (spec.evaluator.options, spec.backend.options):
         for missing in missing_requirements(options.requires_for(spec.settings)):
             found.setdefault(missing.what, missing.fix)
-    return found
+    backend = spec.backend.use.rpartition(":")[2]
+    return {what: fix.replace("BACKEND", backend) for what, fix in found.items()}
 
 
 def pending_preparations(recipe: Recipe) -> list[str]:

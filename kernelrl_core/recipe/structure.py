@@ -21,7 +21,7 @@ from kernelrl_core.errors import KernelRLError, MissingPrerequisite, nearest, su
 from kernelrl_core.interfaces.config import ComponentConfig
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe import schema
-from kernelrl_core.recipe.blocks import Block, blocks, core_keys
+from kernelrl_core.recipe.blocks import Block, block_at, blocks, core_keys
 from kernelrl_core.recipe.component_checks import own_problems
 from kernelrl_core.recipe.former import FORMER_KEYS, former_value
 from kernelrl_core.recipe.merge import Merged
@@ -358,14 +358,28 @@ class _Walk:
         if not found and not close:
             # A component may have several keys where another has a mapping, such as `clip_low` for `clip: {low: …}`.
             found = [other for other in inside if other[-1].startswith(f"{key}_")]
+        inside_found = any(other in inside for other in found)
         elsewhere = [".".join(other) for other in found]
         if elsewhere and _similarity(key, close) < 0.85:
             hint = f"it belongs at {' or '.join(elsewhere[:3])!r}"
+            if not inside_found:
+                hint += self._options_hint(path)
         elif close:
             hint = f"did you mean {close!r}?"
         else:
             hint = suggestion(key, known)
         self.say(here, f"unknown key {key!r}", hint)
+
+    def _options_hint(self, path: Keys) -> str:
+        """The command that lists the options of the component whose block is at `path`; empty for another path."""
+        block = block_at(path)
+        if block is None:
+            return ""
+        value: Any = self.merged.data
+        for key in path:
+            value = value[key]
+        name = str(value.get("use", block.default))
+        return f"; for the options of {name!r}: kernelrl plugins show {self.registry.plugin_of(block.kind, name).name}"
 
     def _known_paths(self) -> Iterator[Keys]:
         """Paths of the schema, and of the options of this recipe's components."""

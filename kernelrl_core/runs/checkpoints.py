@@ -8,13 +8,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError, nearest
 from kernelrl_core.interfaces.policies import Policy, TrainablePolicy
+from kernelrl_core.monitoring.progress import progress_text
 from kernelrl_core.plugins.boundary import plugin_boundary
+from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.storage import disk_error, remove_directory, replace_directory
 
 __all__ = [
@@ -135,12 +137,18 @@ def _require_trainable(policy: Policy, component: str) -> TrainablePolicy:
     return policy
 
 
-def choose_checkpoint(rows: Sequence[Mapping[str, Any]], directory: Path, name: str) -> Mapping[str, Any]:
+def choose_checkpoint(run: RunDir, name: str) -> Mapping[str, Any]:
     """The row of a checkpoint by name (`000004`, `4` or `last`).
 
     Raises:
         LookupFailed: there is none, or its files were removed.
     """
+    directory, rows = run.checkpoints, run.rows("checkpoints")
+    if not rows:
+        state, progress = run.state()[0], run.progress()
+        phase = f" in phase {progress_text(progress)}" if progress is not None else ""
+        fix = "wait for it" if state == "running" else f"kernelrl resume {run.path}"
+        raise LookupFailed(f"run {run.path} has no checkpoint yet; it is {state}{phase}", fix=fix)
     kept = [row for row in rows if row["policy"] is None or (directory / row["name"]).is_dir()]
     wanted = checkpoint_name(int(name)) if name.isdecimal() else name
     for row in reversed(kept):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kernelrl_core.errors import UsageError
 
-__all__ = ["STANDARD_INPUT", "kernel_files", "read_kernel"]
+__all__ = ["STANDARD_INPUT", "kernel_files", "read_kernel", "skipped_files"]
 
 STANDARD_INPUT = "-"
 _MAX_BYTES = 4 << 20
@@ -33,6 +33,32 @@ def kernel_files(names: Sequence[str]) -> list[str]:
             raise UsageError(f"{name}: the directory has no file *.py", fix="name a kernel file")
         found += inside
     return list(dict.fromkeys(found))
+
+
+def skipped_files(names: Sequence[str]) -> list[str]:
+    """A line for each folder among `names` in which `kernel_files` does not select everything: how many entries, and
+    why."""
+    lines = []
+    for name in names:
+        if name == STANDARD_INPUT or not Path(name).is_dir():
+            continue
+        try:
+            entries = list(Path(name).iterdir())
+        except OSError:
+            continue  # `kernel_files` finds nothing there
+        hidden = sum(entry.name[0] in "._" for entry in entries)
+        shown = [entry for entry in entries if entry.name[0] not in "._"]
+        folders = sum(entry.is_dir() for entry in shown)
+        others = sum(entry.suffix != ".py" and not entry.is_dir() for entry in shown)
+        reasons = [
+            (others, "without the suffix .py"),
+            (hidden, "with a name that begins with _ or ."),
+            (folders, "in the form of a folder"),
+        ]
+        if hidden + folders + others:
+            counted = ", ".join(f"{count} {reason}" for count, reason in reasons if count)
+            lines.append(f"{name}: skipped {hidden + folders + others} entries: {counted}")
+    return lines
 
 
 def read_kernel(name: str) -> str:

@@ -206,7 +206,7 @@ def choose_origin(text: str, policy: str) -> Origin:
             f"--from {text}: run {run.path} was trained with policy {theirs!r}, and the recipe has policy {policy!r}",
             fix=f"choose a recipe with policy.use={theirs}",
         )
-    row = choose_checkpoint(run.rows("checkpoints"), run.checkpoints, checkpoint or "last")
+    row = choose_checkpoint(run, checkpoint or "last")
     if damage := checkpoint_damage(run.checkpoints, row):
         raise KernelRLError(
             f"--from {text}: checkpoint {row['name']} is damaged: {damage}",

@@ -88,7 +88,7 @@ def test_missing_index_is_a_line_of_the_dry_run_with_the_command_that_builds_it(
     (place.path / "index.json").unlink()
     printed = place.call("run", "r.yaml", "--dry-run").stdout
     path = place.path / "index.json"
-    assert f"missing: file {path}; fix: kernelrl index build --output {path}" in printed
+    assert f"missing: file {path}; fix: kernelrl index build --backend fake --output {path}" in printed
 
 
 def test_missing_index_ends_the_run_with_exit_code_3_before_anything_is_written(place: Place) -> None:

@@ -514,6 +514,11 @@ def test_status_shows_the_phase_of_a_running_run_from_its_start_on(kernelrl: Run
     assert (facts["state"], facts["progress"]["phase"]) == ("running", "start")
     assert "now    start: " in kernelrl("status", "a").stdout
     assert "in use by another process: runs/a" in kernelrl("runs", "rm", "a", "--yes").stderr
+    early = r"kernelrl: run runs/a has no checkpoint yet; it is running in phase start: \d+ s; preparing policy 'fake'"
+    for command in (("eval", "runs/a"), ("sample", "runs/a", "fake/train/0"), ("run", "small.yaml", "--from", "a")):
+        done = kernelrl(*command)
+        assert done.returncode == 2
+        assert re.search(early, done.stderr), done.stderr
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     facts = json.loads(kernelrl("status", "a", "--json").stdout)

@@ -210,7 +210,7 @@ class RetrieverOptions(retrievers.RetrieverConfig):
     """JSON file: list of examples with `id`, `reference` and `kernel`."""
 
     def requires(self) -> Requires:
-        return Requires(files=(str(self.index),), fix=f"kernelrl index build --output {self.index}")
+        return Requires(files=(str(self.index),), fix=f"kernelrl index build --backend BACKEND --output {self.index}")
 
 
 class Retriever(retrievers.Retriever):

@@ -109,7 +109,11 @@ loggers: {t: {use: nobody}}
         ("checked: 1", "policy.checked: 'checked' must be >= 2: 1"),
         ("widht: 3", "policy.widht: unknown key 'widht'; did you mean 'width'?"),
         ("group_sizes: 3", "policy.group_sizes: unknown key 'group_sizes'; known: "),
-        ("group_size: 3", "policy.group_size: unknown key 'group_size'; it belongs at 'train.group_size'"),
+        (
+            "group_size: 3",
+            "policy.group_size: unknown key 'group_size'; it belongs at 'train.group_size'; for the options of 'tiny': "
+            "kernelrl plugins show demo",
+        ),
         ("share: 3", "policy.share: unknown key 'share'; it belongs at 'policy.nested.share'"),
         ("<<: {}", "policy.<<: merge keys are not supported; use extends"),
     ],

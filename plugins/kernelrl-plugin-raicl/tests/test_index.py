@@ -72,6 +72,22 @@ def test_store_returns_each_record_once_in_the_order_of_ids(rows: list[Record]) 
         assert store.row_of("no such id") is None
 
 
+def test_the_progress_of_a_build_is_in_sentences(fakes: Any, tmp_path: Path) -> None:
+    phases: list[str] = []
+    made = {
+        "options": {},
+        "embedder": fakes.FakeEmbedder(),
+        "progress": lambda phase, done, total: phases.append(phase),
+    }
+    build_index([fakes.FakeCorpus()], tmp_path / "index", **made)
+    assert [phase for phase in dict.fromkeys(phases) if not phase.startswith("reading records")] == [
+        "writing the table of records",
+        "counting the words of the records",
+        "embedding the references",
+        "building the dense index",
+    ]
+
+
 @given(data=st.data())
 @settings(max_examples=25, deadline=None)
 def test_a_changed_byte_is_refused(data: st.DataObject, shared_index: Path) -> None:

@@ -45,6 +45,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def test_the_fix_for_a_missing_index_is_the_command_of_the_header(tmp_path: Path) -> None:
+    facts = json.loads(kernelrl(tmp_path, *header_command("run"), "--dry-run", "--json"))
+    wanted = header_command("index build")
+    wanted[-1] = str(tmp_path / wanted[-1])
+    assert facts["missing"] == [f"file {wanted[-1]}; fix: kernelrl {shlex.join(wanted)}"]
+
+
 def test_dry_run_shows_two_examples_and_the_leak_rate(folder: Path) -> None:
     facts = json.loads(kernelrl(folder, *header_command("run"), "--dry-run", "--json"))
     assert (facts["missing"], facts["examples_per_prompt"]) == ([], 2.0)

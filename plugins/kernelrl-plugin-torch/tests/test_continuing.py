@@ -95,9 +95,13 @@ def test_weights_of_another_size_are_one_message(make_context, tmp_path: Path) -
         state = await first.save(tmp_path)
         await first.aclose()
         second = await started(attrs.evolve(make_context(), weights_follow=True), attrs.evolve(SMALL, width=32))
-        with pytest.raises(UsageError, match="is of another model than the recipe's policy") as refused:
+        with pytest.raises(UsageError) as refused:
             await second.begin_from(state, tmp_path)
-        assert "\n" not in refused.value.message
+        sizes = "layers 2, heads 2"
+        assert refused.value.message == (
+            f"the model of the checkpoint {tmp_path} is one from scratch (width 64, {sizes}); "
+            f"that of the recipe's policy is one from scratch (width 32, {sizes})"
+        )
         await second.aclose()
 
     asyncio.run(work())

@@ -253,7 +253,9 @@ def test_a_checkpoint_of_another_model_is_refused(make_context, tmp_path: Path) 
         policy = await started(make_context(), attrs.evolve(SMALL, warm_start=None))
         state = await policy.save(tmp_path)
         wider = await started(make_context(), attrs.evolve(SMALL, warm_start=None, width=128))
-        with pytest.raises(UsageError, match="another model"):
+        with pytest.raises(
+            UsageError, match=r"is one from scratch \(width 64, .*; that of the recipe's policy is one .*\(width 128"
+        ):
             await wider.load(state, tmp_path)
         (tmp_path / state["file"]).write_bytes(b"junk")
         with pytest.raises(KernelRLError, match="cannot read"):

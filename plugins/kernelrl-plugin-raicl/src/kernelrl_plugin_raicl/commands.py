@@ -237,7 +237,7 @@ def _leaks(index: Index, recipe: str) -> dict[str, Any]:
             if pair not in known:
                 known[pair] = guard.leak(nothing, record.reference, record.name) == "leak_held_out"
             count += known[pair]
-            progress(f"leaks of {split}", done, len(rows))
+            progress(f"searching leaks of {split}", done, len(rows))
         found[key] = count
     return {**found, "records": len(rows)}
 

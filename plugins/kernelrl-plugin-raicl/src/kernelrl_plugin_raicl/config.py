@@ -89,4 +89,6 @@ class ValueConfig(HybridConfig):
 
 
 def _requires(config: IndexConfig, *, dense: bool) -> Requires:
-    return Requires(files=(str(config.index),), fix=build_command(config.index, config.corpora, dense=dense))
+    # The core writes the backend of the recipe in place of BACKEND.
+    fix = build_command(config.index, config.corpora, dense=dense, backend="BACKEND")
+    return Requires(files=(str(config.index),), fix=fix)

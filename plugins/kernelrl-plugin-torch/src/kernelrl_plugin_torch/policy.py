@@ -39,7 +39,7 @@ from kernelrl_plugin_torch.language_model import LanguageModel, PromptAndReply, 
 from kernelrl_plugin_torch.learner import Datum, Learner, Totals, mean_gap, micro_batches
 from kernelrl_plugin_torch.model_directory import write_model
 from kernelrl_plugin_torch.sampler import Request, Sampler, rows_agree
-from kernelrl_plugin_torch.scratch_model import TOKENIZER_FILE, ScratchModel
+from kernelrl_plugin_torch.scratch_model import TOKENIZER_FILE, ScratchModel, described_weights
 from kernelrl_plugin_torch.scratch_tokenizer import ScratchTokenizer
 from kernelrl_plugin_torch.warm_start import WarmStartCache, train_on_demonstrations, warm_start_key
 
@@ -290,7 +290,12 @@ class TorchPolicy(TrainablePolicy):
             content = {"weights": model.state(), "optimizer": _present(self._learner).state(), "steps": self._steps}
             write_tensors(directory / _STATE_FILE, content)
             model.save_extras(directory)
-            return {"file": _STATE_FILE, "steps": self._steps, "weights_sha256": weights_hash(model.state())}
+            return {
+                "file": _STATE_FILE,
+                "steps": self._steps,
+                "weights_sha256": weights_hash(model.state()),
+                "model": self._described(model.state()),
+            }
 
         return await self._do(work)
 
@@ -329,8 +334,13 @@ class TorchPolicy(TrainablePolicy):
             raise KernelRLError(f"cannot read the checkpoint {path}: {error}") from error
         model, tokenizer = self._model, directory / TOKENIZER_FILE
         if (self._options.model is None) != tokenizer.is_file():
-            theirs = "a model from scratch" if tokenizer.is_file() else "a Hugging Face model"
-            raise UsageError(f"the checkpoint {directory} is of {theirs}", fix="set policy.model as that run did")
+            theirs = state.get("model", "of Hugging Face")
+            theirs = described_weights(content["weights"]) if tokenizer.is_file() else theirs
+            ours = "one from scratch" if self._options.model is None else self._described({})
+            raise UsageError(
+                f"the model of the checkpoint {directory} is {theirs}; that of the recipe's policy is {ours}",
+                fix="set policy.model as that run did",
+            )
         if self._options.model is None:
             model = self._scratch(ScratchTokenizer.from_json(tokenizer.read_text(encoding="utf-8")))
         model = _present(model)
@@ -340,12 +350,21 @@ class TorchPolicy(TrainablePolicy):
             if optimizer:
                 _present(self._learner).load_state(content["optimizer"])
         except (RuntimeError, ValueError, KeyError) as error:
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            theirs = state.get("model", "another one")
+            theirs = described_weights(content["weights"]) if self._options.model is None else theirs
             raise UsageError(
-                f"the checkpoint {directory} is of another model than the recipe's policy: {' '.join(lines[:2])}",
+                f"the model of the checkpoint {directory} is {theirs}; that of the recipe's policy is "
+                f"{self._described(model.state())}",
                 fix="set the options of policy to those of the run that saved it",
             ) from error
         self._steps = content["steps"] if optimizer else 0
+
+    def _described(self, weights: Mapping[str, Tensor]) -> str:
+        """The model of the policy in words; `weights` have its sizes."""
+        if self._options.model is None:
+            return described_weights(weights)
+        rank = self._options.lora_rank
+        return f"{self._options.model}{f' with LoRA adapters of rank {rank}' if rank else ''}"
 
     # --- helpers --------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from kernelrl_plugin_torch.devices import usable_device
 from kernelrl_plugin_torch.language_model import Prefix, PromptAndReply, Scores
 from kernelrl_plugin_torch.scratch_tokenizer import ScratchTokenizer
 
-__all__ = ["TOKENIZER_FILE", "ScratchModel"]
+__all__ = ["TOKENIZER_FILE", "ScratchModel", "described_weights"]
 
 TOKENIZER_FILE = "tokenizer.json"
 _SHORT_SPANS = (64, 128)
@@ -104,6 +104,14 @@ class _Transformer(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         return F.linear(hidden, self.embedding.weight)
+
+
+def described_weights(weights: Mapping[str, Tensor]) -> str:
+    """The sizes of a model in words, from its weights."""
+    width = weights["embedding.weight"].shape[1]
+    layers = len({name.split(".")[1] for name in weights if name.startswith("blocks.")})
+    size = (weights["blocks.0.qkv.weight"].shape[0] - width) // 2
+    return f"one from scratch (width {width}, layers {layers}, heads {width // size})"
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -90,7 +90,7 @@ def _build(
     progress: Progress,
 ) -> dict[str, Any]:
     read = _write_records(work, corpora, progress)
-    progress("table", 0, 0)
+    progress("writing the table of records", 0, 0)
     counts = write_rows(work)
     if not counts["records"]:
         shutil.rmtree(work)
@@ -99,16 +99,16 @@ def _build(
     store = Store(work, sorted(counts["backends"]))
     facts = _read(work / "lexical.json")
     if facts is None:
-        progress("words", 0, counts["records"])
+        progress("counting the words of the records", 0, counts["records"])
         shutil.rmtree(work / "lexical", ignore_errors=True)
         facts = write_lexical(work, store)
         write_atomically(work / "lexical.json", json.dumps(facts))
     dense = None
     if embedder is not None:
         vectors = embed_references(
-            work / "vectors", store, embedder, lambda done, total: progress("embeddings", done, total)
+            work / "vectors", store, embedder, lambda done, total: progress("embedding the references", done, total)
         )
-        progress("vectors", 0, len(vectors))
+        progress("building the dense index", 0, len(vectors))
         dense = {**embedder.facts(), **write_dense(work, store, vectors, embedder.probe, kind)}
     (work / "lexical.json").unlink()
     sources = [{**source, **entry} for source, entry in zip(plan["corpora"], read, strict=True)]
@@ -140,7 +140,7 @@ def _write_records(work: Path, corpora: Sequence[Corpus], progress: Progress) ->
                     if len(examples) < _NAMED_PER_REASON:
                         examples.append(f"{found.id}: {found.detail}" if found.detail else found.id)
                 if rows % _RECORDS_PER_CALL == 0:
-                    progress(f"records of {name}", rows, 0)
+                    progress(f"reading records of {name}", rows, 0)
             stream.flush()
             os.fsync(stream.fileno())
             entry = {"records_read": records, "skipped": dict(sorted(skipped.items())), "skipped_rows": named}

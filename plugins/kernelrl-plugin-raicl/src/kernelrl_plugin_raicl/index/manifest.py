@@ -23,10 +23,15 @@ CORPORA = ("kernelbook", "ai_cuda_engineer")
 _PICKLES = (".pkl", ".pickle", ".pt", ".joblib")
 
 
-def build_command(directory: Path, corpora: Sequence[str] = CORPORA, *, dense: bool = False) -> str:
-    """The command that builds an index in `directory`, with an example of an embedder."""
+def build_command(directory: Path, corpora: Sequence[str] = CORPORA, *, dense: bool = False, backend: str = "") -> str:
+    """The command that builds an index in `directory`, with an example of an embedder.
+
+    Args:
+        backend: only kernels of this backend.
+    """
     output = shlex.quote(str(directory)) + (" --embedder BAAI/bge-code-v1" if dense else "")
-    return f"kernelrl index build --corpora {shlex.quote(','.join(corpora))} --output {output}"
+    only = f" --backend {backend}" if backend else ""
+    return f"kernelrl index build --corpora {shlex.quote(','.join(corpora))}{only} --output {output}"
 
 
 def unusable(directory: Path, problem: str, *, dense: bool = False) -> UsageError:
