@@ -27,10 +27,10 @@ def task(forward: str, inputs: str, *, init: str = "pass", arguments: str = "", 
 
     Args:
         forward: body of `forward`, with its parameters before the first newline.
-        inputs: what `get_inputs` returns.
+        inputs: items of the list of `get_inputs`.
         init: body of the constructor.
         arguments: parameters of the constructor.
-        given: what `get_init_inputs` returns.
+        given: items of the list of `get_init_inputs`.
     """
     parameters, _, body = forward.partition("\n")
     return (
