@@ -183,25 +183,6 @@ class ModelNew(torch.nn.Module):
 """
 
 
-@pytest.mark.parametrize(
-    ("header", "more", "factor", "listed"),
-    [
-        ("torch::Tensor f(torch::Tensor x) {", "", "3.0", []),
-        ("torch::Tensor f(torch::Tensor x) {", "", "1.0", ["writing past torch and kernels"]),
-        (UNCOMMON, ", [2.0]", "1.0", ["writing past torch and kernels"]),
-    ],
-    ids=["the function", "an array", "an array beside a module"],
-)
-def test_computation_in_a_numpy_array_is_listed(
-    judge: Judge, header: str, more: str, factor: str, listed: list[str]
-) -> None:
-    """The function itself may let torch compute on the memory that it writes."""
-    source = ELSEWHERE.replace("HEADER", header).replace("FACTOR", factor).replace(" MORE", more)
-    found = judge(source, build_timeout_s=LONGEST_BUILD_S)
-    assert found.outcome is Outcome.CORRECT, found.message
-    assert [name for name in found.profile["computing_operators"] if "past" in name] == listed
-
-
 def test_function_with_uncommon_arguments_is_built_as_a_python_module(judge: Judge) -> None:
     # The same C++ as in the test before, so that it is built once.
     source = ELSEWHERE.replace("HEADER", UNCOMMON).replace("FACTOR", "1.0").replace("x MORE", "3 * (a - b), [2.0]")

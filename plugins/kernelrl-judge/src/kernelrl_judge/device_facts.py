@@ -26,11 +26,9 @@ __all__ = [
     "cache_bytes",
     "ceilings",
     "device_name",
-    "is_busy",
     "machine_facts",
     "memory_bytes",
     "no_gpu",
-    "reset_persisting_l2",
     "starts_at_once",
 ]
 
@@ -142,17 +140,6 @@ def starts_at_once(tick: torch.Tensor) -> bool:
     return not any(_late(tick, _TICKS))
 
 
-def is_busy(tick: torch.Tensor) -> bool:
-    """Whether work of this process on the GPU starts late more than once: others have work there.
-
-    Once is what a processor does that has much else to do. Takes two milliseconds.
-
-    Args:
-        tick: a tensor there that is written to.
-    """
-    return sum(_late(tick, _FEW_TICKS)) >= _OFTEN
-
-
 def _late(tick: torch.Tensor, ticks: int) -> Iterator[bool]:
     tick.zero_()
     torch.cuda.synchronize()
@@ -162,13 +149,6 @@ def _late(tick: torch.Tensor, ticks: int) -> Iterator[bool]:
         tick.zero_()
         torch.cuda.synchronize()
         yield time.perf_counter() - started > _AT_ONCE_S
-
-
-def reset_persisting_l2() -> None:
-    """Give back the part of the L2 cache that a kernel may have claimed for lines that stay."""
-    library = _cuda_runtime()
-    if library is not None:
-        library.cudaCtxResetPersistingL2Cache()
 
 
 @functools.cache

@@ -15,9 +15,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 __all__ = ["in_large_pages", "keep", "kept", "ready"]
 
@@ -42,15 +41,6 @@ class _Information(ctypes.Structure):
     _fields_ = [(f"other{index}", ctypes.c_size_t) for index in range(4)]
     _fields_ += [("mapped", ctypes.c_size_t), ("other4", ctypes.c_size_t), ("other5", ctypes.c_size_t)]
     _fields_ += [("used", ctypes.c_size_t), ("free", ctypes.c_size_t), ("at_end", ctypes.c_size_t)]
-
-
-def _asked() -> Callable[[], Any] | None:
-    try:
-        found = ctypes.CDLL(None).mallinfo2
-    except (AttributeError, OSError):
-        return None
-    found.restype, found.argtypes = _Information, []
-    return found
 
 
 def keep() -> None:

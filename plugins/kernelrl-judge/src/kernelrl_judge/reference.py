@@ -6,7 +6,7 @@ import contextlib
 import copy
 import hashlib
 import types
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -197,39 +197,11 @@ class Reference:
         """What the reference makes of inputs, and what else it changes; they stay as they are."""
         return self._called(inputs, index, effects=True)
 
-    def called_in_order(
-        self, inputs: Sequence[list[Any]], chosen: Collection[int], *, effects: bool = False
-    ) -> dict[int, Trial]:
-        """What the reference makes of chosen ones of several calls, of which the first finds what was constructed, and
-        each other one what the call before it has left. Ends with what was constructed.
-
-        Args:
-            inputs: of each call.
-            chosen: numbers of calls; the others are made only where calls change the state.
-            effects: whether to look for what else they change.
-        """
-        if not self.changed_state:
-            return {index: self._called(inputs[index], 0, effects=effects) for index in chosen}
-        found = {}
-        try:
-            for index in range(max(chosen, default=-1) + 1):
-                wanted = index in chosen
-                trial = self._called(inputs[index], 0, effects=effects and wanted, restores=False)
-                if wanted:
-                    found[index] = trial
-        finally:
-            self.restore()
-        return found
-
     @property
     def changed_state(self) -> dict[str, torch.Tensor]:
         """What was constructed of parameters and buffers that calls change, as far as they have until now."""
         before = self.constructed
         return {name: before[name] for name in sorted(self.facts.get("mutates_state", ()))}
-
-    def depends_on_calls(self) -> bool:
-        """Whether outputs depend on what earlier calls left in the state."""
-        return any(map(self.reads, self.changed_state))
 
     def _called(self, inputs: list[Any], index: int, *, effects: bool, restores: bool = True) -> Trial:
         first = "returned_inputs" not in self.facts

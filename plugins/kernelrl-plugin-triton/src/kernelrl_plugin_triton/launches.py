@@ -154,7 +154,7 @@ def _begun(arguments: Sequence[Any]) -> _Launch:
 def _least_address() -> int:
     """A number below it is the address of no tensor.
 
-    Where a program is loaded at a fixed place, its heap lies behind it, far below everything else.
+    A program at a fixed address has its heap behind it, far below everything else.
     """
     heaps = [line for line in _MAPS.read_text().splitlines() if line.endswith("[heap]")] if _MAPS.exists() else []
     return min([1 << 32, *(int(line.partition("-")[0], 16) for line in heaps)])
