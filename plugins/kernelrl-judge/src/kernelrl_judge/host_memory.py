@@ -35,14 +35,6 @@ _OWN = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0\s*(?:\[heap\])?$", r
 """Memory of a process that no file stands behind, in its list of maps."""
 
 
-class _Information(ctypes.Structure):
-    """Of `mallinfo2`."""
-
-    _fields_ = [(f"other{index}", ctypes.c_size_t) for index in range(4)]
-    _fields_ += [("mapped", ctypes.c_size_t), ("other4", ctypes.c_size_t), ("other5", ctypes.c_size_t)]
-    _fields_ += [("used", ctypes.c_size_t), ("free", ctypes.c_size_t), ("at_end", ctypes.c_size_t)]
-
-
 def keep() -> None:
     """Have this process, and those forked from it, keep what they free."""
     # What is mapped by itself is given back whatever its size.
