@@ -1,4 +1,4 @@
-"""Sources that defeat a parser, or keep a reader busy: they are rejected, or read in a bounded number of steps."""
+"""Sources that defeat a parser, or keep a reader busy: no candidates, or read in a bounded number of steps."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelrl_core.prompts.extraction import extract_file
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.types import Candidate, EmbeddedSource, Finding, SourceFacts, Task
 from kernelrl_plugin_checkers.config import SourceRulesConfig
@@ -16,18 +17,17 @@ from kernelrl_plugin_triton.kernels import triton_facts
 MODEL = "class ModelNew:\n    def forward(self, x):\n"
 N = 60_000
 
-REJECTED = {
+REFUSED = {
     "a null byte": "x = 1\0",
     "100,000 brackets": "(" * 100_000,
     "100,000 signs": "-" * 100_000 + "1",
     "a long sum": "1" + "+1" * 60_000,
     "a chain of attributes": "a" + ".a" * 60_000,
-    "a chain of calls": "f" + "()" * 60_000,
     "300 levels of indentation": "".join(" " * depth + "if 1:\n" for depth in range(300)),
     "a literal of 5 MB": "x = '" + "a" * 5_000_000 + "'",
     "200,000 lines": "x = 1\n" * 200_000,
-    "more steps than are made": MODEL + "".join(f"        a = b{'.c' * 150}\n" for _ in range(500)) * 1,
 }
+TOO_LONG = MODEL + f"        a = b{'.c' * 150}\n" * 500
 BUSY = {
     "assignments": MODEL + "        pass\n" + "a=1\n" * (N // 4),
     "one name computed": MODEL + "        x = x.relu()\n" * (N // 21),
@@ -64,12 +64,15 @@ def check(source: str, facts: SourceFacts | None = None) -> list[Finding]:
     return list(SourceRules(SourceRulesConfig()).check(candidate, Task("test", ""), None))
 
 
-@pytest.mark.parametrize("name", REJECTED)
-def test_a_source_that_defeats_the_parser_is_rejected_without_an_evaluation(name: str) -> None:
-    source = REJECTED[name]
-    assert "hidden_source" in {finding.rule for finding in check(source, triton_facts(source))} & set(
-        attrs.fields(Recipe).forbid.default
-    )
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_source_that_defeats_the_parser_is_no_candidate_and_does_not_stop_a_checker(name: str) -> None:
+    source = f"class ModelNew: pass\n{REFUSED[name]}"
+    assert extract_file(source, fences=(), backend="triton").candidate is None
+    assert {finding.rule for finding in check(source, triton_facts(source))} <= {"unreadable_source", "no_kernel"}
+
+
+def test_a_source_that_takes_too_many_steps_is_rejected() -> None:
+    assert "hidden_source" in {found.rule for found in check(TOO_LONG)} & set(attrs.fields(Recipe).forbid.default)
 
 
 @pytest.mark.parametrize("name", BUSY)

@@ -61,9 +61,9 @@ SOURCE = (
     _described(
         "hidden_source",
         Severity.SUSPECT,
-        "Keep the source readable: at most 200,000 characters, without null bytes or extreme nesting.",
+        "Keep the source short and plain enough to be read to its end.",
         "A source that cannot be read cannot be checked.",
-        example="A literal of 5 MB, 100,000 nested brackets, or C++ of more than 262,144 characters made at run time.",
+        example="C++ of more than 262,144 characters made at run time; Python that takes over 130,000 steps to search.",
         look_alike="A template of C++ into which the file writes a number before it builds it.",
         misses="Encoded text below these limits: what was built is searched for kernels after the run (`no_kernel`).",
     ),

@@ -15,7 +15,7 @@ from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.hidden import hidden_breaches
 from kernelrl_plugin_checkers.library import cpp_breaches
 from kernelrl_plugin_checkers.python_rules import python_breaches
-from kernelrl_plugin_checkers.reading import Breach, HiddenSource, Reading, read
+from kernelrl_plugin_checkers.reading import Breach, HiddenSource, read
 from kernelrl_plugin_checkers.rules import SOURCE
 
 __all__ = ["SourceRules"]
@@ -41,11 +41,7 @@ class SourceRules(Checker):
         """Findings on the source; after the run, those on what was built and is not in the source."""
         if evaluation is not None:
             return self._findings(hidden_breaches(candidate, evaluation), ())
-        try:
-            reading = read(candidate.source)
-        except HiddenSource as error:
-            return self._findings([("hidden_source", None, f"the source cannot be read: {error}")], ())
-        return self._findings(_breaches(candidate, reading), candidate.source.split("\n"))
+        return self._findings(_breaches(candidate), candidate.source.split("\n"))
 
     def _findings(self, breaches: Iterable[Breach], lines: Sequence[str]) -> Sequence[Finding]:
         found: dict[str, list[Finding]] = {}
@@ -59,11 +55,12 @@ class SourceRules(Checker):
         return [finding for rule in self._rules for finding in sorted(found.get(rule, ()), key=lambda f: f.line or 0)]
 
 
-def _breaches(candidate: Candidate, reading: Reading | None) -> Iterator[Breach]:
+def _breaches(candidate: Candidate) -> Iterator[Breach]:
     for piece in candidate.facts.embedded:
         if piece.language != "triton":
             for line, note in cpp_breaches(piece):
                 yield "library_compute", line, f"{note}, in C++"
+    reading = read(candidate.source)
     if reading is None:
         yield "unreadable_source", None, "the Python cannot be parsed"
         return

@@ -21,7 +21,7 @@ import triton.language as tl
 from triton.runtime import interpreter
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import InterpreterError
-from triton.runtime.interpreter import ASTTransformer, FunctionRewriter, GridExecutor, InterpretedFunction
+from triton.runtime.interpreter import FunctionRewriter, GridExecutor, InterpretedFunction
 from triton.runtime.jit import TensorWrapper
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -74,21 +74,22 @@ def _constant(kind: Any, value: Any = None) -> Any:
     return value if isinstance(value, tl.tensor) else object.__new__(kind)
 
 
-def _visit_bool_op(self: Any, node: ast.BoolOp) -> ast.AST:
-    """Rewrite `a and b` to a call: Python would return one of two blocks."""
-    empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
-    operands = [ast.Lambda(args=empty, body=self.visit(value)) for value in node.values]
-    name = "logical_and" if isinstance(node.op, ast.And) else "logical_or"
-    function = ast.Name(id="_logical", ctx=ast.Load())
-    return ast.copy_location(ast.Call(func=function, args=[ast.Constant(value=name), *operands], keywords=[]), node)
+class _Operators(ast.NodeTransformer):
+    """Rewrite `and`, `or` and `not` to calls: Python would return one of two blocks, or a truth value."""
 
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+        operands = [ast.Lambda(args=empty, body=self.visit(value)) for value in node.values]
+        name = "logical_and" if isinstance(node.op, ast.And) else "logical_or"
+        return self._call("_logical", [ast.Constant(value=name), *operands], node)
 
-def _visit_unary_op(self: Any, node: ast.UnaryOp) -> ast.AST:
-    operand = self.visit(node.operand)
-    if not isinstance(node.op, ast.Not):
-        return ast.copy_location(ast.UnaryOp(op=node.op, operand=operand), node)
-    function = ast.Name(id="_negated", ctx=ast.Load())
-    return ast.copy_location(ast.Call(func=function, args=[operand], keywords=[]), node)
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        return self._call("_negated", [node.operand], node) if isinstance(node.op, ast.Not) else node
+
+    def _call(self, name: str, arguments: list[ast.expr], node: ast.AST) -> ast.AST:
+        call = ast.Call(func=ast.Name(id=name, ctx=ast.Load()), args=arguments, keywords=[])
+        return ast.copy_location(call, node)
 
 
 def _with_closure(make: Any) -> Any:
@@ -226,7 +227,10 @@ for _class in (GridExecutor, InterpretedFunction):
     _class.__call__ = _unwrapped(_class.__call__)
 interpreter._implicit_cvt = _converted(interpreter._implicit_cvt)
 tl.constexpr.__new__ = _constant
-ASTTransformer.visit_BoolOp, ASTTransformer.visit_UnaryOp = _visit_bool_op, _visit_unary_op
+_transformer = FunctionRewriter.ast_transformer
+FunctionRewriter.ast_transformer = types.SimpleNamespace(
+    visit=lambda tree: _transformer.visit(_Operators().visit(tree))
+)
 FunctionRewriter._compile_and_exec = _with_closure(FunctionRewriter._compile_and_exec)
 # The interpreter copies its globals to those of each rewritten function.
 interpreter._logical, interpreter._negated = _logical, _negated

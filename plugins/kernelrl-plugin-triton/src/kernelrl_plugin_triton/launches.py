@@ -42,7 +42,13 @@ _MOST_LOOKS = 1000
 """Maximum reads of one address by one program; more count as waiting."""
 _POISON = 0xFF
 """Byte that makes a NaN in every floating-point type."""
-_ATOMIC = {"cas": (0, 2, None), "rmw": (1, 2, 3), "load": (0, None, None), "store": (0, 1, 2), "poll": (0, None, None)}
+_ATOMIC = {
+    "create_atomic_cas": (0, 2, None),
+    "create_atomic_rmw": (1, 2, 3),
+    "create_atomic_load": (0, None, None),
+    "create_atomic_store": (0, None, None),
+    "create_atomic_poll": (0, None, None),
+}
 """Atomic operations, and the positions of pointers, stored values and mask among their arguments."""
 
 
@@ -115,11 +121,9 @@ def install() -> None:
     builder.create_masked_store = _stored(builder.create_masked_store)
     builder.create_gather = _gathered(builder.create_gather)
     for name, positions in _ATOMIC.items():
-        if hasattr(builder, f"create_atomic_{name}"):
-            operation = getattr(builder, f"create_atomic_{name}")
-            setattr(builder, f"create_atomic_{name}", _atomic(operation, *positions))
-    if hasattr(builder, "create_atomic_poll"):
-        builder.create_atomic_poll = _polled(builder.create_atomic_poll)
+        # Some are new in later versions of Triton.
+        if hasattr(builder, name):
+            setattr(builder, name, _atomic(getattr(builder, name), *positions))
 
 
 def _launched(call: Any) -> Any:
@@ -278,16 +282,6 @@ def _atomic(operation: Any, pointers: int, values: int | None, mask: int | None)
             active = np.ones(places.shape, dtype=bool) if mask is None else _active(given[pointers], given[mask])
             _launch.refuse_outside(places, active, given[values].data.itemsize)
         return operation(self, *given, **named)
-
-    return wrapper
-
-
-def _polled(poll: Any) -> Any:
-    @functools.wraps(poll)
-    def wrapper(self: Any, ptr: Any, expected: Any, timeout_ns: Any, *more: Any) -> Any:
-        # Without a timeout, Triton 3.9 passes its interpreter a value that is not None, and the second poll fails.
-        waits = _launch.order and not isinstance(timeout_ns, interpreter.TensorHandle)
-        return poll(self, ptr, expected, None if waits else timeout_ns, *more)
 
     return wrapper
 
