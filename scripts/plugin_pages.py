@@ -28,7 +28,7 @@ from kernelrl_core.interfaces.config import ComponentConfig, MachineFact
 from kernelrl_core.interfaces.requirements import Requires
 from kernelrl_core.plugins.kinds import KINDS_BY_NAME
 from kernelrl_core.recipe.field_docs import field_docs
-from kernelrl_core.testing import values
+from kernelrl_core.testing import contracts, fakes, fixtures, training, values
 from kernelrl_core.testing.contracts import CONTRACTS, ComponentContract
 from kernelrl_core.types import (
     Candidate,
@@ -94,7 +94,8 @@ _UNITS = {
 def generated() -> Mapping[Path, str]:
     """Path -> text of every page, docs/plugins.md included."""
     pages = {PAGES / f"{kind}.md": kind_page(kind) for kind in KINDS}
-    return {GUIDE: guide(GUIDE.read_text(encoding="utf-8")), PAGES / "values.md": values_page(), **pages}
+    own = {PAGES / "values.md": values_page(), PAGES / "testing.md": testing_page()}
+    return {GUIDE: guide(GUIDE.read_text(encoding="utf-8")), **own, **pages}
 
 
 def sample_plugin(kind: str) -> dict[str, str]:
@@ -237,14 +238,58 @@ def imports() -> str:
 
 def builders() -> str:
     """Signature and documentation of each function of `kernelrl_core.testing.values`."""
-    parts = ["Constants: `REFERENCE` is the source of a complete task, `SOURCE` that of a candidate."]
-    for node in ast.parse(inspect.getsource(values)).body:
-        if isinstance(node, ast.FunctionDef) and node.name in values.__all__ and node.returns is not None:
-            arguments = ast.unparse(node.args).replace("_BY_OUTCOME", "…")
-            arguments = re.sub(r"(?<=[\w\]])=", " = ", arguments)
-            parts += [f"`{node.name}({arguments}) -> {ast.unparse(node.returns)}`"]
-            parts += [_linked(_markdown(ast.get_docstring(node) or ""))]
-    return "\n\n".join(parts)
+    constants = "Constants: `REFERENCE` is the source of a complete task, `SOURCE` that of a candidate."
+    return "\n\n".join([constants, *_definitions(values)])
+
+
+def testing_page() -> str:
+    """The page with the public names of the test kit, except the builders of the guide and the contract classes."""
+    parts = [
+        "# Test kit",
+        _note("kernelrl_core.testing"),
+        _wrapped(
+            "The [guide](../plugins.md#test-kit) introduces the test kit and documents the builders of values. The "
+            "page of a kind documents its contract class."
+        ),
+    ]
+    for module in (contracts, fakes, training, fixtures):
+        parts += [
+            f"## {module.__name__}",
+            _linked(_markdown(inspect.cleandoc(module.__doc__ or ""))),
+        ]
+        parts += _definitions(module, skip=tuple(cls.__name__ for cls in (*CONTRACTS.values(), ComponentContract)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _definitions(module: Any, skip: tuple[str, ...] = ()) -> Iterator[str]:
+    """Signature and documentation of the public functions of a module, and of its classes with documented methods."""
+    public = [name for name in module.__all__ if name not in skip]
+    for node in ast.parse(inspect.getsource(module)).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in public:
+            yield f"`{_signature(node)}`"
+            yield _linked(_markdown(ast.get_docstring(node) or ""))
+        elif isinstance(node, ast.ClassDef) and node.name in public:
+            methods = [inner for inner in node.body if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef)]
+            own = [inner for inner in methods if not inner.name.startswith("_") and ast.get_docstring(inner)]
+            made = next((inner.args for inner in methods if inner.name == "__init__"), None)
+            yield f"`class {node.name}({_arguments(made) if made is not None else ''})`"
+            yield _linked(_markdown(ast.get_docstring(node) or ""))
+            yield from ("\n".join(f"- `{_signature(inner)}`: {_one_line(inner)}" for inner in own),) if own else ()
+
+
+def _one_line(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    return " ".join((ast.get_docstring(node) or "").split())
+
+
+def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    prefix = "async " if isinstance(node, ast.AsyncFunctionDef) else ""
+    result = f" -> {ast.unparse(node.returns)}" if node.returns is not None else ""
+    return f"{prefix}{node.name}({_arguments(node.args)}){result}"
+
+
+def _arguments(arguments: ast.arguments) -> str:
+    text = ast.unparse(arguments).removeprefix("self").removeprefix(", ").replace("_BY_OUTCOME", "…")
+    return re.sub(r"(?<=[\w\]])=", " = ", text)
 
 
 def _section(cls: type[Any], level: str) -> list[str]:

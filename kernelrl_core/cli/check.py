@@ -382,6 +382,10 @@ def _speed(evaluation: Evaluation, speedup: float) -> str:
     return text
 
 
+def _first_line(evaluation: Evaluation) -> str:
+    return evaluation.message.partition("\n")[0]
+
+
 def _lines(
     turn: Turn, why_untimed: str = "", *, cached: bool = False, settings: EvaluationSettings | None = None
 ) -> list[str]:
@@ -409,7 +413,11 @@ def _lines(
         lines.append(f"speedup   {_speed(evaluation, turn.speedup)}")
     elif turn.correct:
         lines.append(f"speedup   not measured: {_why_no_speedup(turn, why_untimed)}")
-    if turn.outcome.value == "timeout" and settings is not None:
+    if evaluation.outcome is not turn.outcome:
+        lines.append(
+            f"ended     {evaluation.outcome.value}{f': {first}' if (first := _first_line(evaluation)) else ''}"
+        )
+    if evaluation.outcome.value == "timeout" and settings is not None:
         limits = f"evaluation.timeout_s={settings.timeout_s:g}, evaluation.build_timeout_s={settings.build_timeout_s:g}"
         slow = "; an interpreter on the CPU is slow" if evaluation.provenance.get("mode") == "interpreter" else ""
         lines.append(f"limits    {limits}{slow}")

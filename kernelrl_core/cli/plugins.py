@@ -48,7 +48,7 @@ def list_command(as_json: bool) -> None:
 @click.argument("name")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def show_command(name: str, as_json: bool) -> None:
-    """Show plugin NAME: components, their options and missing prerequisites; the traceback if it is broken.
+    """Show plugin NAME: components, their options, rules and missing prerequisites; the traceback if it is broken.
 
     \b
     Example:
@@ -74,6 +74,10 @@ def show_command(name: str, as_json: bool) -> None:
     for item in described:
         click.echo(f"\n{item['kind']} {item['name']}: {item['summary']}")
         print_lines(option_lines(item["options"]) or ["  no options"])
+        for rule in item.get("rules", ()):
+            click.echo(
+                f"  rule {rule['id']} ({rule['severity']}): {' '.join([rule['statement'], rule['reason']])}".rstrip()
+            )
         for need in item["missing"]:
             click.echo(f"  missing: {need['what']}; fix: {need['fix']}")
 
@@ -95,13 +99,14 @@ def _row(plugin: PluginInfo) -> dict[str, Any]:
 
 def _component(registry: Registry, plugin: PluginInfo, kind: str, component: Component) -> dict[str, Any]:
     from kernelrl_core.errors import KernelRLError
+    from kernelrl_core.recipe.explain import default_rules
     from kernelrl_core.recipe.field_docs import FieldDescription, describe_fields
 
     try:
         options = describe_fields(registry.config_class(kind, f"{plugin.name}:{component.name}"))
     except KernelRLError as error:
         options = [FieldDescription("?", "", "", error.message)]
-    return {
+    described = {
         "kind": kind,
         "name": component.name,
         "summary": component.summary,
@@ -109,6 +114,12 @@ def _component(registry: Registry, plugin: PluginInfo, kind: str, component: Com
         "options": options,
         "missing": [{"what": item.what, "fix": item.fix} for item in registry.missing(component)],
     }
+    if kind == "checkers":
+        described["rules"] = [
+            {"id": rule.id, "severity": rule.severity.value, "statement": rule.statement, "reason": rule.reason}
+            for rule in default_rules(registry, f"{plugin.name}:{component.name}")
+        ]
+    return described
 
 
 def _singular(kind: str) -> str:

@@ -23,7 +23,8 @@ def command(context: click.Context, recipe: str, overrides: tuple[str, ...], as_
     """Check RECIPE and report all errors, with file, line and the nearest correct name.
 
     Also warns about keys that have no effect. Needs no API key, GPU or network, and starts nothing. Exit code 0: the
-    recipe is valid; 2: it is not; 3: a plugin is missing.
+    recipe is valid; 2: it is not; 3: its only mistakes are plugins that are broken, disabled or not installed. An
+    unknown name of a component counts as misspelt, unless it is that of a known plugin or written PLUGIN:NAME.
 
     \b
     Examples:

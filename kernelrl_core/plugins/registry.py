@@ -229,6 +229,9 @@ class Registry:
             raise MissingPrerequisite(
                 f"no {what}: plugin {plugin.name} is disabled: {plugin.error}", fix=f"unset or change {variable}"
             )
+        if plugin_name and not nearest(plugin_name, [plugin.name for plugin in self.plugins]):
+            message = f"no {what}: no plugin {plugin_name!r} is installed"
+            raise MissingPrerequisite(message, fix="install it, or choose another: kernelrl plugins list")
         if dist and not any(plugin.dist == dist for plugin in self.plugins):
             raise MissingPrerequisite(f"no {what}: {dist} is not installed", fix=f"pip install {dist}")
 

@@ -115,12 +115,12 @@ def extract_file(text: str, *, fences: Sequence[str] = (), backend: str) -> Extr
     extraction = extract(text, fences=fences, backend=backend)
     if extraction.problem != "no_code":
         return extraction
-    if plain.message and _NAMES_MODEL.search(text) is None:
-        message = f"{plain.message}\nThe file defines no class `ModelNew`, as Python or in a code block of a reply."
-        return Extraction(None, "syntax", message)
-    if plain.message:
-        return Extraction(None, "syntax", plain.message)
-    return Extraction(None, "no_model", "The file defines no class `ModelNew`.")
+    if not plain.message:
+        return Extraction(None, "no_model", "The file defines no class `ModelNew`.")
+    if _NAMES_MODEL.search(text) is not None:
+        return Extraction(None, "syntax", f"The file is not valid Python. {plain.message}")
+    message = f"The file is neither Python nor a saved reply with a code block. As Python: {plain.message}"
+    return Extraction(None, "no_code", message)
 
 
 def canonical_source(source: str) -> str:

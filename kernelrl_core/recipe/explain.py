@@ -24,7 +24,7 @@ from kernelrl_core.recipe.field_docs import FieldDescription, describe_fields, f
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.types.outcomes import Outcome, Rule, Severity, Verdict
 
-__all__ = ["Explanation", "explain"]
+__all__ = ["Explanation", "default_rules", "explain"]
 
 _METRIC = "metric"
 
@@ -168,17 +168,22 @@ def _place(cls: Any, default: type[Any]) -> str:
 def _rules(registry: Registry) -> Iterator[Explanation]:
     for component in registry.components("checkers"):
         label = registry.label("checkers", component)
-        try:
-            rules = registry.make("checkers", Use(label)).rules
-        except (KernelRLError, TypeError):  # broken, or an option is required
-            continue
-        # `kernelrl validate` reports a wrong declaration.
-        for rule in (rule for rule in rules if isinstance(rule, Rule)):
+        for rule in default_rules(registry, label):
             text = f"{rule.statement} {rule.reason}".strip() + " The key `forbid` replaces the list of stated rules."
             what = f"rule of checker {label!r}, severity {rule.severity.value}"
             yield Explanation(
                 rule.id, what, text, component.target, example=f"kernelrl run RECIPE 'forbid=[{rule.id}]'"
             )
+
+
+def default_rules(registry: Registry, name: str) -> list[Rule]:
+    """The rules of a checker with its default options; empty if it is broken or needs an option."""
+    try:
+        rules = registry.make("checkers", Use(name)).rules
+    except (KernelRLError, TypeError):
+        return []
+    # `kernelrl validate` reports a wrong declaration.
+    return [rule for rule in rules if isinstance(rule, Rule)]
 
 
 def _words() -> Iterator[Explanation]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import importlib.util
+import inspect
 import os
 import re
 import subprocess
@@ -151,3 +154,17 @@ def test_the_first_plugin_with_an_option_works(installed: Path) -> None:
         "    print(len(checker.check(make_candidate('time.sleep(1)\\n' * calls), make_task(), None)))\n"
     )
     assert call(installed, "-c", code) == "0\n1\n"
+
+
+@pytest.mark.parametrize("module", ["contracts", "fakes", "fixtures", "training", "values"])
+def test_every_public_function_and_class_of_the_test_kit_has_signature_and_text(module: str) -> None:
+    pages = PAGES.generated()
+    kit = importlib.import_module(f"kernelrl_core.testing.{module}")
+    text = pages[PAGES.GUIDE if module == "values" else PAGES.PAGES / "testing.md"]
+    contracts = [cls.__name__ for cls in PAGES.CONTRACTS.values()]
+    for node in ast.parse(inspect.getsource(kit)).body:
+        name = getattr(node, "name", "")
+        if name in kit.__all__ and name not in (*contracts, "ComponentContract"):
+            assert isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            assert re.search(rf"^`(async |class )?{name}\(.*`\n\n\S", text, re.MULTILINE), name
+            assert ast.get_docstring(node), name

@@ -94,6 +94,14 @@ without_gpu = pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there 
 CASES = {
     "unknown command": Case(["valdate"], 2, r"no command 'valdate'; did you mean 'validate'\?"),
     "unknown component": Case(["validate", "quickstart", "policy.use=torhc"], 2, r"policy\.use: .*mean 'torch'\?"),
+    "component of a plugin that is not installed": Case(
+        ["validate", "quickstart", "policy.use=acme:fast"],
+        3,
+        r"policy\.use: no policy 'acme:fast': no plugin 'acme' is installed; .*kernelrl plugins list",
+    ),
+    "component of a misspelt plugin": Case(
+        ["validate", "quickstart", "policy.use=torhc:torch"], 2, r"policy\.use: .*did you mean 'torch:torch'\?"
+    ),
     "unknown component in a file": Case(
         ["validate", "a.yaml"],
         2,
@@ -164,12 +172,15 @@ CASES = {
     "missing kernel": Case(["check", RELU, "nowhere.py"], 2, r"nowhere\.py: .*No such file"),
     "folder for a kernel": Case(["check", RELU, "."], 2, r"\.: .*[Dd]irectory"),
     "kernel that is not Python": Case(
-        ["check", RELU, "k.py"], 1, r"(?s)^format_error; .*Line 1: invalid syntax", {"k.py": "def broken(:\n"}
+        ["check", RELU, "k.py"],
+        1,
+        r"(?s)^format_error; .*The file is not valid Python\. Line 3: invalid syntax: def broken\(:$",
+        {"k.py": "class ModelNew:\n    pass\ndef broken(:\n"},
     ),
     "prose for a kernel": Case(
         ["check", RELU, "k.py"],
         1,
-        r"Line 1: invalid syntax.*\nThe file defines no class `ModelNew`, as Python or in a code block",
+        r"(?s)^format_error; .*\nThe file is neither Python nor a saved reply with a code block\. As Python: Line 1",
         {"k.py": "Sure, here is my kernel.\n"},
     ),
     "binary junk for a kernel": Case(["check", RELU, "k.py"], 1, r"^format_error; ", {"k.py": bytes(range(256)) * 40}),

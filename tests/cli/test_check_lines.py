@@ -63,3 +63,12 @@ def test_a_timeout_names_the_limits_and_the_interpreter() -> None:
     limits = "limits    evaluation.timeout_s=60, evaluation.build_timeout_s=120; an interpreter on the CPU is slow"
     assert limits in _lines(turn, settings=EvaluationSettings())
     assert not any("limits" in line for line in _lines(make_turn(Outcome.CORRECT), settings=EvaluationSettings()))
+
+
+def test_a_hacked_kernel_that_timed_out_has_both_facts() -> None:
+    found = Evaluation(Outcome.TIMEOUT, "The kernel did not end in time.\nMore.", build=BuildStatus.BUILT)
+    extraction = Extraction(Candidate("class ModelNew: ...", "triton"))
+    lines = _lines(make_turn(Outcome.HACKED, extraction=extraction, evaluation=found), settings=EvaluationSettings())
+    assert lines[0].startswith("hacked; ")
+    assert "ended     timeout: The kernel did not end in time." in lines
+    assert "limits    evaluation.timeout_s=60, evaluation.build_timeout_s=120" in lines

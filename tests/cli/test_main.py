@@ -352,3 +352,12 @@ def test_a_warning_without_a_handler_has_no_traceback(call: Call) -> None:
             record = {"levelno": 40, "levelname": "ERROR", "msg": "it failed", "exc_info": found}
             logging.lastResort.handle(logging.makeLogRecord(record))
     assert lines == ["kernelrl: error: it failed"]
+
+
+def test_plugins_show_lists_the_rules_of_checkers(call: Call) -> None:
+    pytest.importorskip("kernelrl_plugin_checkers")
+    assert re.search(
+        r"^  rule no_kernel \(suspect\): Launch at least one kernel", call("plugins", "show", "checkers")[1], re.M
+    )
+    components = json.loads(call("plugins", "show", "checkers", "--json")[1])["components"]
+    assert {rule["id"] for rule in components[0]["rules"]} >= {"no_kernel", "library_compute"}

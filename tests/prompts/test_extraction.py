@@ -192,7 +192,7 @@ def test_file_is_source_or_reply(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"), [("x = 1\n", "no_model"), ("class ModelNew(:\n", "syntax"), ("\x00\x01", "syntax")]
+    ("text", "problem"), [("x = 1\n", "no_model"), ("class ModelNew(:\n", "syntax"), ("\x00\x01", "no_code")]
 )
 def test_unusable_file(text, problem):
     assert extract_file(text, backend="triton").problem == problem
