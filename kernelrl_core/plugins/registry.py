@@ -229,8 +229,7 @@ class Registry:
             raise MissingPrerequisite(
                 f"no {what}: plugin {plugin.name} is disabled: {plugin.error}", fix=f"unset or change {variable}"
             )
-        names = [plugin.name for plugin in self.plugins]
-        if plugin_name and plugin_name not in names and not nearest(plugin_name, names):
+        if plugin_name and not nearest(plugin_name, [plugin.name for plugin in self.plugins]):
             message = f"no {what}: no plugin {plugin_name!r} is installed"
             raise MissingPrerequisite(message, fix="install it, or choose another: kernelrl plugins list")
         if dist and not any(plugin.dist == dist for plugin in self.plugins):
