@@ -88,12 +88,18 @@ class EvaluationSettings:
         "operators",
         "stress",
     )
-    """Probes of profile `strict`, with the defect that each reports. `addresses`: results cached by address or object;
-    `parameters`: code that depends on the values of parameters; `inputs`: changed inputs; `poison`: reads of
-    uninitialised memory; `late_writes`: writes after the end of a call; `order`: outputs that depend on the order of
-    programs or threads; `no_op`: kernels without influence on the output; `operators`: torch operators that compute;
-    `stress`: shortcuts that fail for inputs of other magnitudes and signs; `sizes` (not in the default): kernels that
-    are correct for one input size only."""
+    """Probes of profile `strict`. Where calls are replayed, as on an NVIDIA GPU, inputs and state are always compared,
+    outputs are always poisoned, and one replay without the candidate's own kernels is always made; of the probes below
+    only those marked (all) apply. The others apply to calls that are made directly, as on the CPU.
+
+    `addresses`: inputs are in new memory, then new values are in the same memory; finds results cached by address or
+    object. `parameters` (all): the first trial has other parameters; finds weights copied into the source. `inputs`:
+    inputs are read back after the call; finds changed inputs. `poison`: free memory is poisoned; finds outputs that are
+    not written. `late_writes`: an output of a timed window is read twice; finds work after its end. `order` (CPU only):
+    the last trial has more threads, or programs in random order; finds races. `no_op`: a call with kernels that do
+    nothing; finds decoys. `operators`: torch operators are listed; finds computation by the library. `stress` (all):
+    inputs of other magnitudes, signs and structure; finds shortcuts. `sizes` (all; not in the default): inputs of
+    another size."""
     min_precision: Literal["none", "bf16", "tf32", "fp32"] = "none"
     """Lowest arithmetic precision that is not suspect for `precision: fp32`, estimated from errors against double
     precision; fp16 is treated as tf32: both have 10 mantissa bits."""

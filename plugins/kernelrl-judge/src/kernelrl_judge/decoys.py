@@ -49,8 +49,8 @@ def why_not(request: EvaluationRequest, evaluation: Evaluation, backend: Any, mo
 def _always(mode: str, probes: Collection[str]) -> bool:
     """Whether candidates are probed that nothing speaks against.
 
-    On a device the probe takes a context and a build, and in the interpreter a fifth of the whole, where whoever
-    computes beside the kernels is seen: what torch and launches read and write is listed there.
+    On a device the probe takes a context and a build, and in the interpreter a fifth of the whole, where the operators
+    of torch are listed in every call.
     """
     return mode == "cpu" or (mode == "interpreter" and "operators" not in probes)
 

@@ -3,7 +3,8 @@
 A window is a series of calls on inputs of their own, by the judge's clock, from the order until the runner says that
 the calls are made. A round has four windows: n and n/2 calls of the candidate, and of the reference in the judge's own
 process, on the same new inputs, in random order. What a window costs beside its calls is what two windows of n/2 calls
-take longer than one of n, in the median over the rounds. All outputs are compared with those of the reference.
+take longer than one of n, in the median over the rounds. All outputs are compared with those of the reference; of a
+candidate that makes over four times as many calls as the reference, as many as that, chosen at random.
 
 On the CPU each output is copied to its place before the next call, on either side; what that copy takes in the judge's
 process is subtracted from both. The inputs come with the order, and the runner is stopped while they are written and
@@ -54,8 +55,8 @@ _MOST_BYTES = {"cuda": 4 << 30, "cpu": 1 << 30}
 """Inputs and outputs of a window."""
 _MOST_LEAVES = 3000
 """Tensors that one message can describe."""
-_SAMPLED_CALLS = 2
-"""Compared of the calls that the reference's window does not have."""
+_OTHER_CALLS = 3
+"""Times the calls of the reference's window: so many further calls of the candidate are compared."""
 _MOST_AROUND = 0.1
 """Of a window: what may be subtracted for what it costs beside its calls."""
 _LEAST_SHARE = 0.2
@@ -301,7 +302,7 @@ class DirectMeasurement:
             self._check(want, got, given, index)
         rest = range(len(expected), len(actual))
         if rest and not changed:
-            for index in self._random.sample(rest, min(len(rest), _SAMPLED_CALLS)):
+            for index in self._random.sample(rest, min(len(rest), _OTHER_CALLS * len(expected))):
                 self._check(self._reference.expected(given[index]), actual[index], given, index)
         self._earlier = given[-1]
 

@@ -157,7 +157,7 @@ RETIRED = {
     "frozen_graph": _BY_VALUES,
     "lazy_result": _BY_VALUES,
     "side_stream": "removed: the judge's clock waits for all streams",
-    "cache_pinning": "removed: the judge resets the L2 cache before each window",
+    "cache_pinning": "removed: the inputs of a window exceed the L2 cache twice",
     "fig_leaf": "removed: the probe no_op decides (decoy_kernels)",
     "precision_switch": _BY_ACCESS,
     "random_state": _BY_ACCESS,
