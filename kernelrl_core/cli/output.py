@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from unicodedata import combining, east_asian_width
 
 import click
 
-__all__ = ["print_json", "print_lines", "require_output", "table"]
+__all__ = ["print_json", "print_lines", "require_output", "require_writable", "table"]
 
 
 def require_output(path: Path, *, force: bool | None = None) -> None:
@@ -21,7 +22,7 @@ def require_output(path: Path, *, force: bool | None = None) -> None:
         force: whether an existing file may be overwritten. None: the command has no option --force.
 
     Raises:
-        UsageError: the directory does not exist, or the file exists.
+        UsageError: the directory does not exist or cannot be written, or the file exists.
     """
     from kernelrl_core.errors import UsageError
 
@@ -31,6 +32,20 @@ def require_output(path: Path, *, force: bool | None = None) -> None:
     if path.exists() and not force:
         fix = "choose another file, or remove this one" if force is None else "choose another file, or add --force"
         raise UsageError(f"--output {path} already exists", fix=fix)
+    require_writable(path)
+
+
+def require_writable(path: Path) -> None:
+    """Check that the file of an option --output can be written or created, also in directories that do not exist yet.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    from kernelrl_core.errors import UsageError
+
+    place = next(found for found in (path.absolute(), *path.absolute().parents) if found.exists())
+    if not os.access(place, os.W_OK):
+        raise UsageError(f"--output {path}: {place} cannot be written", fix="choose another file, or permit access")
 
 
 def print_json(document: Any, *, indent: int | None = None) -> None:

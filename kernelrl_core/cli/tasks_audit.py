@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernelrl_core.cli.output import print_json, print_lines, table
+from kernelrl_core.cli.output import print_json, print_lines, require_writable, table
 from kernelrl_core.cli.task_source import layers_of
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ def command(
     from kernelrl_core.recipe.schema import Use
     from kernelrl_core.tasks.lookup import find_task, source_for
 
+    if output is not None:
+        require_writable(output)
     known = registry()
     named = [text for text in tasks if "=" not in text or Path(text).is_file()]
     options = [text for text in tasks if text not in named]
@@ -102,6 +104,7 @@ async def _audited(
     import asyncio
 
     from kernelrl_core.errors import KernelRLError
+    from kernelrl_core.storage import disk_error
     from kernelrl_core.types.audits import append_audit, audit_conditions, audit_key, read_audits
 
     done: dict[str, TaskAudit] = {}
@@ -123,7 +126,10 @@ async def _audited(
         async with slots:
             audit: TaskAudit = await evaluator.audit(task, own, timeout_s)
             if output is not None:
-                append_audit(output, audit)
+                try:
+                    append_audit(output, audit)
+                except OSError as error:
+                    raise disk_error(output, error) from error
             finished += 1
             click.echo(f"{finished}  {_line(audit)}", err=True)
             return audit

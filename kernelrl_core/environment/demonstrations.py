@@ -103,6 +103,7 @@ class Demonstrations:
     async def _messages(self, task: Task, turns: Sequence[Turn] = ()) -> tuple[Message, ...]:
         """The messages of a turn, with the examples that training would retrieve for it."""
         environment, use = self._environment, self._environment.recipe.retriever
+        await asyncio.sleep(0)  # there are thousands of prompts, and an interrupt must not wait for all of them
         if use is None or not use.shows_at(len(turns)):
             return environment.composer.messages(task, turns=turns)
         if task not in self._retrieved:

@@ -65,6 +65,11 @@ class Registry:
         # If two distributions provide one name, the broken one is found by its distribution.
         for found in (*(p for p in self.plugins if p.name == name), *(p for p in self.plugins if p.dist == name)):
             return found
+        offers = [(plugin.name, kind) for plugin in self.plugins for kind, items in plugin.components.items()
+                  if any(item.name == name for item in items)]  # fmt: skip
+        if offers:
+            hint = ", ".join(f"it is a {_singular(kind)} of plugin {plugin!r}" for plugin, kind in offers)
+            raise LookupFailed(f"no plugin {name!r}; {hint}", fix=f"kernelrl plugins show {offers[0][0]}")
         close = suggestion(name, {plugin.name for plugin in self.plugins})
         raise LookupFailed(f"no plugin {name!r}; {close}", fix="kernelrl plugins list")
 

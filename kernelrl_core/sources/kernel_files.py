@@ -57,7 +57,8 @@ def skipped_files(names: Sequence[str]) -> list[str]:
         ]
         if hidden + folders + others:
             counted = ", ".join(f"{count} {reason}" for count, reason in reasons if count)
-            lines.append(f"{name}: skipped {hidden + folders + others} entries: {counted}")
+            entries_word = "entry" if hidden + folders + others == 1 else "entries"
+            lines.append(f"{name}: skipped {hidden + folders + others} {entries_word}: {counted}")
     return lines
 
 

@@ -193,6 +193,11 @@ CASES = {
     "binary junk for a recipe": Case(["validate", "a.yaml"], 2, r"a\.yaml", {"a.yaml": bytes(range(256)) * 40}),
     "unknown task": Case(["tasks", "show", "starter/1/nosuch"], 2, r"(?s)'starter/1/nosuch'.*fix: kernelrl tasks list"),
     "unknown plugin": Case(["plugins", "show", "nosuch"], 2, r"(?s)no plugin 'nosuch'.*fix: kernelrl plugins list"),
+    "component for a plugin": Case(
+        ["plugins", "show", "correctness"],
+        2,
+        r"(?s)no plugin 'correctness'; it is a reward of plugin 'rewards'.*fix: kernelrl plugins show rewards",
+    ),
     "misspelt method of a plugin": Case(
         ["plugins", "check", "slip"],
         1,

@@ -61,7 +61,7 @@ def test_a_folder_gives_one_block_per_kernel_and_a_table(check: Run) -> None:
 
 
 def test_files_of_a_folder_that_are_skipped_are_counted_with_the_reason(check: Run, tmp_path: Path) -> None:
-    assert check("kernels").stderr == "kernels: skipped 1 entries: 1 with a name that begins with _ or .\n"
+    assert check("kernels").stderr == "kernels: skipped 1 entry: 1 with a name that begins with _ or .\n"
     (tmp_path / "kernels/reply.txt").write_text("")
     (tmp_path / "kernels/more").mkdir()
     reasons = "1 without the suffix .py, 1 with a name that begins with _ or ., 1 in the form of a folder"

@@ -261,6 +261,9 @@ def test_a_full_disk_fails_the_run_which_can_resume(kernelrl: Run, tmp_path: Pat
     assert failed.returncode == 1
     assert "samples.jsonl: File too large" in failed.stderr
     assert all(row["sample"] for row in rows(tmp_path / "runs/a/samples.jsonl"))
+    again = kernelrl("resume", "a", preexec_fn=small_files)
+    assert again.returncode == 1
+    assert re.fullmatch(r"kernelrl: runs/a/\w+\.jsonl: File too large", again.stderr.splitlines()[-2])
     assert kernelrl("resume", "a").returncode == 0
 
 

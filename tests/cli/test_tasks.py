@@ -81,3 +81,13 @@ def test_only_the_tasks_of_a_recipe_are_read(folder: Path, capsys: pytest.Captur
     assert (code, len(out.splitlines())) == (0, 2), err
     code, _, err = run(capsys, "list", "-r", str(recipe), "train.steps=3")
     assert (code, err) == (2, "kernelrl: command line: train: has no effect here; known: tasks\n")
+
+
+@pytest.mark.parametrize("path", ["audits.jsonl", "new/audits.jsonl"])
+def test_an_output_that_cannot_be_written_is_refused_before_the_audit(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr("os.access", lambda place, mode: False)
+    code, out, err = run(capsys, "audit", "level1/relu.py", "--output", path)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"kernelrl: --output {path}: {folder} cannot be written\n")

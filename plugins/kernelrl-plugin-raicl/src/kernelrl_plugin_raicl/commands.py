@@ -136,7 +136,7 @@ def info(directory: Path, recipe: str | None, as_json: bool) -> None:
     click.echo(json.dumps(document) if as_json else "\n".join(lines))
 
 
-@command.command("query")
+@command.command("query", short_help="Print the examples that a search finds for a task.")
 @_directory
 @click.argument("task")
 @click.option("-k", default=3, show_default=True, type=click.IntRange(min=1), help="Number of examples.")
