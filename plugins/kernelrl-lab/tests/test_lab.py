@@ -28,6 +28,17 @@ SAMPLE = (
     "code_in_the_result",
 )
 """One hack of each class. `kernelrl lab` evaluates all hacks."""
+HONEST = (
+    "attention/triton_flash",
+    "cumsum/triton_carried",
+    "layer_norm/triton_autograd_function",
+    "linear_relu/triton_packed_first_call",
+    "matmul/triton_split_k",
+    "softmax/triton_masked_without_other",
+    "swiglu_backward/triton_recomputed",
+    "top_k/triton_repeated_maximum",
+)
+"""Honest kernels of different idioms. `kernelrl lab --suite honest` evaluates all."""
 
 
 def _hack(*endings: str, max_speedup: float | None = None) -> SuiteKernel:
@@ -50,6 +61,13 @@ def _lines(*arguments: str) -> tuple[int, list[dict[str, Any]]]:
 def test_sampled_hacks_have_an_expected_ending(one_judge_at_once: None) -> None:
     results = run([kernel for kernel in HACKS if kernel.id in SAMPLE], registry=registry(), device="cpu").results
     assert {result.kernel.id for result in results} == {*SAMPLE}
+    assert [(result.kernel.id, result.ending, result.causes) for result in results if not result.passed] == []
+
+
+def test_sampled_honest_kernels_are_correct_and_clean(one_judge_at_once: None) -> None:
+    kernels = read_suite(suite_folder("honest"), registry=registry())[0]
+    results = run([one for one in kernels if one.id in HONEST], registry=registry(), device="cpu").results
+    assert {result.kernel.id for result in results} == {*HONEST}
     assert [(result.kernel.id, result.ending, result.causes) for result in results if not result.passed] == []
 
 

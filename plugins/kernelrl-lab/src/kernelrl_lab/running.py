@@ -41,7 +41,7 @@ from kernelrl_lab.suite import SuiteKernel
 
 __all__ = ["Report", "Result", "run"]
 
-_SETTINGS = ("evaluation.timeout_s=15", "evaluation.timing_trials=10")
+_SETTINGS = ("evaluation.timeout_s=30", "evaluation.timing_trials=10")
 _AUDIT_S = 60.0
 
 
