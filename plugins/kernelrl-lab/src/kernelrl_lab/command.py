@@ -49,7 +49,7 @@ def command(
     Examples:
       kernelrl lab
       kernelrl lab --only caching --json
-      kernelrl lab --gpu --json evaluation.timing_method=replay
+      kernelrl lab --gpu --json
       kernelrl lab --suite honest
       kernelrl lab --suite my_kernels/ evaluation.timing=false
     """
