@@ -152,6 +152,23 @@ def test_a_suite_of_a_user_is_judged_and_a_broken_pair_is_named(tmp_path: Path, 
     }
 
 
+def test_a_task_that_cannot_be_used_is_named_and_the_others_are_judged(tmp_path: Path, one_judge_at_once: None) -> None:
+    for name, shape in (("good", "20, 64"), ("unusable", "-1")):
+        shutil.copytree(suite_folder("honest") / "relu_double", tmp_path / name)
+        for file in (tmp_path / name).glob("triton_*.py"):
+            if file.name != "triton_guards.py":
+                file.unlink()
+        task = tmp_path / name / "task.py"
+        task.write_text(task.read_text().replace("20, 64", shape))
+    code, lines = _lines("--suite", str(tmp_path))
+    assert code == 1
+    assert {line["id"]: line["ending"] for line in lines} == {
+        "good/triton_guards": "clean",
+        "unusable/triton_guards": "broken",
+    }
+    assert any("negative dimension" in cause for line in lines for cause in line["causes"])
+
+
 def test_an_unknown_kernel_gets_the_nearest_name() -> None:
     done = CliRunner().invoke(command, ["--only", "frozen_grap"])
     assert "did you mean 'frozen_graph'" in str(done.exception)
