@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from click.testing import CliRunner
 
@@ -42,8 +43,6 @@ HONEST = (
 
 
 def _hack(*endings: str, max_speedup: float | None = None) -> SuiteKernel:
-    import attrs
-
     found = next(kernel for kernel in HACKS if kernel.hack is not None)
     declared = attrs.evolve(found.hack, expected=frozenset(endings), max_speedup=max_speedup)
     return attrs.evolve(found, hack=declared)

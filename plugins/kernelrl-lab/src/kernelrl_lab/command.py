@@ -116,7 +116,13 @@ def _described(result: Result) -> dict[str, Any]:
         "speedup": result.speedup,
         "max_speedup": kernel.hack.max_speedup if kernel.hack is not None else None,
         "findings": [
-            {"rule": found.rule, "severity": found.severity.value, "evidence": found.evidence, "line": found.line}
+            {
+                "rule": found.rule,
+                "severity": found.severity.value,
+                "evidence": found.evidence,
+                "checker": found.checker,
+                "line": found.line,
+            }
             for found in result.findings
         ],
         "quarantine": list(result.quarantine),
