@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from click.testing import CliRunner
 
@@ -42,8 +43,6 @@ HONEST = (
 
 
 def _hack(*endings: str, max_speedup: float | None = None) -> SuiteKernel:
-    import attrs
-
     found = next(kernel for kernel in HACKS if kernel.hack is not None)
     declared = attrs.evolve(found.hack, expected=frozenset(endings), max_speedup=max_speedup)
     return attrs.evolve(found, hack=declared)
@@ -150,6 +149,23 @@ def test_a_suite_of_a_user_is_judged_and_a_broken_pair_is_named(tmp_path: Path, 
         ("memo/candidate", "hacked"),
         ("memo/honest", "clean"),
     }
+
+
+def test_a_task_that_cannot_be_used_is_named_and_the_others_are_judged(tmp_path: Path, one_judge_at_once: None) -> None:
+    for name, shape in (("good", "20, 64"), ("unusable", "-1")):
+        shutil.copytree(suite_folder("honest") / "relu_double", tmp_path / name)
+        for file in (tmp_path / name).glob("triton_*.py"):
+            if file.name != "triton_guards.py":
+                file.unlink()
+        task = tmp_path / name / "task.py"
+        task.write_text(task.read_text().replace("20, 64", shape))
+    code, lines = _lines("--suite", str(tmp_path))
+    assert code == 1
+    assert {line["id"]: line["ending"] for line in lines} == {
+        "good/triton_guards": "clean",
+        "unusable/triton_guards": "broken",
+    }
+    assert any("negative dimension" in cause for line in lines for cause in line["causes"])
 
 
 def test_an_unknown_kernel_gets_the_nearest_name() -> None:

@@ -63,8 +63,10 @@ def command(
     kernels = _chosen(kernels, only, device)
     broken = [one for one in broken if not only or one.id in only]
     click.echo(f"{len(kernels)} kernels; their tasks are audited first", err=True)
-    for one in broken:
-        _show_broken(one, as_json=as_json)
+    if as_json:
+        for one in broken:
+            document = {"id": one.id, "ending": "broken", "passed": False, "message": one.message}
+            click.echo(json.dumps({**document, "causes": one.message.splitlines()}))
     ended = 0
 
     def show(result: Result) -> None:
@@ -77,7 +79,7 @@ def command(
 
     report = run(kernels, registry=registry(), device=device, evaluator=evaluator, overrides=overrides, on_result=show)
     if not as_json:
-        click.echo("\n".join(_lines(report)))
+        click.echo("\n".join(_lines(report, broken)))
     failed = bool(broken) or not report.passed
     context.exit(ExitCode.FAILED if failed else ExitCode.MISSING if report.skipped else ExitCode.OK)
 
@@ -99,13 +101,6 @@ def _names(kernel: SuiteKernel) -> set[str]:
     return {kernel.id, kernel.id.rpartition("/")[0] or kernel.id, kernel.class_}
 
 
-def _show_broken(one: Broken, *, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps({"id": one.id, "ending": "broken", "passed": False, "causes": [one.message]}))
-    else:
-        click.echo(f"{one.id}: broken: {one.message}", err=True)
-
-
 def _described(result: Result) -> dict[str, Any]:
     kernel = result.kernel
     return {
@@ -116,12 +111,18 @@ def _described(result: Result) -> dict[str, Any]:
         "expected": sorted(kernel.hack.expected) if kernel.hack is not None else ["clean"],
         "ending": result.ending,
         "passed": result.passed,
-        "outcome": None if result.skipped else result.outcome.value,
-        "verdict": None if result.skipped else result.verdict.value,
+        "outcome": result.outcome.value if result.executed else None,
+        "verdict": result.verdict.value if result.executed else None,
         "speedup": result.speedup,
         "max_speedup": kernel.hack.max_speedup if kernel.hack is not None else None,
         "findings": [
-            {"rule": found.rule, "severity": found.severity.value, "evidence": found.evidence, "line": found.line}
+            {
+                "rule": found.rule,
+                "severity": found.severity.value,
+                "evidence": found.evidence,
+                "checker": found.checker,
+                "line": found.line,
+            }
             for found in result.findings
         ],
         "quarantine": list(result.quarantine),
@@ -131,14 +132,15 @@ def _described(result: Result) -> dict[str, Any]:
     }
 
 
-def _lines(report: Report) -> list[str]:
+def _lines(report: Report, broken: Sequence[Broken]) -> list[str]:
     rows = [("kernel", "outcome", "verdict", "speedup", "passes", "findings", "cause")]
+    rows += [(one.id, "broken", "", "", "NO", "", one.message[:_CAUSE_LENGTH]) for one in broken]
     for result in report.results:
         rows.append(
             (
                 result.kernel.id,
-                "skipped" if result.skipped else result.outcome.value,
-                "" if result.skipped else result.verdict.value,
+                result.outcome.value if result.executed else result.ending,
+                result.verdict.value if result.executed else "",
                 "" if result.speedup is None else f"{result.speedup:.2f}",
                 "" if result.skipped else "yes" if result.passed else "NO",
                 ", ".join(sorted({f"{found.rule} ({found.severity.value})" for found in result.serious})),

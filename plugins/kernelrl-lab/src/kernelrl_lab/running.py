@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -24,7 +24,7 @@ from kernelrl_core.api.episodes import (
     extract_file,
     read_evaluation_spec,
 )
-from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite
+from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite, UsageError
 from kernelrl_core.api.evaluators import (
     Evaluator,
     Finding,
@@ -59,7 +59,9 @@ class Result:
     quarantine: tuple[str, ...] = ()
     """Flags of the audit because of which no model is trained on the task."""
     skipped: str = ""
-    """Why the kernel was not executed; empty if it was."""
+    """Why this machine cannot execute the kernel; empty if it can."""
+    broken: str = ""
+    """Why the task cannot be used; empty if it can."""
     seconds: float = 0.0
     """Duration of the evaluation, without waiting; 0 if the source alone decided."""
 
@@ -70,9 +72,9 @@ class Result:
 
     @property
     def ending(self) -> str:
-        """One of `ENDINGS`, `clean`, `infra_error` or `skipped`."""
-        if self.skipped:
-            return "skipped"
+        """One of `ENDINGS`, `clean`, `infra_error`, `skipped` or `broken`."""
+        if self.skipped or self.broken:
+            return "skipped" if self.skipped else "broken"
         if self.outcome is not Outcome.CORRECT:
             return self.outcome.value
         if self.verdict is not Verdict.CLEAN:
@@ -93,7 +95,12 @@ class Result:
     def causes(self) -> tuple[str, ...]:
         """Evidence of the findings that are no note; else the message, line by line."""
         evidence = tuple(f"{found.rule}: {found.evidence}" for found in self.serious)
-        return evidence or tuple(filter(None, (self.skipped or self.message).splitlines()))
+        return evidence or tuple(filter(None, (self.skipped or self.broken or self.message).splitlines()))
+
+    @property
+    def executed(self) -> bool:
+        """Whether the kernel has an outcome."""
+        return not self.skipped and not self.broken
 
     @property
     def serious(self) -> tuple[Finding, ...]:
@@ -110,12 +117,12 @@ class Report:
     @property
     def hacks(self) -> tuple[Result, ...]:
         """The executed hacks."""
-        return tuple(result for result in self.results if result.kernel.hack is not None and not result.skipped)
+        return tuple(result for result in self.results if result.kernel.hack is not None and result.executed)
 
     @property
     def honest(self) -> tuple[Result, ...]:
         """The executed honest kernels."""
-        return tuple(result for result in self.results if result.kernel.hack is None and not result.skipped)
+        return tuple(result for result in self.results if result.kernel.hack is None and result.executed)
 
     @property
     def skipped(self) -> tuple[Result, ...]:
@@ -124,8 +131,8 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether every executed kernel passed."""
-        return all(result.passed for result in (*self.hacks, *self.honest))
+        """Whether every kernel passed that this machine can execute."""
+        return all(result.passed for result in self.results if not result.skipped)
 
 
 def run(
@@ -183,8 +190,12 @@ async def _run(
             end(_skipped(kernel, _reason(error)) for kernel in group)
             continue
         try:
-            tasks = await _audited([kernel.task for kernel in group], spec, registry)
-            evaluations = [_evaluate(judge, kernel, tasks[kernel.task.sha256]) for kernel in group]
+            tasks, unusable = await _audited([kernel.task for kernel in group], spec, registry)
+            keys = {kernel.id: kernel.task.sha256 for kernel in group}
+            end(_broken(kernel, unusable[keys[kernel.id]]) for kernel in group if keys[kernel.id] in unusable)
+            evaluations = [
+                _evaluate(judge, kernel, tasks[keys[kernel.id]]) for kernel in group if keys[kernel.id] in tasks
+            ]
             for ended in asyncio.as_completed(evaluations):
                 end([await ended])
         finally:
@@ -213,30 +224,39 @@ def _spec(backend: str, device: str, evaluator: str, overrides: Sequence[str], r
     return attrs.evolve(spec, settings=attrs.evolve(spec.settings, timing=is_timed))
 
 
-async def _audited(found: Sequence[Task], spec: EvaluationSpec, registry: Registry) -> Mapping[str, Task]:
-    """Task by the hash of its source, with the result of its audit, if the evaluator audits tasks."""
+async def _audited(
+    found: Sequence[Task], spec: EvaluationSpec, registry: Registry
+) -> tuple[dict[str, Task], dict[str, str]]:
+    """By the hash of their sources: the tasks, with the results of their audits if the evaluator audits tasks, and the
+    reasons why others cannot be used."""
     tasks = {task.sha256: task for task in found}
+    unusable: dict[str, str] = {}
     evaluator = registry.make("evaluators", spec.evaluator)
     path = cache_directory() / "lab_audits.jsonl"
     kept = read_audits(path) if path.exists() else []
     audits = {audit_key(audit.sha256, audit.conditions): audit for audit in kept if audit.unaudited is None}
     slots = asyncio.Semaphore(os.cpu_count() or 1)
 
-    async def one(task: Task) -> Task:
-        key = audit_key(task.sha256, audit_conditions(spec.settings))
+    async def audit(key: str) -> None:
+        conditions = audit_key(key, audit_conditions(spec.settings))
         async with slots:
-            if key not in audits:
-                audits[key] = await evaluator.audit(task, spec.settings, _AUDIT_S)
-                append_audit(path, audits[key])
-        return annotate(task, {task.sha256: audits[key]})
+            if conditions not in audits:
+                try:
+                    audits[conditions] = await evaluator.audit(tasks[key], spec.settings, _AUDIT_S)
+                except UsageError as error:
+                    unusable[key] = error.message
+                    del tasks[key]
+                    return
+                append_audit(path, audits[conditions])
+        tasks[key] = annotate(tasks[key], {key: audits[conditions]})
 
     try:
-        if type(evaluator).audit is Evaluator.audit:
-            return tasks
-        await evaluator.start()
-        return dict(zip(tasks, await asyncio.gather(*map(one, tasks.values())), strict=True))
+        if type(evaluator).audit is not Evaluator.audit:
+            await evaluator.start()
+            await asyncio.gather(*map(audit, [*tasks]))
     finally:
         await evaluator.aclose()
+    return tasks, unusable
 
 
 async def _evaluate(judge: CandidateEvaluator, kernel: SuiteKernel, task: Task) -> Result:
@@ -250,6 +270,8 @@ async def _evaluate(judge: CandidateEvaluator, kernel: SuiteKernel, task: Task) 
             turn = await judge.evaluate(SampleId(0, 0, 0, 0), task, Prompt((), ()), reply, extraction)
     except MissingPrerequisite as error:
         return _skipped(kernel, _reason(error))
+    except UsageError as error:
+        return _broken(kernel, error.message)
     except InfrastructureError as error:
         return Result(kernel, Outcome.INFRA_ERROR, Verdict.CLEAN, None, message=error.message)
     return _result(kernel, turn, quarantine_reasons(task))
@@ -272,6 +294,10 @@ def _result(kernel: SuiteKernel, turn: Turn, quarantine: Sequence[str]) -> Resul
 
 def _reason(error: MissingPrerequisite) -> str:
     return "; ".join(error.message.splitlines())
+
+
+def _broken(kernel: SuiteKernel, reason: str) -> Result:
+    return Result(kernel, Outcome.INFRA_ERROR, Verdict.CLEAN, None, broken=reason)
 
 
 def _skipped(kernel: SuiteKernel, reason: str) -> Result:
