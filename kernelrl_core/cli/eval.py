@@ -148,13 +148,15 @@ def run_job(work: Coroutine[Any, Any, _T]) -> _T:
 
 def _lines(report: dict[str, Any]) -> list[str]:
     reasons = report["reasons"]
+    absent: dict[str, list[str]] = {}
     rows = []
     for key, value in report.items():
-        if key in ("reasons", "outcomes"):
-            continue
-        rows.append((key, f"– ({reasons[key]})" if value is None and key in reasons else _shown(value)))
+        if value is None and key in reasons:
+            absent.setdefault(reasons[key], []).append(key)
+        elif key not in ("reasons", "outcomes"):
+            rows.append((key, _shown(value)))
     counts = ", ".join(f"{name} {count}" for name, count in report["outcomes"].items() if count)
-    return table([*rows, ("outcomes", counts)])
+    return [*table([*rows, ("outcomes", counts)]), *(f"no {', '.join(keys)}: {why}" for why, keys in absent.items())]
 
 
 def _shown(value: Any) -> str:

@@ -6,12 +6,14 @@ import os
 import re
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import attrs
 import pytest
 
+from kernelrl_judge.building import survey as survey_module
 from kernelrl_judge.building.prepare import Prepared
-from kernelrl_judge.building.survey import requires_compilers, survey
+from kernelrl_judge.building.survey import precompiled_headers, requires_compilers, survey
 from kernelrl_judge.building.toolchain import Toolchain, ToolchainMissing, find_compilers
 
 
@@ -69,6 +71,17 @@ def test_nvcc_beside_the_path_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert found["g++"].startswith("12.2.0")
     assert "not yet" in found["precompiled headers"]
     assert [fact.state for fact in facts] == ["ok", "ok", "pending"]
+
+
+def test_a_header_that_is_being_built_is_not_there_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = SimpleNamespace(directory=tmp_path)
+    monkeypatch.setattr(survey_module, "known_toolchain", lambda language, directory: object())
+    monkeypatch.setattr(survey_module, "prepare", lambda toolchain, directory: prepared)
+    for name in (".part-x", "types"):
+        assert precompiled_headers("cpp") == []
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "kernelrl_prelude.h.gch").touch()
+    assert precompiled_headers("cpp") == ["types"]
 
 
 @pytest.mark.parametrize(("arch", "fix"), [("6.1", "older toolkit"), ("15.0", "newer toolkit")])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 
 import attrs
@@ -15,20 +14,28 @@ from kernelrl_plugin_local.config import LocalConfig
 
 EXTENSION = "from torch.utils.cpp_extension import load_inline\nx = load_inline(name='x', cpp_sources=read('x.cpp'))\n"
 CPP = {"language": "cpp", "device_only": False}
+FIRST = "the first build precompiles PyTorch's headers, once: 1 to 3 minutes"
 
 
-def reported(
-    source: str, spec: dict[str, object], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> list[str]:
-    """Messages of the first evaluation, and of a second one."""
-    monkeypatch.setattr(evaluator, "_PROGRESS_S", 0.01)
+@pytest.fixture(autouse=True)
+def no_headers(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNELRL_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(evaluator, "_PROGRESS_S", 0.001)
+
+
+def reported(caplog: pytest.LogCaptureFixture, messages: int, source: str = EXTENSION, spec=CPP) -> list[str]:
+    """Messages during overlapping evaluations, of which the first ends at once and the other after `messages`."""
 
     async def work() -> None:
         local = evaluator.LocalEvaluator(LocalConfig())
         request = attrs.evolve(make_request(), source=source)
-        for _ in range(2):
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(local._report_first_build(request, spec), 0.2)
+        with local._first_build_reported(request, spec):
+            with local._first_build_reported(request, spec):
+                await asyncio.sleep(0)
+            while len(caplog.records) < messages:  # noqa: ASYNC110  (the log has no event)
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.02)
+        assert local._reporting is None
         await local.aclose()
 
     with caplog.at_level(logging.WARNING):
@@ -36,34 +43,28 @@ def reported(
     return [record.getMessage() for record in caplog.records]
 
 
-@pytest.fixture(autouse=True)
-def no_headers(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KERNELRL_CACHE_DIR", str(tmp_path))
-
-
-def test_the_first_build_reports_reason_and_progress(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    first, *progress = reported(EXTENSION, CPP, monkeypatch, caplog)
-    assert first == "the first build precompiles PyTorch's headers, once: 1 to 3 minutes"
-    assert progress
+def test_the_first_build_reports_reason_and_progress(caplog: pytest.LogCaptureFixture) -> None:
+    first, *progress = reported(caplog, 5)
+    assert first == FIRST
     assert all(line.startswith("still precompiling PyTorch's headers after ") for line in progress)
 
 
 @pytest.mark.parametrize(
     ("source", "spec"),
-    [("x = 1\n", CPP), (EXTENSION, {"language": "cuda", "device_only": True})],
-    ids=["no extension", "device code only"],
+    [("x = 1\n", CPP), (EXTENSION, {"language": "cuda", "device_only": True}), (EXTENSION, None)],
+    ids=["no extension", "device code only", "no toolchain"],
 )
 def test_an_evaluation_that_precompiles_nothing_reports_nothing(
-    source: str, spec: dict[str, object], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    source: str, spec, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert reported(source, spec, monkeypatch, caplog) == []
+    assert reported(caplog, 0, source, spec) == []
 
 
 def test_the_report_ends_when_the_headers_are_there(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    found = iter([[], [], ["types"], ["types"]])
-    monkeypatch.setattr(evaluator, "precompiled_headers", lambda language: next(found))
-    assert len(reported(EXTENSION, CPP, monkeypatch, caplog)) == 2
+    found = iter([[], []])
+    monkeypatch.setattr(evaluator, "precompiled_headers", lambda language: next(found, ["types"]))
+    first, progress = reported(caplog, 2)
+    assert first == FIRST
+    assert progress.startswith("still")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import importlib
-import itertools
 import logging
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -76,7 +77,8 @@ class LocalEvaluator(Evaluator):
         self._auditors: list[Auditor] = []
         self._store = cache_directory() / "builds"
         self._apart = apart
-        self._reported = False
+        self._prepared, self._builders, self._began = False, 0, 0.0
+        self._reporting: asyncio.Task[None] | None = None
         self._runners: dict[str, tuple[str, Any]] = {}
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
@@ -97,12 +99,9 @@ class LocalEvaluator(Evaluator):
                 fix="use a machine with a GPU; if it has one, check CUDA_VISIBLE_DEVICES and the driver",
             )
         spec = runner.toolchain(request.backend_options, mode)
-        reporting = asyncio.create_task(self._report_first_build(request, spec))
-        try:
+        with self._first_build_reported(request, spec):
             await self._compile(request, spec)
             return await self._evaluate(request, target, lanes)
-        finally:
-            reporting.cancel()
 
     async def _evaluate(self, request: EvaluationRequest, target: str, lanes: Lanes) -> Evaluation:
         """Evaluate a candidate whose extensions are built, again where its judge dies."""
@@ -193,25 +192,39 @@ class LocalEvaluator(Evaluator):
 
         return BuildService(self._store, self._apart)
 
-    async def _report_first_build(self, request: EvaluationRequest, spec: Any) -> None:
-        """Log the reason for the duration of the first build on this machine, and its progress, until the headers are
-        there or this is cancelled."""
-        if self._reported or spec is None or spec.get("device_only"):
-            return
-        if precompiled_headers(spec["language"]):
-            self._reported = True
+    @contextlib.contextmanager
+    def _first_build_reported(self, request: EvaluationRequest, spec: Any) -> Iterator[None]:
+        """Context of an evaluation. While one of them may precompile headers, reason and progress are logged."""
+        if self._prepared or spec is None or spec.get("device_only"):
+            yield
             return
         from kernelrl_judge.building.calls import find_inline_calls
 
-        if not find_inline_calls(request.source):
-            return
-        self._reported = True
-        logger.warning("the first build precompiles PyTorch's headers, once: 1 to 3 minutes")
-        for waited_s in itertools.count(_PROGRESS_S, _PROGRESS_S):
+        builds = bool(find_inline_calls(request.source))
+        self._builders += builds
+        if builds and self._reporting is None:
+            self._reporting = asyncio.create_task(self._report_first_build(spec["language"]))
+        try:
+            yield
+        finally:
+            self._builders -= builds
+            if self._reporting is not None and not self._builders:
+                self._reporting.cancel()
+                self._reporting = None
+
+    async def _report_first_build(self, language: str) -> None:
+        """Log the reason for the duration of the first build on this machine, once, and its progress, until the headers
+        are there or this is cancelled."""
+        self._prepared = bool(precompiled_headers(language))
+        if not self._prepared and not self._began:
+            self._began = time.monotonic()
+            logger.warning("the first build precompiles PyTorch's headers, once: 1 to 3 minutes")
+        while not self._prepared:
             await asyncio.sleep(_PROGRESS_S)
-            if precompiled_headers(spec["language"]):
-                return
-            logger.warning("still precompiling PyTorch's headers after %d s", waited_s)
+            self._prepared = bool(precompiled_headers(language))
+            if not self._prepared:
+                waited_s = time.monotonic() - self._began
+                logger.warning("still precompiling PyTorch's headers after %.0f s", waited_s)
 
     def _runner(self, backend: str) -> tuple[str, Any]:
         if backend not in self._runners:

@@ -50,7 +50,8 @@ def precompiled_headers(language: str) -> list[str]:
     if toolchain is None:
         return []
     directory = prepare(toolchain, _builds() / "toolchains").directory
-    return sorted(path.parent.name for path in directory.glob("*/*.gch"))
+    # A header that is being built is in a hidden directory.
+    return sorted(path.parent.name for path in directory.glob("[!.]*/*.gch"))
 
 
 def nvidia_gpus() -> list[MachineFact]:
