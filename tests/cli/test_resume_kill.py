@@ -28,7 +28,7 @@ RECIPE = """
 seed: 5
 tasks:     {use: starter, names: [relu_double, abs_inc, square_dec, row_sum, abs_double, multiply_abs], practice: 20}
 backend:   {use: triton}
-policy:    {use: torch, width: 64, layers: 2, heads: 2, context_tokens: 2048, warm_start: {steps: 100}}
+policy:    {use: torch, width: 64, layers: 2, heads: 2, context_tokens: 2048, warm_start: {steps: 160}}
 evaluator: {use: local, workers: 1}
 evaluation: {trials: 1}
 prompt:    {template: brief}
