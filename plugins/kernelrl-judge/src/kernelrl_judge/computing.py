@@ -74,5 +74,10 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def computing_symbols(names: Sequence[str]) -> list[str]:
-    """Those of the imports of an extension (`building.imports`) that compute: neither arrange nor sum."""
-    return [name for name in names if not _ARRANGING.fullmatch(name) and name not in ("aten::sum", "aten::mean")]
+    """Those of the imports of an extension (`building.imports`) that compute: neither arrange nor sum. What calls
+    Python's objects may call torch, which the list of operators has."""
+    return [
+        name
+        for name in names
+        if not (_ARRANGING.fullmatch(name) or name in ("aten::sum", "aten::mean") or name.startswith(("Py", "_Py")))
+    ]
