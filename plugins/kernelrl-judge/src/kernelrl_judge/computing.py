@@ -25,7 +25,7 @@ _ARRANGING = re.compile(
     r"|constant_pad_nd|pad\w*|\w+ion_pad[123]d|diagonal|movedim|real|imag|local_scalar_dense|item|is_\w+"
     r"|record_stream|set|resize\w*|nested\w*|has_\w+|pin_memory|result_type|resolve_\w+|type_as|numpy_T"
     r"|swapaxes|swapdims|moveaxis|ravel|[hvd]split|tensor_split|unsafe_(?:split\w*|chunk)|mT|mH|adjoint|concat\w*|tile"
-    r"|broadcast_t\w+|(?:[hvd]|column_|row_)stack|atleast_[123]d|block_diag|diag_embed|flip|roll|rot90|equal)_?"
+    r"|broadcast_t\w+|(?:[hvd]|column_|row_)stack|atleast_[123]d|block_diag|diag_embed|equal)_?"
 )
 """Those that allocate, arrange, convert or compare as a whole."""
 _LEAVING = "torch.Tensor."
@@ -74,10 +74,10 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def computing_symbols(names: Sequence[str]) -> list[str]:
-    """Those of the imports of an extension (`building.imports`) that compute: neither arrange nor sum. What calls
-    Python's objects may call torch, which the list of operators has."""
+    """Those of the imports of an extension (`building.imports`) that compute: neither arrange nor sum, nor call the
+    objects of Python that a class of pybind11 needs."""
     return [
         name
         for name in names
-        if not (_ARRANGING.fullmatch(name) or name in ("aten::sum", "aten::mean") or name.startswith(("Py", "_Py")))
+        if not (_ARRANGING.fullmatch(name) or name in ("aten::sum", "aten::mean") or name.startswith("PyObject_"))
     ]

@@ -18,6 +18,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = ["listed"]
 
+_TORCHS = frozenset({"aten", "prim", "prims", "inductor", "quantized", "mkl", "mkldnn", "onednn", "fbgemm", "sparse"})
+"""Namespaces of operators that come with torch."""
+_BACKENDS = {
+    "cpu": torch._C.DispatchKeySet(torch._C.DispatchKey.CPU),
+    "cuda": torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA),
+}
 _LEAVING = frozenset(
     {"numpy", "__array__", "__dlpack__", "tolist", "__reduce_ex__", "storage", "untyped_storage", "_typed_storage"}
     | {"apply_", "map_", "map2_"}
@@ -41,6 +47,11 @@ class _Operators(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = [*_tensors((args, kwargs))]
+        if isinstance(func, torch._ops.OpOverload) and func.namespace not in _TORCHS:
+            # Operators of the candidate are made of torch's and of launches.
+            keys = _BACKENDS["cuda" if any(tensor.is_cuda for tensor in given) else "cpu"]
+            with self:
+                return func.redispatch(keys, *args, **(kwargs or {}))
         places = {*map(_place, given)} - {0}
         taken = sum(tensor.numel() for tensor in given)
         made = func(*args, **(kwargs or {}))
