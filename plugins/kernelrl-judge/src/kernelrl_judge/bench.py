@@ -43,7 +43,6 @@ __all__ = ["Bench", "DeviceFault", "Unavailable"]
 
 _CACHED_MODULES = 256
 _CACHED_REFERENCES = 2
-_EMPTY_S = 60.0
 _INPUTS_SHARE = 32
 _MEMORY_ERRORS = (RuntimeError, DeviceMemoryError)
 _KEPT_BYTES = 1 << 30

@@ -7,10 +7,12 @@ call, such as the sum of partial results.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+
+from kernelrl_judge.trees import tensors
 
 __all__ = ["computing", "computing_symbols"]
 
@@ -44,8 +46,8 @@ def computing(found: Any, inputs: Any, outputs: Any) -> list[str]:
         for name, taken, made in _entries(found)
         if name.startswith(_LEAVING) or (name.startswith("aten::") and not _ARRANGING.fullmatch(name))
     ]
-    largest = max(map(torch.Tensor.numel, _tensors((inputs, outputs))), default=0)
-    results = sum(map(torch.Tensor.numel, _tensors(outputs)))
+    largest = max(map(torch.Tensor.numel, tensors((inputs, outputs))), default=0)
+    results = sum(map(torch.Tensor.numel, tensors(outputs)))
     much = max(_FEW, _LEAST_SHARE * largest)
     many = max(_FEW, _LEAST_SHARE * results)
     if sum(taken for _, taken, _ in entries) < much and sum(made for _, _, made in entries) < many:
@@ -60,17 +62,6 @@ def _entries(found: Any) -> list[Any]:
         for entry in (found if isinstance(found, list) else ())
         if isinstance(entry, list) and [*map(type, entry)] == [str, int, int]
     ]
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _tensors(item)
 
 
 def computing_symbols(names: Sequence[str]) -> list[str]:

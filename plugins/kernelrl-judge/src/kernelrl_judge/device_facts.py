@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import os
@@ -35,7 +34,6 @@ __all__ = [
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _REPEATS = 7
 _TICKS, _FEW_TICKS = 8, 4
-_OFTEN = 2
 _TICK_AFTER_S = 5e-4
 _AT_ONCE_S = 2e-4
 """A GPU that has kernels of another process under way turns to those of this one a millisecond later."""
@@ -149,17 +147,6 @@ def _late(tick: torch.Tensor, ticks: int) -> Iterator[bool]:
         tick.zero_()
         torch.cuda.synchronize()
         yield time.perf_counter() - started > _AT_ONCE_S
-
-
-@functools.cache
-def _cuda_runtime() -> Any:
-    torch.cuda.cudart()
-    import ctypes
-
-    for name in ("libcudart.so", "libcudart.so.13", "libcudart.so.12"):
-        with contextlib.suppress(OSError):
-            return ctypes.CDLL(name)
-    return None
 
 
 def _measured(device: str, precision: str) -> Ceilings:

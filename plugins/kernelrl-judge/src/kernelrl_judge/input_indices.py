@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 __all__ = [
-    "FIRST_LATER",
     "FIRST_STRESSED",
     "FIRST_TIMED",
     "LEARNED",
@@ -25,7 +24,5 @@ SPREAD = FIRST_TIMED - 6
 """Of the random numbers of parameters of a larger spread."""
 RESIZED = FIRST_TIMED - 32
 """Of other sizes."""
-FIRST_LATER = FIRST_TIMED - 64
-"""From here up they belong to a candidate's last calls."""
 WARM = FIRST_TIMED - 128
 """Of the calls before a recording, which no other call uses."""

@@ -63,8 +63,8 @@ class FrameKind(IntEnum):
     """Body: tree with the inputs of each call of the next windows, and where the outputs of each call belong. Copy the
     inputs; answer `STAGED`."""
     WINDOW = 7
-    """Body: tree with the number of calls; make them one after the other, wait for the device, which on a GPU is told
-    with `CALLED`, export every output and answer `DONE`, then `FACTS`: a tree of what the runner's own clocks say,
+    """Body: tree with the number of calls; make them one after the other, wait for the device, which on a GPU is
+    reported with `CALLED`, export every output and answer `DONE`, then `FACTS`: a tree of the runner's own clocks,
     telemetry, not believed."""
     BUILT = 8
     """Answer to `BUILD`. Body: JSON; descriptors of the shared object and of its binder come along, if any."""

@@ -92,7 +92,6 @@ _WORDS = {
     "lasts": "truth values that are all true, or single numbers that are the last of their range",
     "sizes": "inputs of other sizes",
 }
-_UNDECIDED = "the reference decides nothing on such inputs"
 _REFUSED = "the reference fails"
 _Prepared = tuple[Reference, list[StressCall], list[str]]
 
